@@ -1,0 +1,85 @@
+"""The errors that Pliant raises, and how they look.
+
+An error has four parts: *what* happened (one line, lower case, no final stop), *where* (places in the user's source, each
+with a note beside its caret), *facts* (what was found, what was expected), *help* (a way out). The text is made only when
+somebody looks at it: a search may raise thousands that nobody reads.
+
+    error: `x` has 3 columns where `n x 4` is expected
+      --> model.py:12
+       | y = layer(x)
+       |           ^ this argument
+    fact: dim 1 of `x` is 3, the signature says 4
+    help: transpose `x`, or declare the dim with `dim("m")`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .source import Span
+
+
+class Error(Exception):
+    """Base of all errors of Pliant: what, where, facts, help."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Span | None = None,
+        note: str = "",
+        notes: Sequence[tuple[Span, str]] = (),
+        facts: Sequence[str] = (),
+        help: str = "",
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.places: list[tuple[Span, str]] = ([(where, note)] if where else []) + list(notes)
+        self.facts = list(facts)
+        self.help = help
+
+    @property
+    def where(self) -> Span | None:
+        """The first place the error points at."""
+        return self.places[0][0] if self.places else None
+
+    def at(self, where: Span | None, note: str = "") -> Error:
+        """This error, pointing at `where` unless it already points somewhere."""
+        if where is not None and not self.places:
+            self.places.append((where, note))
+        return self
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [span.render(note) for span, note in self.places]
+        lines += [f"fact: {fact}" for fact in self.facts]
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+
+class ShapeError(Error, ValueError):
+    """A shape, a dtype or a dim is not what the program's contract says."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """A valid request that Pliant does not serve."""
+
+
+class ModelFileError(Error, ValueError):
+    """A file (model, cache, artifact) that is broken or hostile."""
+
+
+class ScheduleError(Error):
+    """A schedule primitive that would change the meaning of the program."""
+
+
+class InternalError(Error):
+    """A broken promise of Pliant's own; please report it."""
+
+    def __str__(self) -> str:
+        return super().__str__() + "\nhelp: this is a defect of Pliant, not of your program; please report it with this text"
+
+
+class CancelledError(Error):
+    """A call that was stopped before its end."""
