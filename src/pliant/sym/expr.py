@@ -1,0 +1,617 @@
+"""Symbolic scalars: the expressions of shapes, indices and element values, and what they mean.
+
+Grammar (`e` has a dtype; operands of one node have the same dtype unless said; nothing is cast implicitly):
+
+    e = Const(value)                       literal, keyed by dtype and bits: 0, 0.0, -0.0, False differ
+      | Var(name)                          one variable; two variables may share a name
+      | Add(a, b) | Sub(a, b) | Mul(a, b)
+      | Div(a, b)                          floats
+      | FloorDiv(a, b) | FloorMod(a, b)    integers
+      | Min(a, b) | Max(a, b)
+      | BitAnd(a, b) | BitOr(a, b) | BitXor(a, b) | Shl(a, b) | Shr(a, b)     integers
+      | Neg(a) | BitNot(a)
+      | Eq(a, b) | Ne(a, b) | Lt(a, b) | Le(a, b)        -> bool
+      | And(a, b) | Or(a, b) | Not(a)                    bool -> bool
+      | Select(c, a, b)                    c is bool
+      | Fma(a, b, c)                       a*b + c with one rounding; floats
+      | Cast(a) | Bitcast(a)               to the node's dtype
+      | Call(fn, args)                     a function of FUNCTIONS
+      | Load(buffer, indices)              an element of a buffer; lives in loop programs only (loop/buffer.py)
+
+Semantics, once and for all targets:
+- Integers wrap modulo 2^bits. `a // b` and `a % b` round towards minus infinity (the remainder has the divisor's sign);
+  by zero both are 0; `min // -1` wraps to `min`. `a >> b` is arithmetic for signed types; a shift by `bits` or more, or
+  by a negative number, shifts everything out.
+- Floats are IEEE 754, round to nearest even, no contraction, no reassociation, denormals kept. f16 and bf16 results are
+  those of the f32 operation rounded once more.
+- `min`/`max` of floats: NaN if either is NaN; -0.0 < +0.0. Comparisons with NaN are false, except `!=`.
+- `select` reads only the arm it takes: a load in the other arm does not happen. `and`/`or` read their right side only
+  when it decides.
+- Casts: integer to integer wraps; float to integer truncates, saturates at the target's range, and takes NaN to 0; to
+  float rounds to nearest even; to bool is `!= 0`; from bool gives 0 or 1. `bitcast` keeps the bits of a same-width type.
+- `round` rounds halves to even. PRIMITIVE_FUNCTIONS are correctly rounded; the others are defined by an expansion into
+  the rest of this grammar (`sym/functions.py`), which is their meaning on every target.
+
+Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoise on nodes.
+Python operators on expressions build expressions and fold integer constants; the classes build exactly what they are asked to.
+
+    >>> n = Var("n", i64); str((n + 1) * 4 // 2)
+    '(n + 1) * 4 // 2'
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from ..dtype import DType, bool_, f32, i64
+from ..support.errors import InternalError
+
+_table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}
+_uids = itertools.count()
+
+
+class Expr:
+    """A typed symbolic scalar; immutable and interned."""
+
+    __slots__ = ("__weakref__", "args", "dtype", "key", "memo", "payload")
+    key: tuple[Any, ...]
+    dtype: DType
+    args: tuple[Expr, ...]  # operands
+    payload: Any  # what else makes this node: a literal's bits, a variable's identity, a function's name, a buffer
+    memo: dict[Any, Any] | None  # results of walks that depend on this node alone
+    symbol: ClassVar[str] = ""
+    precedence: ClassVar[int] = 100
+
+    def __new__(cls, dtype: DType, payload: Any, args: tuple[Expr, ...]) -> Expr:
+        key = (cls, dtype, payload, args)
+        found = _table.get(key)
+        if found is not None:
+            node = found()
+            if node is not None:
+                return node
+        node = object.__new__(cls)
+        set_ = object.__setattr__
+        set_(node, "dtype", dtype)
+        set_(node, "payload", payload)
+        set_(node, "args", args)
+        set_(node, "key", key)
+        set_(node, "memo", None)
+        _table[key] = weakref.ref(node)
+        return node
+
+    def __del__(self) -> None:
+        key = self.key
+        found = _table.get(key)
+        if found is not None and found() is None:
+            _table.pop(key, None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "memo":
+            object.__setattr__(self, name, value)
+            return
+        raise InternalError(f"expressions are immutable: cannot set `{name}`")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (type(self), self.dtype, self.payload, self.args))
+
+    def with_args(self, args: tuple[Expr, ...]) -> Expr:
+        """This node over other operands (of the same dtypes)."""
+        if args == self.args:
+            return self
+        return Expr.__new__(type(self), self.dtype, self.payload, args)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def __bool__(self) -> bool:
+        raise InternalError("a symbolic expression has no truth value; use prove() or a Select")
+
+    # Python operators: for writing shapes and building programs. `==` stays identity.
+    def __add__(self, other: Expr | float) -> Expr:
+        return binary(Add, self, other)
+
+    def __radd__(self, other: float) -> Expr:
+        return binary(Add, other, self)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return binary(Sub, self, other)
+
+    def __rsub__(self, other: float) -> Expr:
+        return binary(Sub, other, self)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return binary(Mul, self, other)
+
+    def __rmul__(self, other: float) -> Expr:
+        return binary(Mul, other, self)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return binary(Div, self, other)
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return binary(Div, other, self)
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        return binary(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: int) -> Expr:
+        return binary(FloorDiv, other, self)
+
+    def __mod__(self, other: Expr | int) -> Expr:
+        return binary(FloorMod, self, other)
+
+    def __rmod__(self, other: int) -> Expr:
+        return binary(FloorMod, other, self)
+
+    def __neg__(self) -> Expr:
+        return Neg(self)
+
+    def __lt__(self, other: Expr | float) -> Expr:
+        return binary(Lt, self, other)
+
+    def __le__(self, other: Expr | float) -> Expr:
+        return binary(Le, self, other)
+
+    def __gt__(self, other: Expr | float) -> Expr:
+        return binary(Lt, other, self)
+
+    def __ge__(self, other: Expr | float) -> Expr:
+        return binary(Le, other, self)
+
+
+def _restore(cls: type[Expr], dtype: DType, payload: Any, args: tuple[Expr, ...]) -> Expr:
+    return Expr.__new__(cls, dtype, payload, args)
+
+
+_PACK = {16: "<e", 32: "<f", 64: "<d"}
+
+
+class Const(Expr):
+    """A literal; `value` is a bool, an int or a float that the dtype holds exactly."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: float, dtype: DType) -> Const:
+        if dtype.is_float:
+            return Expr.__new__(cls, dtype, float_bits(float(value), dtype), ())  # type: ignore[return-value]
+        value = bool(value) if dtype is bool_ else dtype.wrap(int(value))
+        return Expr.__new__(cls, dtype, value, ())  # type: ignore[return-value]
+
+    @property
+    def value(self) -> Any:
+        """The literal as a Python bool, int or float."""
+        if not self.dtype.is_float:
+            return self.payload
+        return bits_float(self.payload, self.dtype)
+
+
+def float_bits(value: float, dtype: DType) -> int:
+    """The bit pattern of `value` rounded to the float type `dtype`."""
+    if math.isnan(value):
+        value = math.nan
+    if dtype.name == "bf16":
+        bits = int.from_bytes(_pack_f32(value), "little")
+        return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if not math.isnan(value) else 0x7FC0
+    if dtype.bits == 32:
+        return int.from_bytes(_pack_f32(value), "little")
+    try:
+        return int.from_bytes(struct.pack(_PACK[dtype.bits], value), "little")
+    except OverflowError:  # f16
+        return int.from_bytes(struct.pack("<e", math.copysign(math.inf, value)), "little")
+
+
+def _pack_f32(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def bits_float(bits: int, dtype: DType) -> float:
+    """The value of a bit pattern of the float type `dtype`."""
+    if dtype.name == "bf16":
+        return float(struct.unpack("<f", (bits << 16).to_bytes(4, "little"))[0])
+    return float(struct.unpack(_PACK[dtype.bits], bits.to_bytes(dtype.bits // 8, "little"))[0])
+
+
+class Var(Expr):
+    """A variable: a dim, a loop variable, a block iterator, a let or a scalar parameter."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, dtype: DType = i64) -> Var:
+        return Expr.__new__(cls, dtype, (name, next(_uids)), ())  # type: ignore[return-value]
+
+    @property
+    def name(self) -> str:
+        """The name the variable was given; not unique."""
+        return str(self.payload[0])
+
+
+class Unary(Expr):
+    """A node of one operand, of the operand's dtype."""
+
+    __slots__ = ()
+
+    def __new__(cls, a: Expr) -> Unary:
+        return Expr.__new__(cls, a.dtype, None, (a,))  # type: ignore[return-value]
+
+
+class Binary(Expr):
+    """A node of two operands of one dtype, which is also the result's."""
+
+    __slots__ = ()
+    commutative: ClassVar[bool] = False
+
+    def __new__(cls, a: Expr, b: Expr) -> Binary:
+        if a.dtype is not b.dtype:
+            raise InternalError(f"{cls.__name__} of {a.dtype} and {b.dtype}: {a} and {b}")
+        return Expr.__new__(cls, a.dtype, None, (a, b))  # type: ignore[return-value]
+
+
+class Compare(Binary):
+    """A comparison: bool, whatever its operands are."""
+
+    __slots__ = ()
+    precedence: ClassVar[int] = 4
+
+    def __new__(cls, a: Expr, b: Expr) -> Compare:
+        if a.dtype is not b.dtype:
+            raise InternalError(f"{cls.__name__} of {a.dtype} and {b.dtype}: {a} and {b}")
+        return Expr.__new__(cls, bool_, None, (a, b))  # type: ignore[return-value]
+
+
+class Add(Binary):
+    __slots__ = ()
+    symbol, precedence, commutative = "+", 9, True
+
+
+class Sub(Binary):
+    __slots__ = ()
+    symbol, precedence = "-", 9
+
+
+class Mul(Binary):
+    __slots__ = ()
+    symbol, precedence, commutative = "*", 10, True
+
+
+class Div(Binary):
+    __slots__ = ()
+    symbol, precedence = "/", 10
+
+
+class FloorDiv(Binary):
+    __slots__ = ()
+    symbol, precedence = "//", 10
+
+
+class FloorMod(Binary):
+    __slots__ = ()
+    symbol, precedence = "%", 10
+
+
+class Min(Binary):
+    __slots__ = ()
+    symbol, commutative = "min", True
+
+
+class Max(Binary):
+    __slots__ = ()
+    symbol, commutative = "max", True
+
+
+class BitAnd(Binary):
+    __slots__ = ()
+    symbol, precedence, commutative = "&", 7, True
+
+
+class BitXor(Binary):
+    __slots__ = ()
+    symbol, precedence, commutative = "^", 6, True
+
+
+class BitOr(Binary):
+    __slots__ = ()
+    symbol, precedence, commutative = "|", 5, True
+
+
+class Shl(Binary):
+    __slots__ = ()
+    symbol, precedence = "<<", 8
+
+
+class Shr(Binary):
+    __slots__ = ()
+    symbol, precedence = ">>", 8
+
+
+class Eq(Compare):
+    __slots__ = ()
+    symbol, commutative = "==", True
+
+
+class Ne(Compare):
+    __slots__ = ()
+    symbol, commutative = "!=", True
+
+
+class Lt(Compare):
+    __slots__ = ()
+    symbol = "<"
+
+
+class Le(Compare):
+    __slots__ = ()
+    symbol = "<="
+
+
+class And(Binary):
+    __slots__ = ()
+    symbol, precedence = "and", 2
+
+
+class Or(Binary):
+    __slots__ = ()
+    symbol, precedence = "or", 1
+
+
+class Not(Unary):
+    __slots__ = ()
+    symbol, precedence = "not ", 3
+
+
+class Neg(Unary):
+    __slots__ = ()
+    symbol, precedence = "-", 11
+
+
+class BitNot(Unary):
+    __slots__ = ()
+    symbol, precedence = "~", 11
+
+
+class Select(Expr):
+    """`a` where `c` holds, else `b`; the other arm is not read."""
+
+    __slots__ = ()
+    symbol = "select"
+
+    def __new__(cls, c: Expr, a: Expr, b: Expr) -> Select:
+        if c.dtype is not bool_ or a.dtype is not b.dtype:
+            raise InternalError(f"select of {c.dtype}, {a.dtype}, {b.dtype}")
+        return Expr.__new__(cls, a.dtype, None, (c, a, b))  # type: ignore[return-value]
+
+
+class Fma(Expr):
+    """`a * b + c` with one rounding."""
+
+    __slots__ = ()
+    symbol = "fma"
+
+    def __new__(cls, a: Expr, b: Expr, c: Expr) -> Fma:
+        if not (a.dtype is b.dtype is c.dtype and a.dtype.is_float):
+            raise InternalError(f"fma of {a.dtype}, {b.dtype}, {c.dtype}")
+        return Expr.__new__(cls, a.dtype, None, (a, b, c))  # type: ignore[return-value]
+
+
+class Cast(Expr):
+    """The value of `a` in another dtype."""
+
+    __slots__ = ()
+
+    def __new__(cls, dtype: DType, a: Expr) -> Cast:
+        return Expr.__new__(cls, dtype, None, (a,))  # type: ignore[return-value]
+
+
+class Bitcast(Expr):
+    """The bits of `a` as another dtype of the same width."""
+
+    __slots__ = ()
+
+    def __new__(cls, dtype: DType, a: Expr) -> Bitcast:
+        if dtype.bits != a.dtype.bits:
+            raise InternalError(f"bitcast of {a.dtype} to {dtype}")
+        return Expr.__new__(cls, dtype, None, (a,))  # type: ignore[return-value]
+
+
+# name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
+PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
+EXPANDED_FUNCTIONS: dict[str, int] = {"exp": 1}
+FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
+
+
+class Call(Expr):
+    """A function of FUNCTIONS applied to operands of one dtype."""
+
+    __slots__ = ()
+
+    def __new__(cls, fn: str, *args: Expr) -> Call:
+        if FUNCTIONS.get(fn) != len(args):
+            raise InternalError(f"no function `{fn}` of {len(args)} arguments")
+        return Expr.__new__(cls, args[0].dtype, fn, args)  # type: ignore[return-value]
+
+    @property
+    def fn(self) -> str:
+        """The function's name."""
+        return str(self.payload)
+
+
+TRUE, FALSE = Const(True, bool_), Const(False, bool_)
+
+
+def const(value: float, dtype: DType = i64) -> Const:
+    """A literal of the dtype."""
+    return Const(value, dtype)
+
+
+def wrap(value: Expr | float, like: DType | None = None) -> Expr:
+    """`value` as an expression: Python numbers become literals of `like` (else bool, i64 or f32)."""
+    if isinstance(value, Expr):
+        return value
+    if like is None:
+        like = bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
+    return Const(value, like)
+
+
+_FOLD: dict[type[Expr], Callable[[int, int], int | bool]] = {
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b if b else 0,
+    FloorMod: lambda a, b: a % b if b else 0,
+    Min: min,
+    Max: max,
+    Lt: lambda a, b: a < b,
+    Le: lambda a, b: a <= b,
+    Eq: lambda a, b: a == b,
+    Ne: lambda a, b: a != b,
+}
+
+
+def binary(cls: type[Binary], a: Expr | float, b: Expr | float) -> Expr:
+    """`cls(a, b)` with Python numbers wrapped, and integer constants and neutral elements folded."""
+    if not isinstance(a, Expr):
+        a = wrap(a, b.dtype if isinstance(b, Expr) else None)
+    b = wrap(b, a.dtype)
+    if a.dtype.is_int:
+        if isinstance(a, Const) and isinstance(b, Const) and cls in _FOLD:
+            result = _FOLD[cls](a.value, b.value)
+            return Const(result, bool_ if issubclass(cls, Compare) else a.dtype)
+        if isinstance(b, Const) and (
+            (b.value == 0 and cls in (Add, Sub)) or (b.value == 1 and cls in (Mul, FloorDiv))
+        ):
+            return a
+        if isinstance(a, Const) and ((a.value == 0 and cls is Add) or (a.value == 1 and cls is Mul)):
+            return b
+        if cls is Mul and ((isinstance(a, Const) and a.value == 0) or (isinstance(b, Const) and b.value == 0)):
+            return Const(0, a.dtype)
+    return cls(a, b)
+
+
+def all_of(*conditions: Expr) -> Expr:
+    """The conjunction of the conditions, TRUE when there are none."""
+    result: Expr = TRUE
+    for c in conditions:
+        if c is FALSE or result is FALSE:
+            return FALSE
+        if c is not TRUE:
+            result = c if result is TRUE else And(result, c)
+    return result
+
+
+def product(factors: tuple[Expr, ...]) -> Expr:
+    """The product of integer factors, 1 when there are none."""
+    result: Expr = Const(1, i64)
+    for f in factors:
+        result = result * f
+    return result
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """Every distinct node of `e`, operands before users."""
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(e, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+
+
+def free_vars(e: Expr) -> frozenset[Var]:
+    """The variables that occur in `e` (memoised)."""
+    if e.memo is None:
+        e.memo = {}
+    found = e.memo.get("free")
+    if found is None:
+        found = frozenset((e,)) if isinstance(e, Var) else frozenset().union(*(free_vars(a) for a in e.args))
+        e.memo["free"] = found
+    return found
+
+
+def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
+    """`e` rebuilt bottom-up: where `leaf(node)` answers, that is taken instead of the node; the same object when unchanged."""
+    memo = {} if memo is None else memo
+    found = memo.get(e)
+    if found is None:
+        found = leaf(e)
+        if found is None:
+            found = e.with_args(tuple(rewrite(a, leaf, memo) for a in e.args)) if e.args else e
+        memo[e] = found
+    return found
+
+
+def substitute(e: Expr, values: dict[Var, Expr]) -> Expr:
+    """`e` with variables replaced by expressions, all at once."""
+    if not values or free_vars(e).isdisjoint(values):
+        return e
+    return rewrite(e, lambda node: values.get(node) if isinstance(node, Var) else None)
+
+
+# Text. A literal is printed bare where its neighbours say its dtype, else as `f32(0.5)`; so the text can be read back.
+
+
+def number_text(c: Const) -> str:
+    """The shortest decimal text that reads back as this literal's value."""
+    value = c.value
+    if not c.dtype.is_float:
+        return str(value)
+    if math.isinf(value) or math.isnan(value):
+        return str(value)
+    for digits in range(1, 18):
+        shown = f"{value:.{digits}g}"
+        if float_bits(float(shown), c.dtype) == c.payload:
+            return repr(float(shown))
+    return repr(value)
+
+
+def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | None = None, outer: int = 0) -> str:
+    """`e` in Python syntax; `expect` is the dtype that a bare literal has here, `names` prints variables and loads."""
+    if isinstance(e, Const):
+        if e.dtype is bool_:
+            return str(e.value)
+        shown = number_text(e)
+        return shown if expect is e.dtype and not (shown[0] == "-" and outer > 10) else f"{e.dtype}({shown})"
+    if names is not None and (isinstance(e, Var) or not type(e).__module__.endswith("sym.expr")):
+        return names(e)
+    if isinstance(e, Var):
+        return e.name
+    shown = _text_op(e, expect, names)
+    return f"({shown})" if e.precedence < outer else shown
+
+
+def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None) -> str:
+    if isinstance(e, Binary):
+        first, second = e.args
+        sides = e.args[0].dtype if isinstance(e, Compare) else e.dtype
+        known = next((a for a in e.args if not isinstance(a, Const)), None)
+        wanted = sides if known is not None or (expect is sides and not isinstance(e, Compare)) else None
+        if not e.symbol.isalpha() or e.symbol in ("and", "or"):
+            p = e.precedence
+            left = text(first, wanted, names, p + isinstance(e, Compare))
+            return f"{left} {e.symbol} {text(second, wanted, names, p + 1)}"
+        return f"{e.symbol}({text(first, wanted, names)}, {text(second, wanted, names)})"
+    if isinstance(e, Unary):
+        if isinstance(e.args[0], Const):  # -1 is a literal, -i64(1) an operation
+            return f"{e.symbol}{text(e.args[0], None, names, 100)}"
+        return f"{e.symbol}{text(e.args[0], expect, names, e.precedence)}"
+    if isinstance(e, Cast):
+        return f"cast({e.dtype}, {text(e.args[0], None, names)})"
+    if isinstance(e, Bitcast):
+        return f"bitcast({e.dtype}, {text(e.args[0], None, names)})"
+    if isinstance(e, Select):
+        wanted = e.dtype if expect is e.dtype or not all(isinstance(a, Const) for a in e.args[1:]) else None
+        arms = ", ".join(text(a, wanted, names) for a in e.args[1:])
+        return f"select({text(e.args[0], None, names)}, {arms})"
+    wanted = e.dtype if expect is e.dtype or not all(isinstance(a, Const) for a in e.args) else None
+    shown = ", ".join(text(a, wanted, names) for a in e.args)
+    return f"{e.payload if isinstance(e, Call) else e.symbol or type(e).__name__}({shown})"
