@@ -1,0 +1,6 @@
+"""Facts about machines: the `Target` record and the names users write for it."""
+
+from .machine import Caches, Target
+from .names import known_names, target
+
+__all__ = ["Caches", "Target", "known_names", "target"]

@@ -1,0 +1,109 @@
+"""Facts about 64-bit ARM processors: what each named CPU has, and how detected features become a target.
+
+NEON is always there; SVE is not used. Features are spelled as LLVM spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .machine import Caches, Target
+
+TRIPLE = "aarch64-unknown-none-elf"
+
+_BASE = ("neon",)
+_V81 = (*_BASE, "crc", "lse", "rdm")
+_V82 = (*_V81, "dotprod", "fullfp16")
+_V84 = (*_V82, "fp16fml")
+_V86 = (*_V84, "bf16", "i8mm")
+
+
+class Cpu(NamedTuple):
+    """A named CPU: its features, level 1 and 2 cache sizes in KiB, level 3 in MiB."""
+
+    features: tuple[str, ...]
+    l1: int = 32
+    l2: int = 512
+    l3: int = 2
+
+    @property
+    def caches(self) -> Caches:
+        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
+
+
+CPUS: dict[str, Cpu] = {
+    "generic": Cpu(_BASE),
+    "cortex-a53": Cpu((*_BASE, "crc"), 32, 512, 0),
+    "cortex-a55": Cpu(_V82, 32, 128, 1),
+    "cortex-a57": Cpu((*_BASE, "crc"), 32, 1024, 0),
+    "cortex-a72": Cpu((*_BASE, "crc"), 32, 1024, 0),
+    "cortex-a73": Cpu((*_BASE, "crc"), 32, 1024, 0),
+    "cortex-a75": Cpu(_V82, 64, 256, 2),
+    "cortex-a76": Cpu(_V82, 64, 256, 2),
+    "cortex-a77": Cpu(_V82, 64, 256, 4),
+    "cortex-a78": Cpu(_V82, 64, 512, 4),
+    "cortex-x1": Cpu(_V82, 64, 1024, 8),
+    "cortex-a510": Cpu(_V86, 32, 256, 4),
+    "cortex-a710": Cpu(_V86, 64, 512, 8),
+    "cortex-x2": Cpu(_V86, 64, 1024, 8),
+    "cortex-x3": Cpu(_V86, 64, 1024, 8),
+    "neoverse-n1": Cpu(_V82, 64, 1024, 32),
+    "neoverse-n2": Cpu(_V86, 64, 1024, 32),
+    "neoverse-v1": Cpu(_V86, 64, 1024, 32),
+    "neoverse-v2": Cpu(_V86, 64, 2048, 32),
+    "apple-a12": Cpu((*_V81, "fullfp16"), 128, 8192, 8),
+    "apple-a13": Cpu(_V84, 128, 8192, 16),
+    "apple-a14": Cpu(_V84, 128, 8192, 16),
+    "apple-m1": Cpu(_V84, 128, 12288, 8),
+    "apple-m2": Cpu(_V86, 128, 16384, 8),
+    "apple-m3": Cpu(_V86, 128, 16384, 8),
+    "apple-m4": Cpu(_V86, 128, 16384, 8),
+}
+
+FEATURES = frozenset(f for cpu in CPUS.values() for f in cpu.features)
+
+IMPLIES: dict[str, tuple[str, ...]] = {"fp16fml": ("fullfp16",)}
+
+# How Linux spells, in /proc/cpuinfo, the features that LLVM spells otherwise.
+LINUX_FLAGS = {
+    "asimd": "neon",
+    "crc32": "crc",
+    "atomics": "lse",
+    "asimdrdm": "rdm",
+    "asimddp": "dotprod",
+    "asimdhp": "fullfp16",
+    "asimdfhm": "fp16fml",
+}
+
+# Names of macOS' sysctl (under hw.optional.arm) of the same.
+APPLE_FLAGS = {
+    "FEAT_CRC32": "crc",
+    "FEAT_LSE": "lse",
+    "FEAT_RDM": "rdm",
+    "FEAT_DotProd": "dotprod",
+    "FEAT_FP16": "fullfp16",
+    "FEAT_FHM": "fp16fml",
+    "FEAT_BF16": "bf16",
+    "FEAT_I8MM": "i8mm",
+}
+
+
+def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, reserve_x18: bool) -> Target:
+    """The target of LLVM's `cpu` with `features`; macOS and Windows keep register x18 for themselves."""
+    have = {*features, *(("reserve-x18",) if reserve_x18 else ())}
+    return Target(
+        name=name,
+        kind="llvm",
+        triple=TRIPLE,
+        cpu=cpu,
+        tune=cpu,
+        features=tuple(sorted(have)),
+        pointer_bits=64,
+        vector_bits=128,
+        n_vector_registers=32,
+        has_fma=True,
+        has_f16="fullfp16" in have,
+        has_f16c=True,
+        caches=caches,
+    )

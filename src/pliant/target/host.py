@@ -1,0 +1,147 @@
+"""What this machine is, found without LLVM: features from the operating system, cache sizes where it tells them.
+
+Choices go by features, never by the name of a model, so that a CPU newer than this file is served well. What cannot be found out
+is taken to be absent: x86-64-v2, or plain NEON.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+from collections.abc import Callable
+
+from ..support.errors import UnsupportedError
+from . import aarch64, x86
+from .machine import Caches, Target
+
+
+def is_windows() -> bool:
+    """Whether code loaded into this process has to follow Windows' conventions."""
+    return sys.platform == "win32"
+
+
+def reserves_x18() -> bool:
+    """Whether the operating system keeps register x18 of ARM for itself."""
+    return sys.platform in ("win32", "darwin")
+
+
+@functools.cache
+def native() -> Target:
+    """The machine that runs this process."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        flags = _x86_flags()
+        features = {x86.LINUX_FLAGS.get(f, f) for f in flags} & x86.FEATURES
+        if not features >= x86.level(2):
+            features = set(x86.level(2))
+        tune = x86.tune_for(flags)
+        caches = _caches(x86.CPUS[tune].caches)
+        return x86.make("native", "x86-64", tune, features, caches, windows=is_windows())
+    if machine in ("aarch64", "arm64"):
+        features = _aarch64_features() | {"neon"}
+        caches = _caches(aarch64.CPUS["generic"].caches)
+        return aarch64.make("native", "generic", features, caches, reserve_x18=reserves_x18())
+    raise UnsupportedError(
+        f"this machine's processor, `{machine}`, is not one that Pliant makes code for",
+        facts=["native code is made for x86-64 and 64-bit ARM"],
+        help='target="wasm" makes portable code',
+    )
+
+
+def _x86_flags() -> set[str]:
+    """The CPU's flags, spelled as in Linux' /proc/cpuinfo."""
+    if sys.platform == "linux":
+        return _proc_cpuinfo("flags")
+    if sys.platform == "darwin":
+        names = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
+        words = " ".join(_sysctl_text(name) for name in names).lower().split()
+        spelled = {"avx1.0": "avx", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "sse3": "pni", "lahf": "lahf_lm", "lzcnt": "abm"}
+        return {spelled.get(w, w) for w in words}
+    if sys.platform == "win32":
+        # Windows tells of AVX2 but not of FMA, F16C and BMI, which all CPUs with AVX2 that Windows 10 runs on have.
+        from ctypes import windll
+
+        has: Callable[[int], int] = windll.kernel32.IsProcessorFeaturePresent
+        reached = 4 if has(41) else 3 if has(40) else 2  # PF_AVX512F_..., PF_AVX2_INSTRUCTIONS_AVAILABLE
+        return set(x86.level(reached))
+    return set()
+
+
+def _aarch64_features() -> set[str]:
+    """The CPU's features, spelled as LLVM spells them."""
+    if sys.platform == "linux":
+        flags = _proc_cpuinfo("Features")
+        return {aarch64.LINUX_FLAGS.get(f, f) for f in flags} & aarch64.FEATURES
+    if sys.platform == "darwin":
+        return {f for flag, f in aarch64.APPLE_FLAGS.items() if _sysctl_int(f"hw.optional.arm.{flag}")}
+    if sys.platform == "win32":
+        from ctypes import windll
+
+        has: Callable[[int], int] = windll.kernel32.IsProcessorFeaturePresent
+        known = {31: "crc", 34: "lse", 43: "dotprod"}  # PF_ARM_V8_CRC32_..., V81_ATOMIC, V82_DP_INSTRUCTIONS_AVAILABLE
+        return {f for number, f in known.items() if has(number)}
+    return set()
+
+
+def _proc_cpuinfo(key: str) -> set[str]:
+    """The words of the first line `key : words` of /proc/cpuinfo; stops there, since the file is long on large machines."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, words = line.partition(":")
+                if name.strip() == key:
+                    return set(words.split())
+    except OSError:
+        pass
+    return set()
+
+
+def _caches(default: Caches) -> Caches:
+    """The cache sizes that the operating system tells, the rest from `default`."""
+    found: dict[int, int] = {}
+    if sys.platform == "linux":
+        found = _linux_caches()
+    elif sys.platform == "darwin":
+        # The fast cores' own sizes come first; machines with one kind of core only have the plain names.
+        for level, name in ((1, "l1dcachesize"), (2, "l2cachesize"), (3, "l3cachesize")):
+            found[level] = _sysctl_int(f"hw.perflevel0.{name}") or _sysctl_int(f"hw.{name}")
+    return Caches(found.get(1) or default.l1, found.get(2) or default.l2, found.get(3) or default.l3, found.get(0) or default.line)
+
+
+def _linux_caches() -> dict[int, int]:
+    """Bytes of each data cache by level, and of a line under 0."""
+    found: dict[int, int] = {}
+    for index in range(5):
+        base = f"/sys/devices/system/cpu/cpu0/cache/index{index}/"
+        try:
+            if _read(base + "type") == "Instruction":
+                continue
+            level, size, line = int(_read(base + "level")), _read(base + "size"), int(_read(base + "coherency_line_size"))
+            found[level] = int(size.rstrip("KM")) << (20 if size.endswith("M") else 10 if size.endswith("K") else 0)
+            found[0] = line
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _sysctl(name: str, size: int) -> bytes:
+    """The value of macOS' `name`, empty where there is none."""
+    import ctypes
+
+    buffer, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)
+    failed = ctypes.CDLL(None).sysctlbyname(name.encode(), buffer, ctypes.byref(length), None, ctypes.c_size_t(0))
+    return b"" if failed else buffer.raw[: length.value]
+
+
+def _sysctl_int(name: str) -> int:
+    return int.from_bytes(_sysctl(name, 8), "little")
+
+
+def _sysctl_text(name: str) -> str:
+    return _sysctl(name, 8192).rstrip(b"\0").decode("ascii", "replace")

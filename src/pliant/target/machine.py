@@ -1,0 +1,53 @@
+"""The record of what the compiler knows about a machine.
+
+Everything that depends on the machine (vector width, registers, caches, instructions) is read from a `Target`, never from
+the machine itself, so that compiling for another machine is the same act as compiling for this one.
+
+    t = target("llvm:x86-64-v3")
+    t.vector_bits, t.n_vector_registers, t.has_fma        # 256, 16, True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["llvm", "wasm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Sizes in bytes of the data caches seen by one core, and of a cache line; `l3` is shared, 0 where there is none."""
+
+    l1: int
+    l2: int
+    l3: int
+    line: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine to compile for; two targets are equal when they give the same code, however they were written."""
+
+    name: str = field(compare=False)  # as the user wrote it
+    kind: Kind
+    triple: str
+    cpu: str  # as LLVM spells it: decides what may be used
+    tune: str  # as LLVM spells it: decides what is cheap
+    features: tuple[str, ...]  # what may be used, as LLVM spells it without the sign, sorted
+    pointer_bits: int
+    vector_bits: int  # the width generated code should use, at most what the machine has
+    n_vector_registers: int
+    has_fma: bool  # fused multiply-add in one instruction
+    has_f16: bool  # arithmetic on f16
+    has_f16c: bool  # conversion between f16 and f32
+    caches: Caches
+    call_conv: str = ""  # LLVM's name of the convention of exported functions and callbacks; "" is the C convention
+
+    @property
+    def arch(self) -> str:
+        """The architecture, as the triple spells it: x86_64, aarch64 or wasm32."""
+        return self.triple.partition("-")[0]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,33 @@
+"""Facts about WebAssembly: the features that every current engine has, and those a target name may add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .machine import Caches, Target
+
+TRIPLE = "wasm32-unknown-unknown"
+
+# Part of LLVM's `generic` CPU and of all engines since 2021; bulk memory gives copies and fills without library calls.
+BASE = ("bulk-memory", "bulk-memory-opt", "mutable-globals", "nontrapping-fptoint", "sign-ext")
+FEATURES = frozenset((*BASE, "simd128", "relaxed-simd", "atomics", "tail-call", "wide-arithmetic"))
+IMPLIES: dict[str, tuple[str, ...]] = {"relaxed-simd": ("simd128",)}
+
+
+def make(name: str, features: Iterable[str]) -> Target:
+    """The wasm target with `features` above the base; code runs on some unknown CPU, so the caches are a small one's."""
+    return Target(
+        name=name,
+        kind="wasm",
+        triple=TRIPLE,
+        cpu="generic",
+        tune="generic",
+        features=tuple(sorted({*BASE, *features})),
+        pointer_bits=32,
+        vector_bits=128,  # without simd128 LLVM splits vectors into scalars, so one width serves both
+        n_vector_registers=16,
+        has_fma=False,  # relaxed-simd leaves the rounding of its multiply-add to the engine, which is no FMA
+        has_f16=False,
+        has_f16c=False,
+        caches=Caches(32 << 10, 256 << 10, 4 << 20),
+    )
