@@ -1,0 +1,175 @@
+"""Blobs: flat position-independent code with a table of exported offsets, and how one becomes executable memory.
+
+A blob has no undefined symbols, no relocations and no writable data, so that loading it is a copy into fresh pages. Pages
+are written while they are not executable, and never writable again after.
+
+    loaded = load(Blob(code, {"run": 0}))
+    run = Entry(loaded.address("run"))       # valid while `loaded` lives
+
+Bytes of a blob (little endian): magic, count of exports u32, size of the code u64, then for each export the length of
+its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import struct
+import sys
+from dataclasses import dataclass, field
+
+from ..support.errors import InternalError, ModelFileError
+
+_MAGIC = b"PLBLOB\x00\x01"
+_HEAD = struct.Struct("<8sIQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Code that can be mapped at any page, and the offsets of the functions in it."""
+
+    code: bytes = field(repr=False)
+    exports: dict[str, int]
+
+    def to_bytes(self) -> bytes:
+        """The blob as bytes that `from_bytes` accepts."""
+        parts = [_HEAD.pack(_MAGIC, len(self.exports), len(self.code))]
+        for name, offset in self.exports.items():
+            text = name.encode()
+            parts.append(struct.pack(f"<H{len(text)}sQ", len(text), text, offset))
+        return b"".join([*parts, self.code])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Blob:
+        """The blob that `data` holds; anything but the exact form is a `ModelFileError`."""
+        if len(data) < _HEAD.size:
+            raise _broken("it ends inside its head")
+        magic, count, size = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise _broken("it does not begin as one")
+        exports: dict[str, int] = {}
+        at = _HEAD.size
+        for _ in range(count):
+            if at + 2 > len(data):
+                raise _broken("it ends inside the table of exports")
+            (length,) = struct.unpack_from("<H", data, at)
+            if at + 10 + length > len(data):
+                raise _broken("it ends inside the table of exports")
+            try:
+                name = data[at + 2 : at + 2 + length].decode()
+            except UnicodeDecodeError:
+                raise _broken("the name of an export is not UTF-8") from None
+            (offset,) = struct.unpack_from("<Q", data, at + 2 + length)
+            if name in exports or offset >= size:
+                raise _broken(f"export `{name}` is there twice or lies outside the code")
+            exports[name] = offset
+            at += 10 + length
+        if len(data) - at != size:
+            raise _broken(f"{size} bytes of code are announced, {len(data) - at} are there")
+        return Blob(data[at:], exports)
+
+
+class Loaded:
+    """A blob in executable memory, mapped as long as this object lives."""
+
+    __slots__ = ("_exports", "_pages", "base")
+
+    def __init__(self, pages: object, base: int, exports: dict[str, int]) -> None:
+        self._pages = pages
+        self._exports = exports
+        self.base = base
+
+    def address(self, name: str) -> int:
+        """The address of an exported function."""
+        if name not in self._exports:
+            raise InternalError(f"the program exports no `{name}`", facts=[f"it exports: {', '.join(self._exports)}"])
+        return self.base + self._exports[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._exports
+
+
+def load(blob: Blob) -> Loaded:
+    """Map a blob into executable memory."""
+    size = max(1, len(blob.code))
+    size += -size % mmap.PAGESIZE
+    if sys.platform == "win32":
+        pages, base = _map_windows(blob.code, size)
+    elif sys.platform == "darwin" and platform.machine() == "arm64":
+        pages, base = _map_apple_silicon(blob.code, size)
+    else:
+        pages, base = _map_posix(blob.code, size)
+    return Loaded(pages, base, dict(blob.exports))
+
+
+def _broken(reason: str) -> ModelFileError:
+    return ModelFileError(f"this is not a usable code blob: {reason}")
+
+
+def _refused(reason: str) -> InternalError:
+    return InternalError(
+        f"the system refused executable memory: {reason}",
+        facts=["Pliant maps machine code as the system's loader does: written first, made executable after"],
+    )
+
+
+if sys.platform == "win32":
+
+    class _WindowsPages:
+        """Pages of VirtualAlloc, given back when nobody holds them."""
+
+        def __init__(self, base: int) -> None:
+            self.base = base
+
+        def __del__(self) -> None:
+            ctypes.windll.kernel32.VirtualFree(ctypes.c_void_p(self.base), ctypes.c_size_t(0), 0x8000)
+
+    def _map_windows(code: bytes, size: int) -> tuple[object, int]:
+        kernel32 = ctypes.windll.kernel32
+        kernel32.VirtualAlloc.restype = ctypes.c_void_p
+        kernel32.GetCurrentProcess.restype = ctypes.c_void_p
+        base = kernel32.VirtualAlloc(None, ctypes.c_size_t(size), 0x3000, 0x04)  # commit and reserve, read and write
+        if not base:
+            raise _refused("VirtualAlloc failed")
+        pages = _WindowsPages(base)
+        ctypes.memmove(base, code, len(code))
+        old = ctypes.c_uint32()
+        if not kernel32.VirtualProtect(ctypes.c_void_p(base), ctypes.c_size_t(size), 0x20, ctypes.byref(old)):
+            raise _refused("VirtualProtect failed")
+        process = ctypes.c_void_p(kernel32.GetCurrentProcess())
+        kernel32.FlushInstructionCache(process, ctypes.c_void_p(base), ctypes.c_size_t(size))
+        return pages, base
+
+else:
+
+    def _map_posix(code: bytes, size: int) -> tuple[object, int]:
+        """Private pages, written, then read and execute (Linux also syncs the instruction cache of ARM at that moment)."""
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        pages[: len(code)] = code
+        held = ctypes.c_char.from_buffer(pages)  # keeps the map open, and knows its address
+        base = ctypes.addressof(held)
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        if protect(base, size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+            raise _refused(f"mprotect failed with error {ctypes.get_errno()}")
+        return held, base
+
+    def _map_apple_silicon(code: bytes, size: int) -> tuple[object, int]:
+        """Pages that this thread may write only while it may not execute them (MAP_JIT)."""
+        map_jit = 0x0800
+        access = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        try:
+            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | map_jit, prot=access)
+        except OSError as e:
+            raise _refused(str(e)) from None
+        system = ctypes.CDLL(None)
+        held = ctypes.c_char.from_buffer(pages)
+        base = ctypes.addressof(held)
+        system.pthread_jit_write_protect_np(0)
+        try:
+            ctypes.memmove(base, code, len(code))
+        finally:
+            system.pthread_jit_write_protect_np(1)
+        system.sys_icache_invalidate(ctypes.c_void_p(base), ctypes.c_size_t(size))
+        return held, base

@@ -1,0 +1,205 @@
+"""The code cache on disk: what was compiled once is found again by its content.
+
+A file is named by the hash of its key and holds the whole key, so that equal names with unequal keys are a miss, and a
+checksum, so that a file that was cut or changed is a miss as well (and is removed). Files appear by rename: a reader in
+another process sees all of a file or none. The least recently used files go when the folder grows over its bound.
+
+    cache.put(b"what was compiled, for which machine", payload)
+    cache.get(b"what was compiled, for which machine")     # -> payload, or None
+
+A folder that cannot be written means one warning for the process, and uncached runs; no other trouble with the disk reaches the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+LIMIT = 512 << 20
+_MAGIC = b"PLCACHE\x01"
+_HEAD = struct.Struct("<8sQQ32s")  # magic, bytes of key, bytes of payload, sha256 of both
+_FRESH = 3600.0  # seconds for which a file's time of use need not be renewed, and a temporary file may be in work
+_warned = False
+
+
+class Cache:
+    """A bounded folder of checksummed payloads, shared between processes."""
+
+    def __init__(self, folder: Path | None, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.limit = limit
+        self._unchecked: int | None = None  # bytes put since the folder was measured; None: never measured
+
+    def get(self, key: bytes) -> bytes | None:
+        """The payload put under `key`, or None."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        payload = _open(data, key)
+        if payload is None:
+            if not _is_sound(data):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _FRESH:
+                os.utime(path)
+        return payload
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        """Keep `payload` under `key`; a folder that cannot be written is warned of once."""
+        if self.folder is None:
+            _warn("there is no home folder")
+            return
+        head = _HEAD.pack(_MAGIC, len(key), len(payload), hashlib.sha256(key + payload).digest())
+        temporary = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, temporary = tempfile.mkstemp(prefix="put-", suffix=".tmp", dir=self.folder)
+            with os.fdopen(handle, "wb") as file:
+                file.write(head + key + payload)
+            os.replace(temporary, self._path(key))
+        except OSError as e:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            if not self._path(key).exists():  # on Windows a file that is being read cannot be replaced, and need not be
+                _warn(str(e))
+            return
+        self._bound(len(head) + len(key) + len(payload))
+
+    def files(self) -> list[Path]:
+        """The files of the cache, least recently used first."""
+        return [path for _, _, path in self._scan()]
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(size for _, size, _ in self._scan())
+
+    def clear(self) -> None:
+        """Remove every file of the cache."""
+        for path in self.files():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _path(self, key: bytes) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{hashlib.sha256(key).hexdigest()}.code"
+
+    def _bound(self, added: int) -> None:
+        """Remove old files when over the limit; looks at the folder only after each 1/16 of the limit put by this process."""
+        if self._unchecked is not None and self._unchecked + added < self.limit // 16:
+            self._unchecked += added
+            return
+        self._unchecked = 0
+        found = self._scan(remove_stale=True)
+        total = sum(size for _, size, _ in found)
+        if total <= self.limit:
+            return
+        for _, size, path in found:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size
+            if total <= self.limit * 9 // 10:
+                return
+
+    def _scan(self, remove_stale: bool = False) -> list[tuple[float, int, Path]]:
+        """(time of use, size, path) of each file, oldest first; temporary files left by killed processes may be removed."""
+        found: list[tuple[float, int, Path]] = []
+        if self.folder is None:
+            return found
+        try:
+            entries = list(os.scandir(self.folder))
+        except OSError:
+            return found
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError:
+                continue  # another process removed it
+            if entry.name.endswith(".code"):
+                found.append((status.st_mtime, status.st_size, Path(entry.path)))
+            elif remove_stale and entry.name.endswith(".tmp") and time.time() - status.st_mtime > _FRESH:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+        return sorted(found)
+
+
+def folder() -> Path | None:
+    """Where Pliant keeps what it can make again: `PLIANT_CACHE`, else the platform's folder; None without a home."""
+    chosen = os.environ.get("PLIANT_CACHE")
+    if chosen:
+        return Path(chosen)
+    try:
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA")
+            return (Path(base) if base else Path.home() / "AppData" / "Local") / "pliant" / "cache"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "pliant"
+        base = os.environ.get("XDG_CACHE_HOME")
+        return (Path(base) if base else Path.home() / ".cache") / "pliant"
+    except RuntimeError:
+        return None
+
+
+_default: tuple[Path | None, Cache] | None = None
+
+
+def default() -> Cache:
+    """The process's code cache (it follows the environment)."""
+    global _default
+    base = folder()
+    if _default is None or _default[0] != base:
+        _default = (base, Cache(base / "code" if base is not None else None))
+    return _default[1]
+
+
+def get(key: bytes) -> bytes | None:
+    """The payload kept under `key` in the process's code cache, or None."""
+    return default().get(key)
+
+
+def put(key: bytes, payload: bytes) -> None:
+    """Keep `payload` under `key` in the process's code cache."""
+    default().put(key, payload)
+
+
+def _open(data: bytes, key: bytes) -> bytes | None:
+    """The payload in the bytes of a file, if the file is sound and was put under this very key."""
+    if not _is_sound(data):
+        return None
+    _, key_size, _, _ = _HEAD.unpack_from(data)
+    end = _HEAD.size + key_size
+    return data[end:] if data[_HEAD.size : end] == key else None
+
+
+def _is_sound(data: bytes) -> bool:
+    if len(data) < _HEAD.size:
+        return False
+    magic, key_size, payload_size, checksum = _HEAD.unpack_from(data)
+    if magic != _MAGIC or key_size + payload_size != len(data) - _HEAD.size:
+        return False
+    return bool(hashlib.sha256(data[_HEAD.size :]).digest() == checksum)
+
+
+def _warn(reason: str) -> None:
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"compiled code is not kept for the next run: {reason}; set PLIANT_CACHE to a folder that can be written",
+        RuntimeWarning,
+        stacklevel=3,
+    )
