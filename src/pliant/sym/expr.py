@@ -4,6 +4,7 @@ Grammar (`e` has a dtype; operands of one node have the same dtype unless said; 
 
     e = Const(value)                       literal, keyed by dtype and bits: 0, 0.0, -0.0, False differ
       | Var(name)                          one variable; two variables may share a name
+      | Dim(name, min, max, multiple_of)   a Var whose values are known to lie in min..max and to be multiples
       | Add(a, b) | Sub(a, b) | Mul(a, b)
       | Div(a, b)                          floats
       | FloorDiv(a, b) | FloorMod(a, b)    integers
@@ -231,6 +232,38 @@ class Var(Expr):
     def name(self) -> str:
         """The name the variable was given; not unique."""
         return str(self.payload[0])
+
+
+DIM_MAX = 2**31 - 1
+
+
+class Dim(Var):
+    """A dimension of a model: an i64 variable with the range and the divisibility that its declaration states."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> Dim:
+        return Expr.__new__(cls, i64, (name, next(_uids), min, max, multiple_of), ())  # type: ignore[return-value]
+
+    @property
+    def min(self) -> int:
+        """The smallest value the contract admits."""
+        return int(self.payload[2])
+
+    @property
+    def max(self) -> int:
+        """The largest value the contract admits."""
+        return int(self.payload[3])
+
+    @property
+    def multiple_of(self) -> int:
+        """What every admitted value is divisible by."""
+        return int(self.payload[4])
+
+    @property
+    def contract(self) -> str:
+        """The admitted values as text: `n in 1..2048 step 8`."""
+        return f"{self.name} in {self.min}..{self.max}" + (f" step {self.multiple_of}" if self.multiple_of > 1 else "")
 
 
 class Unary(Expr):

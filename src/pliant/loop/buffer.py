@@ -1,0 +1,88 @@
+"""Buffers, the memory that loop programs read and write, and `Load`, the expression that reads an element.
+
+A buffer has a dtype, a symbolic shape, strides (in elements; row-major contiguous when not given) and a scope:
+
+    global      an argument: memory of the caller
+    workspace   memory of the call (`Ctx.workspace`), any size, shared by the threads of a launch
+    stack       private to one iteration of the enclosing parallel loop; constant size
+    register    like stack, and every index is a constant once loops are unrolled: never in memory
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..dtype import DType, dtype, i64
+from ..sym.expr import Const, Expr, product
+
+Scope = Literal["global", "workspace", "stack", "register"]
+SCOPES: tuple[Scope, ...] = ("global", "workspace", "stack", "register")
+
+_WIDENED = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """A multi-dimensional piece of memory; compared by identity."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...] | None = None
+    scope: Scope = "global"
+    _strides: list[tuple[Expr, ...]] = field(default_factory=list, repr=False)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def element_strides(self) -> tuple[Expr, ...]:
+        """The strides in elements, made up when they are not given."""
+        if self.strides is not None:
+            return self.strides
+        if not self._strides:
+            self._strides.append(tuple(product(self.shape[i + 1 :]) for i in range(self.ndim)))
+        return self._strides[0]
+
+    def flat_index(self, indices: tuple[Expr, ...]) -> Expr:
+        """The element number of `indices` from the buffer's start."""
+        total: Expr = Const(0, i64)
+        for index, stride in zip(indices, self.element_strides(), strict=True):
+            total = total + index * stride
+        return total
+
+    def load(self, *indices: Expr) -> Load:
+        """The element at `indices`."""
+        return Load(self, indices)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def loaded_dtype(stored: DType) -> DType:
+    """The compute type that an element of a buffer has once it is loaded: storage types are widened."""
+    if not stored.storage:
+        return stored
+    return dtype(_WIDENED.get(stored.name, "f32"))
+
+
+class Load(Expr):
+    """The element of `buffer` at `indices` (i64, one for each dimension)."""
+
+    __slots__ = ()
+
+    def __new__(cls, buffer: Buffer, indices: tuple[Expr, ...]) -> Load:
+        return Expr.__new__(cls, loaded_dtype(buffer.dtype), buffer, indices)  # type: ignore[return-value]
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer that is read."""
+        found: Buffer = self.payload
+        return found
+
+    @property
+    def indices(self) -> tuple[Expr, ...]:
+        """The position, one i64 expression for each dimension."""
+        return self.args

@@ -1,0 +1,440 @@
+"""Loop programs: functions over buffers, made of loops and blocks. The grammar, and what it means.
+
+    func   = Func(name, params, body, attrs)
+    param  = Param(Buffer | Var, role)                 role: in | out | inout; a Var is a scalar
+    s      = For(var, start, stop, kind, body)         kind: serial | parallel | vector | unroll | gpu.<axis>
+           | Block(name, iters, body, init, predicate, reads, writes)
+           | Store(buffer, indices, value)
+           | Reduce(combiner, targets, values)         targets = combiner(targets, values)
+           | Let(var, value)                           in scope to the end of the enclosing Seq
+           | Alloc(buffer)                             likewise; contents undefined
+           | View(buffer, source, start)               likewise; `buffer` names part of `source`'s memory
+           | If(cond, then, orelse)
+           | While(cond, body)
+           | Call(func, args, dims)                    another loop program; `dims` are the values of its symbols
+           | Check(cond, message, values)              a run-time check: the program fails with the message if `cond` is false
+           | Seq(body)
+    iter   = Iter(var, kind, value)                    kind: S spatial | R reduction | O ordered
+    region = Region(buffer, starts, extents)
+    combiner = Combiner(name, left, right, result, identity)   name: add mul min max and or fma, or a lambda's
+
+Semantics:
+- The symbols of a function are the variables of its parameters' shapes and strides that are no scalar parameters, in order of
+  appearance. They are passed by value (`dims` of the ABI: symbols, then scalars). Every dim is >= 0; a loop whose stop is not above its
+  start runs zero times. `start` and `stop` are evaluated once. Loop variables and indices are i64; the code generator narrows on proof.
+- serial, unroll: iterations in order. vector: the iterations are lanes; all lanes of a statement are done before the next statement starts
+  (a program is legal only if that equals the serial order). parallel: iterations in any order, at the same time; no iteration may
+  read or write what another one writes. gpu.*: as parallel.
+- A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
+  values. Inside, only its iterators, the parameters, the symbols, and lets and buffers from outside of all loops may be used. S instances are
+  independent; R instances may be reordered as far as a schedule declares; O instances keep their order and may read what earlier ones wrote.
+- `init` runs once for each point of the S iterators, all of them just before the outermost loop that feeds an R iterator, also when that
+  loop runs zero times: an empty sum is what init says. (Where that loop feeds S iterators too, init runs where every R iterator is 0.)
+- `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
+- Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
+  left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
+- Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`.
+- Access outside of a buffer's shape is undefined, and what checked mode and the verifier are there to find.
+
+Statements are immutable and compared by identity: two equal loops are two loops. `loop.structural` compares by structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from ..dtype import i64
+from ..support.source import Span
+from ..sym.expr import TRUE, Const, Expr, Var, rewrite, walk
+from .buffer import Buffer, Load
+
+LoopKind = Literal["serial", "parallel", "vector", "unroll"] | str
+IterKind = Literal["S", "R", "O"]
+Role = Literal["in", "out", "inout"]
+
+
+class Stmt:
+    """A statement; immutable, compared by identity."""
+
+    __slots__ = ()
+    span: Span | None
+
+    def with_(self, **changes: Any) -> Self:
+        """This statement with some fields changed."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For(Stmt):
+    """`for var in start..stop`."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    kind: LoopKind
+    body: Stmt
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    span: Span | None = None
+
+    @property
+    def extent(self) -> Expr:
+        """The number of iterations (when not negative)."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Iter:
+    """An iterator of a block: its variable, its kind, and the value over loop variables it is bound to."""
+
+    var: Var
+    kind: IterKind
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Region:
+    """A box of a buffer: starts and extents, one of each for each dimension."""
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block(Stmt):
+    """A unit of computation over iterators; what schedules move around."""
+
+    name: str
+    iters: tuple[Iter, ...]
+    body: Stmt
+    init: Stmt | None = None
+    predicate: Expr = TRUE
+    reads: tuple[Region, ...] | None = None
+    writes: tuple[Region, ...] | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store(Stmt):
+    """`buffer[indices] = value`."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Combiner:
+    """How a reduction joins a new value to what it has; a named one, or a lambda over tuples."""
+
+    name: str
+    left: tuple[Var, ...] = ()
+    right: tuple[Var, ...] = ()
+    result: tuple[Expr, ...] = ()
+
+
+NAMED_COMBINERS: dict[str, Combiner] = {n: Combiner(n) for n in ("add", "mul", "min", "max", "and", "or", "fma")}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce(Stmt):
+    """`targets = combiner(targets, values)`."""
+
+    combiner: Combiner
+    targets: tuple[Load, ...]
+    values: tuple[Expr, ...]
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Let(Stmt):
+    """`var = value`, to the end of the enclosing Seq."""
+
+    var: Var
+    value: Expr
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Alloc(Stmt):
+    """A new buffer, to the end of the enclosing Seq."""
+
+    buffer: Buffer
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View(Stmt):
+    """`buffer` is the memory of `source` from the element `start` on, under the shape and strides of `buffer`."""
+
+    buffer: Buffer
+    source: Buffer
+    start: tuple[Expr, ...]
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If(Stmt):
+    """`then` if `cond` holds, else `orelse`."""
+
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class While(Stmt):
+    """`body` as long as `cond` holds."""
+
+    cond: Expr
+    body: Stmt
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Call(Stmt):
+    """A call of another loop program: an argument for each parameter, a value for each symbol."""
+
+    func: Func
+    args: tuple[Buffer | Expr, ...]
+    dims: tuple[Expr, ...]
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check(Stmt):
+    """Fails the program with `message` (its `{0}`, `{1}`, … replaced by the i64 `values`) unless `cond` holds."""
+
+    cond: Expr
+    message: str
+    values: tuple[Expr, ...] = ()
+    help: str = ""
+    kind: Literal["shape", "check"] = "check"  # which error class it becomes
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Seq(Stmt):
+    """Statements one after the other; the scope of the lets, allocations and views among them."""
+
+    body: tuple[Stmt, ...]
+    span: Span | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Param:
+    """A parameter: a buffer that is read, written or both, or a scalar."""
+
+    value: Buffer | Var
+    role: Role = "in"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Func:
+    """A loop program."""
+
+    name: str
+    params: tuple[Param, ...]
+    body: Stmt
+    attrs: Mapping[str, Any] = field(default_factory=dict)  # "scheduled": compile exactly as it stands
+    span: Span | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffer parameters in order: the `buffers` of the ABI."""
+        return tuple(p.value for p in self.params if isinstance(p.value, Buffer))
+
+    @property
+    def scalars(self) -> tuple[Var, ...]:
+        """The scalar parameters in order."""
+        return tuple(p.value for p in self.params if isinstance(p.value, Var))
+
+    @property
+    def symbols(self) -> tuple[Var, ...]:
+        """The variables that parameters' shapes and strides introduce, in order of appearance."""
+        scalars = set(self.scalars)
+        found: dict[Var, None] = {}
+        for b in self.buffers:
+            for e in (*b.shape, *(b.strides or ())):
+                for node in walk(e):
+                    if isinstance(node, Var) and node not in scalars:
+                        found.setdefault(node)
+        return tuple(found)
+
+    def role(self, buffer: Buffer) -> Role:
+        """How a buffer parameter is used."""
+        return next(p.role for p in self.params if p.value is buffer)
+
+    def with_(self, **changes: Any) -> Func:
+        """This function with some fields changed."""
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        from .printer import print_func
+
+        return print_func(self)
+
+
+def seq(*body: Stmt) -> Stmt:
+    """The statements as one statement: nested sequences are joined, a single one stands alone."""
+    flat: list[Stmt] = []
+    for s in body:
+        flat.extend(s.body if isinstance(s, Seq) else (s,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def children(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside `s`, in order of execution."""
+    match s:
+        case Seq(body):
+            return body
+        case Block():
+            return (s.init, s.body) if s.init is not None else (s.body,)
+        case If(_, then, orelse):
+            return (then, orelse) if orelse is not None else (then,)
+        case For() | While():
+            return (s.body,)
+    return ()
+
+
+def walk_stmts(s: Stmt) -> Iterator[Stmt]:
+    """Every statement of `s`, outer before inner, in order."""
+    stack = [s]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions directly in `s` (not those of inner statements); targets of writes as loads."""
+    match s:
+        case For():
+            return (s.start, s.stop)
+        case Block():
+            regions = (*(s.reads or ()), *(s.writes or ()))
+            return (*(i.value for i in s.iters), s.predicate, *(e for r in regions for e in (*r.starts, *r.extents)))
+        case Store():
+            return (*s.indices, s.value)
+        case Reduce():
+            return (*(e for t in s.targets for e in t.indices), *s.values)
+        case Let():
+            return (s.value,)
+        case Alloc():
+            return (*s.buffer.shape, *(s.buffer.strides or ()))
+        case View():
+            return (*s.start, *s.buffer.shape, *(s.buffer.strides or ()))
+        case If() | While():
+            return (s.cond,)
+        case Call():
+            return (*(a for a in s.args if isinstance(a, Expr)), *s.dims)
+        case Check():
+            return (s.cond, *s.values)
+    return ()
+
+
+def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+    """`s` with `f` applied to each statement directly inside; `s` itself when nothing changed."""
+    match s:
+        case Seq():
+            body = tuple(f(x) for x in s.body)
+            return s if all(a is b for a, b in zip(body, s.body, strict=True)) else s.with_(body=seq_body(body))
+        case Block():
+            init = f(s.init) if s.init is not None else None
+            inner = f(s.body)
+            return s if init is s.init and inner is s.body else s.with_(init=init, body=inner)
+        case If():
+            then = f(s.then)
+            orelse = f(s.orelse) if s.orelse is not None else None
+            return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+        case For() | While():
+            inner = f(s.body)
+            return s if inner is s.body else s.with_(body=inner)
+    return s
+
+
+def seq_body(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements of a sequence with nested sequences joined."""
+    return tuple(x for s in body for x in (s.body if isinstance(s, Seq) else (s,)))
+
+
+@dataclass(slots=True)
+class Replacer:
+    """Rebuilds statements with variables, buffers and expressions replaced; binders keep their identity.
+
+    `vars` maps variables, `buffers` maps buffers (loads, stores, views, calls); shapes of buffers are not touched:
+    map a buffer to one with the new shape instead.
+    """
+
+    vars: Mapping[Var, Expr] = field(default_factory=dict)
+    buffers: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    loads: Callable[[Load], Expr | None] | None = None  # asked first, with indices already rewritten
+    _memo: dict[Expr, Expr] = field(default_factory=dict)
+
+    def expr(self, e: Expr) -> Expr:
+        """`e` with everything replaced."""
+        return rewrite(e, self._leaf, self._memo)
+
+    def _leaf(self, e: Expr) -> Expr | None:
+        if isinstance(e, Var):
+            return self.vars.get(e, e)
+        if isinstance(e, Load):
+            load = Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
+            return (self.loads(load) if self.loads else None) or load
+        return None
+
+    def target(self, e: Load) -> Load:
+        """The place `e`, as a target of a write."""
+        return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
+
+    def region(self, r: Region) -> Region:
+        """A region with everything replaced."""
+        return Region(
+            self.buffers.get(r.buffer, r.buffer), tuple(self.expr(e) for e in r.starts), tuple(self.expr(e) for e in r.extents)
+        )
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with everything replaced."""
+        s = map_children(s, self.stmt)
+        b = self.buffers
+        match s:
+            case For():
+                return s.with_(start=self.expr(s.start), stop=self.expr(s.stop))
+            case Block():
+                return s.with_(
+                    iters=tuple(Iter(i.var, i.kind, self.expr(i.value)) for i in s.iters),
+                    predicate=self.expr(s.predicate),
+                    reads=None if s.reads is None else tuple(self.region(r) for r in s.reads),
+                    writes=None if s.writes is None else tuple(self.region(r) for r in s.writes),
+                )
+            case Store():
+                place = self.target(Load(s.buffer, s.indices))
+                return s.with_(buffer=place.buffer, indices=place.indices, value=self.expr(s.value))
+            case Reduce():
+                return s.with_(targets=tuple(self.target(t) for t in s.targets), values=tuple(self.expr(v) for v in s.values))
+            case Let():
+                return s.with_(value=self.expr(s.value))
+            case Alloc():
+                return s.with_(buffer=b.get(s.buffer, s.buffer))
+            case View():
+                return s.with_(
+                    buffer=b.get(s.buffer, s.buffer), source=b.get(s.source, s.source), start=tuple(self.expr(e) for e in s.start)
+                )
+            case If() | While():
+                return s.with_(cond=self.expr(s.cond))
+            case Call():
+                args = tuple(b.get(a, a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)
+                return s.with_(args=args, dims=tuple(self.expr(e) for e in s.dims))
+            case Check():
+                return s.with_(cond=self.expr(s.cond), values=tuple(self.expr(e) for e in s.values))
+        return s
+
+
+def zero() -> Expr:
+    """The index 0."""
+    return Const(0, i64)
