@@ -1,0 +1,101 @@
+"""LLVM IR text in, machine code out: the only place that runs LLVM.
+
+Two promises are kept here for all code generators. *Floats are exact*: no fast-math, and a multiplication and an addition are never
+contracted. *No undefined symbols*: LLVM likes to turn loops into calls of memset and memcpy; every function is marked so that it does
+not. What LLVM has no other way to do than by a library call (fma without the instruction, f16 without f16c, frem) must not be in the IR;
+the linkers refuse it.
+
+    code = emit_object(ir_text, target("native"))        # an ELF or wasm relocatable object
+
+LLVM's vectorisers and unroller are off: loop programs say what is a vector and what is unrolled.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..support.errors import InternalError
+from ..target import Target
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+
+def emit_object(ir_text: str, target: Target, level: int = 2) -> bytes:
+    """The relocatable object of a module, optimised at `level` 0 (no passes at all) to 3."""
+    module, machine = _optimised(ir_text, target, level)
+    return bytes(machine.emit_object(module))
+
+
+def emit_assembly(ir_text: str, target: Target, level: int = 2) -> str:
+    """The assembly text of a module, for people and tests to read."""
+    module, machine = _optimised(ir_text, target, level)
+    return str(machine.emit_assembly(module))
+
+
+def optimise(ir_text: str, target: Target, level: int = 2) -> str:
+    """The module's IR text after LLVM's passes, for people and tests to read."""
+    module, _ = _optimised(ir_text, target, level)
+    return str(module)
+
+
+def _optimised(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    import llvmlite.binding as llvm
+
+    machine = _machine(target, level)
+    try:
+        # A context of its own: types named in one module must not be renamed because another has the same name.
+        module = llvm.parse_assembly(_with_attributes(ir_text, target), llvm.create_context())
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError("LLVM refuses the generated code", facts=[str(error).strip()]) from error
+    if level > 0:
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.loop_vectorization = options.loop_interleaving = False
+        options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+@functools.cache
+def _machine(target: Target, level: int) -> Any:
+    """LLVM's machine for the target, with only the needed part of LLVM initialised."""
+    import llvmlite.binding as llvm
+
+    _initialise("native" if target.arch == _HOST_ARCHES.get(platform.machine().lower()) else "all")
+    features = ",".join(f"+{feature}" for feature in target.features)
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+_HOST_ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+@functools.cache
+def _initialise(which: str) -> None:
+    import llvmlite.binding as llvm
+
+    getattr(llvm, "initialize_native_target" if which == "native" else "initialize_all_targets")()
+    getattr(llvm, f"initialize_{which}_asmprinter" + ("s" if which == "all" else ""))()
+    # Division of integers wider than a register is expanded in place instead of calling the compiler's library.
+    llvm.set_option("pliant", "--expand-div-rem-bits=64")
+
+
+# A function header as the code generators write it: on one line that ends with the brace.
+_DEFINE = re.compile(r"^(define\b[^\n]*?) *\{$", re.MULTILINE)
+
+
+def _with_attributes(ir_text: str, target: Target) -> str:
+    """The module with what holds for every function of ours written at each of them."""
+    attributes = f'nounwind "no-builtins" "tune-cpu"="{target.tune}"'
+    if target.call_conv == "win64cc":
+        # The system may write below the stack pointer, and grows the stack only page by page.
+        attributes += ' noredzone "probe-stack"="inline-asm"'
+    return _DEFINE.sub(rf"\1 {attributes} {{", ir_text)

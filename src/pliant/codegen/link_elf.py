@@ -1,0 +1,290 @@
+"""A small linker: one relocatable ELF object of LLVM in, a flat blob out.
+
+The sections that exist at run time are laid one after the other, code first, and every reference between them is made relative to
+the place that holds it, so the blob runs wherever it is mapped at a page boundary. What such a blob cannot have is refused: undefined
+symbols, writable data, absolute addresses. References through a global offset table become direct ones, since all is in one piece.
+
+    blob = link(emit_object(ir_text, target("llvm:znver3")), ["run"])
+    blob.exports["run"]                                   # where `run` begins in blob.code
+
+Numbers and formulas are those of the ELF specification and of the processors' supplements (S symbol, A addend, P place).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..runtime.blob import Blob
+from ..support.errors import InternalError
+
+_SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
+_SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
+_SHN_UNDEF, _SHN_LORESERVE = 0, 0xFF00
+_CODE_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    type: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    section: int
+    value: int
+
+
+class _Object:
+    """A parsed object; every offset in it has been checked against its size."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        if data[:7] != b"\x7fELF\x02\x01\x01" or len(data) < 64:
+            raise _broken("it is no little-endian 64-bit ELF")
+        kind, self.machine = struct.unpack_from("<HH", data, 16)
+        (table,) = struct.unpack_from("<Q", data, 40)
+        entry_size, count, names = struct.unpack_from("<HHH", data, 58)
+        if kind != 1 or entry_size != 64 or table + 64 * count > len(data) or names >= count:
+            raise _broken("its header does not fit the file")
+        heads = [struct.unpack_from("<IIQQQQIIQQ", data, table + 64 * i) for i in range(count)]
+        strings = self._bytes(heads[names][4], heads[names][5])
+        self.sections = [_Section(_text(strings, h[0]), h[1], h[2], h[4], h[5], h[6], h[7], max(1, h[8])) for h in heads]
+        self.symbols = list(self._read_symbols())
+
+    def content(self, section: _Section) -> bytes:
+        """The bytes of a section."""
+        return self._bytes(section.offset, section.size)
+
+    def relocations(self) -> Iterator[tuple[int, int, int, _Symbol, int]]:
+        """Each relocation of a section that exists at run time: section, offset, type, symbol, addend."""
+        for section in self.sections:
+            if section.type not in (_SHT_REL, _SHT_RELA) or not self._exists(section.info):
+                continue
+            if section.type == _SHT_REL:
+                raise _broken("it has relocations without addends")
+            content = self.content(section)
+            if len(content) % 24:
+                raise _broken(f"table {section.name} has a partial entry")
+            for offset, info, addend in struct.iter_unpack("<QQq", content):
+                if info >> 32 >= len(self.symbols):
+                    raise _broken(f"a relocation names symbol {info >> 32} of {len(self.symbols)}")
+                yield section.info, offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
+
+    def placed(self) -> list[int]:
+        """The sections that exist at run time, code first."""
+        chosen = [i for i in range(len(self.sections)) if self._exists(i)]
+        return sorted(chosen, key=lambda i: not self.sections[i].flags & _SHF_EXEC)
+
+    def _exists(self, index: int) -> bool:
+        if not 0 < index < len(self.sections):
+            return False
+        section = self.sections[index]
+        # Unwind tables serve a loader that a blob does not have.
+        return bool(section.flags & _SHF_ALLOC and section.size) and section.name != ".eh_frame"
+
+    def _read_symbols(self) -> Iterator[_Symbol]:
+        for table in self.sections:
+            if table.type != _SHT_SYMTAB:
+                continue
+            content = self.content(table)
+            if table.link >= len(self.sections) or len(content) % 24:
+                raise _broken("its symbol table is damaged")
+            strings = self.content(self.sections[table.link])
+            for name, _info, _other, section, value, _size in struct.iter_unpack("<IBBHQQ", content):
+                if section < _SHN_LORESERVE and section >= len(self.sections):
+                    raise _broken(f"a symbol lies in section {section} of {len(self.sections)}")
+                yield _Symbol(_text(strings, name), section, value)
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        if offset + size > len(self.data):
+            raise _broken("a section ends after the file")
+        return self.data[offset : offset + size]
+
+
+def link(object_bytes: bytes, exports: Sequence[str]) -> Blob:
+    """The flat blob of an object, with the offsets of the functions in `exports`."""
+    obj = _Object(object_bytes)
+    if missing := _undefined(obj):
+        raise InternalError(
+            "generated code calls functions that nobody defines",
+            facts=["undefined: " + ", ".join(f"`{name}`" for name in missing)],
+        )
+    if obj.machine not in _PATCHERS:
+        raise _broken(f"it is for machine {obj.machine}, neither x86-64 nor aarch64")
+    patch = _PATCHERS[obj.machine]
+    code, base = _lay_out(obj)
+
+    def address(symbol: _Symbol) -> int:
+        if symbol.section not in base or symbol.value > obj.sections[symbol.section].size:
+            raise InternalError(f"symbol `{symbol.name}` has no place in the blob")
+        return base[symbol.section] + symbol.value
+
+    for section, offset, kind, symbol, addend in obj.relocations():
+        if offset + 4 > obj.sections[section].size:
+            raise _broken(f"a relocation lies outside section {obj.sections[section].name}")
+        value = address(symbol)
+        name = symbol.name or obj.sections[symbol.section].name
+        patch(_Place(code, base[section] + offset, kind, value, addend, name))
+    found = {symbol.name: symbol for symbol in obj.symbols if symbol.section != _SHN_UNDEF}
+    if absent := [name for name in exports if name not in found]:
+        raise InternalError("an exported function is not in the object: " + ", ".join(f"`{n}`" for n in absent))
+    return Blob(bytes(code), {name: address(found[name]) for name in exports})
+
+
+def undefined_symbols(object_bytes: bytes) -> list[str]:
+    """The names that an object (ELF or wasm) needs and does not define, sorted."""
+    if object_bytes[:4] == b"\0asm":
+        from .link_wasm import undefined_functions
+
+        return undefined_functions(object_bytes)
+    return _undefined(_Object(object_bytes))
+
+
+def _undefined(obj: _Object) -> list[str]:
+    return sorted({s.name for s in obj.symbols if s.section == _SHN_UNDEF and s.name})
+
+
+def _lay_out(obj: _Object) -> tuple[bytearray, dict[int, int]]:
+    """The contents one after the other, and where each section begins."""
+    code = bytearray()
+    base: dict[int, int] = {}
+    for index in obj.placed():
+        section = obj.sections[index]
+        if section.flags & _SHF_WRITE or section.type == _SHT_NOBITS:
+            raise InternalError(
+                f"generated code has writable data, section {section.name}",
+                facts=["a blob is read-only; pointers in constants also need writing, by a loader that it does not have"],
+            )
+        if section.alignment > 4096 or section.alignment & section.alignment - 1:
+            raise _broken(f"section {section.name} is aligned to {section.alignment} bytes")
+        # Constants begin on a cache line of their own, away from the last instructions.
+        code += bytes(-len(code) % max(section.alignment, _CODE_ALIGNMENT))
+        base[index] = len(code)
+        code += obj.content(section)
+    return code, base
+
+
+@dataclass(slots=True)
+class _Place:
+    """One reference to patch: the code, the place P, the type, the symbol S, the addend A, and a name for messages."""
+
+    code: bytearray
+    p: int
+    kind: int
+    s: int
+    a: int
+    name: str
+
+    def fit(self, value: int, bits: int, unit: int = 1) -> int:
+        """`value` in units as a signed field of `bits` bits; it must fit."""
+        if value % unit or not -(1 << bits - 1) <= value // unit < 1 << bits - 1:
+            raise InternalError(f"the reference to `{self.name}` does not reach: {value} bytes")
+        return value // unit & (1 << bits) - 1
+
+    def write(self, value: int, size: int = 4) -> None:
+        if self.p + size > len(self.code):
+            raise _broken("a relocation lies at the end of the code")
+        self.code[self.p : self.p + size] = value.to_bytes(size, "little")
+
+    def read(self) -> int:
+        return int.from_bytes(self.code[self.p : self.p + 4], "little")
+
+    def refused(self) -> InternalError:
+        return InternalError(f"generated code refers to `{self.name}` in a way a blob cannot have (type {self.kind})")
+
+
+def _patch_x86_64(at: _Place) -> None:
+    match at.kind:
+        case 2 | 4:  # PC32, PLT32: S + A - P
+            at.write(at.fit(at.s + at.a - at.p, 32))
+        case 24:  # PC64: S + A - P
+            at.write(at.fit(at.s + at.a - at.p, 64), 8)
+        case 9 | 41 | 42:  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+            _skip_got_x86_64(at)
+        case _:
+            raise at.refused()
+
+
+def _skip_got_x86_64(at: _Place) -> None:
+    """Rewrite an instruction that reads an address from the table into one that computes it (as the psABI tells linkers to)."""
+    if at.p < 2 or at.a != -4:
+        raise at.refused()
+    opcode, operand = at.code[at.p - 2], at.code[at.p - 1]
+    distance = at.s + at.a - at.p
+    if opcode == 0x8B:  # mov name@GOTPCREL(%rip), reg -> lea name(%rip), reg
+        at.code[at.p - 2] = 0x8D
+        at.write(at.fit(distance, 32))
+    elif (opcode, operand) == (0xFF, 0x15):  # call *name@GOTPCREL(%rip) -> addr32 call name
+        at.code[at.p - 2 : at.p] = b"\x67\xe8"
+        at.write(at.fit(distance, 32))
+    elif (opcode, operand) == (0xFF, 0x25):  # jmp *name@GOTPCREL(%rip) -> jmp name; nop
+        at.p -= 1
+        at.code[at.p - 1] = 0xE9
+        at.write(at.fit(distance + 1, 32))
+        at.code[at.p + 4] = 0x90
+    else:
+        raise at.refused()
+
+
+_LOAD_SCALES = {277: 1, 278: 1, 284: 2, 285: 4, 286: 8, 299: 16}  # ADD, then LDST8, 16, 32, 64, 128 _ABS_LO12_NC
+
+
+def _patch_aarch64(at: _Place) -> None:
+    target, old = at.s + at.a, at.read()
+    match at.kind:
+        case 260:  # PREL64
+            at.write(at.fit(target - at.p, 64), 8)
+        case 261:  # PREL32
+            at.write(at.fit(target - at.p, 32))
+        case 273:  # LD_PREL_LO19
+            at.write(old & ~(0x7FFFF << 5) | at.fit(target - at.p, 19, 4) << 5)
+        case 274:  # ADR_PREL_LO21
+            at.write(_adr(old, at.fit(target - at.p, 21)))
+        case 275 | 311:  # ADR_PREL_PG_HI21, ADR_GOT_PAGE: the distance in pages
+            at.write(_adr(old, at.fit((target & ~0xFFF) - (at.p & ~0xFFF), 21, 4096)))
+        case 277 | 278 | 284 | 285 | 286 | 299:  # the low 12 bits, in units of the access
+            low, scale = target & 0xFFF, _LOAD_SCALES[at.kind]
+            if low % scale:
+                raise InternalError(f"the constant `{at.name}` is not aligned to {scale} bytes")
+            at.write(old & ~(0xFFF << 10) | low // scale << 10)
+        case 312:  # LD64_GOT_LO12_NC: ldr x, [x, #lo12] of the table -> add x, x, #lo12 of the symbol
+            if old >> 22 != 0x3E5:
+                raise at.refused()
+            at.write(0x91000000 | (target & 0xFFF) << 10 | old & 0x3FF)
+        case 279:  # TSTBR14
+            at.write(old & ~(0x3FFF << 5) | at.fit(target - at.p, 14, 4) << 5)
+        case 280:  # CONDBR19
+            at.write(old & ~(0x7FFFF << 5) | at.fit(target - at.p, 19, 4) << 5)
+        case 282 | 283:  # JUMP26, CALL26
+            at.write(old & ~0x3FFFFFF | at.fit(target - at.p, 26, 4))
+        case _:
+            raise at.refused()
+
+
+def _adr(old: int, value: int) -> int:
+    """`adr` or `adrp` with a new 21-bit value: its low two bits stand apart from the rest."""
+    return old & 0x9F00001F | (value & 3) << 29 | (value >> 2) << 5
+
+
+_PATCHERS: dict[int, Callable[[_Place], None]] = {62: _patch_x86_64, 183: _patch_aarch64}
+
+
+def _text(strings: bytes, offset: int) -> str:
+    end = strings.find(b"\0", offset)
+    if end < 0:
+        raise _broken("a name ends after its table")
+    return strings[offset:end].decode("utf-8", "replace")
+
+
+def _broken(reason: str) -> InternalError:
+    return InternalError(f"LLVM's object cannot be read: {reason}")
