@@ -1,0 +1,321 @@
+"""The thread pool, and how many threads a call gets.
+
+Workers are daemon Python threads parked in `worker_loop`, native code that codegen/pool.py describes; they hold no GIL and
+never return. There is one pool for the process. It grows to the largest number of threads asked for; a call that wants
+fewer says so through the `View` that its `Ctx.pool` points at.
+
+    count, rule = resolve_threads()            # (2, "the processors this process may use")
+    launcher = launcher_for(count)
+    ctx.parallel_for, ctx.pool = launcher.parallel_for, launcher.pool
+
+What workers can still look at while the interpreter shuts down (records, semaphores, code) is never freed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..support.errors import Error
+from ..support.source import caller_span
+
+if TYPE_CHECKING:
+    from .blob import Loaded
+
+MAX_THREADS = 256
+
+# Times in microseconds: a worker spins this long before it sleeps, a launcher before it sleeps; a wait below this one is never
+# called a stall (a slice of the system's scheduler is longer); a worker is shed for at most this long.
+_SPIN, _PATIENCE, _STALL, _SHED = 60, 60, 300, 1_000_000
+
+
+class Worker(ctypes.Structure):
+    """One worker's record; times are in ticks."""
+
+    _fields_ = [
+        ("semaphore", ctypes.c_void_p),
+        ("asleep", ctypes.c_int64),
+        ("running", ctypes.c_int64),
+        ("shed_until", ctypes.c_int64),
+        ("shed_period", ctypes.c_int64),
+        ("waited_for", ctypes.c_int64),
+        ("_", ctypes.c_int64 * 2),
+        ("semaphore_memory", ctypes.c_int64 * 8),
+    ]
+
+
+class Pool(ctypes.Structure):
+    """The record of the pool; what different threads write lies on different cache lines."""
+
+    _fields_ = [
+        ("wait", ctypes.c_void_p),
+        ("post", ctypes.c_void_p),
+        ("workers", ctypes.c_int64),
+        ("spin", ctypes.c_int64),
+        ("patience", ctypes.c_int64),
+        ("stall", ctypes.c_int64),
+        ("shed", ctypes.c_int64),
+        ("_0", ctypes.c_int64),
+        ("semaphore", ctypes.c_void_p),
+        ("recent", ctypes.c_int64),
+        ("_1", ctypes.c_int64 * 6),
+        ("busy", ctypes.c_int64),
+        ("asleep", ctypes.c_int64),
+        ("_2", ctypes.c_int64 * 6),
+        ("semaphore_memory", ctypes.c_int64 * 8),
+        ("tickets", ctypes.c_int64),
+        ("_3", ctypes.c_int64 * 15),
+        ("done", ctypes.c_int64),
+        ("result", ctypes.c_int64),
+        ("_4", ctypes.c_int64 * 14),
+        ("job", ctypes.c_int64 * 16),
+        ("worker", Worker * MAX_THREADS),
+    ]
+
+
+class View(ctypes.Structure):
+    """What `Ctx.pool` points at: the pool, and how many of its workers this call may use."""
+
+    _fields_ = [("pool", ctypes.c_void_p), ("limit", ctypes.c_int64)]
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """The addresses that go into `Ctx.parallel_for` and `Ctx.pool`."""
+
+    parallel_for: int
+    pool: int
+
+
+_T = TypeVar("_T")
+_lock = threading.Lock()
+_native: Loaded | None = None
+_pool: Pool | None = None
+_launchers: dict[int, Launcher] = {}
+
+
+def launcher_for(threads: int) -> Launcher:
+    """What runs parallel loops on `threads` threads, the calling one included; starts workers that are missing."""
+    found = _launchers.get(threads)
+    if found is not None:
+        return found
+    with _lock:
+        native = _load()
+        if threads <= 1:
+            made = Launcher(native.address("serial_for"), 0)
+        else:
+            wanted = min(threads, MAX_THREADS + 1) - 1
+            pool = _grow(native, wanted)
+            view = _immortal(View(ctypes.addressof(pool), wanted))
+            made = Launcher(native.address("parallel_for"), ctypes.addressof(view))
+        _launchers[threads] = made
+        return made
+
+
+def _load() -> Loaded:
+    global _native
+    if _native is None:
+        from ..codegen.pool import pool_blob
+        from .blob import load
+
+        _native = _immortal(load(pool_blob()))
+    return _native
+
+
+def _grow(native: Loaded, wanted: int) -> Pool:
+    """The pool with at least `wanted` workers, or with as many as the system lets us start."""
+    global _pool
+    if _pool is None:
+        _pool = _new_pool(native)
+    pool = _pool
+    loop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address("worker_loop"))
+    for index in range(pool.workers, wanted):
+        worker = pool.worker[index]
+        worker.semaphore = _semaphores().make(ctypes.addressof(worker) + Worker.semaphore_memory.offset)
+        arguments = (ctypes.addressof(pool), index)
+        thread = threading.Thread(target=loop, args=arguments, name=f"pliant-{index}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # a limit on threads, or the interpreter is ending
+            break
+        pool.workers = index + 1
+    return pool
+
+
+def _new_pool(native: Loaded) -> Pool:
+    line = 128
+    memory = _immortal(ctypes.create_string_buffer(ctypes.sizeof(Pool) + line))
+    pool = Pool.from_address(ctypes.addressof(memory) + -ctypes.addressof(memory) % line)
+    semaphores = _semaphores()
+    pool.wait, pool.post = semaphores.wait, semaphores.post
+    pool.semaphore = semaphores.make(ctypes.addressof(pool) + Pool.semaphore_memory.offset)
+    rate = _ticks_per_microsecond(native)
+    pool.spin, pool.patience, pool.stall, pool.shed = (int(rate * t) for t in (_SPIN, _PATIENCE, _STALL, _SHED))
+    return pool
+
+
+def _ticks_per_microsecond(native: Loaded) -> float:
+    """How fast the counter of the native code runs; a factor of two off would do no harm."""
+    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native.address("ticks"))
+    begin, first = time.perf_counter_ns(), ticks()
+    while time.perf_counter_ns() - begin < 200_000:
+        pass
+    last, end = ticks(), time.perf_counter_ns()
+    return min(max(float(last - first) * 1000 / (end - begin), 1.0), 10_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Semaphores:
+    """The system's semaphores, called as wait(s, -1, 0) and post(s, 1, 0); arguments a function does not have do no harm."""
+
+    wait: int
+    post: int
+    make: Any  # (address of 64 bytes it may live in) -> what the two functions take first
+
+
+@functools.cache
+def _semaphores() -> _Semaphores:
+    def address(function: Any) -> int:
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    if sys.platform == "win32":
+        kernel = ctypes.windll.kernel32
+        kernel.CreateSemaphoreW.restype = ctypes.c_void_p
+        return _Semaphores(
+            address(kernel.WaitForSingleObject),
+            address(kernel.ReleaseSemaphore),
+            lambda memory: kernel.CreateSemaphoreW(None, 0, 0x7FFFFFFF, None),
+        )
+    system = _immortal(ctypes.CDLL(None))
+    if sys.platform == "darwin":
+
+        def make_port(memory: int) -> int:
+            port = ctypes.c_uint32.from_address(memory)
+            system.semaphore_create(ctypes.c_uint32.in_dll(system, "mach_task_self_"), ctypes.byref(port), 0, 0)
+            return port.value
+
+        return _Semaphores(address(system.semaphore_wait), address(system.semaphore_signal), make_port)
+
+    def make(memory: int) -> int:
+        system.sem_init(ctypes.c_void_p(memory), 0, 0)
+        return memory
+
+    return _Semaphores(address(system.sem_wait), address(system.sem_post), make)
+
+
+def _immortal(value: _T) -> _T:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    return value
+
+
+def _after_fork() -> None:
+    """A child has no workers: it makes a pool of its own when it needs one. The code stays mapped."""
+    global _pool, _lock
+    _pool = None
+    _lock = threading.Lock()
+    _launchers.clear()
+    _given_by_system.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+_within: ContextVar[int | None] = ContextVar("pliant_threads", default=None)
+_process_wide: int | None = None
+
+
+def resolve_threads(argument: int | None = None) -> tuple[int, str]:
+    """How many threads a call uses, and the rule that said so: argument, `with`, `set_threads`, environment, system."""
+    if argument is not None:
+        return _checked(argument, "threads"), "the argument `threads`"
+    within = _within.get()
+    if within is not None:
+        return within, "`with pliant.threads(...)`"
+    if _process_wide is not None:
+        return _process_wide, "`pliant.set_threads(...)`"
+    return _given_by_system()
+
+
+def set_threads(count: int | None) -> None:
+    """Let calls of the whole process use `count` threads; None gives the choice back to environment and system."""
+    global _process_wide
+    _process_wide = None if count is None else _checked(count, "set_threads")
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let calls inside the `with` block (of this Python thread or task) use `count` threads."""
+    token = _within.set(_checked(count, "threads"))
+    try:
+        yield
+    finally:
+        _within.reset(token)
+
+
+def _checked(count: int, name: str) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise Error(f"`{name}` is {count!r}, expected a whole number of at least 1", where=caller_span())
+    return count
+
+
+@functools.cache
+def _given_by_system() -> tuple[int, str]:
+    chosen = os.environ.get("PLIANT_NUM_THREADS", "").strip()
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) < 1:
+            raise Error(f"PLIANT_NUM_THREADS is `{chosen}`, expected a whole number of at least 1")
+        return int(chosen), "PLIANT_NUM_THREADS"
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # OpenMP lists one number for each level of nesting
+    if first.isdecimal() and int(first) >= 1:
+        return int(first), "OMP_NUM_THREADS"
+    if hasattr(os, "sched_getaffinity"):
+        usable = len(os.sched_getaffinity(0))
+    else:
+        usable = os.cpu_count() or 1
+    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    if quota is not None and quota < usable:
+        return max(1, int(quota)), "the quota of the cgroup"
+    return usable, "the processors this process may use"
+
+
+def cgroup_quota(membership: Path, root: Path) -> float | None:
+    """The smallest number of processors that the control groups of this process allow, or None (Linux, versions 1 and 2)."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    found: list[float] = []
+    for line in lines:
+        _, controllers, group = [*line.split(":", 2), "", ""][:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root / "cpu" if controllers else root
+        folder = base / group.lstrip("/")
+        for at in [folder, *folder.parents]:
+            found += _quota_in(at, version_2=not controllers)
+            if at == base:
+                break
+    return min(found, default=None)
+
+
+def _quota_in(folder: Path, version_2: bool) -> list[float]:
+    try:
+        if version_2:
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        return [int(quota) / int(period)] if quota not in ("max", "-1") else []
+    except (OSError, ValueError, ZeroDivisionError):
+        return []
