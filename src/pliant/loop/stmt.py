@@ -26,8 +26,9 @@ Semantics:
   (a program is legal only if that equals the serial order). parallel: iterations in any order, at the same time; no iteration may
   read or write what another one writes. gpu.*: as parallel.
 - A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
-  values. Inside, only its iterators, the parameters, the symbols, and lets and buffers from outside of all loops may be used. S instances are
-  independent; R instances may be reordered as far as a schedule declares; O instances keep their order and may read what earlier ones wrote.
+  values. Inside, only its iterators, the parameters, the symbols, and lets and buffers from outside of all loops may be used.
+  S instances are independent; R instances may be reordered as far as a schedule declares; O instances keep their order and
+  may read what earlier ones wrote.
 - `init` runs once for each point of the S iterators, all of them just before the outermost loop that feeds an R iterator, also when that
   loop runs zero times: an empty sum is what init says. (Where that loop feeds S iterators too, init runs where every R iterator is 0.)
 - `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
