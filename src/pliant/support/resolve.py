@@ -1,0 +1,166 @@
+"""The source and the syntax tree of a decorated Python function, with the right file, line and column, and the names it sees.
+
+Both languages (kernels and graph functions) are read from the syntax tree; nothing of the function is executed. The tree
+is made from the lines of the file as they stand (only the function's own), so positions need no correction for indentation.
+
+    source = source_of(fn)
+    source.tree                  # ast.FunctionDef
+    source.span(node)            # where a node is, for errors
+    source.resolve(node)         # the Python object that a (dotted) name means
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import linecache
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+from .errors import Error
+from .source import Span, caller_span
+
+# The builtins that mean something in our languages; the others are "not defined" there.
+ALLOWED_BUILTINS: dict[str, object] = {
+    n: getattr(builtins, n) for n in ("range", "min", "max", "abs", "round", "bool", "float", "int", "len")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function's syntax tree, the lines it came from, and the names around it."""
+
+    file: str
+    lines: Sequence[str]  # of the whole file; line 1 is lines[0]
+    tree: ast.FunctionDef
+    scope: Mapping[str, object]  # closure, then the enclosing function's locals, then globals, then ALLOWED_BUILTINS
+
+    def span(self, node: ast.AST) -> Span:
+        """Where `node` is; of a node over several lines, the part on its first line."""
+        return span_of(node, self.file, self.lines)
+
+    def resolve(self, node: ast.expr) -> object:
+        """The object that a name or a dotted name means in the enclosing Python scopes; an undefined one is an error."""
+        if isinstance(node, ast.Attribute):
+            owner = self.resolve(node.value)
+            try:
+                return getattr(owner, node.attr)
+            except AttributeError:
+                where = self.span(node)
+                raise Error(f"`{ast.unparse(node.value)}` has no `{node.attr}`", where=where, help=near(node.attr, dir(owner))) from None
+        if not isinstance(node, ast.Name):
+            raise Error("a name is expected here", where=self.span(node))
+        if node.id in self.scope:
+            return self.scope[node.id]
+        raise self.undefined(node)
+
+    def undefined(self, node: ast.Name, known: Iterable[str] = ()) -> Error:
+        """The error for a name that nobody defines; `known` are further names that could have been meant."""
+        help_ = near(node.id, [*known, *self.scope]) or "names come from the function itself, its enclosing functions and its module"
+        return Error(f"`{node.id}` is not defined", where=self.span(node), help=help_)
+
+
+def span_of(node: ast.AST, file: str, lines: Sequence[str]) -> Span:
+    """Where `node` of the tree of `lines` is."""
+    at: Any = node
+    line = lines[at.lineno - 1].rstrip("\n") if at.lineno <= len(lines) else ""
+    start = _characters(line, at.col_offset)
+    end = _characters(line, at.end_col_offset) if at.end_lineno == at.lineno else len(line.rstrip())
+    if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.FunctionDef) and line.endswith(":"):
+        end = len(line) - 1
+    return Span(file, at.lineno, start, end, line)
+
+
+def _characters(line: str, offset: int) -> int:
+    """The column in characters of a column in UTF-8 bytes, which is what `ast` gives."""
+    return offset if line.isascii() else len(line.encode()[:offset].decode(errors="replace"))
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The help `did you mean ...?`, empty when nothing is close to `name`."""
+    found = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(f'`{f}`' for f in found)}?" if found else ""
+
+
+def source_of(fn: Callable[..., Any]) -> Source:
+    """The source of a Python function written with `def`; designed errors for what has none (REPL, exec, `python -c`)."""
+    if not isinstance(fn, FunctionType) or fn.__name__ == "<lambda>":
+        shown = "a lambda" if isinstance(fn, FunctionType) else f"an object of type `{type(fn).__name__}`"
+        raise Error(f"a function written with `def` is expected here, not {shown}", where=caller_span())
+    code = fn.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if not lines:
+        raise _no_source(code)
+    tree = _parse_from(lines, code)
+    if isinstance(tree, ast.AsyncFunctionDef):
+        where = span_of(tree, code.co_filename, lines)
+        raise Error(f"`{code.co_name}` is an async function", where=where, help="write it with `def`")
+    return Source(code.co_filename, lines, tree, _scope(fn))
+
+
+def _no_source(code: CodeType) -> Error:
+    where = caller_span()
+    return Error(
+        f"no source: the text of function `{code.co_name}` cannot be read",
+        where=where if where is not None and where.text else None,
+        facts=[f"it was defined in {code.co_filename}, line {code.co_firstlineno}"],
+        help="put the function into a file: functions from exec(), `python -c` and some interactive prompts leave no source text",
+    )
+
+
+def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """The tree of the function that starts (with its decorators) at the code's first line.
+
+    Only the lines of the function are parsed: the text is cut before a line that is indented no deeper than the `def`. A cut
+    inside a bracket, a string or a decorator list is a syntax error, and then the next such line is tried.
+    """
+    first = code.co_firstlineno - 1
+    head = lines[first] if first < len(lines) else ""
+    indent = len(head) - len(head.lstrip())
+    for end in range(first + 1, len(lines) + 1):
+        if end < len(lines):
+            line = lines[end]
+            if not line.strip() or len(line) - len(line.lstrip()) > indent:
+                continue
+        try:
+            tree = ast.parse(("if 1:\n" if indent else "\n") + "".join(lines[first:end]))
+        except SyntaxError:
+            continue
+        found = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) and indent else tree.body[0]
+        if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != code.co_name:
+            break
+        ast.increment_lineno(found, first - 1)
+        return found
+    raise Error(
+        f"the source of function `{code.co_name}` is not where it was when it was imported",
+        facts=[f"expected at {code.co_filename}, line {code.co_firstlineno}"],
+        help="the file has changed since: start the program anew",
+    )
+
+
+def _scope(fn: FunctionType) -> Mapping[str, object]:
+    closure: dict[str, object] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return ChainMap(closure, _enclosing_locals(fn.__code__), fn.__globals__, ALLOWED_BUILTINS)
+
+
+def _enclosing_locals(code: CodeType) -> dict[str, object]:
+    """The locals of the function that is just now defining `code`: names that only annotations use are not in the closure."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if code in frame.f_code.co_consts:
+            return dict(frame.f_locals) if frame.f_locals is not frame.f_globals else {}
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return {}
