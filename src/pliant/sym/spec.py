@@ -1,0 +1,178 @@
+"""How parameters and results are annotated, in both languages: `dim`, `Tensor[f32, n, 128]`, `Out[...]`, `InOut[...]`.
+
+At run time an annotation is a `TensorSpec`; a scalar parameter is annotated with a bare dtype. To a type checker `Tensor`,
+`Out` and `InOut` are `typing.Annotated`, the dtypes are the classes of `typing_stubs`, and a dim is an `int`.
+
+    >>> n = dim("n", max=4096, multiple_of=8)
+    >>> Tensor[f32, n, 2 * n, strides(3, 1)]
+    Tensor[f32, n, 2 * n, strides(3, 1)]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..dtype import DType
+from ..dtype import dtype as to_dtype
+from ..dtype import i64 as _i64
+from ..support.errors import Error
+from ..support.source import caller_span
+from .expr import DIM_MAX, Const, Dim, Expr
+
+if TYPE_CHECKING:
+    from typing import Annotated as InOut
+    from typing import Annotated as Out
+    from typing import Annotated as Tensor
+
+    from .typing_stubs import (
+        DimInt,
+        bf16,
+        bool_,
+        f16,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+else:
+    from ..dtype import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+
+Role = Literal["in", "out", "inout"]
+MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What an annotation says of a tensor: dtype, shape, strides in elements (None: row-major contiguous), role."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...] | None = None
+    role: Role = "in"
+
+    def __repr__(self) -> str:
+        parts = [str(self.dtype), *map(str, self.shape)]
+        if self.strides is not None:
+            parts.append(f"strides({', '.join(map(str, self.strides))})")
+        return f"{MARKERS[self.role]}[{', '.join(parts)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """The strides of a tensor annotation; written `strides(s, 1)`."""
+
+    values: tuple[Expr, ...]
+
+
+def strides(*values: Expr | int) -> Strides:
+    """The distance in elements between neighbours, one for each dimension: `Tensor[f32, n, m, strides(s, 1)]`."""
+    return Strides(tuple(extent(v, "a stride") for v in values))
+
+
+def extent(value: object, what: str = "an extent") -> Expr:
+    """`value` as an expression of a shape; anything but a non-negative integer or an i64 expression is an error."""
+    if isinstance(value, Expr) and value.dtype is _i64:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return Const(value, _i64)
+    where = caller_span()
+    if isinstance(value, str):
+        raise Error(
+            f'{what} is a dim or an integer, not the text "{value}"', where=where, help=f'declare it first: {value} = dim("{value}")'
+        )
+    shown = f"{value}" if isinstance(value, int | float) else f"of type `{type(value).__name__}`"
+    raise Error(f"{what} is a dim or a non-negative integer, not {shown}", where=where)
+
+
+class Marker:
+    """`Tensor`, `Out` or `InOut` at run time: subscripting makes a TensorSpec."""
+
+    __slots__ = ("role",)
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __getitem__(self, items: object) -> TensorSpec:
+        return make_spec(self.role, items if isinstance(items, tuple) else (items,))
+
+    def __repr__(self) -> str:
+        return MARKERS[self.role]
+
+
+if not TYPE_CHECKING:
+    Tensor, Out, InOut = Marker("in"), Marker("out"), Marker("inout")
+
+
+def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
+    """The spec of `Tensor[items]`: a dtype, the extents, and perhaps strides at the end."""
+    first, rest = items[0], items[1:]
+    if isinstance(first, Expr | int | float | Strides) or first is None:
+        raise Error(f"{MARKERS[role]}[...] starts with a data type", where=caller_span(), help=f"write {MARKERS[role]}[f32, ...]")
+    given: tuple[Expr, ...] | None = None
+    if rest and isinstance(rest[-1], Strides):
+        given = rest[-1].values
+        rest = rest[:-1]
+        if len(given) != len(rest):
+            raise Error(f"{len(given)} strides for {len(rest)} dimensions", where=caller_span(), help="give one stride for each dimension")
+    return TensorSpec(to_dtype(first), tuple(extent(e) for e in rest), given, role)
+
+
+def _integer(value: object, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise Error(f"`{what}` of a dim is an integer, not {value!r}", where=caller_span())
+
+
+def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> Dim:
+    """A dimension that is known only at run time: its least and largest value, and what it is a multiple of."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise Error(f"a dim is named like a Python variable, not {name!r}", where=caller_span(), help='for example dim("n")')
+    low, high, step = _integer(min, "min"), _integer(max, "max"), _integer(multiple_of, "multiple_of")
+    if low < 0:
+        raise Error(f"dim `{name}` cannot be negative: min is {low}", where=caller_span())
+    if high > DIM_MAX:
+        raise Error(f"dim `{name}` is too large: max is {high}", where=caller_span(), facts=[f"the largest dim is 2**31 - 1 = {DIM_MAX}"])
+    if step < 1:
+        raise Error(f"dim `{name}` cannot be a multiple of {step}", where=caller_span(), help="multiple_of is 1 or more")
+    if -(-low // step) * step > high:
+        shown = f"{low}..{high}" + (f" step {step}" if step > 1 else "")
+        raise Error(f"dim `{name}` has no value: {shown} is empty", where=caller_span())
+    return Dim(name, low, high, step)
+
+
+if TYPE_CHECKING:
+
+    def dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> DimInt:
+        """A dimension that is known only at run time: its least and largest value, and what it is a multiple of."""
+else:
+    dim = _dim
+    dim.__name__ = dim.__qualname__ = "dim"
+
+__all__ = [
+    "InOut",
+    "Out",
+    "Tensor",
+    "TensorSpec",
+    "bf16",
+    "bool_",
+    "dim",
+    "f16",
+    "f32",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "strides",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+]

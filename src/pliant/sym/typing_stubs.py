@@ -1,0 +1,127 @@
+"""What the names of the languages are to a type checker: dtypes as classes, tensors as their dtype, dims as integers.
+
+Nothing here exists at run time (`spec.py` imports it under TYPE_CHECKING only). A parameter `a: Tensor[f32, n]` has the type
+`f32` to a checker, and so has its element `a[i]`: what can be done with an element can be written, and operands of different
+dtypes are an error there as they are in the language. Loop variables and block iterators are `int`.
+
+    def f(a: Tensor[f32, n], b: Tensor[i32, n]) -> None:
+        a[0] = a[1] * 2.0          # fine
+        a[0] = a[1] * b[1]         # error: unsupported operand types
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self, SupportsIndex
+
+Index = SupportsIndex | slice
+
+
+class Scalar:
+    """A scalar or a tensor of one dtype; see the module."""
+
+    def __init__(self, value: Scalar | float) -> None: ...
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> Self:
+        raise NotImplementedError
+
+    def __setitem__(self, index: Index | tuple[Index, ...], value: Self | float) -> None: ...
+
+    # Graph programs know the shape and its extents by these.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        raise NotImplementedError
+
+    def _binary(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def _compare(self, other: Self | float) -> bool:
+        raise NotImplementedError
+
+    def _unary(self) -> Self:
+        raise NotImplementedError
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __neg__ = __pos__ = __abs__ = _unary
+
+    def __matmul__(self, other: Self) -> Self:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        raise NotImplementedError
+
+    def __ne__(self, other: object) -> bool:
+        raise NotImplementedError
+
+    def __round__(self, ndigits: None = None) -> Self:
+        raise NotImplementedError
+
+
+class Integer(Scalar):
+    """A scalar of an integer dtype: an index, a loop bound, bits."""
+
+    def __index__(self) -> int:
+        raise NotImplementedError
+
+    def _integer(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _integer
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _integer
+    __invert__ = Scalar._unary
+
+
+class bool_(Scalar):
+    """True or false."""
+
+    def __bool__(self) -> bool:
+        raise NotImplementedError
+
+
+class i8(Integer): ...
+
+
+class i16(Integer): ...
+
+
+class i32(Integer): ...
+
+
+class i64(Integer): ...
+
+
+class u8(Integer): ...
+
+
+class u16(Integer): ...
+
+
+class u32(Integer): ...
+
+
+class u64(Integer): ...
+
+
+class f16(Scalar): ...
+
+
+class bf16(Scalar): ...
+
+
+class f32(Scalar): ...
+
+
+class f64(Scalar): ...
+
+
+class DimInt(int):
+    """A dim: an integer that is known at run time."""
+
+    name: str
+    min: int
+    max: int
+    multiple_of: int
+    contract: str
+
+    def __new__(cls, *args: Any) -> Self:
+        raise NotImplementedError
