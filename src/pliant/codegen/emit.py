@@ -1,9 +1,9 @@
 """LLVM IR text in, machine code out: the only place that runs LLVM.
 
-Two promises are kept here for all code generators. *Floats are exact*: no fast-math, and a multiplication and an addition are never
-contracted. *No undefined symbols*: LLVM likes to turn loops into calls of memset and memcpy; every function is marked so that it does
-not. What LLVM has no other way to do than by a library call (fma without the instruction, f16 without f16c, frem) must not be in the IR;
-the linkers refuse it.
+Two promises are kept here for all code generators. *Floats are exact*: no fast-math, and a multiplication and an
+addition are never contracted. *No undefined symbols*: LLVM likes to turn loops into calls of memset and memcpy; every
+function is marked so that it does not. What LLVM can do only by a library call (fma without the instruction, f16
+without f16c, frem, i128 on wasm) must not be in the IR; the linkers refuse it.
 
     code = emit_object(ir_text, target("native"))        # an ELF or wasm relocatable object
 
@@ -70,8 +70,10 @@ def _machine(target: Target, level: int) -> Any:
 
     _initialise("native" if target.arch == _HOST_ARCHES.get(platform.machine().lower()) else "all")
     features = ",".join(f"+{feature}" for feature in target.features)
+    # A blob may lie anywhere; the memory of a wasm module is its own, so addresses there are plain numbers.
+    reloc = "static" if target.kind == "wasm" else "pic"
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=features, opt=level, reloc=reloc, codemodel="small"
     )
 
 

@@ -1,13 +1,15 @@
 """A small linker: one relocatable ELF object of LLVM in, a flat blob out.
 
-The sections that exist at run time are laid one after the other, code first, and every reference between them is made relative to
-the place that holds it, so the blob runs wherever it is mapped at a page boundary. What such a blob cannot have is refused: undefined
-symbols, writable data, absolute addresses. References through a global offset table become direct ones, since all is in one piece.
+The sections that exist at run time are laid one after the other, code first, and every reference between them is made
+relative to the place that holds it, so the blob runs wherever it is mapped at a page boundary. What such a blob cannot
+have is refused: undefined symbols, writable data, absolute addresses. References through a global offset table become
+direct ones, since all is in one piece.
 
     blob = link(emit_object(ir_text, target("llvm:znver3")), ["run"])
     blob.exports["run"]                                   # where `run` begins in blob.code
 
-Numbers and formulas are those of the ELF specification and of the processors' supplements (S symbol, A addend, P place).
+Numbers and formulas are those of the ELF specification and of the processors' supplements (S symbol, A addend, P
+place).
 """
 
 from __future__ import annotations
@@ -56,9 +58,12 @@ class _Object:
         entry_size, count, names = struct.unpack_from("<HHH", data, 58)
         if kind != 1 or entry_size != 64 or table + 64 * count > len(data) or names >= count:
             raise _broken("its header does not fit the file")
-        heads = [struct.unpack_from("<IIQQQQIIQQ", data, table + 64 * i) for i in range(count)]
+        heads = list(struct.iter_unpack("<IIQQQQIIQQ", data[table : table + 64 * count]))
         strings = self._bytes(heads[names][4], heads[names][5])
-        self.sections = [_Section(_text(strings, h[0]), h[1], h[2], h[4], h[5], h[6], h[7], max(1, h[8])) for h in heads]
+        self.sections = [
+            _Section(_text(strings, name), kind, flags, offset, size, link, info, max(1, alignment))
+            for name, kind, flags, _address, offset, size, link, info, alignment, _entry in heads
+        ]
         self.symbols = list(self._read_symbols())
 
     def content(self, section: _Section) -> bytes:
@@ -163,7 +168,7 @@ def _lay_out(obj: _Object) -> tuple[bytearray, dict[int, int]]:
         if section.flags & _SHF_WRITE or section.type == _SHT_NOBITS:
             raise InternalError(
                 f"generated code has writable data, section {section.name}",
-                facts=["a blob is read-only; pointers in constants also need writing, by a loader that it does not have"],
+                facts=["a blob is read-only; so are pointers in constants, which only a loader could fill in"],
             )
         if section.alignment > 4096 or section.alignment & section.alignment - 1:
             raise _broken(f"section {section.name} is aligned to {section.alignment} bytes")
@@ -216,7 +221,7 @@ def _patch_x86_64(at: _Place) -> None:
 
 
 def _skip_got_x86_64(at: _Place) -> None:
-    """Rewrite an instruction that reads an address from the table into one that computes it (as the psABI tells linkers to)."""
+    """Rewrite an instruction that reads an address from the table into one that computes it, as the psABI tells."""
     if at.p < 2 or at.a != -4:
         raise at.refused()
     opcode, operand = at.code[at.p - 2], at.code[at.p - 1]

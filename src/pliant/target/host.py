@@ -1,7 +1,7 @@
 """What this machine is, found without LLVM: features from the operating system, cache sizes where it tells them.
 
-Choices go by features, never by the name of a model, so that a CPU newer than this file is served well. What cannot be found out
-is taken to be absent: x86-64-v2, or plain NEON.
+Choices go by features, never by the name of a model, so that a CPU newer than this file is served well. What cannot be
+found out is taken to be absent: x86-64-v2, or plain NEON.
 """
 
 from __future__ import annotations
@@ -49,6 +49,17 @@ def native() -> Target:
     )
 
 
+# How macOS spells, in lower case, the flags that Linux spells otherwise.
+_APPLE_X86_FLAGS = {
+    "avx1.0": "avx",
+    "sse3": "pni",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "lahf": "lahf_lm",
+    "lzcnt": "abm",
+}
+
+
 def _x86_flags() -> set[str]:
     """The CPU's flags, spelled as in Linux' /proc/cpuinfo."""
     if sys.platform == "linux":
@@ -56,8 +67,7 @@ def _x86_flags() -> set[str]:
     if sys.platform == "darwin":
         names = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
         words = " ".join(_sysctl_text(name) for name in names).lower().split()
-        spelled = {"avx1.0": "avx", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "sse3": "pni", "lahf": "lahf_lm", "lzcnt": "abm"}
-        return {spelled.get(w, w) for w in words}
+        return {_APPLE_X86_FLAGS.get(w, w) for w in words}
     if sys.platform == "win32":
         # Windows tells of AVX2 but not of FMA, F16C and BMI, which all CPUs with AVX2 that Windows 10 runs on have.
         from ctypes import windll
@@ -79,13 +89,13 @@ def _aarch64_features() -> set[str]:
         from ctypes import windll
 
         has: Callable[[int], int] = windll.kernel32.IsProcessorFeaturePresent
-        known = {31: "crc", 34: "lse", 43: "dotprod"}  # PF_ARM_V8_CRC32_..., V81_ATOMIC, V82_DP_INSTRUCTIONS_AVAILABLE
+        known = {31: "crc", 34: "lse", 43: "dotprod"}  # PF_ARM_{V8_CRC32, V81_ATOMIC, V82_DP}_INSTRUCTIONS_AVAILABLE
         return {f for number, f in known.items() if has(number)}
     return set()
 
 
 def _proc_cpuinfo(key: str) -> set[str]:
-    """The words of the first line `key : words` of /proc/cpuinfo; stops there, since the file is long on large machines."""
+    """The words of the first line `key : words` of /proc/cpuinfo; no more is read, it is long on large machines."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -106,7 +116,9 @@ def _caches(default: Caches) -> Caches:
         # The fast cores' own sizes come first; machines with one kind of core only have the plain names.
         for level, name in ((1, "l1dcachesize"), (2, "l2cachesize"), (3, "l3cachesize")):
             found[level] = _sysctl_int(f"hw.perflevel0.{name}") or _sysctl_int(f"hw.{name}")
-    return Caches(found.get(1) or default.l1, found.get(2) or default.l2, found.get(3) or default.l3, found.get(0) or default.line)
+    known = (default.line, default.l1, default.l2, default.l3)
+    line, l1, l2, l3 = (found.get(level) or size for level, size in enumerate(known))
+    return Caches(l1, l2, l3, line)
 
 
 def _linux_caches() -> dict[int, int]:
@@ -117,9 +129,10 @@ def _linux_caches() -> dict[int, int]:
         try:
             if _read(base + "type") == "Instruction":
                 continue
-            level, size, line = int(_read(base + "level")), _read(base + "size"), int(_read(base + "coherency_line_size"))
-            found[level] = int(size.rstrip("KM")) << (20 if size.endswith("M") else 10 if size.endswith("K") else 0)
-            found[0] = line
+            size = _read(base + "size")
+            unit = {"K": 10, "M": 20}.get(size[-1:], 0)
+            found[int(_read(base + "level"))] = int(size.rstrip("KM")) << unit
+            found[0] = int(_read(base + "coherency_line_size"))
         except (OSError, ValueError):
             continue
     return found

@@ -1,7 +1,7 @@
 """The record of what the compiler knows about a machine.
 
-Everything that depends on the machine (vector width, registers, caches, instructions) is read from a `Target`, never from
-the machine itself, so that compiling for another machine is the same act as compiling for this one.
+Everything that depends on the machine (vector width, registers, caches, instructions) is read from a `Target`, never
+from the machine itself, so that compiling for another machine is the same act as compiling for this one.
 
     t = target("llvm:x86-64-v3")
     t.vector_bits, t.n_vector_registers, t.has_fma        # 256, 16, True
@@ -17,7 +17,7 @@ Kind = Literal["llvm", "wasm"]
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Sizes in bytes of the data caches seen by one core, and of a cache line; `l3` is shared, 0 where there is none."""
+    """Bytes of the data caches seen by one core, and of a cache line; `l3` is shared, 0 where there is none."""
 
     l1: int
     l2: int

@@ -4,7 +4,8 @@
     llvm:<cpu>[+feature]...       llvm:x86-64-v3, llvm:znver3, llvm:cortex-a76+dotprod
     wasm[+feature]...             wasm, wasm+simd128
 
-CPUs and features are spelled as LLVM spells them. Code for `llvm:` follows the conventions of the operating system it is made on.
+CPUs and features are spelled as LLVM spells them. Code for `llvm:` follows the conventions of the operating system it
+is made on.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ def known_names() -> list[str]:
     return ["native", "wasm", "wasm+simd128", *(f"llvm:{cpu}" for cpu in (*x86.CPUS, *aarch64.CPUS))]
 
 
+_Implies = Mapping[str, tuple[str, ...]]
 _HELP = "targets are `native`, `llvm:<cpu>` and `wasm`, and `+feature` adds what the CPU has besides"
 
 
-def _closed(name: str, features: Iterable[str], known: frozenset[str], implies: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+def _closed(name: str, features: Iterable[str], known: frozenset[str], implies: _Implies) -> frozenset[str]:
     """The features and all that they bring along."""
     found: set[str] = set()
     open_ = list(features)

@@ -15,7 +15,7 @@ IMPLIES: dict[str, tuple[str, ...]] = {"relaxed-simd": ("simd128",)}
 
 
 def make(name: str, features: Iterable[str]) -> Target:
-    """The wasm target with `features` above the base; code runs on some unknown CPU, so the caches are a small one's."""
+    """The wasm target with `features` above the base; the CPU below is unknown, so the caches are a small one's."""
     return Target(
         name=name,
         kind="wasm",

@@ -1,7 +1,7 @@
 """Facts about x86-64 processors: what each named CPU has, and how detected features become a target.
 
-A CPU is a psABI level (v1 to v4), the further features that generated code can use, and its cache sizes. Features are spelled as
-LLVM spells them; only those listed here are ever relied on.
+A CPU is a psABI level (v1 to v4), the further features that generated code can use, and its cache sizes. Features are
+spelled as LLVM spells them; only those listed here are ever relied on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ICE = ("avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni",
 
 
 class Cpu(NamedTuple):
-    """A named CPU: its features, level 1 and 2 cache sizes in KiB, level 3 in MiB, and the vector width that suits it."""
+    """A named CPU: features, level 1 and 2 cache sizes in KiB, level 3 in MiB, the vector width that suits it."""
 
     features: tuple[str, ...]
     l1: int = 32
@@ -34,8 +34,8 @@ class Cpu(NamedTuple):
         return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
 
 
-# Where 512-bit instructions are split into two halves (znver4), or slow the clock of the whole core down while one of the two
-# units is missing (client Ice Lake and its like), 256 bits is the better default.
+# Where 512-bit instructions are split into two halves (znver4), or slow the clock of the whole core down while one of
+# the two units is missing (client Ice Lake and its like), 256 bits is the better default.
 CPUS: dict[str, Cpu] = {
     "x86-64": Cpu(_V1),
     "x86-64-v2": Cpu(_V2),
@@ -106,8 +106,8 @@ LINUX_FLAGS = {
     "avx_vnni": "avxvnni",
 }
 
-# The CPU to tune for, from flags as Linux spells them: the first row whose flags are all there. `sse4a` and `clzero` tell the
-# Zen family from the others without reading a name.
+# The CPU to tune for, from flags as Linux spells them: the first row whose flags are all there. `sse4a` and `clzero`
+# tell the Zen family from the others without reading a name.
 _TUNE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sse4a", "avx512f", "avx_vnni"), "znver5"),
     (("sse4a", "avx512f"), "znver4"),

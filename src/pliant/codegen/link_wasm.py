@@ -1,0 +1,339 @@
+"""A small linker: one relocatable wasm object of LLVM in, a wasm module that runs out.
+
+The object imports its memory, stack pointer and function table; the module owns and exports them:
+
+    memory          [0, stack_bytes) the stack, growing down so that overflow traps; then constants; then free
+    table           slot 0 is null, then the functions whose address is taken; a host grows it and adds its own
+    __heap_base     the first address that belongs to the host, a multiple of 64
+
+    module = link_wasm(emit_object(ir_text, target("wasm+simd128")), ["run"])
+
+Numbers are those of the WebAssembly binary format and of its "Linking" tool convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ..support.errors import InternalError
+
+_MAGIC = b"\0asm\x01\0\0\0"
+_PAGE = 65536
+_UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40  # flags of symbols
+_STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
+
+
+class _Id(IntEnum):
+    """Numbers of sections."""
+
+    CUSTOM, TYPE, IMPORT, FUNCTION, TABLE, MEMORY, GLOBAL, EXPORT = range(8)
+    ELEMENT, CODE, DATA = 9, 10, 11
+
+
+class _Kind(IntEnum):
+    """Kinds of symbols."""
+
+    FUNCTION, DATA, GLOBAL, SECTION, TAG, TABLE = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    kind: int
+    name: str
+    defined: bool
+    index: int  # of the function, global, table or data segment
+    offset: int  # into the segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    name: str
+    alignment: int
+    begin: int  # where its bytes lie in the data section
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Relocation:
+    kind: int
+    offset: int
+    index: int
+    addend: int
+
+
+class _Reader:
+    """Reads the encodings of wasm, within bounds."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def __bool__(self) -> bool:
+        return self.at < len(self.data)
+
+    def byte(self) -> int:
+        return self.bytes(1)[0]
+
+    def bytes(self, count: int) -> bytes:
+        if self.at + count > len(self.data):
+            raise _broken("something ends after its section")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+            if shift > 63:
+                raise _broken("a number is too long")
+
+    def signed(self) -> int:
+        start = self.at
+        value = self.unsigned()
+        bits = 7 * (self.at - start)
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    def text(self) -> str:
+        return self.bytes(self.unsigned()).decode("utf-8", "replace")
+
+    def sized(self) -> _Reader:
+        return _Reader(self.bytes(self.unsigned()))
+
+
+class _Object:
+    """A parsed object."""
+
+    def __init__(self, data: bytes) -> None:
+        if data[:8] != _MAGIC:
+            raise _broken("it is no wasm module")
+        self.sections: dict[int, bytes] = {}
+        self.symbols: list[_Symbol] = []
+        self.relocations: dict[int, list[_Relocation]] = {}
+        self.imports: dict[int, list[str]] = {_Kind.FUNCTION: [], _Kind.GLOBAL: [], _Kind.TABLE: []}
+        self._segment_names: list[tuple[str, int]] = []
+        order: list[int] = []
+        reader = _Reader(data)
+        reader.at = len(_MAGIC)
+        while reader:
+            order.append(reader.byte())
+            section = reader.sized()
+            if order[-1] == _Id.CUSTOM:
+                self._custom(section, order)
+            else:
+                self.sections[order[-1]] = section.data
+                if order[-1] == _Id.IMPORT:
+                    self._read_imports(section)
+        self.segments = self._read_segments()
+
+    def _custom(self, section: _Reader, order: list[int]) -> None:
+        name = section.text()
+        if name == "linking":
+            if section.unsigned() != 2:
+                raise _broken("its linking section is of another version")
+            while section:
+                kind, part = section.byte(), section.sized()
+                if kind == 5:  # names of segments
+                    for _ in range(part.unsigned()):
+                        self._segment_names.append((part.text(), 1 << min(part.unsigned(), 16)))
+                        part.unsigned()
+                elif kind == 8:
+                    self.symbols = [self._read_symbol(part) for _ in range(part.unsigned())]
+        elif name in ("reloc.CODE", "reloc.DATA"):
+            where = section.unsigned()
+            if where >= len(order):
+                raise _broken("relocations come before what they patch")
+            self.relocations[order[where]] = [_read_relocation(section) for _ in range(section.unsigned())]
+
+    def _read_imports(self, section: _Reader) -> None:
+        for _ in range(section.unsigned()):
+            section.text()
+            name, kind = section.text(), section.byte()
+            if kind == 0:  # function: type
+                section.unsigned()
+                self.imports[_Kind.FUNCTION].append(name)
+            elif kind in (1, 2):  # table: element type, limits; memory: limits
+                if kind == 1:
+                    section.byte()
+                    self.imports[_Kind.TABLE].append(name)
+                has_maximum = section.unsigned() & 1
+                section.unsigned()
+                if has_maximum:
+                    section.unsigned()
+            elif kind == 3:  # global: type, mutability
+                section.bytes(2)
+                self.imports[_Kind.GLOBAL].append(name)
+            else:
+                raise _broken(f"it imports `{name}` of kind {kind}")
+
+    def _read_symbol(self, part: _Reader) -> _Symbol:
+        kind, flags = part.byte(), part.unsigned()
+        defined = not flags & _UNDEFINED
+        if kind == _Kind.DATA:
+            name = part.text()
+            index, offset = (part.unsigned(), part.unsigned()) if defined else (-1, 0)
+            if defined:
+                part.unsigned()  # its size
+            return _Symbol(kind, name, defined, index, offset)
+        index = part.unsigned()
+        if kind == _Kind.SECTION:
+            return _Symbol(kind, "", True, index, 0)
+        if defined or flags & _EXPLICIT_NAME:
+            return _Symbol(kind, part.text(), defined, index, 0)
+        names = self.imports.get(kind, [])
+        if index >= len(names):
+            raise _broken(f"a symbol stands for import {index} of {len(names)}")
+        return _Symbol(kind, names[index], defined, index, 0)
+
+    def _read_segments(self) -> list[_Segment]:
+        reader = _Reader(self.sections.get(_Id.DATA, b"\0"))
+        found: list[_Segment] = []
+        if reader.unsigned() != len(self._segment_names):
+            raise _broken("not every segment has a name")
+        for name, alignment in self._segment_names:
+            if reader.byte() != 0 or reader.byte() != 0x41:  # active, of memory 0; i32.const
+                raise _broken(f"segment {name} is of an unknown kind")
+            reader.signed()
+            if reader.byte() != 0x0B:
+                raise _broken(f"segment {name} has no plain address")
+            size = reader.unsigned()
+            found.append(_Segment(name, alignment, reader.at, size))
+            reader.bytes(size)
+        return found
+
+
+def link_wasm(object_bytes: bytes, exports: Sequence[str], stack_bytes: int = 65536) -> bytes:
+    """The runnable module of an object, exporting the functions in `exports`, its memory and its table."""
+    obj = _Object(object_bytes)
+    if missing := _undefined(obj):
+        raise InternalError(
+            "generated code calls functions that nobody defines",
+            facts=["undefined: " + ", ".join(f"`{name}`" for name in missing)],
+        )
+    stack_bytes += -stack_bytes % 16
+    addresses, heap_base = _place(obj.segments, stack_bytes)
+    slots: dict[int, int] = {}  # function -> place in the table
+    code, data = bytearray(obj.sections.get(_Id.CODE, b"\0")), bytearray(obj.sections.get(_Id.DATA, b"\0"))
+    for content, section in ((code, _Id.CODE), (data, _Id.DATA)):
+        for relocation in obj.relocations.get(section, []):
+            _patch(content, relocation, obj, addresses, slots)
+
+    functions = {s.name: s.index for s in obj.symbols if s.kind == _Kind.FUNCTION}
+    if absent := [name for name in exports if name not in functions]:
+        raise InternalError("an exported function is not in the object: " + ", ".join(f"`{n}`" for n in absent))
+    exported = [(name, 0, functions[name]) for name in exports]
+    exported += [("table", 1, 0), ("memory", 2, 0), ("__heap_base", 3, 1)]
+    segments = [
+        b"\0" + _const(address) + _sized(bytes(data[s.begin : s.begin + s.size]))
+        for s, address in zip(obj.segments, addresses, strict=True)
+    ]
+    out = {
+        _Id.TYPE: obj.sections.get(_Id.TYPE, b"\0"),
+        _Id.FUNCTION: obj.sections.get(_Id.FUNCTION, b"\0"),
+        _Id.TABLE: _vector([b"\x70\0" + _leb(1 + len(slots))]),  # funcref, no maximum
+        _Id.MEMORY: _vector([b"\0" + _leb(-(-heap_base // _PAGE))]),
+        _Id.GLOBAL: _vector([b"\x7f\x01" + _const(stack_bytes), b"\x7f\0" + _const(heap_base)]),  # mutable, constant
+        _Id.EXPORT: _vector(_sized(name.encode()) + bytes([kind]) + _leb(index) for name, kind, index in exported),
+        _Id.ELEMENT: _vector([b"\0" + _const(1) + _vector(map(_leb, slots))] if slots else []),
+        _Id.CODE: bytes(code),
+        _Id.DATA: _vector(segments),
+    }
+    return _MAGIC + b"".join(bytes([number]) + _sized(content) for number, content in out.items())
+
+
+def undefined_functions(object_bytes: bytes) -> list[str]:
+    """The names that an object needs and neither it nor the linker defines, sorted."""
+    return _undefined(_Object(object_bytes))
+
+
+def _undefined(obj: _Object) -> list[str]:
+    return sorted({s.name for s in obj.symbols if not s.defined} - {_STACK_POINTER, _FUNCTION_TABLE})
+
+
+def _place(segments: Sequence[_Segment], begin: int) -> tuple[list[int], int]:
+    """The address of each segment from `begin` on, and the first free one after them all."""
+    addresses: list[int] = []
+    for segment in segments:
+        if not segment.name.startswith((".rodata", ".data.rel.ro")):
+            raise InternalError(
+                f"generated code has writable data, section {segment.name}",
+                facts=["two calls at the same time would share it"],
+            )
+        begin += -begin % segment.alignment
+        addresses.append(begin)
+        begin += segment.size
+    return addresses, begin + -begin % 64
+
+
+def _patch(content: bytearray, r: _Relocation, obj: _Object, addresses: list[int], slots: dict[int, int]) -> None:
+    """Write the value of one relocation into the code or the data."""
+    if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol; types keep their numbers
+        return _write(content, r.offset, _padded(r.index))
+    if r.index >= len(obj.symbols):
+        raise _broken(f"a relocation names symbol {r.index} of {len(obj.symbols)}")
+    symbol = obj.symbols[r.index]
+    match r.kind, symbol.kind:
+        case 0, _Kind.FUNCTION:  # FUNCTION_INDEX_LEB
+            return _write(content, r.offset, _padded(symbol.index))
+        case ((1 | 2), _Kind.FUNCTION):  # TABLE_INDEX_SLEB, _I32
+            value = slots.setdefault(symbol.index, len(slots) + 1)
+        case ((3 | 4 | 5), _Kind.DATA) if symbol.index < len(addresses):  # MEMORY_ADDR_LEB, _SLEB, _I32
+            value = addresses[symbol.index] + symbol.offset + r.addend
+        case (7, _Kind.GLOBAL) | (20, _Kind.TABLE):  # GLOBAL_INDEX_LEB, TABLE_NUMBER_LEB: there is one of each
+            return _write(content, r.offset, _padded(0))
+        case _:
+            raise InternalError(f"generated code refers to `{symbol.name}` in a way that is not served (type {r.kind})")
+    if r.kind in (2, 5):
+        return _write(content, r.offset, (value & 0xFFFFFFFF).to_bytes(4, "little"))
+    return _write(content, r.offset, _padded(value, signed=r.kind in (1, 4)))
+
+
+def _write(content: bytearray, offset: int, value: bytes) -> None:
+    if offset + len(value) > len(content):
+        raise _broken("a relocation lies outside its section")
+    content[offset : offset + len(value)] = value
+
+
+def _read_relocation(section: _Reader) -> _Relocation:
+    kind, offset, index = section.byte(), section.unsigned(), section.unsigned()
+    return _Relocation(kind, offset, index, section.signed() if kind in (3, 4, 5, 8, 9, 11) else 0)
+
+
+def _const(value: int) -> bytes:
+    """The expression of a constant: i32.const, the value as signed LEB128, end."""
+    return b"\x41" + _padded(value, signed=True) + b"\x0b"
+
+
+def _leb(value: int) -> bytes:
+    """The shortest LEB128 of a number that is not negative."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _padded(value: int, *, signed: bool = False) -> bytes:
+    """LEB128 in five bytes, as LLVM reserves them; an address beyond 2 GiB has the sign of its 32 bits."""
+    value &= 0xFFFFFFFF
+    if signed and value >> 31:
+        value |= 0x7 << 32
+    return bytes([value >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21)] + [value >> 28 & 0x7F])
+
+
+def _sized(content: bytes) -> bytes:
+    return _leb(len(content)) + content
+
+
+def _vector(items: Iterable[bytes]) -> bytes:
+    items = list(items)
+    return _leb(len(items)) + b"".join(items)
+
+
+def _broken(reason: str) -> InternalError:
+    return InternalError(f"LLVM's object cannot be read: {reason}")
