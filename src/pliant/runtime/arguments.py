@@ -1,0 +1,268 @@
+"""From Python objects to what compiled code takes: an address, and a shape with strides in elements.
+
+Arrays are never copied. The common case (a contiguous, aligned numpy array of the very dtype) is decided by a few comparisons;
+everything else goes through `Tensor.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
+wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
+
+    plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
+    taken = plan.take(x)          # taken.address, taken.region == (n, 4, 4, 1)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtype import ALL, DType
+from ..support.errors import Error, ShapeError, UnsupportedError
+from ..support.source import caller_span
+from .interface import Input
+
+_REGIONS = 512  # shapes remembered for each argument
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A tensor argument as compiled code sees it; `array` is a numpy view of it, or None where numpy lacks the dtype."""
+
+    address: int
+    region: tuple[int, ...]  # shape, then strides in elements
+    owner: Any  # the object whose memory this is
+    writable: bool
+    itemsize: int
+
+    def extent(self) -> tuple[int, int]:
+        """The first byte, and the first byte after the last."""
+        rank = len(self.region) // 2
+        if 0 in self.region[:rank]:
+            return self.address, self.address
+        steps = [(n - 1) * s for n, s in zip(self.region[:rank], self.region[rank:], strict=True)]
+        low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
+        return self.address + low * self.itemsize, self.address + (high + 1) * self.itemsize
+
+    def overlaps(self, other: Taken) -> bool:
+        """Do the two share a byte? (Exact: views that interleave without touching do not.)"""
+        (a, b), (c, d) = self.extent(), other.extent()
+        if a >= d or c >= b:
+            return False
+        return bool(np.shares_memory(self._bytes(), other._bytes()))
+
+    def _bytes(self) -> np.ndarray[Any, Any]:
+        """A view of the memory with the same shape and strides; only its addresses are looked at."""
+        rank = len(self.region) // 2
+        interface = {
+            "version": 3,
+            "shape": self.region[:rank],
+            "strides": tuple(s * self.itemsize for s in self.region[rank:]),
+            "typestr": f"|V{self.itemsize}",
+            "data": (self.address, True),
+        }
+        return np.asarray(type("Memory", (), {"__array_interface__": interface})())
+
+
+class TensorPlan:
+    """How one tensor argument (or output) is checked and taken."""
+
+    __slots__ = ("dtype", "input", "mask", "numpy", "rank", "regions", "what")
+
+    def __init__(self, given: Input, what: str = "argument") -> None:
+        self.input = given
+        self.what = f"{what} `{given.name}`"
+        self.rank = len(given.shape)
+        self.dtype = ALL[given.dtype]
+        self.numpy = numpy_dtype(self.dtype)
+        self.mask = self.dtype.itemsize - 1
+        self.regions: dict[tuple[int, ...], tuple[int, ...]] = {}  # contiguous shapes seen, with their strides
+
+    def region(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Shape and strides of a contiguous array, or None if it has the wrong rank; remembered."""
+        if len(shape) != self.rank:
+            return None
+        if len(self.regions) >= _REGIONS:
+            self.regions.clear()
+        made = self.regions[shape] = (*shape, *contiguous_strides(shape))
+        return made
+
+    def take(self, value: Any) -> Taken:
+        """The argument as compiled code sees it, or a `ShapeError` that names it."""
+        if isinstance(value, np.ndarray):
+            taken = self._take_numpy(value)
+        elif is_torch(value):
+            taken = self._take_torch(value)
+        elif hasattr(value, "__dlpack__"):
+            taken = self._take_dlpack(value)
+        else:
+            raise self.refuse(
+                f"it is of type `{type(value).__name__}`, expected an array",
+                help=f"np.asarray({self.input.name}, dtype=np.{self.dtype.long_name})",
+            )
+        if taken.address & self.mask:
+            raise self.refuse(
+                f"its data begins at an address that is no multiple of {self.dtype.itemsize} bytes",
+                help=f"{self.input.name}.copy() has memory of its own, well aligned",
+            )
+        return taken
+
+    def check_writable(self, taken: Taken, why: str) -> None:
+        """Refuse memory that may not be written."""
+        if not taken.writable:
+            raise self.refuse(f"{why}, and the array is read-only", help=f"pass {self.input.name}.copy()")
+
+    def refuse(self, what: str, *, help: str = "") -> ShapeError:
+        """The error that says what is wrong with this argument."""
+        return ShapeError(
+            f"{self.what}: {what}",
+            where=caller_span(),
+            note="in this call",
+            facts=[f"the signature says {self.input}"],
+            help=help,
+        )
+
+    def _take_numpy(self, value: np.ndarray[Any, Any]) -> Taken:
+        if isinstance(value, np.ma.MaskedArray):
+            raise self.refuse("it is a masked array, whose mask would be ignored", help=f"{self.input.name}.filled(0)")
+        name = self.input.name
+        if value.dtype != self.numpy:
+            if value.dtype.newbyteorder("=") == self.numpy:
+                way = f"{name}.astype({name}.dtype.newbyteorder('='))"
+                raise self.refuse("its bytes are in the other order than this machine's", help=way)
+            if value.dtype.hasobject:
+                way = f"np.array({name}.tolist(), dtype=np.{self.dtype.long_name})"
+                raise self.refuse(f"it is an array of Python objects, expected {self.dtype}", help=way)
+            raise self._wrong_dtype(value.dtype.name, f"{name}.astype(np.{self.dtype.long_name})")
+        if value.ndim != self.rank:
+            raise self._wrong_rank(value.shape)
+        if value.flags.c_contiguous:
+            region = self.regions.get(value.shape) or self.region(value.shape) or ()
+        else:
+            region = (*value.shape, *self._in_elements(value.shape, value.strides))
+        return Taken(address_of(value), region, value, value.flags.writeable, self.dtype.itemsize)
+
+    def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+        """Strides in elements; the stride of a dim of size 1 means nothing and is given as a contiguous one."""
+        made = []
+        for dim, (size, stride, plain) in enumerate(zip(shape, strides, contiguous_strides(shape), strict=True)):
+            if size > 1 and stride % self.dtype.itemsize:
+                raise self.refuse(
+                    f"the stride of dim {dim} is {stride} bytes, no multiple of the element's {self.dtype.itemsize}",
+                    help=f"np.ascontiguousarray({self.input.name})",
+                )
+            made.append(stride // self.dtype.itemsize if size > 1 else plain)
+        return made
+
+    def _take_torch(self, value: Any) -> Taken:
+        torch, name = sys.modules["torch"], self.input.name
+        if value.device.type != "cpu" or value.layout != torch.strided:
+            kind = f"device {value.device}" if value.device.type != "cpu" else f"layout {value.layout}"
+            raise self.refuse(f"it is a tensor of {kind}, expected a dense one on the CPU", help=f"{name}.cpu()")
+        if value.requires_grad and torch.is_grad_enabled():
+            raise self.refuse(
+                "it requires a gradient, which compiled code does not compute",
+                help=f"{name}.detach(), or call under torch.no_grad()",
+            )
+        if value.dtype != getattr(torch, self.dtype.long_name, None):
+            raise self._wrong_dtype(str(value.dtype), f"{name}.to(torch.{self.dtype.long_name})")
+        shape = tuple(value.shape)
+        if len(shape) != self.rank:
+            raise self._wrong_rank(shape)
+        if value.is_contiguous():
+            strides = contiguous_strides(shape)
+        else:
+            plain = contiguous_strides(shape)
+            strides = tuple(s if n > 1 else p for n, s, p in zip(shape, value.stride(), plain, strict=True))
+        return Taken(value.data_ptr(), (*shape, *strides), value, True, self.dtype.itemsize)
+
+    def _take_dlpack(self, value: Any) -> Taken:
+        try:
+            view = np.from_dlpack(value)
+        except (BufferError, TypeError, RuntimeError, ValueError) as e:
+            raise self.refuse(f"its DLPack memory cannot be read: {e}", help="pass a numpy array on the CPU") from None
+        return self._take_numpy(view)
+
+    def _wrong_dtype(self, found: str, way: str) -> ShapeError:
+        return self.refuse(f"its dtype is {found}, expected {self.dtype} ({self.dtype.long_name})", help=way)
+
+    def _wrong_rank(self, shape: tuple[int, ...]) -> ShapeError:
+        return self.refuse(f"it has {len(shape)} dims {shape}, expected {self.rank}")
+
+
+def scalar_slot(given: Input, value: Any) -> int:
+    """A scalar argument as it stands in region A: the integer, or the bits of the f64."""
+    kind = ALL[given.dtype]
+    try:
+        if isinstance(value, np.ndarray) or is_torch(value):
+            value = value.item()  # refuses more than one element
+        if kind.is_float:
+            return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
+        number = int(value) if isinstance(value, bool | np.bool_) else operator.index(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise _bad_scalar(given, f"{value!r} is no {'number' if kind.is_float else 'whole number'}") from None
+    low, high = (0, 1) if kind.kind == "b" else (kind.min, kind.max)
+    if not low <= number <= high:
+        raise _bad_scalar(given, f"{number} is outside {low}..{high}")
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _bad_scalar(given: Input, what: str) -> ShapeError:
+    facts = [f"the signature says {given}"]
+    return ShapeError(f"argument `{given.name}`: {what}", where=caller_span(), note="in this call", facts=facts)
+
+
+def numpy_dtype(kind: DType) -> np.dtype[Any]:
+    """The numpy dtype of arguments of this type; types of less than a byte do not cross the border."""
+    if kind.bits < 8:
+        raise UnsupportedError(f"arguments of type {kind} are not supported", help="pass the packed bytes as u8")
+    try:
+        return kind.numpy()
+    except ImportError:
+        raise Error(f"numpy has no {kind.long_name} of its own", help="pip install ml_dtypes") from None
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a row-major array."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_torch(value: Any) -> bool:
+    """Is it a torch tensor? (Torch is never imported for the question.)"""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def byte_count(shape: tuple[int, ...], itemsize: int) -> int:
+    """Bytes of a contiguous array."""
+    return math.prod(shape) * itemsize
+
+
+def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
+    """The fastest way to an array's address that this interpreter and numpy allow.
+
+    `x.ctypes.data` takes a microsecond. The field itself, first after the object's head, takes a tenth; where it lies is tried
+    out on arrays whose address is known, so that an interpreter with another object head or a numpy with another record is noticed.
+    """
+
+    def plain(x: np.ndarray[Any, Any]) -> int:
+        return x.ctypes.data
+
+    base = np.zeros((4, 5), np.int16)
+    samples = [base, base[1:, ::2], base[::-1], np.zeros(3)[2:], np.zeros((0, 2)), np.frombuffer(b"12345678", np.uint8)]
+    read = ctypes.c_size_t.from_address
+    for offset in (object.__basicsize__, object.__basicsize__ + 8, object.__basicsize__ + 16):
+        if all(read(id(x) + offset).value == x.ctypes.data for x in samples):
+            return lambda x: read(id(x) + offset).value
+    return plain
+
+
+address_of = _find_address_of()

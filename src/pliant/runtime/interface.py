@@ -1,0 +1,232 @@
+"""What is known of a compiled program besides its code: arguments, outputs, symbols, check sites, memory, kernels.
+
+The compiler writes this record, the wrapper reads it; shapes and formulas are texts, because the runtime computes nothing with
+them (compiled code does). Order matters: `inputs` is the order of the signature, tensors fill region A of `dims` first and
+scalars after them, both in this order; `symbols` is region B; `outputs` is region C; `counts` names the slots of region E.
+
+    Input("x", "tensor", "f32", ("n", "768"))              # prints as  x: Tensor[f32, n, 768]
+    Symbol("n", 1, 2048, 8)                                # prints as  n in 1..2048 step 8
+    Site(SiteKind.DIM, argument="x", dim=1, expected="4")  # becomes    argument `x`: dim 1 is 3, expected 4
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ..support.errors import ModelFileError
+from ..support.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument; a consumed one is state, updated in place."""
+
+    name: str
+    kind: str  # "tensor" or "scalar"
+    dtype: str
+    shape: tuple[str, ...] = ()
+    consumed: bool = False
+
+    def __str__(self) -> str:
+        if self.kind == "scalar":
+            return f"{self.name}: {self.dtype}"
+        return f"{self.name}: {'State' if self.consumed else 'Tensor'}[{', '.join((self.dtype, *self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result; `alias` is the index of the consumed input whose memory it is.
+
+    `count` says for each dim which run-time count (slot of region E) is its true size; region C then holds the capacity.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...] = ()
+    alias: int | None = None
+    count: tuple[int | None, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}: Tensor[{', '.join((self.dtype, *self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A dim of the contract and the values it may have."""
+
+    name: str
+    min: int = 0
+    max: int | None = None
+    multiple_of: int = 1
+
+    def __str__(self) -> str:
+        step = f" step {self.multiple_of}" if self.multiple_of != 1 else ""
+        return f"{self.name} in {self.min}..{'' if self.max is None else self.max}{step}"
+
+    def admits(self, value: int) -> bool:
+        """Is this a value of the contract?"""
+        return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
+
+
+class SiteKind(StrEnum):
+    """What a check is about, and which values its error record carries."""
+
+    DIM = "dim"  # a dim of an argument: found, expected
+    CONTRACT = "contract"  # a symbol (`expected` is its name) outside `rule`: found
+    STRIDE = "stride"  # a stride that the program cannot serve: found, expected
+    ALIGNMENT = "alignment"  # data not at a multiple of `expected` bytes: the remainder
+    MATCH_CAST = "match_cast"  # a dim of a value inside the program: found, expected
+    BOUNDS = "bounds"  # an index into `argument`: found, size of the dim
+    ASSERT = "assert"  # any other `rule`: its values
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the program that can refuse: error records name it by its index in the table."""
+
+    kind: SiteKind
+    argument: str = ""  # whose dim, stride, … is checked
+    dim: int | None = None
+    rule: str = ""  # in the user's words
+    expected: str = ""
+    place: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Everything the wrapper must know of one program."""
+
+    name: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    symbols: tuple[Symbol, ...] = ()
+    sites: tuple[Site, ...] = ()
+    counts: tuple[str, ...] = ()
+    workspace: str = "0"  # a formula of the symbols, in bytes
+    workspace_max: int | None = None
+    kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
+    parallel: bool = True  # may it call parallel_for
+    origin: str = ""
+
+    def to_json(self) -> str:
+        """The record as JSON text."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Interface:
+        """The record that a JSON text holds; a field that is missing, unknown or of another type is a `ModelFileError`."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ModelFileError("the metadata of a package is not JSON") from None
+        made: Interface = _read(Interface, data, "interface")
+        _check(made)
+        return made
+
+
+def _read(record: Any, data: Any, path: str) -> Any:
+    """One record from its dict, field by field as declared."""
+    fields = dataclasses.fields(record)
+    if not isinstance(data, dict) or set(data) != {f.name for f in fields}:
+        raise _broken(path, "its fields are not those of " + record.__name__)
+    return record(**{f.name: _FORMS[str(f.type)](data[f.name], f"{path}.{f.name}") for f in fields})
+
+
+def _text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise _broken(path, "a text is expected")
+    return value
+
+
+def _int(value: Any, path: str) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise _broken(path, "a 64-bit number is expected")
+    return value
+
+
+def _bool(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise _broken(path, "true or false is expected")
+    return value
+
+
+def _list(form: Any) -> Any:
+    def read(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _broken(path, "a list is expected")
+        return tuple(form(v, f"{path}[{i}]") for i, v in enumerate(value))
+
+    return read
+
+
+def _maybe(form: Any) -> Any:
+    return lambda value, path: None if value is None else form(value, path)
+
+
+def _record(record: Any) -> Any:
+    return lambda value, path: _read(record, value, path)
+
+
+def _kind(value: Any, path: str) -> SiteKind:
+    try:
+        return SiteKind(value)
+    except ValueError:
+        raise _broken(path, "not a kind of check") from None
+
+
+# How the fields are read, by the text of their declared type.
+_FORMS: dict[str, Any] = {
+    "str": _text,
+    "int": _int,
+    "bool": _bool,
+    "int | None": _maybe(_int),
+    "tuple[str, ...]": _list(_text),
+    "tuple[int | None, ...]": _list(_maybe(_int)),
+    "SiteKind": _kind,
+    "Span | None": _maybe(_record(Span)),
+    "tuple[Input, ...]": _list(_record(Input)),
+    "tuple[Output, ...]": _list(_record(Output)),
+    "tuple[Symbol, ...]": _list(_record(Symbol)),
+    "tuple[Site, ...]": _list(_record(Site)),
+}
+
+
+def _check(made: Interface) -> None:
+    """What the types do not say and the wrapper relies on."""
+    from ..dtype import ALL
+
+    names = [i.name for i in made.inputs] + [o.name for o in made.outputs if o.alias is None]
+    if len(set(names)) != len(names):
+        raise _broken("interface", "two arguments or outputs have one name")
+    for at, given in enumerate(made.inputs):
+        if given.kind not in ("tensor", "scalar") or given.dtype not in ALL:
+            raise _broken(f"interface.inputs[{at}]", f"unknown kind `{given.kind}` or data type `{given.dtype}`")
+        if given.kind == "scalar" and (given.shape or given.consumed):
+            raise _broken(f"interface.inputs[{at}]", "a scalar has no shape and is not consumed")
+    for at, output in enumerate(made.outputs):
+        path = f"interface.outputs[{at}]"
+        if output.dtype not in ALL:
+            raise _broken(path, f"unknown data type `{output.dtype}`")
+        if output.count and len(output.count) != len(output.shape):
+            raise _broken(path, "it has not one count for each dim")
+        if any(c is not None and not 0 <= c < len(made.counts) for c in output.count):
+            raise _broken(path, "it names a run-time count that is not there")
+        if output.alias is not None:
+            _check_alias(made, output, path)
+    for at, symbol in enumerate(made.symbols):
+        if symbol.multiple_of < 1:
+            raise _broken(f"interface.symbols[{at}]", "a step is at least 1")
+
+
+def _check_alias(made: Interface, output: Output, path: str) -> None:
+    source = dict(enumerate(made.inputs)).get(output.alias if output.alias is not None else -1)
+    if source is None or not source.consumed or source.dtype != output.dtype or len(source.shape) != len(output.shape):
+        raise _broken(path, "it is no update of a consumed argument of its type and rank")
+
+
+def _broken(path: str, reason: str) -> ModelFileError:
+    return ModelFileError(f"the metadata of a package is broken at `{path}`: {reason}")
