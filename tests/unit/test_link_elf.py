@@ -55,12 +55,18 @@ def test_global_offset_table_is_skipped() -> None:
       %v = load volatile i32, ptr @seen
       ret i32 %v
     }
-    define i32 @jumps() { %v = tail call i32 @direct()
-      ret i32 %v }
-    define i32 @calls() { %v = call i32 @direct()
+    define i32 @jumps() {
+      %v = tail call i32 @direct()
+      ret i32 %v
+    }
+    define i32 @calls() {
+      %v = call i32 @direct()
       %w = add i32 %v, 1
-      ret i32 %w }
-    define ptr @address() { ret ptr @direct }
+      ret i32 %w
+    }
+    define ptr @address() {
+      ret ptr @direct
+    }
     """
     blob = link(emit_object(ir, target(X86)), ["jumps", "calls", "address", "direct"])
     loaded = load(blob)

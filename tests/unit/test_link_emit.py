@@ -194,6 +194,22 @@ def test_reserved_register_is_not_used() -> None:
     assert "x18" not in emit_assembly(ir, reserved)
 
 
+def test_every_function_is_marked() -> None:
+    """The marks that keep library calls away reach each header, and one in an unknown form is refused."""
+    body = "  ret { i64, i1 } zeroinitializer\n}"
+    headers = (
+        "define { i64, i1 } @f() {",
+        "  define internal { i64, i1 } @g()\n{",
+        "define { i64, i1 } @h() align 64 {",
+    )
+    text = optimise("\n".join(f"{header}\n{body}" for header in headers), target("native"), 0)
+    groups = {line.split("#")[1].split()[0] for line in text.splitlines() if line.startswith("define")}
+    assert text.count("define") == 3
+    assert all(f'attributes #{g} = {{ nounwind "no-builtins"' in text for g in groups)
+    with pytest.raises(InternalError, match="header"):
+        optimise("define void @f() { ret void }", target("native"), 0)
+
+
 def test_bad_ir_is_our_fault() -> None:
     with pytest.raises(InternalError, match="LLVM refuses") as caught:
         emit_object("define i32 @f() {\n  ret i64 0\n}", target("native"))

@@ -90,8 +90,9 @@ def _initialise(which: str) -> None:
     llvm.set_option("pliant", "--expand-div-rem-bits=64")
 
 
-# A function header as the code generators write it: on one line that ends with the brace.
-_DEFINE = re.compile(r"^(define\b[^\n]*?) *\{$", re.MULTILINE)
+# A function header: one line, with the brace at its end or alone on the next.
+_DEFINE = re.compile(r"^([ \t]*define\b[^\n]*?)\s*\{[ \t]*$", re.MULTILINE)
+_ANY_DEFINE = re.compile(r"^[ \t]*define\b", re.MULTILINE)
 
 
 def _with_attributes(ir_text: str, target: Target) -> str:
@@ -100,4 +101,7 @@ def _with_attributes(ir_text: str, target: Target) -> str:
     if target.call_conv == "win64cc":
         # The system may write below the stack pointer, and grows the stack only page by page.
         attributes += ' noredzone "probe-stack"="inline-asm"'
-    return _DEFINE.sub(rf"\1 {attributes} {{", ir_text)
+    text, count = _DEFINE.subn(rf"\1 {attributes} {{", ir_text)
+    if count != len(_ANY_DEFINE.findall(ir_text)):
+        raise InternalError("the header of a generated function is not on one line")
+    return text
