@@ -68,7 +68,7 @@ def _machine(target: Target, level: int) -> Any:
     """LLVM's machine for the target, with only the needed part of LLVM initialised."""
     import llvmlite.binding as llvm
 
-    _initialise("native" if target.arch == _HOST_ARCHES.get(platform.machine().lower()) else "all")
+    _initialise(native=target.arch == _HOST_ARCHES.get(platform.machine().lower()))
     features = ",".join(f"+{feature}" for feature in target.features)
     # A blob may lie anywhere; the memory of a wasm module is its own, so addresses there are plain numbers.
     reloc = "static" if target.kind == "wasm" else "pic"
@@ -81,12 +81,17 @@ _HOST_ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "ar
 
 
 @functools.cache
-def _initialise(which: str) -> None:
+def _initialise(*, native: bool) -> None:
     import llvmlite.binding as llvm
 
-    getattr(llvm, "initialize_native_target" if which == "native" else "initialize_all_targets")()
-    getattr(llvm, f"initialize_{which}_asmprinter" + ("s" if which == "all" else ""))()
-    # Division of integers wider than a register is expanded in place instead of calling the compiler's library.
+    if native:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    # Division of integers wider than a register is expanded in place instead of calling the compiler's library. This is
+    # a setting of the whole process, which changes no result for others who use LLVM in it.
     llvm.set_option("pliant", "--expand-div-rem-bits=64")
 
 

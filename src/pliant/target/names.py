@@ -26,12 +26,12 @@ def target(name: str | Target) -> Target:
     base, *extra = name.split("+")
     if base == "wasm":
         return wasm.make(name, _closed(name, extra, wasm.FEATURES, wasm.IMPLIES))
-    cpu = base.removeprefix("llvm:")
-    if cpu in x86.CPUS and cpu != base:
+    kind, _, cpu = base.partition(":")
+    if kind == "llvm" and cpu in x86.CPUS:
         on_x86 = x86.CPUS[cpu]
         features = _closed(name, extra, x86.FEATURES, x86.IMPLIES).union(on_x86.features)
         return x86.make(name, cpu, cpu, features, on_x86.caches, windows=host.is_windows())
-    if cpu in aarch64.CPUS and cpu != base:
+    if kind == "llvm" and cpu in aarch64.CPUS:
         on_arm = aarch64.CPUS[cpu]
         features = _closed(name, extra, aarch64.FEATURES, aarch64.IMPLIES).union(on_arm.features)
         return aarch64.make(name, cpu, features, on_arm.caches, reserve_x18=host.reserves_x18())
