@@ -622,29 +622,38 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
     return f"({shown})" if e.precedence < outer else shown
 
 
+def _says_dtype(e: Expr) -> bool:
+    """Whether the text of `e` tells its dtype when its literals are printed bare."""
+    if isinstance(e, Const):
+        return e.dtype is bool_
+    if isinstance(e, Select):
+        return _says_dtype(e.args[1]) or _says_dtype(e.args[2])
+    if isinstance(e, Unary | Binary | Fma | Call) and not isinstance(e, Compare):
+        return any(_says_dtype(a) for a in e.args)
+    return True
+
+
 def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None) -> str:
-    if isinstance(e, Binary):
-        first, second = e.args
-        sides = e.args[0].dtype if isinstance(e, Compare) else e.dtype
-        known = next((a for a in e.args if not isinstance(a, Const)), None)
-        wanted = sides if known is not None or (expect is sides and not isinstance(e, Compare)) else None
-        if not e.symbol.isalpha() or e.symbol in ("and", "or"):
-            p = e.precedence
-            left = text(first, wanted, names, p + isinstance(e, Compare))
-            return f"{left} {e.symbol} {text(second, wanted, names, p + 1)}"
-        return f"{e.symbol}({text(first, wanted, names)}, {text(second, wanted, names)})"
+    if isinstance(e, Cast | Bitcast):
+        return f"{type(e).__name__.lower()}({e.dtype}, {text(e.args[0], None, names)})"
+    if isinstance(e, Select):
+        wanted = e.dtype if expect is e.dtype or _says_dtype(e) else None
+        arms = ", ".join(text(a, wanted, names) for a in e.args[1:])
+        return f"select({text(e.args[0], None, names)}, {arms})"
     if isinstance(e, Unary):
         if isinstance(e.args[0], Const):  # -1 is a literal, -i64(1) an operation
             return f"{e.symbol}{text(e.args[0], None, names, 100)}"
         return f"{e.symbol}{text(e.args[0], expect, names, e.precedence)}"
-    if isinstance(e, Cast):
-        return f"cast({e.dtype}, {text(e.args[0], None, names)})"
-    if isinstance(e, Bitcast):
-        return f"bitcast({e.dtype}, {text(e.args[0], None, names)})"
-    if isinstance(e, Select):
-        wanted = e.dtype if expect is e.dtype or not all(isinstance(a, Const) for a in e.args[1:]) else None
-        arms = ", ".join(text(a, wanted, names) for a in e.args[1:])
-        return f"select({text(e.args[0], None, names)}, {arms})"
-    wanted = e.dtype if expect is e.dtype or not all(isinstance(a, Const) for a in e.args) else None
+    sides = e.args[0].dtype if isinstance(e, Compare) else e.dtype
+    known = any(_says_dtype(a) for a in e.args) or (expect is sides and not isinstance(e, Compare))
+    wanted = sides if known else None
+    if isinstance(e, Binary):
+        first, second = e.args
+        if isinstance(first, Const) and isinstance(second, Const):  # 2 + 3 would be read as 5
+            wanted = None
+        if not e.symbol.isalpha() or e.symbol in ("and", "or"):
+            p = e.precedence
+            return f"{text(first, wanted, names, p + isinstance(e, Compare))} {e.symbol} {text(second, wanted, names, p + 1)}"
+        return f"{e.symbol}({text(first, wanted, names)}, {text(second, wanted, names)})"
     shown = ", ".join(text(a, wanted, names) for a in e.args)
     return f"{e.payload if isinstance(e, Call) else e.symbol or type(e).__name__}({shown})"

@@ -1,0 +1,123 @@
+"""The scalar functions of both languages, as Python names: `cast`, `select`, `fma`, `min`, `max`, `exp`, …
+
+Inside a kernel or a function they are read from the syntax tree and never called. Outside, `select`, `min` and `max` build expressions
+of dims (for shapes); the others raise a designed error. The types are for checkers: see `typing_stubs`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+
+from ..support.errors import Error
+from ..support.source import caller_span
+from .expr import Expr, Max, Min, Select, binary, wrap
+
+if TYPE_CHECKING:
+    from .typing_stubs import Scalar, bool_
+
+    T = TypeVar("T", bound=Scalar)
+
+inf = math.inf
+nan = math.nan
+
+
+def outside(name: str) -> NoReturn:
+    """Raises the error for a name of the languages that was called as if it were a Python function."""
+    raise Error(
+        f"`{name}` means something only inside a kernel",
+        where=caller_span(),
+        help="put the call into a function decorated with @kernel; its body is compiled, not executed",
+    )
+
+
+@overload
+def select(condition: bool | bool_, a: T, b: T | float) -> T: ...
+@overload
+def select(condition: bool | bool_, a: float, b: T) -> T: ...
+@overload
+def select(condition: bool | bool_, a: int, b: int) -> int: ...
+@overload
+def select(condition: bool | bool_, a: float, b: float) -> float: ...
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`; only the arm that is taken is read."""
+    if not isinstance(condition, Expr):
+        outside("select")
+    like = next((v.dtype for v in (a, b) if isinstance(v, Expr)), None)
+    return Select(condition, wrap(a, like), wrap(b, like))
+
+
+@overload
+def min(a: T, b: T | float) -> T: ...
+@overload
+def min(a: float, b: T) -> T: ...
+@overload
+def min(a: int, b: int) -> int: ...
+@overload
+def min(a: float, b: float) -> float: ...
+def min(a: Any, b: Any) -> Any:
+    """The smaller one; NaN if one is NaN, and -0.0 < +0.0."""
+    return binary(Min, a, b) if isinstance(a, Expr) or isinstance(b, Expr) else outside("min")
+
+
+@overload
+def max(a: T, b: T | float) -> T: ...
+@overload
+def max(a: float, b: T) -> T: ...
+@overload
+def max(a: int, b: int) -> int: ...
+@overload
+def max(a: float, b: float) -> float: ...
+def max(a: Any, b: Any) -> Any:
+    """The larger one; NaN if one is NaN, and -0.0 < +0.0."""
+    return binary(Max, a, b) if isinstance(a, Expr) or isinstance(b, Expr) else outside("max")
+
+
+def cast(dtype: type[T], value: Scalar | float) -> T:
+    """The value in another dtype: floats truncate and saturate to integers, integers wrap, NaN becomes 0."""
+    outside("cast")
+
+
+def bitcast(dtype: type[T], value: Scalar | float) -> T:
+    """The same bits as another dtype of the same width."""
+    outside("bitcast")
+
+
+def fma(a: T, b: T | float, c: T | float) -> T:
+    """`a * b + c` with one rounding."""
+    outside("fma")
+
+
+def abs(x: T) -> T:
+    """The magnitude."""
+    outside("abs")
+
+
+def floor(x: T) -> T:
+    """The nearest whole number that is not larger."""
+    outside("floor")
+
+
+def ceil(x: T) -> T:
+    """The nearest whole number that is not smaller."""
+    outside("ceil")
+
+
+def round(x: T) -> T:
+    """The nearest whole number, halves to even."""
+    outside("round")
+
+
+def trunc(x: T) -> T:
+    """The whole part."""
+    outside("trunc")
+
+
+def sqrt(x: T) -> T:
+    """The square root, correctly rounded."""
+    outside("sqrt")
+
+
+def exp(x: T) -> T:
+    """e to the power of x."""
+    outside("exp")
