@@ -455,7 +455,7 @@ class Bitcast(Expr):
 
 # name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
 PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
-EXPANDED_FUNCTIONS: dict[str, int] = {"exp": 1}
+EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(("exp", "log", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos"), 1)
 FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
 
 

@@ -1,0 +1,258 @@
+"""Constant ranges of expressions, divisibility, and when a polynomial is free of wrapping.
+
+`bounds(e, facts)` always contains the value that `e` takes, wrapping included: where a sum might leave its dtype's range,
+the answer is the whole range. Integers always have both ends; of floats nothing is said (None, None), of bools 0..1.
+`upper` and `lower` give symbolic bounds (see `sym/region.py`).
+
+    >>> i = Var("i"); bounds(i * 4 + 3, Facts().with_range(i, 0, 7))
+    Interval(lo=3, hi=31)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import NamedTuple
+
+from ..dtype import DType, bool_
+from . import expr as E
+from .expr import Const, Expr
+from .facts import EMPTY, Facts
+from .poly import Poly, add, constant, poly_of
+
+
+class Interval(NamedTuple):
+    """All values from lo to hi, both included; None is unbounded."""
+
+    lo: int | None
+    hi: int | None
+
+
+Range = tuple[int, int]
+
+
+def bounds(e: Expr, facts: Facts = EMPTY) -> Interval:
+    """The constant range that `e` stays in."""
+    if e.dtype.is_float:
+        return Interval(None, None)
+    return Interval(*int_range(e, facts))
+
+
+def int_range(e: Expr, facts: Facts) -> Range:
+    """`bounds` of an integer or bool expression: both ends known."""
+    if type(e) is Const:
+        return (int(e.payload), int(e.payload))
+    cache = facts.cache("bounds")
+    found: Range | None = cache.get(e)
+    if found is None:
+        lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
+        if e in facts.ranges:
+            low, high = facts.ranges[e]
+            lo, hi = max(lo, low), min(hi, high)
+        replaced = facts.equal.get(e)
+        if replaced is not None and replaced is not e:
+            low, high = int_range(replaced, facts)
+            lo, hi = max(lo, low), min(hi, high)
+        found = cache.put(e, (lo, max(lo, hi)))  # contradicting facts: nothing runs here, any range is right
+    return found
+
+
+def whole(d: DType) -> Range:
+    """All values of an integer type or bool."""
+    return (0, 1) if d is bool_ else (d.min, d.max)
+
+
+def _unknown(e: Expr, facts: Facts) -> Range:
+    return whole(e.dtype) if e.dtype is bool_ else facts.range_of(e)
+
+
+def within(r: Range, d: DType) -> Range:
+    """The range if the dtype holds it, else all values of the dtype: what is left after wrapping."""
+    return r if d.min <= r[0] and r[1] <= d.max else (d.min, d.max)
+
+
+def _product(a: Range, b: Range) -> Range:
+    if a[0] >= 0 and b[0] >= 0:
+        return (a[0] * b[0], a[1] * b[1])
+    corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+    return (min(corners), max(corners))
+
+
+def poly_interval(p: Poly, facts: Facts) -> Range:
+    """The range of a polynomial as an integer, from the ranges of its atoms."""
+    lo = hi = p.get((), 0)
+    for m, c in p.items():
+        if m:
+            r = int_range(m[0], facts)
+            for i, atom in enumerate(m[1:], 1):
+                r = _product(r, int_range(atom, facts))
+                if atom is m[i - 1] and i == 1:  # a square
+                    r = (max(r[0], 0), r[1])
+            lo += c * (r[0] if c > 0 else r[1])
+            hi += c * (r[1] if c > 0 else r[0])
+    return (lo, hi)
+
+
+def exact(p: Poly, dtype: DType, facts: Facts) -> bool:
+    """True if the integer value of `p` never leaves the dtype's range, so that an expression congruent to it equals it."""
+    lo, hi = poly_interval(p, facts)
+    if dtype.min <= lo and hi <= dtype.max:
+        return True
+    if not facts.inequalities:
+        return False
+    key = ("exact", dtype, frozenset(p.items()))
+    cache = facts.cache("prove")
+    found: bool | None = cache.get(key)
+    if found is None:
+        from .inequality import nonneg
+
+        above = lo >= dtype.min or nonneg(add(p, constant(-dtype.min)), facts)
+        found = cache.put(key, above and (hi <= dtype.max or nonneg(add(constant(dtype.max), p, -1), facts)))
+    return bool(found)
+
+
+def _ring(e: Expr, facts: Facts) -> Range:
+    """Sums and products: by the polynomial (sees what cancels) and by the operands (sees less expanded products)."""
+    d = e.dtype
+    lo, hi = within(poly_interval(poly_of(e), facts), d)
+    kind = type(e)
+    a = int_range(e.args[0], facts)
+    if kind is E.Neg:
+        direct = (-a[1], -a[0])
+    else:
+        b = int_range(e.args[1], facts)
+        direct = _product(a, b) if kind is E.Mul else (a[0] + b[0], a[1] + b[1]) if kind is E.Add else (a[0] - b[1], a[1] - b[0])
+    low, high = within(direct, d)
+    return (max(lo, low), min(hi, high))
+
+
+def _floordiv(e: Expr, facts: Facts) -> Range:
+    (alo, ahi), (blo, bhi) = int_range(e.args[0], facts), int_range(e.args[1], facts)
+    divisors = [b for b in {blo, bhi, -1, 1} if blo <= b <= bhi and b]  # a//b is monotone in b on each side of 0
+    quotients = [a // b for a in (alo, ahi) for b in divisors]
+    if blo <= 0 <= bhi:
+        quotients.append(0)
+    return within((min(quotients), max(quotients)), e.dtype)
+
+
+def _floormod(e: Expr, facts: Facts) -> Range:
+    (alo, ahi), (blo, bhi) = int_range(e.args[0], facts), int_range(e.args[1], facts)
+    if alo >= 0 and (blo > 0 and ahi < blo):
+        return (alo, ahi)
+    if blo == bhi > 0 and alo // blo == ahi // blo:
+        return (alo % blo, ahi % blo)
+    lo, hi = min(0, blo + 1), max(0, bhi - 1)
+    if alo >= 0 and blo >= 0:
+        hi = min(hi, ahi)
+    return (lo, hi)
+
+
+def _min(e: Expr, facts: Facts) -> Range:
+    a, b = (int_range(x, facts) for x in e.args)
+    return (min(a[0], b[0]), min(a[1], b[1]))
+
+
+def _max(e: Expr, facts: Facts) -> Range:
+    a, b = (int_range(x, facts) for x in e.args)
+    return (max(a[0], b[0]), max(a[1], b[1]))
+
+
+def _select(e: Expr, facts: Facts) -> Range:
+    c, a, b = (int_range(x, facts) for x in e.args)
+    if c[0] == c[1]:
+        return a if c[0] else b
+    return (min(a[0], b[0]), max(a[1], b[1]))
+
+
+def _cast(e: Expr, facts: Facts) -> Range:
+    if e.args[0].dtype.is_float:
+        return whole(e.dtype)
+    lo, hi = int_range(e.args[0], facts)
+    if e.dtype is bool_:
+        return (1, 1) if lo > 0 or hi < 0 else (0, 0) if lo == hi == 0 else (0, 1)
+    return within((lo, hi), e.dtype)
+
+
+def _bitand(e: Expr, facts: Facts) -> Range:
+    a, b = (int_range(x, facts) for x in e.args)
+    if a[0] < 0 and b[0] < 0:
+        return whole(e.dtype)
+    return (0, min(r[1] for r in (a, b) if r[0] >= 0))
+
+
+def _bitor(e: Expr, facts: Facts) -> Range:
+    a, b = (int_range(x, facts) for x in e.args)
+    if a[0] < 0 or b[0] < 0:
+        return whole(e.dtype)
+    top = (1 << max(a[1], b[1]).bit_length()) - 1
+    return (max(a[0], b[0]) if type(e) is E.BitOr else 0, top)
+
+
+def _shift(e: Expr, facts: Facts) -> Range:
+    (alo, ahi), (blo, bhi) = int_range(e.args[0], facts), int_range(e.args[1], facts)
+    if blo < 0 or bhi >= e.dtype.bits:
+        return whole(e.dtype)
+    moved = [a << b if type(e) is E.Shl else a >> b for a in (alo, ahi) for b in (blo, bhi)]
+    return within((min(moved), max(moved)), e.dtype)
+
+
+def _abs(e: Expr, facts: Facts) -> Range:
+    if e.payload != "abs":
+        return whole(e.dtype)
+    lo, hi = int_range(e.args[0], facts)
+    return within((0 if lo <= 0 <= hi else min(abs(lo), abs(hi)), max(abs(lo), abs(hi))), e.dtype)
+
+
+_RANGES: dict[type[Expr], Callable[[Expr, Facts], Range]] = {
+    E.Add: _ring,
+    E.Sub: _ring,
+    E.Mul: _ring,
+    E.Neg: _ring,
+    E.FloorDiv: _floordiv,
+    E.FloorMod: _floormod,
+    E.Min: _min,
+    E.Max: _max,
+    E.Select: _select,
+    E.Cast: _cast,
+    E.BitAnd: _bitand,
+    E.BitOr: _bitor,
+    E.BitXor: _bitor,
+    E.Shl: _shift,
+    E.Shr: _shift,
+    E.Call: _abs,
+}
+
+
+def multiple(e: Expr, facts: Facts) -> int:
+    """A positive number that divides the value of the integer expression `e` (0: the value is 0)."""
+    if type(e) is Const:
+        return abs(int(e.payload))
+    said = facts.multiples.get(e, 1)
+    p = poly_of(e)
+    if p != {(e,): 1}:
+        found = poly_multiple(p, facts)
+        if not exact(p, e.dtype, facts):
+            found &= -found  # only the power of two survives wrapping
+            found = min(found, 1 << (e.dtype.bits - 1)) if found else 0
+    elif type(e) in (E.Min, E.Max):
+        found = gcd(*(multiple(a, facts) for a in e.args))
+    elif type(e) is E.Select:
+        found = gcd(*(multiple(a, facts) for a in e.args[1:]))
+    elif type(e) is E.FloorMod:
+        found = gcd(*(multiple(a, facts) for a in e.args))
+    else:
+        found = facts.multiple_of(e)
+    return said * found // gcd(said, found) if found else 0
+
+
+def poly_multiple(p: Poly, facts: Facts) -> int:
+    """A number that divides every value of the polynomial (as an integer)."""
+    result = 0
+    for m, c in p.items():
+        term = abs(c)
+        for atom in m:
+            term *= multiple(atom, facts)
+        result = gcd(result, term)
+        if result == 1:
+            break
+    return result

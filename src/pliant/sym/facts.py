@@ -1,0 +1,316 @@
+"""What is known about variables where an expression stands: ranges, divisibility, equalities, conditions.
+
+A `Facts` is immutable; each `with_…` gives a larger one and is remembered, so entering the same scope again costs nothing and
+finds its caches filled. Ranges are inclusive; a loop `for i in range(n)` is `with_loop(i, n)`. Whoever knows nothing of a
+variable knows its dtype's range. A variable made by `dim` carries its own range.
+
+    >>> n, i = dim("n"), Var("i"); f = Facts().with_loop(i, n)
+    >>> f.range_of(i), f.range_of(n)
+    ((0, 2147483646), (1, 2147483647))
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Any, NamedTuple
+
+from ..dtype import i64
+from .expr import And, Const, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, _uids, walk
+from .poly import Mono, Poly, add, constant, order, poly_of
+
+DIM_MAX = 2**31 - 1
+_CACHE_LIMIT = 20_000
+
+
+class Declared(NamedTuple):
+    """What a variable's declaration says of it."""
+
+    lo: int
+    hi: int
+    multiple_of: int
+
+
+def dim(name: str, lo: int = 0, hi: int = DIM_MAX, multiple_of: int = 1) -> Var:
+    """A variable that is known everywhere to be within lo..hi (inclusive) and a multiple of `multiple_of`."""
+    return Expr.__new__(Var, i64, (name, next(_uids), Declared(lo, hi, multiple_of)), ())  # type: ignore[return-value]
+
+
+def declared(e: Expr) -> Declared | None:
+    """The declaration of a variable made by `dim`."""
+    return e.payload[2] if isinstance(e, Var) and len(e.payload) > 2 else None
+
+
+class Cache(dict[Any, Any]):
+    """A memo that forgets everything when it is full, so that long runs do not grow."""
+
+    def put(self, key: Any, value: Any) -> Any:
+        """Remember and return `value`."""
+        if len(self) >= _CACHE_LIMIT:
+            self.clear()
+        self[key] = value
+        return value
+
+
+class Facts:
+    """What is known; see the module."""
+
+    __slots__ = ("caches", "children", "equal", "inequalities", "known", "multiples", "ranges", "used")
+
+    def __init__(self) -> None:
+        self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
+        self.multiples: dict[Expr, int] = {}  # variable -> a divisor of it
+        self.equal: dict[Expr, Expr] = {}  # simplified node -> what to put in its place
+        self.inequalities: tuple[Poly, ...] = ()  # each >= 0 as integers
+        self.known: dict[Expr, bool] = {}  # simplified condition -> its truth
+        self.used: dict[Mono, list[Poly]] = {}  # monomial -> the inequalities it is in
+        self.children: dict[Any, Facts] = {}
+        self.caches: dict[str, Cache] = {}
+
+    def cache(self, name: str) -> Cache:
+        """The memo of one walk under these facts."""
+        found = self.caches.get(name)
+        if found is None:
+            found = self.caches[name] = Cache()
+        return found
+
+    def range_of(self, atom: Expr) -> tuple[int, int]:
+        """The constant range of an atom, from what was said of it and its dtype alone."""
+        found = self.ranges.get(atom)
+        if found is None:
+            said = declared(atom)
+            return said[:2] if said else (atom.dtype.min, atom.dtype.max)
+        return found
+
+    def multiple_of(self, var: Expr) -> int:
+        """A number that is known to divide the variable."""
+        said = declared(var)
+        return lcm(self.multiples.get(var, 1), said.multiple_of if said else 1)
+
+    def with_range(self, var: Expr, lo: Expr | int | None, hi: Expr | int | None) -> Facts:
+        """Also `lo <= var <= hi` (both ends included; None leaves an end open)."""
+        found = self.children.get(("range", var, lo, hi))
+        if found is None:
+            found = self._copy()
+            for end, upper in ((lo, False), (hi, True)):
+                if end is not None:
+                    bound = end if isinstance(end, Expr) else Const(end, var.dtype) if _fits(end, var) else None
+                    if bound is not None:
+                        found._add_order(*((var, bound) if upper else (bound, var)), 0)
+            found = self._remember(("range", var, lo, hi), found)
+        return found
+
+    def with_loop(self, var: Expr, extent: Expr | int, start: Expr | int = 0) -> Facts:
+        """Also `start <= var < start + extent`."""
+        end = extent + start - 1 if isinstance(extent, int) and isinstance(start, int) else None
+        if end is None:
+            size = extent if isinstance(extent, Expr) else Const(extent, var.dtype)
+            return self.with_range(var, start, size + start - 1)
+        return self.with_range(var, start, end)
+
+    def with_multiple(self, var: Expr, k: int) -> Facts:
+        """Also: `k` divides `var`."""
+        found = self.children.get(("multiple", var, k))
+        if found is None:
+            found = self._copy()
+            found.multiples[var] = lcm(found.multiples.get(var, 1), k)
+            found = self._remember(("multiple", var, k), found)
+        return found
+
+    def with_condition(self, e: Expr) -> Facts:
+        """Also the truth of the condition `e`."""
+        found = self.children.get(("condition", e))
+        if found is None:
+            found = self._copy()
+            found._add(e, True)
+            found = self._remember(("condition", e), found)
+        return found
+
+    def with_equal(self, a: Expr, b: Expr) -> Facts:
+        """Also `a == b`."""
+        return self.with_condition(Eq(a, b))
+
+    def with_no_wrap(self, e: Expr) -> Facts:
+        """Also: the integer expression `e`, expanded to a sum of products, does not leave its dtype's range."""
+        found = self.children.get(("no wrap", e))
+        if found is None:
+            from .simplify import simplify
+
+            found = self._copy()
+            p = poly_of(simplify(e, self))
+            found._add_inequality(add(constant(e.dtype.max), p, -1))
+            found._add_inequality(add(p, constant(-e.dtype.min)))
+            found = self._remember(("no wrap", e), found)
+        return found
+
+    # Making a new one: only the methods below change a Facts, and only before anyone else sees it.
+
+    def _copy(self) -> Facts:
+        new = Facts()
+        new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
+        new.inequalities, new.known = self.inequalities, dict(self.known)
+        new.used = {m: list(hs) for m, hs in self.used.items()}
+        return new
+
+    def _remember(self, key: Any, new: Facts) -> Facts:
+        new._propagate()
+        new.caches.clear()  # what was asked while it grew
+        if len(self.children) >= 1000:
+            self.children.clear()
+        self.children[key] = new
+        return new
+
+    def _add(self, e: Expr, truth: bool) -> None:
+        kind = type(e)
+        if kind is Not:
+            self._add(e.args[0], not truth)
+        elif kind is (And if truth else Or):
+            self._add(e.args[0], truth)
+            self._add(e.args[1], truth)
+        elif kind in (Lt, Le, Eq, Ne) and e.args[0].dtype.is_int:
+            self._add_compare(e, truth)
+        else:
+            from .simplify import simplify
+
+            done = simplify(e, self)
+            if not isinstance(done, Const):
+                self.known[done] = truth
+
+    def _add_compare(self, e: Expr, truth: bool) -> None:
+        a, b = e.args
+        kind = type(e)
+        if kind in (Eq, Ne):
+            if (kind is Eq) == truth:
+                self._add_equal(a, b)
+            else:
+                self._add_unequal(a, b)
+        elif truth:
+            self._add_order(a, b, 1 if kind is Lt else 0)
+        else:
+            self._add_order(b, a, 0 if kind is Lt else 1)
+
+    def _add_order(self, a: Expr, b: Expr, gap: int) -> None:
+        """a + gap <= b."""
+        from .bounds import exact
+        from .simplify import simplify
+
+        a, b = simplify(a, self), simplify(b, self)
+        for claim, truth in (((Lt if gap else Le)(a, b), True), ((Le if gap else Lt)(b, a), False)):
+            done = simplify(claim, self)
+            if not isinstance(done, Const):
+                self.known[done] = truth
+        below, above = _parts(a, Max), _parts(b, Min)  # max(x, y) <= b bounds both
+        for x in below:
+            for y in above:
+                p, q = poly_of(x), poly_of(y)
+                if exact(p, x.dtype, self) and exact(q, y.dtype, self):
+                    self._add_inequality(add(add(q, p, -1), constant(-gap)))
+
+    def _add_equal(self, a: Expr, b: Expr) -> None:
+        from .simplify import simplify
+
+        a, b = simplify(a, self), simplify(b, self)
+        if a is b:
+            return
+        rest = simplify(Sub(a, b), self)
+        self._add_order(a, b, 0)
+        self._add_order(b, a, 0)
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, FloorMod) and isinstance(y, Const) and y.value == 0 and isinstance(x.args[1], Const) and x.args[1].value > 0:
+                self.multiples[x.args[0]] = lcm(self.multiples.get(x.args[0], 1), x.args[1].value)
+        self._orient(a, b, poly_of(rest))
+
+    def _orient(self, a: Expr, b: Expr, difference: Poly) -> None:
+        """Choose what to replace by what: the youngest variable that can be solved for, else a node by a literal."""
+        solvable = [m[0] for m, c in difference.items() if len(m) == 1 and abs(c) == 1 and isinstance(m[0], Var)]
+        for var in sorted(solvable, key=order, reverse=True):
+            sign = difference[(var,)]
+            others = {m: -sign * c for m, c in difference.items() if m != (var,)}
+            if any(var in _nodes(atom) for m in others for atom in m):
+                continue
+            from .poly import to_expr
+
+            self._keep_range(var, others)
+            self.equal[var] = to_expr(others, var.dtype)
+            self.caches.clear()
+            return
+        for x, y in ((a, b), (b, a)):
+            if isinstance(y, Const) and not isinstance(x, Const):
+                self.equal[x] = y
+                self.caches.clear()
+
+    def _keep_range(self, var: Expr, value: Poly) -> None:
+        """What was known of a variable that is replaced stays known of its replacement."""
+        from .bounds import exact
+
+        if exact(value, var.dtype, self):
+            lo, hi = self.range_of(var)
+            self._add_inequality(add(value, constant(-lo)))
+            self._add_inequality(add(constant(hi), value, -1))
+
+    def _add_unequal(self, a: Expr, b: Expr) -> None:
+        from .bounds import bounds
+        from .simplify import simplify
+
+        a, b = simplify(a, self), simplify(b, self)
+        same = simplify(Eq(a, b), self)
+        if not isinstance(same, Const):
+            self.known[same] = False
+        (alo, ahi), (blo, bhi) = bounds(a, self), bounds(b, self)
+        if alo is None or ahi is None or blo is None or bhi is None:
+            return
+        if alo == bhi:
+            self._add_order(b, a, 1)
+        elif ahi == blo:
+            self._add_order(a, b, 1)
+
+    def _add_inequality(self, p: Poly) -> None:
+        if all(not m for m in p) or p in self.inequalities:
+            return
+        self.caches.clear()
+        if len(p) > 2 or any(len(m) > 1 for m in p) or (len(p) == 2 and () not in p):
+            self.inequalities += (p,)
+            for m in p:
+                if m:
+                    self.used.setdefault(m, []).append(p)
+        self._narrow(p)
+
+    def _narrow(self, p: Poly) -> bool:
+        """Ranges of single atoms that follow from an inequality and the ranges of the rest."""
+        from .bounds import poly_interval
+
+        changed = False
+        for m, c in p.items():
+            if len(m) != 1:
+                continue
+            rest = poly_interval({n: d for n, d in p.items() if n != m}, self)[1]  # c * x >= -rest
+            lo, hi = self.range_of(m[0])
+            if c > 0:
+                lo = max(lo, -(rest // c))
+            else:
+                hi = min(hi, rest // -c)
+            if (lo, hi) != self.range_of(m[0]):
+                self.ranges[m[0]] = (lo, hi)
+                self.caches.clear()
+                changed = True
+        return changed
+
+    def _propagate(self) -> None:
+        for _ in range(3):
+            narrowed = [self._narrow(p) for p in self.inequalities]
+            if not any(narrowed):
+                return
+
+
+def _fits(value: int, var: Expr) -> bool:
+    return var.dtype.min <= value <= var.dtype.max
+
+
+def _parts(e: Expr, kind: type[Expr]) -> list[Expr]:
+    return [x for a in e.args for x in _parts(a, kind)] if type(e) is kind else [e]
+
+
+def _nodes(e: Expr) -> set[Expr]:
+    return set(walk(e))
+
+
+EMPTY = Facts()

@@ -1,0 +1,159 @@
+"""Is a polynomial never negative? A search for a proof as a sum of known inequalities.
+
+To show p >= 0, a term of p is cancelled with a known inequality h >= 0 that has this term with the same sign:
+p = p' + k * r * h with k > 0 and r a product of atoms that is not negative; then p' >= 0 is enough. Known inequalities are those of
+the facts (`i <= n - 1`) and what defines an atom (`4 * (x // 4) <= x`). When nothing cancels any more the ranges
+of the atoms decide, and `min`, `max` and `select` are split into cases. Answers are proofs: False only says that none was found.
+
+    i*m + j < n*m  when i < n, j < m:   n*m - i*m - j - 1  ->  n*m - i*m - m  ->  0
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import gcd
+
+from . import expr as E
+from .bounds import exact, int_range, multiple, poly_interval
+from .expr import Expr
+from .facts import Facts
+from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, replace, scale, without
+
+STEPS = 80  # polynomials tried in one proof
+SPLITS = 3  # nested case distinctions
+
+
+def nonneg(p: Poly, facts: Facts) -> bool:
+    """True if `p`, as an integer, is proven to be at least 0 for all values that the facts allow."""
+    if poly_interval(p, facts)[0] >= 0:
+        return True
+    key = frozenset(p.items())
+    cache = facts.cache("prove")
+    found: bool | None = cache.get(key)
+    if found is None:
+        cache.put(key, False)  # a proof must not ask for itself
+        found = cache.put(key, _with_cases(p, facts, SPLITS))
+    return found
+
+
+def _with_cases(p: Poly, facts: Facts, splits: int) -> bool:
+    if _Search(facts).prove(p):
+        return True
+    if splits == 0:
+        return False
+    for atom in atoms(p):
+        kind = type(atom)
+        if kind in (E.Min, E.Max, E.Select):
+            return all(_with_cases(replace(p, atom, value), under, splits - 1) for value, under in _cases(atom, facts))
+    return False
+
+
+def _cases(atom: Expr, facts: Facts) -> list[tuple[Poly, Facts]]:
+    if type(atom) is E.Select:
+        c, a, b = atom.args
+        arms = [(a, facts.with_condition(c)), (b, facts.with_condition(E.Not(c)))]
+    else:
+        a, b = atom.args
+        first, second = (a, b) if type(atom) is E.Min else (b, a)
+        # min: a where a <= b, b where b <= a; max: b where a <= b, a where b <= a
+        arms = [(first, facts.with_condition(E.Le(a, b))), (second, facts.with_condition(E.Le(b, a)))]
+    return [(poly_of(value) if exact(poly_of(value), value.dtype, facts) else {(value,): 1}, under) for value, under in arms]
+
+
+class _Search:
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.left = STEPS
+        self.seen: set[frozenset[tuple[Mono, int]]] = set()
+
+    def prove(self, p: Poly) -> bool:
+        p = self._tighten(p)
+        if poly_interval(p, self.facts)[0] >= 0:
+            return True
+        key = frozenset(p.items())
+        if key in self.seen or self.left <= 0:
+            return False
+        self.seen.add(key)
+        self.left -= 1
+        for m in sorted((m for m in p if m), key=mono_order, reverse=True):
+            for h, part in self._known(m):
+                rest = without(m, part)
+                if rest is None:
+                    continue
+                sign = self._sign(rest)
+                if sign * p[m] * h[part] > 0 and self.prove(self._cancel(p, m, h, part, rest, sign)):
+                    return True
+        return False
+
+    def _cancel(self, p: Poly, m: Mono, h: Poly, part: Mono, rest: Mono, sign: int) -> Poly:
+        return add(scale(p, abs(h[part])), multiply({rest: sign}, h), -abs(p[m]))
+
+    def _sign(self, m: Mono) -> int:
+        """1 if the product of atoms is never negative, -1 if never positive, 0 if not known."""
+        lo, hi = poly_interval({m: 1}, self.facts) if m else (1, 1)
+        return 1 if lo >= 0 else -1 if hi <= 0 else 0
+
+    def _known(self, m: Mono) -> list[tuple[Poly, Mono]]:
+        """Inequalities, each with a part of `m` that is one of its terms."""
+        used = self.facts.used
+        parts: dict[Mono, None] = {(a,): None for a in m}
+        if 1 < len(m) <= 4:
+            for size in range(2, len(m) + 1):
+                parts.update(dict.fromkeys(combinations(m, size)))
+        found = [(h, part) for part in parts for h in used.get(part, ())]
+        for atom in dict.fromkeys(m):
+            for h in definition(atom, self.facts):
+                found += [(h, part) for part in parts if part in h and atom in part]
+        return found
+
+    def _tighten(self, p: Poly) -> Poly:
+        """Divide by what divides all terms, rounding the constant down: integers only."""
+        g = 0
+        for m, c in p.items():
+            if m:
+                term = abs(c)
+                for atom in m:
+                    term *= multiple(atom, self.facts)
+                g = gcd(g, term)
+                if g == 1:
+                    return p
+        if g == 0:
+            return p
+        rest = p.get((), 0) // g * g
+        p = {m: c for m, c in p.items() if m}
+        if rest:
+            p[()] = rest
+        common = gcd(*p.values())
+        return {m: c // common for m, c in p.items()} if common > 1 else p
+
+
+def definition(atom: Expr, facts: Facts) -> tuple[Poly, ...]:
+    """Inequalities that hold by what an atom is."""
+    kind = type(atom)
+    if kind not in (E.FloorDiv, E.FloorMod, E.Min, E.Max):
+        return ()
+    cache = facts.cache("definition")
+    found: tuple[Poly, ...] | None = cache.get(atom)
+    if found is None:
+        cache.put(atom, ())  # exactness may ask for it on the way
+        found = cache.put(atom, tuple(_definition(atom, facts)))
+    return found
+
+
+def _definition(atom: Expr, facts: Facts) -> list[Poly]:
+    me: Poly = {(atom,): 1}
+    sides: list[Poly] = [poly_of(a) if exact(poly_of(a), a.dtype, facts) else {(a,): 1} for a in atom.args]
+    if type(atom) is E.Min:
+        return [add(s, me, -1) for s in sides]
+    if type(atom) is E.Max:
+        return [add(me, s, -1) for s in sides]
+    if int_range(atom.args[1], facts)[0] <= 0:
+        return []
+    a, d = sides
+    if type(atom) is E.FloorDiv:
+        rest = add(a, multiply(d, me), -1)  # 0 <= a - d*q < d
+        return [rest, add(add(d, constant(-1)), rest, -1)]
+    found = [add(add(d, constant(-1)), me, -1)]
+    if int_range(atom.args[0], facts)[0] >= 0:
+        found.append(add(a, me, -1))
+    return found

@@ -1,0 +1,476 @@
+"""From Python syntax trees to expressions: the scalar part of both languages.
+
+`ExprParser` reads an expression with the names of a `Source` and builds exactly what is written: no casts, no simplification. Python
+numbers (literals, and ints and floats found by name) are folded among themselves as Python numbers, and take the dtype of what they meet:
+a part that consists of them alone is `Open` until its context decides. Languages subclass it for their own names and subscripts.
+
+    ExprParser(source).expr(node, expect=f32)
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtype import DType, bool_, f32, i64
+from ..support.errors import Error, UnsupportedError
+from ..support.resolve import Source, near
+from ..support.source import Span
+from . import script
+from .expr import (
+    FUNCTIONS,
+    Add,
+    And,
+    Binary,
+    BitAnd,
+    Bitcast,
+    BitNot,
+    BitOr,
+    BitXor,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Div,
+    Eq,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Fma,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Neg,
+    Not,
+    Or,
+    Select,
+    Shl,
+    Shr,
+    Sub,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A part made of Python numbers alone, whose dtype its context decides."""
+
+    default: DType
+    build: Callable[[DType], Expr]
+    number: float | None = None  # set when it is just a number
+
+
+Value = Expr | Open
+
+_BINARY: dict[type[ast.operator], type[Binary]] = {
+    ast.Add: Add,
+    ast.Sub: Sub,
+    ast.Mult: Mul,
+    ast.Div: Div,
+    ast.FloorDiv: FloorDiv,
+    ast.Mod: FloorMod,
+    ast.BitAnd: BitAnd,
+    ast.BitOr: BitOr,
+    ast.BitXor: BitXor,
+    ast.LShift: Shl,
+    ast.RShift: Shr,
+}
+_COMPARE: dict[type[ast.cmpop], tuple[type[Compare], bool]] = {  # the node, and whether its sides are exchanged
+    ast.Eq: (Eq, False),
+    ast.NotEq: (Ne, False),
+    ast.Lt: (Lt, False),
+    ast.LtE: (Le, False),
+    ast.Gt: (Lt, True),
+    ast.GtE: (Le, True),
+}
+_NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_INTEGER_ONLY = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, Shl, Shr)
+_INTEGER_FUNCTIONS = ("abs",)
+
+# Functions by the object that a name means; several names may mean one.
+_FUNCTION_NAMES: dict[int, str] = {id(getattr(script, n)): n for n in ("cast", "bitcast", "select", "fma", "min", "max", *FUNCTIONS)} | {
+    id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round")
+}
+
+
+class ExprParser:
+    """Reads expressions; see the module."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    # What languages override.
+
+    def lookup(self, node: ast.Name) -> object:
+        """The object that a name means here."""
+        return self.source.resolve(node)
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        """The value of `a[...]`."""
+        raise self.unsupported(node, "indexing is not possible here")
+
+    def no_value(self, node: ast.expr, found: object) -> Error:
+        """The error for a name that means something that is no scalar."""
+        return self.error(node, f"`{ast.unparse(node)}` is no number but an object of type `{type(found).__name__}`")
+
+    # Errors.
+
+    def span(self, node: ast.AST) -> Span:
+        """Where `node` is."""
+        return self.source.span(node)
+
+    def error(self, node: ast.AST, what: str, *, note: str = "", facts: list[str] | None = None, help: str = "") -> Error:
+        """A user error at `node`."""
+        return Error(what, where=self.span(node), note=note, facts=facts or [], help=help)
+
+    def unsupported(self, node: ast.AST, what: str, help: str = "") -> Error:
+        """The error for Python that the language does not have."""
+        return UnsupportedError(what, where=self.span(node), help=help)
+
+    def mismatch(self, node: ast.expr, what: str, a: tuple[ast.expr, Expr], b: tuple[ast.expr, Expr]) -> Error:
+        """The error for two parts of different dtypes."""
+        shown = [f"`{ast.unparse(n)}` is {e.dtype}" for n, e in (a, b)]
+        wide, narrow = (a, b) if _rank(a[1].dtype) >= _rank(b[1].dtype) else (b, a)
+        return self.error(node, what, facts=shown, help=f"nothing is cast by itself: write cast({wide[1].dtype}, {ast.unparse(narrow[0])})")
+
+    # Reading.
+
+    def resolve(self, node: ast.expr) -> object:
+        """The object that a name or dotted name means, locals included."""
+        if isinstance(node, ast.Name):
+            return self.lookup(node)
+        return self.source.resolve(node)
+
+    def expr(self, node: ast.expr, expect: DType | None = None) -> Expr:
+        """The expression; `expect` is what bare literals become, and what the dtype then has to be (None: whatever it is)."""
+        value = self.value(node)
+        if isinstance(value, Open):
+            return value.build(expect or value.default)
+        if expect is not None and value.dtype is not expect:
+            shown = ast.unparse(node)
+            help_ = f"write cast({expect}, {shown})" if expect is not bool_ else f"write {shown} != 0"
+            raise self.error(node, f"{expect} is expected here, not {value.dtype}", facts=[f"`{shown}` is {value.dtype}"], help=help_)
+        return value
+
+    def index(self, node: ast.expr) -> Expr:
+        """The expression as an index: an integer of another type is cast to i64."""
+        value = self.value(node)
+        if isinstance(value, Open):
+            return value.build(i64)
+        if not value.dtype.is_int:
+            help_ = f"write cast(i64, {ast.unparse(node)})" if value.dtype.is_float else ""
+            raise self.error(
+                node, f"an integer is expected here, not {value.dtype}", facts=[f"`{ast.unparse(node)}` is {value.dtype}"], help=help_
+            )
+        return value if value.dtype is i64 else Cast(i64, value)
+
+    def value(self, node: ast.expr) -> Value:
+        """The expression, or an Open one."""
+        match node:
+            case ast.Constant():
+                return self.literal(node, node.value)
+            case ast.Name() | ast.Attribute():
+                return self.literal(node, self.resolve(node))
+            case ast.BinOp(left, op, right):
+                return self.binary(node, type(op), left, right)
+            case ast.UnaryOp(op, operand):
+                return self.unary(node, op, operand)
+            case ast.BoolOp(op, values):
+                cls = And if isinstance(op, ast.And) else Or
+                result = self.expr(values[0], bool_)
+                for v in values[1:]:
+                    result = cls(result, self.expr(v, bool_))
+                return result
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.IfExp(test, body, orelse):
+                return self.select(node, test, body, orelse)
+            case ast.Call():
+                return self.call(node)
+            case ast.Subscript():
+                return self.subscript(node)
+        raise self.unsupported(node, f"`{ast.unparse(node)}` is not an expression of this language", help=_HINTS.get(type(node), ""))
+
+    def literal(self, node: ast.expr, found: object) -> Value:
+        """A Python object as a value."""
+        if isinstance(found, Expr):
+            return found
+        if isinstance(found, bool):
+            return Const(found, bool_)
+        if isinstance(found, int | float):
+            return self.number(node, found)
+        raise self.no_value(node, found)
+
+    def number(self, node: ast.expr, number: float) -> Value:
+        """A Python number: Open, unless it is a bool."""
+        if isinstance(number, bool):
+            return Const(number, bool_)
+        return Open(i64 if isinstance(number, int) else f32, lambda d: self.const(node, number, d), number)
+
+    def const(self, node: ast.expr, number: float, dtype: DType) -> Const:
+        """The literal of a dtype; an error where the dtype cannot hold it."""
+        if dtype.is_float:
+            return Const(float(number), dtype)
+        if dtype is bool_ or isinstance(number, float):
+            help_ = "write True, False or a comparison" if dtype is bool_ else f"write a whole number, or cast({dtype}, f32({number}))"
+            raise self.error(node, f"{dtype} is expected here, not the number {number}", help=help_)
+        if not dtype.min <= number <= dtype.max:
+            raise self.error(node, f"{number} does not fit {dtype}", facts=[f"{dtype} holds {dtype.min}..{dtype.max}"])
+        return Const(number, dtype)
+
+    def binary(self, node: ast.expr, op: type[ast.operator], left: ast.expr, right: ast.expr) -> Value:
+        """`left op right`."""
+        a, b = self.value(left), self.value(right)
+        folded = self.fold(node, op, a, b)
+        if folded is not None:
+            return folded
+        if op not in _BINARY:
+            raise self.unsupported(node, f"`{ast.unparse(node)}`: there is no such operator on these", help=_HINTS.get(op, ""))
+        return self.join(node, (left, a), (right, b), lambda x, y: self.arithmetic(node, _BINARY[op], x, y))
+
+    def fold(self, node: ast.expr, op: type[Any], a: Value, b: Value) -> Value | None:
+        """Two Python numbers combined as Python does it; None when one is something else."""
+        if not (isinstance(a, Open) and isinstance(b, Open)) or a.number is None or b.number is None:
+            return None
+        try:
+            result = _NUMBERS[op](a.number, b.number)
+        except (ArithmeticError, TypeError, ValueError) as problem:
+            raise self.error(node, f"`{ast.unparse(node)}` cannot be computed: {problem}") from None
+        return self.number(node, result)
+
+    def join(self, node: ast.expr, a: tuple[ast.expr, Value], b: tuple[ast.expr, Value], make: Callable[[Expr, Expr], Expr]) -> Value:
+        """`make` of two parts that have to have one dtype; Open when both are."""
+        x, y = a[1], b[1]
+        if isinstance(x, Open):
+            if isinstance(y, Open):
+                return Open(_default(x, y), lambda d: make(x.build(d), y.build(d)))
+            return make(x.build(y.dtype), y)
+        if isinstance(y, Open):
+            return make(x, y.build(x.dtype))
+        if x.dtype is not y.dtype:
+            raise self.mismatch(node, f"the operands have different types: {x.dtype} and {y.dtype}", (a[0], x), (b[0], y))
+        return make(x, y)
+
+    def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
+        """`cls(a, b)` if the operation exists for the dtype."""
+        d = a.dtype
+        shown = ast.unparse(node)
+        if d is bool_:
+            raise self.error(node, f"`{shown}` is arithmetic on bool", help="use `and`, `or`, `!=`, or cast to a number first")
+        if cls is Div and not d.is_float:
+            raise self.error(node, f"`/` divides floats, not {d}", help="`//` divides integers and rounds down")
+        if cls in _INTEGER_ONLY and not d.is_int:
+            help_ = "write floor(a / b)" if cls is FloorDiv else ""
+            raise self.error(node, f"`{cls.symbol}` is an operation on integers, not {d}", help=help_)
+        return cls(a, b)
+
+    def unary(self, node: ast.expr, op: ast.unaryop, operand: ast.expr) -> Value:
+        """`-a`, `+a`, `~a`, `not a`."""
+        if isinstance(op, ast.Not):
+            return Not(self.expr(operand, bool_))
+        a = self.value(operand)
+        if isinstance(op, ast.UAdd):
+            return a
+        if isinstance(a, Open):
+            if a.number is not None:
+                return self.number(node, -a.number if isinstance(op, ast.USub) else ~self._whole(node, a.number))
+            return Open(a.default, lambda d: self.negate(node, op, a.build(d)))
+        return self.negate(node, op, a)
+
+    def negate(self, node: ast.expr, op: ast.unaryop, a: Expr) -> Expr:
+        """`-a` or `~a` if it exists for the dtype."""
+        if a.dtype is bool_ or (isinstance(op, ast.Invert) and not a.dtype.is_int):
+            raise self.error(node, f"`{ast.unparse(node)}` does not exist for {a.dtype}", help="write `not`" if a.dtype is bool_ else "")
+        return Neg(a) if isinstance(op, ast.USub) else BitNot(a)
+
+    def _whole(self, node: ast.expr, number: float) -> int:
+        if isinstance(number, int):
+            return number
+        raise self.error(node, f"`~` is an operation on integers, not on {number}")
+
+    def comparison(self, node: ast.Compare) -> Value:
+        """`a < b`, and `a < b < c` as `a < b and b < c`."""
+        sides = [node.left, *node.comparators]
+        values = [self.value(s) for s in sides]
+        result: Expr | None = None
+        for k, op in enumerate(node.ops):
+            if type(op) not in _COMPARE:
+                raise self.unsupported(node, f"`{ast.unparse(node)}` is not a comparison of this language")
+            cls, exchanged = _COMPARE[type(op)]
+            folded = self.fold(node, type(op), values[k], values[k + 1])
+            one = folded if isinstance(folded, Expr) else self._compare(node, cls, exchanged, sides[k : k + 2], values[k : k + 2])
+            result = one if result is None else And(result, one)
+        assert result is not None
+        return result
+
+    def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
+        if exchanged:
+            sides, values = sides[::-1], values[::-1]
+        joined = self.join(node, (sides[0], values[0]), (sides[1], values[1]), cls)
+        result = joined.build(joined.default) if isinstance(joined, Open) else joined
+        if cls in (Lt, Le) and result.args[0].dtype is bool_:
+            raise self.error(node, "bools have no order", help="compare with `==`, or use `and` and `not`")
+        return result
+
+    def select(self, node: ast.expr, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Value:
+        """`body if test else orelse`."""
+        condition = self.expr(test, bool_)
+        return self.join(node, (body, self.value(body)), (orelse, self.value(orelse)), lambda a, b: Select(condition, a, b))
+
+    # Calls.
+
+    def dtype(self, node: ast.expr) -> DType:
+        """The compute type that an expression names."""
+        found = self.any_dtype(node)
+        if found.storage:
+            raise self.error(node, f"{found} is a storage type: values do not have it", help="it can be the type of a tensor")
+        return found
+
+    def any_dtype(self, node: ast.expr) -> DType:
+        """The data type, compute or storage, that an expression names."""
+        found = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        if found is bool:
+            return bool_
+        if isinstance(found, DType):
+            return found
+        help_ = (
+            {float: "write f32 or f64", int: "write i32 or i64"}.get(found, "for example f32")
+            if isinstance(found, type)
+            else "for example f32"
+        )
+        raise self.error(node, f"a data type is expected here, not `{ast.unparse(node)}`", help=help_)
+
+    def call(self, node: ast.Call) -> Value:
+        """A call of a scalar function or of a dtype."""
+        found = self.resolve(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
+        if isinstance(found, DType) or found is bool:
+            self.arguments(node, 1)
+            return self.cast(node.func, node.args[0])
+        name = _FUNCTION_NAMES.get(id(found), "")
+        if name in ("cast", "bitcast"):
+            self.arguments(node, 2)
+            return self.cast(*node.args) if name == "cast" else self.bitcast(node)
+        if name == "select":
+            self.arguments(node, 3)
+            return self.select(node, *node.args)
+        if name in ("min", "max"):
+            return self.extremum(node, Min if name == "min" else Max)
+        if name == "fma":
+            self.arguments(node, 3)
+            return self.function(node, name, lambda a: Fma(*a))
+        if name in FUNCTIONS:
+            self.arguments(node, FUNCTIONS[name])
+            return self.function(node, name, lambda a: Call(name, *a))
+        raise self.unknown_call(node, found)
+
+    def unknown_call(self, node: ast.Call, found: object) -> Error:
+        """The error for a call of something that is no function of the language."""
+        shown = ast.unparse(node.func)
+        names = [n for n in _FUNCTION_NAMES.values() if n == shown.rpartition(".")[2]]
+        help_ = f"use pliant's own: from pliant import {names[0]}" if names else near(shown, _FUNCTION_NAMES.values())
+        return self.error(
+            node.func, f"`{shown}` cannot be called here", facts=[f"it is an object of type `{type(found).__name__}`"], help=help_
+        )
+
+    def arguments(self, node: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> dict[str, ast.expr]:
+        """The keyword arguments, after checking the number of the others and the keywords' names."""
+        shown = ast.unparse(node.func)
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.unsupported(node, f"`{shown}`: arguments cannot be unpacked with `*`")
+        if count >= 0 and len(node.args) != count:
+            raise self.error(node, f"`{shown}` takes {count} argument{'s' * (count != 1)}, not {len(node.args)}")
+        for k in node.keywords:
+            if k.arg not in keywords:
+                known = f"it takes {', '.join(f'`{n}`' for n in keywords)}" if keywords else "it takes no keywords"
+                raise self.error(k, f"`{shown}` has no keyword `{k.arg}`", facts=[known], help=near(k.arg or "", keywords))
+        return {k.arg: k.value for k in node.keywords if k.arg}
+
+    def cast(self, dtype: ast.expr, operand: ast.expr) -> Value:
+        """`cast(dtype, x)` and `dtype(x)`: of a number a literal, else a Cast."""
+        to = self.dtype(dtype)
+        value = self.value(operand)
+        if isinstance(value, Open):
+            return value.build(to) if value.number is not None else Cast(to, value.build(value.default))
+        return Cast(to, value)
+
+    def bitcast(self, node: ast.Call) -> Expr:
+        """`bitcast(dtype, x)`."""
+        to, value = self.dtype(node.args[0]), self.expr(node.args[1])
+        if to.bits != value.dtype.bits:
+            raise self.error(node, f"bitcast of {value.dtype} to {to}: {value.dtype.bits} bits are not {to.bits} bits")
+        return Bitcast(to, value)
+
+    def extremum(self, node: ast.Call, cls: type[Binary]) -> Value:
+        """`min(a, b, ...)` or `max(a, b, ...)`."""
+        self.arguments(node, -1)
+        if len(node.args) < 2:
+            raise self.error(node, f"`{cls.symbol}` takes two or more arguments", help="loops reduce tensors: x[i] = max(x[i], ...)")
+        result = self.value(node.args[0])
+        for k, arg in enumerate(node.args[1:]):
+            b = self.value(arg)
+            if isinstance(result, Open) and isinstance(b, Open) and result.number is not None and b.number is not None:
+                result = self.number(node, (min if cls is Min else max)(result.number, b.number))
+            else:
+                result = self.join(node, (node.args[k], result), (arg, b), lambda x, y: self.arithmetic(node, cls, x, y))
+        return result
+
+    def function(self, node: ast.Call, name: str, make: Callable[[list[Expr]], Expr]) -> Value:
+        """A function of operands of one dtype."""
+        values = [self.value(a) for a in node.args]
+        typed = [(n, v) for n, v in zip(node.args, values, strict=True) if isinstance(v, Expr)]
+        for other in typed[1:]:
+            if other[1].dtype is not typed[0][1].dtype:
+                raise self.mismatch(node, f"the arguments have different types: {typed[0][1].dtype} and {other[1].dtype}", typed[0], other)
+
+        def build(d: DType) -> Expr:
+            if not d.is_float and not (name in _INTEGER_FUNCTIONS and d.is_int):
+                shown = ast.unparse(node.args[0])
+                raise self.error(node, f"`{name}` is a function of floats, not {d}", help=f"write {name}(cast(f32, {shown}))")
+            return make([v.build(d) if isinstance(v, Open) else v for v in values])
+
+        if typed:
+            return build(typed[0][1].dtype)
+        whole = name in _INTEGER_FUNCTIONS and all(isinstance(v, Open) and v.default is i64 for v in values)
+        return Open(i64 if whole else f32, build)
+
+
+def _default(a: Open, b: Open) -> DType:
+    return a.default if a.default is b.default else f32
+
+
+def _rank(d: DType) -> tuple[bool, int]:
+    return (d.is_float, d.bits if d is not bool_ else 0)
+
+
+_HINTS: dict[type[Any], str] = {
+    ast.Pow: "multiply, or use sqrt and exp",
+    ast.MatMult: "write the loops of the product; `@` is for functions",
+    ast.Tuple: "a tuple is allowed only where several values are meant",
+    ast.ListComp: "write a loop",
+    ast.JoinedStr: 'messages are plain text: check(c, "n is {0}", n)',
+}

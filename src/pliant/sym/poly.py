@@ -1,0 +1,172 @@
+"""Polynomials over the atoms of integer expressions: the canonical form of + - *.
+
+An atom is any integer node that is not a sum, difference, product, negation or literal. A polynomial maps monomials (sorted
+tuples of atoms, `()` for the constant) to non-zero integer coefficients; it is never changed once made. `poly_of(e)` is
+congruent to `e` modulo 2^bits, whatever wraps on the way, because wrapping integers are a ring. Whether it also equals `e`
+as an integer is for `bounds.exact` to say.
+
+    >>> i, n = Var("i"), Var("n"); to_expr(poly_of((n + i) * 2 - n - 3 - n), i64)
+    i * 2 - 3
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import gcd
+from typing import Any
+
+from ..dtype import DType
+from .expr import Add, Const, Expr, Mul, Neg, Sub, Var, free_vars, text
+
+Mono = tuple[Expr, ...]
+Poly = dict[Mono, int]
+Key = tuple[Any, ...]
+
+MAX_TERMS = 64  # products beyond this stay unexpanded
+
+
+def order(e: Expr) -> Key:
+    """A sort key made of names and structure, not of addresses; the age of variables decides between equal texts."""
+    if e.memo is None:
+        e.memo = {}
+    found: Key | None = e.memo.get("order")
+    if found is None:
+        ages = tuple(sorted(v.payload[1] for v in free_vars(e)))
+        found = e.memo["order"] = (text(e), str(e.dtype), str(getattr(e.payload, "name", "")), ages)
+    return found
+
+
+def mono_order(m: Mono) -> Key:
+    """Monomials of high degree first, then by their atoms."""
+    return (-len(m), *(order(a) for a in m))
+
+
+def times(a: Mono, b: Mono) -> Mono:
+    """The product of two monomials."""
+    if not a or not b:
+        return a or b
+    return tuple(sorted(a + b, key=order))
+
+
+def without(m: Mono, part: Mono) -> Mono | None:
+    """`m / part`, or None if `part` does not divide it."""
+    rest = list(m)
+    for atom in part:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def constant(value: int) -> Poly:
+    """The constant polynomial."""
+    return {(): value} if value else {}
+
+
+def add(a: Poly, b: Poly, scale: int = 1) -> Poly:
+    """a + scale * b."""
+    result = dict(a)
+    for m, c in b.items():
+        total = result.get(m, 0) + scale * c
+        if total:
+            result[m] = total
+        else:
+            result.pop(m, None)
+    return result
+
+
+def scale(a: Poly, by: int) -> Poly:
+    """by * a."""
+    return {m: c * by for m, c in a.items()} if by else {}
+
+
+def multiply(a: Poly, b: Poly) -> Poly:
+    """a * b."""
+    result: Poly = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            key = times(m, n)
+            result[key] = result.get(key, 0) + c * d
+    return {m: c for m, c in result.items() if c}
+
+
+def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
+    """Coefficients modulo 2^bits, the representatives nearest to zero (so that a - b has the coefficient -1 in u8 too)."""
+    half, whole = 1 << (dtype.bits - 1), 1 << dtype.bits
+    if all(-half <= c < half for c in p.values()):
+        return p
+    reduced = {m: (c + half) % whole - half for m, c in p.items()}
+    return {m: c for m, c in reduced.items() if c}
+
+
+def poly_of(e: Expr) -> Poly:
+    """The polynomial of an integer expression, over its atoms as they stand."""
+    if e.memo is None:
+        e.memo = {}
+    found: Poly | None = e.memo.get("poly")
+    if found is None:
+        found = e.memo["poly"] = reduce_coefficients(_poly(e), e.dtype)
+    return found
+
+
+def _poly(e: Expr) -> Poly:
+    kind = type(e)
+    if kind is Const:
+        return constant(e.payload)
+    if kind is Add:
+        return add(poly_of(e.args[0]), poly_of(e.args[1]))
+    if kind is Sub:
+        return add(poly_of(e.args[0]), poly_of(e.args[1]), -1)
+    if kind is Neg:
+        return scale(poly_of(e.args[0]), -1)
+    if kind is Mul:
+        a, b = poly_of(e.args[0]), poly_of(e.args[1])
+        if len(a) * len(b) <= MAX_TERMS:
+            return multiply(a, b)
+    return {(e,): 1}
+
+
+def to_expr(p: Poly, dtype: DType) -> Expr:
+    """The expression of a polynomial: positive terms first, high degrees first, the constant last."""
+    terms = sorted(((c < 0, mono_order(m), m, c) for m, c in p.items() if m), key=lambda t: t[:2])
+    result: Expr | None = None
+    for _, _, m, c in terms:
+        product = reduce(Mul, m) if len(m) > 1 else m[0]
+        if result is None:
+            result = product if c == 1 else Neg(product) if c == -1 else Mul(product, Const(c, dtype))
+        else:
+            sized = product if abs(c) == 1 else Mul(product, Const(abs(c), dtype))
+            result = Add(result, sized) if c > 0 else Sub(result, sized)
+    rest = p.get((), 0)
+    if result is None:
+        return Const(rest, dtype)
+    if rest:
+        result = Add(result, Const(rest, dtype)) if rest > 0 else Sub(result, Const(-rest, dtype))
+    return result
+
+
+def atoms(p: Poly) -> list[Expr]:
+    """The atoms of a polynomial, each once, in order."""
+    return sorted({a for m in p for a in m}, key=order)
+
+
+def content(p: Poly) -> int:
+    """The greatest common divisor of the coefficients of the non-constant terms (0 when there are none)."""
+    return gcd(*(c for m, c in p.items() if m))
+
+
+def replace(p: Poly, atom: Expr, by: Poly) -> Poly:
+    """`p` with an atom replaced by a polynomial."""
+    result: Poly = {}
+    for m, c in p.items():
+        power = m.count(atom)
+        term: Poly = {tuple(a for a in m if a is not atom): c}
+        for _ in range(power):
+            term = multiply(term, by)
+        result = add(result, term)
+    return result
+
+
+def is_atom(e: Expr) -> bool:
+    """True for what polynomials do not look into."""
+    return isinstance(e, Var) or {(e,): 1} == poly_of(e)

@@ -1,0 +1,157 @@
+"""`simplify(e, facts)`: the same value in one canonical, usually shorter form.
+
+Integers become sums of products (`poly`), with quotients and remainders taken apart (`divmod`), comparisons decided or put in
+one form (`compare`); the rest is the rule table (`rules`). The result has the value of `e` for all values of the variables
+that the facts allow, wrapping included; a load may disappear but none appears. It is deterministic (terms
+are sorted by name and structure) and idempotent, and is remembered with the facts.
+
+    >>> i, j = Var("i"), Var("j"); f = Facts().with_range(i, 0, 9).with_range(j, 0, 3)
+    >>> simplify((i * 4 + j) // 4 + (i * 4 + j) % 4, f)
+    i + j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dtype import DType, bf16, bool_
+from . import expr as E
+from .bounds import int_range
+from .compare import equal, extreme, less, unequal
+from .divmod import floordiv, floormod, merge
+from .expr import FALSE, TRUE, Const, Expr, Var, free_vars
+from .facts import EMPTY, Facts
+from .poly import Poly, poly_of, reduce_coefficients, to_expr
+from .rules import BY_HEAD
+
+ROUNDS = 8  # rewriting ends long before; this only bounds a mistake in the rules
+
+
+def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
+    """`e` in canonical form, of equal value wherever the facts hold."""
+    cache = facts.cache("simplify")
+    found: Expr | None = cache.get(e)
+    if found is None:
+        found = _visit(e, facts)
+        for _ in range(ROUNDS):
+            again = _visit(found, facts)
+            if again is found:
+                break
+            found = again
+        cache.put(e, found)
+        cache.put(found, found)
+    return found
+
+
+def _visit(e: Expr, facts: Facts) -> Expr:
+    if type(e) is Const:
+        return e
+    if isinstance(e, Var):
+        return _replaced(e, facts)
+    if isinstance(e, (E.Select, E.And, E.Or)):
+        args = _guarded(e, facts)
+    else:
+        args = tuple(simplify(a, facts) for a in e.args)
+    result = _local(e.with_args(args), facts)
+    return _replaced(result, facts)
+
+
+def _replaced(e: Expr, facts: Facts) -> Expr:
+    """What the facts say `e` is, if they do."""
+    instead = facts.equal.get(e)
+    if instead is not None:
+        return simplify(instead, facts)
+    if e.dtype is bool_ and e in facts.known:
+        return TRUE if facts.known[e] else FALSE
+    if e.dtype.is_int and type(e) is not Const:
+        lo, hi = int_range(e, facts)
+        if lo == hi:
+            return Const(lo, e.dtype)
+    return e
+
+
+def _guarded(e: Expr, facts: Facts) -> tuple[Expr, ...]:
+    """Operands that are only read when the first one is true or false are simplified knowing so."""
+    first = simplify(e.args[0], facts)
+    if isinstance(first, Const):
+        return (first, *(simplify(a, facts) for a in e.args[1:]))
+    rest: list[Expr] = []
+    for i, a in enumerate(e.args[1:]):
+        positive = isinstance(e, E.And) or (isinstance(e, E.Select) and i == 0)
+        if not a.args or free_vars(a).isdisjoint(free_vars(first)):
+            rest.append(simplify(a, facts))
+        else:
+            rest.append(simplify(a, facts.with_condition(first if positive else E.Not(first))))
+    return (first, *rest)
+
+
+def _local(e: Expr, facts: Facts) -> Expr:
+    """One node over simplified operands."""
+    if e.args and all(type(a) is Const for a in e.args):
+        folded = fold(e)
+        if folded is not None:
+            return folded
+    for rule in BY_HEAD.get(type(e), ()):
+        changed = rule.apply(e, facts)
+        if changed is not None:
+            return simplify(changed, facts) if changed.args else changed
+    if (e.args and e.args[0].dtype.is_int) or e.dtype.is_int:
+        step = _INTEGER.get(type(e))
+        if step is not None:
+            return step(e, facts)
+    return e
+
+
+def fold(e: Expr) -> Expr | None:
+    """The literal that a node over literals is; None where that is not decided at compile time."""
+    kind = type(e)
+    if kind in E._FOLD and e.args[0].dtype.is_int:
+        value = E._FOLD[kind](e.args[0].payload, e.args[1].payload)
+        return Const(value, e.dtype)
+    known = kind in BY_HEAD or kind in (E.Cast, E.Bitcast, E.Call, E.Fma, E.Neg, E.BitNot, E.Div, E.Eq, E.Ne, E.Le)
+    if not known or bf16 in (e.dtype, e.args[0].dtype) or (kind is E.Call and e.payload in E.EXPANDED_FUNCTIONS):
+        return None
+    from .semantics import apply, const_value, literal
+
+    value = apply(e, [const_value(a) for a in e.args if isinstance(a, Const)])
+    return literal(value, e.dtype)
+
+
+def _ring(e: Expr, facts: Facts) -> Expr:
+    return to_expr(reduce_coefficients(merge(poly_of(e), facts), e.dtype), e.dtype)
+
+
+def _as_expr(found: Poly | Expr, d: DType, facts: Facts) -> Expr:
+    if isinstance(found, Expr):
+        return found
+    return to_expr(reduce_coefficients(merge(found, facts), d), d)
+
+
+def _cast(e: Expr, facts: Facts) -> Expr:
+    """Casts that change nothing, and casts of casts whose middle holds every value."""
+    a = e.args[0]
+    if e.dtype is a.dtype:
+        return a
+    if type(a) is E.Cast and not a.args[0].dtype.is_float and a.dtype.is_int:
+        inner = a.args[0]
+        lo, hi = int_range(inner, facts)
+        if a.dtype.min <= lo and hi <= a.dtype.max:
+            return simplify(E.Cast(e.dtype, inner), facts)
+    return e
+
+
+_INTEGER: dict[type[Expr], Callable[[Expr, Facts], Expr]] = {
+    E.Add: _ring,
+    E.Sub: _ring,
+    E.Mul: _ring,
+    E.Neg: _ring,
+    E.FloorDiv: lambda e, facts: _as_expr(floordiv(e.args[0], e.args[1], facts), e.dtype, facts),
+    E.FloorMod: lambda e, facts: _as_expr(floormod(e.args[0], e.args[1], facts), e.dtype, facts),
+    E.Min: lambda e, facts: extreme(E.Min, e.args[0], e.args[1], facts),
+    E.Max: lambda e, facts: extreme(E.Max, e.args[0], e.args[1], facts),
+    E.Lt: lambda e, facts: less(e.args[0], e.args[1], True, facts),
+    E.Le: lambda e, facts: less(e.args[0], e.args[1], False, facts),
+    E.Eq: lambda e, facts: equal(e.args[0], e.args[1], facts),
+    E.Ne: lambda e, facts: unequal(e.args[0], e.args[1], facts),
+    E.Cast: _cast,
+}
