@@ -1,7 +1,7 @@
 """From Python objects to what compiled code takes: an address, and a shape with strides in elements.
 
 Arrays are never copied. The common case (a contiguous, aligned numpy array of the very dtype) is decided by a few comparisons;
-everything else goes through `Tensor.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
+everything else goes through `TensorPlan.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
 wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
 
     plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import ALL, DType
-from ..support.errors import Error, ShapeError, UnsupportedError
+from ..support.errors import Error, OutOfMemoryError, ShapeError, UnsupportedError
 from ..support.source import caller_span
 from .interface import Input
 
@@ -31,7 +31,7 @@ _REGIONS = 512  # shapes remembered for each argument
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A tensor argument as compiled code sees it; `array` is a numpy view of it, or None where numpy lacks the dtype."""
+    """A tensor argument as compiled code sees it."""
 
     address: int
     region: tuple[int, ...]  # shape, then strides in elements
@@ -111,6 +111,19 @@ class TensorPlan:
             )
         return taken
 
+    def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:
+        """Fresh memory for an output, and its address."""
+        try:
+            if torch:
+                library = sys.modules["torch"]
+                tensor = library.empty(shape, dtype=getattr(library, self.dtype.long_name))
+                return tensor, tensor.data_ptr()
+            array = np.empty(shape, self.numpy)
+        except (MemoryError, ValueError, RuntimeError):
+            count = math.prod(shape) * self.dtype.itemsize
+            raise OutOfMemoryError(f"no memory for {self.what}: {count} bytes", where=caller_span()) from None
+        return array, address_of(array)
+
     def check_writable(self, taken: Taken, why: str) -> None:
         """Refuse memory that may not be written."""
         if not taken.writable:
@@ -163,6 +176,8 @@ class TensorPlan:
         if value.device.type != "cpu" or value.layout != torch.strided:
             kind = f"device {value.device}" if value.device.type != "cpu" else f"layout {value.layout}"
             raise self.refuse(f"it is a tensor of {kind}, expected a dense one on the CPU", help=f"{name}.cpu()")
+        if value.is_neg():
+            raise self.refuse("it is a lazily negated view", help=f"{name}.resolve_neg()")
         if value.requires_grad and torch.is_grad_enabled():
             raise self.refuse(
                 "it requires a gradient, which compiled code does not compute",
@@ -241,11 +256,6 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def byte_count(shape: tuple[int, ...], itemsize: int) -> int:
-    """Bytes of a contiguous array."""
-    return math.prod(shape) * itemsize
-
-
 def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
     """The fastest way to an array's address that this interpreter and numpy allow.
 
@@ -257,7 +267,14 @@ def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
         return x.ctypes.data
 
     base = np.zeros((4, 5), np.int16)
-    samples = [base, base[1:, ::2], base[::-1], np.zeros(3)[2:], np.zeros((0, 2)), np.frombuffer(b"12345678", np.uint8)]
+    samples: list[np.ndarray[Any, Any]] = [
+        base,
+        base[1:, ::2],
+        base[::-1],
+        np.zeros(3)[2:],
+        np.zeros((0, 2)),
+        np.frombuffer(b"12345678", np.uint8),
+    ]
     read = ctypes.c_size_t.from_address
     for offset in (object.__basicsize__, object.__basicsize__ + 8, object.__basicsize__ + 16):
         if all(read(id(x) + offset).value == x.ctypes.data for x in samples):

@@ -1,7 +1,8 @@
 """Ctrl-C during a long call.
 
-Python's own handler cannot run while the main thread is in native code, so a watcher raises the cancel flag of the call. Python's C-level handler writes each signal into a wake-up socket. A daemon thread reads it; at SIGINT it raises the cancel flags
-of the calls that the main thread is in. These return soon, and KeyboardInterrupt surfaces in the main thread as usual.
+Python's own handler cannot run while the main thread is in native code, so a watcher raises the cancel flag of the call.
+Python's C-level handler writes each signal into a wake-up socket; a daemon thread reads it, and at SIGINT raises the cancel
+flags of the calls that the main thread is in. These return soon, and KeyboardInterrupt surfaces in the main thread as usual.
 
     try:
         enter(flag)          # flag: the c_int32 that Ctx.cancel points at

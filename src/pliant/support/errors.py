@@ -83,3 +83,7 @@ class InternalError(Error):
 
 class CancelledError(Error):
     """A call that was stopped before its end."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Memory that the system or the caller's allocator refused."""

@@ -1,0 +1,87 @@
+"""What an executable promises and asks: its contract, and its memory as a formula.
+
+print(f.contract)
+# mlp
+#   x: Tensor[f32, n, 64]
+#   -> y: Tensor[f32, n, 256]
+#   n in 8..4096 step 8
+#   workspace: 512*n bytes, at most 2097152
+f.contract.check({"x": (16, 64)})     # {"n": 16}, or the ShapeError that a call would raise
+f.workspace(n=128)                    # 65536
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..support.errors import ShapeError
+from ..support.source import caller_span
+from .interface import Interface
+
+
+class _Program(Protocol):
+    """What of an executable is needed here: its compiled answers."""
+
+    interface: Interface
+
+    def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]: ...
+
+    def workspace_of(self, symbols: Sequence[int]) -> int: ...
+
+
+class Contract:
+    """The arguments, outputs and dims of a program, as text and as a check."""
+
+    def __init__(self, program: _Program) -> None:
+        self._program = program
+
+    def check(self, shapes: Mapping[str, Any]) -> dict[str, int]:
+        """The dims that these shapes of the arguments mean; raises what a call with them would raise."""
+        return self._program.symbols_of(shapes)
+
+    def __str__(self) -> str:
+        interface = self._program.interface
+        lines = [interface.name]
+        lines += [f"  {given}" for given in interface.inputs]
+        lines += [f"  -> {made}" for made in interface.outputs]
+        lines += [f"  {symbol}" for symbol in interface.symbols]
+        most = f", at most {interface.workspace_max}" if interface.workspace_max is not None else ""
+        lines.append(f"  workspace: {interface.workspace} bytes{most}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<contract of {self._program.interface.name}>"
+
+
+class Workspace:
+    """The memory that a call needs besides its arguments and outputs."""
+
+    def __init__(self, program: _Program) -> None:
+        self._program = program
+
+    @property
+    def max(self) -> int | None:
+        """Bytes for the largest dims of the contract, or None if it has no largest."""
+        return self._program.interface.workspace_max
+
+    def __call__(self, **dims: int) -> int:
+        """Bytes for these dims."""
+        symbols = self._program.interface.symbols
+        known = [s.name for s in symbols]
+        wrong = [n for n in dims if n not in known] or [n for n in known if n not in dims]
+        if wrong:
+            problem = "is no dim of the contract" if wrong[0] in dims else "is missing"
+            dims_text = ", ".join(known) or "none"
+            raise ShapeError(f"dim `{wrong[0]}` {problem}", where=caller_span(), facts=[f"the dims are: {dims_text}"])
+        for symbol in symbols:
+            if not symbol.admits(dims[symbol.name]):
+                what = f"{symbol.name} = {dims[symbol.name]} is outside its contract {symbol}"
+                raise ShapeError(what, where=caller_span())
+        return self._program.workspace_of([dims[name] for name in known])
+
+    def __str__(self) -> str:
+        return self._program.interface.workspace
+
+    def __repr__(self) -> str:
+        return f"<workspace: {self} bytes>"
