@@ -1,0 +1,147 @@
+"""Array-at-a-time access: loads and stores of many iterations of independent loops ("lanes") at once.
+
+Lanes form a box of `extents`; values are arrays that broadcast against it, or scalars where all lanes agree. An affine
+access comes as the index of the first lane and, for each index, its step along each axis of the box: it becomes a strided
+view, without a copy. Any other access comes as index arrays. A mask, where there is one, says which lanes are active;
+the others neither read nor write. Two lanes that would write the same element raise `Conflict`: the caller then starts
+again one at a time, as the order of the lanes matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .memory import Ints, Memory
+
+Mask = Any  # a bool array that broadcasts against the box, or None
+Rows = tuple[Ints, ...]  # for each index its step along each axis
+Fail = Callable[[Ints], None]  # raises the error of an index out of range
+
+LIMIT = 1 << 20  # lanes at once: bounds the memory of temporaries
+
+
+class Conflict(Exception):
+    """Two lanes write one element: the order matters."""
+
+
+def chunks(start: int, stop: int, outer: int) -> Iterator[tuple[int, int]]:
+    """The ranges that a loop is cut into, so that not too many lanes are alive at once."""
+    step = max(1, LIMIT // max(1, outer))
+    for low in range(start, stop, step):
+        yield low, min(low + step, stop)
+
+
+def axis(low: int, high: int, position: int, rank: int) -> np.ndarray[Any, Any]:
+    """The loop variable of each lane, along one axis of the box."""
+    return np.arange(low, high).reshape(tuple(-1 if d == position else 1 for d in range(rank)))
+
+
+def _inside(memory: Memory, starts: Ints, rows: Rows, extents: Ints) -> bool:
+    for start, row, size in zip(starts, rows, memory.shape, strict=True):
+        low = high = start
+        for step, n in zip(row, extents, strict=True):
+            if step > 0:
+                high += step * (n - 1)
+            elif step:
+                low += step * (n - 1)
+        if low < 0 or high >= size:
+            return False
+    return True
+
+
+def _steps(memory: Memory, rows: Rows, rank: int) -> Ints:
+    strides = memory.strides
+    return tuple(sum(row[d] * s for row, s in zip(rows, strides, strict=True)) for d in range(rank))
+
+
+def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
+    rank = len(extents)
+    axes = [axis(0, n, d, rank) for d, n in enumerate(extents)]
+    return tuple(
+        sum((step * a for step, a in zip(row, axes, strict=True) if step), np.int64(start)) for start, row in zip(starts, rows, strict=True)
+    )
+
+
+def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: Mask, fail: Fail) -> Any:
+    """The elements of an affine access."""
+    if memory.dtype.storage or not _inside(memory, starts, rows, extents):
+        return load(memory, _indices(starts, rows, extents), mask, fail)
+    rank = len(extents)
+    steps = _steps(memory, rows, rank)
+    moves = [any(row[d] for row in rows) for d in range(rank)]
+    first = sum(i * s for i, s in zip(starts, memory.strides, strict=True))
+    return memory.box(tuple(n if m else 1 for n, m in zip(extents, moves, strict=True)), steps, first)
+
+
+def load(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> Any:
+    """The elements at arrays of indices."""
+    _check(memory, indices, mask, fail)
+    if mask is not None:
+        if 0 in memory.shape:  # no lane is active
+            return np.zeros((1,) * np.ndim(mask), np.asarray(memory.array[(slice(0, 0),) * len(indices)]).dtype)
+        indices = tuple(np.where(mask, i, 0) for i in indices)
+    return memory.array[indices]
+
+
+def _check(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> None:
+    for i, size in zip(indices, memory.shape, strict=True):
+        bad = (i < 0) | (i >= size)
+        if mask is not None:
+            bad = bad & mask
+        if np.any(bad):
+            every = np.broadcast_arrays(bad, *indices)
+            at = tuple(np.argwhere(every[0])[0])
+            fail(tuple(int(x[at]) for x in every[1:]))
+
+
+def _disjoint(steps: Ints, extents: Ints) -> bool:
+    """Whether no two points of the box fall on one element: each step passes over all that smaller ones reach."""
+    reach = 0
+    for step, n in sorted((abs(s), n) for s, n in zip(steps, extents, strict=True) if n > 1):
+        if step <= reach:
+            return False
+        reach += step * (n - 1)
+    return True
+
+
+def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
+    """Writes the elements of an affine access."""
+    steps = _steps(memory, rows, len(extents))
+    if memory.dtype.storage or not _inside(memory, starts, rows, extents) or not _disjoint(steps, extents):
+        store(memory, _indices(starts, rows, extents), value, extents, mask, fail)
+        return
+    first = sum(i * s for i, s in zip(starts, memory.strides, strict=True))
+    box = memory.box(extents, steps, first)
+    if mask is None:
+        box[...] = value
+    else:
+        np.copyto(box, value, where=mask)
+
+
+def store(memory: Memory, indices: tuple[Any, ...], value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
+    """Writes the elements at arrays of indices."""
+    _check(memory, indices, mask, fail)
+    chosen = slice(None) if mask is None else np.broadcast_to(mask, extents).ravel()
+    places = tuple(np.broadcast_to(i, extents).ravel()[chosen] for i in indices)
+    written = np.array(np.broadcast_to(value, extents)).ravel()[chosen]  # a copy: it may be a view of what is written
+    if not written.size:
+        return
+    flat = sum((i * s for i, s in zip(places, memory.strides, strict=True)), np.zeros(written.shape, np.int64))
+    if np.unique(flat).size != flat.size:
+        raise Conflict
+    memory.array[places] = written
+
+
+def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
+    """The least start and the greatest stop of a loop whose bounds differ between lanes."""
+    starts, stops, active = np.broadcast_arrays(start, stop, True if mask is None else mask)
+    return int(starts[active].min()), int(stops[active].max())
+
+
+def first_of(chosen: Any, *values: Any) -> list[int]:
+    """The values of the first lane that is chosen."""
+    where, *every = np.broadcast_arrays(chosen, *values)
+    return [int(v[where][0]) for v in every]
