@@ -14,7 +14,7 @@ from .bounds import exact, int_range, poly_interval, poly_multiple
 from .expr import FALSE, TRUE, Const, Eq, Expr, Le, Lt, Max, Min, Ne
 from .facts import Facts
 from .inequality import nonneg
-from .poly import Poly, add, constant, content, order, poly_of, reduce_coefficients, to_expr
+from .poly import Poly, add, constant, content, mono_order, order, poly_of, reduce_coefficients, to_expr
 
 
 def less(a: Expr, b: Expr, strict: bool, facts: Facts) -> Expr:
@@ -83,6 +83,10 @@ def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
         g = content(difference)
         if difference.get((), 0) % g == 0:
             difference = {m: c // g for m, c in difference.items()}
+    half = whole >> 1
+    lead = min((m for m, c in difference.items() if m and c != -half), key=mono_order, default=())
+    if difference.get(lead, 0) < 0:  # a == b and b == a have one form
+        difference = reduce_coefficients(add({}, difference, -1), d)
     right = {m: c for m, c in difference.items() if m and c > 0}
     left = {m: -c for m, c in difference.items() if m and c < 0}
     k = difference.get((), 0)

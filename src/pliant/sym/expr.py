@@ -85,11 +85,11 @@ class Expr:
         _table[key] = weakref.ref(node)
         return node
 
-    def __del__(self) -> None:
-        key = self.key
-        found = _table.get(key)
+    def __del__(self, table: dict[tuple[Any, ...], weakref.ref[Expr]] = _table) -> None:
+        key = self.key  # the table is an argument because module globals are gone when the interpreter exits
+        found = table.get(key)
         if found is not None and found() is None:
-            _table.pop(key, None)
+            table.pop(key, None)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "memo":

@@ -101,12 +101,17 @@ def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
 
 def poly_of(e: Expr) -> Poly:
     """The polynomial of an integer expression, over its atoms as they stand."""
+    if type(e) not in _RING:
+        return {(e,): 1}
     if e.memo is None:
         e.memo = {}
     found: Poly | None = e.memo.get("poly")
     if found is None:
         found = e.memo["poly"] = reduce_coefficients(_poly(e), e.dtype)
     return found
+
+
+_RING = frozenset((Const, Add, Sub, Mul, Neg))
 
 
 def _poly(e: Expr) -> Poly:
