@@ -1,7 +1,7 @@
 """From Python objects to what compiled code takes: an address, and a shape with strides in elements.
 
-Arrays are never copied. The common case (a contiguous, aligned numpy array of the very dtype) is decided by a few comparisons;
-everything else goes through `TensorPlan.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
+Arrays are never copied. The common case (a contiguous, aligned numpy array of the very dtype) is decided by a few comparisons,
+`TensorPlan.plain`; everything else goes through `TensorPlan.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
 wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
 
     plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
@@ -16,8 +16,7 @@ import operator
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ from .interface import Input
 _REGIONS = 512  # shapes remembered for each argument
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A tensor argument as compiled code sees it."""
 
     address: int
@@ -90,6 +88,17 @@ class TensorPlan:
             self.regions.clear()
         made = self.regions[shape] = (*shape, *contiguous_strides(shape))
         return made
+
+    def plain(self, x: Any) -> tuple[int, tuple[int, ...]] | None:
+        """Address, and shape with strides, of a contiguous, aligned numpy array of the very dtype and rank; None for all else."""
+        if type(x) is np.ndarray and x.dtype is self.numpy and x.flags.c_contiguous:
+            region = self.regions.get(x.shape)
+            if region is None and (region := self.region(x.shape)) is None:
+                return None
+            address = address_of(x)
+            if not address & self.mask:
+                return address, region
+        return None
 
     def take(self, value: Any) -> Taken:
         """The argument as compiled code sees it, or a `ShapeError` that names it."""

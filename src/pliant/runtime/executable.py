@@ -7,8 +7,7 @@
 
 A call marshals its arguments into a slot (see slot.py), lets `prepare` check them and size everything, makes the outputs, and
 lets `run` work without the GIL. Any number of threads may call at once. A consumed argument is updated in place and
-returned as the output that aliases it. The usual call (numpy arrays, contiguous) takes a short way of a few microseconds;
-`_marshal` is written for its speed, everything rare is in `_marshal_any` and in arguments.py.
+returned as the output that aliases it. `constants` are contiguous numpy arrays, as the interface lists them.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-import numpy as np
-
-from ..support.errors import Error, ShapeError
+from ..support.errors import Error, InternalError, ShapeError
 from ..support.source import caller_span
 from . import interrupt
-from .arguments import Taken, TensorPlan, address_of, contiguous_strides, is_torch, scalar_slot
+from .arguments import address_of, contiguous_strides, scalar_slot
 from .blob import load
 from .contract import Contract, Workspace
 from .ctx import Code, Entry, ShortEntry
 from .failure import failure
-from .interface import Input, Output, Symbol
+from .interface import Input, Interface, Output, Symbol
+from .marshal import Given, Marshal
 from .package import Package
 from .slot import Layout, Slot
-from .threads import launcher_for, resolve_threads
+from .threads import current_launcher, resolve_threads
 
 _FREE_SLOTS = 8
 
@@ -38,7 +36,7 @@ _FREE_SLOTS = 8
 class Executable:
     """A compiled program: call it with arrays."""
 
-    def __init__(self, package: Package, threads: int | None = None) -> None:
+    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = ()) -> None:
         self.package = package
         self.interface = interface = package.interface
         self._threads = None if threads is None else resolve_threads(threads)[0]
@@ -50,11 +48,10 @@ class Executable:
         self._layout = Layout(interface)
         self._free: list[Slot] = []
         self._names = [i.name for i in interface.inputs]
-        self._tensors = [i for i, given in enumerate(interface.inputs) if given.kind == "tensor"]
-        self._scalars = [i for i, given in enumerate(interface.inputs) if given.kind == "scalar"]
-        self._plans = [TensorPlan(interface.inputs[i]) for i in self._tensors]
-        self._results = [TensorPlan(Input(o.name, "tensor", o.dtype, o.shape), "output") for o in interface.outputs]
-        self._state = [plan for plan in self._plans if plan.input.consumed]
+        self._marshal = Marshal(interface, self._layout)
+        self._counted = any(c is not None for o in interface.outputs for c in o.count)
+        self._held = constants  # alive as long as their addresses are used
+        self._constants = _addresses(interface, constants)
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
@@ -89,17 +86,17 @@ class Executable:
     def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]:
         """The values of the dims for these shapes (and scalars), as `prepare` finds them."""
         unknown = [n for n in shapes if n not in self._names]
-        missing = [plan.input.name for plan in self._plans if plan.input.name not in shapes]
+        missing = [plan.input.name for plan in self._marshal.plans if plan.input.name not in shapes]
         if unknown or missing:
             self._wrong_name((unknown or missing)[0], known=not unknown)
         values: list[int] = []
-        for plan in self._plans:
+        for plan in self._marshal.plans:
             shape = tuple(int(size) for size in shapes[plan.input.name])
             if len(shape) != plan.rank:
                 raise plan.refuse(f"it has {len(shape)} dims {shape}, expected {plan.rank}")
             values += (*shape, *contiguous_strides(shape))
-        values += [scalar_slot(self.inputs[i], shapes.get(self._names[i], 0)) for i in self._scalars]
-        slot = Slot(self._layout)
+        values += [scalar_slot(self.inputs[i], shapes.get(self._names[i], 0)) for i in self._marshal.scalars]
+        slot = Slot(self._layout, self._constants)
         self._layout.pack_a.pack_into(slot.dims, 0, *values)
         code = self._prepare(*slot.addresses)
         if code:
@@ -109,90 +106,56 @@ class Executable:
 
     def workspace_of(self, symbols: Sequence[int]) -> int:
         """Bytes of workspace for these values of the dims, as `size` computes them."""
-        slot = Slot(self._layout)
+        slot = Slot(self._layout, self._constants)
         slot.dims[self._layout.b : self._layout.c] = list(symbols)
         code = self._size(*slot.addresses)
         if code:
             raise self._failure(code, slot)
         return slot.dims[self._layout.d]
 
-    def _call(self, args: Sequence[Any], out: list[Any] | None) -> list[Any]:
+    def _call(self, args: Sequence[Any], out: Sequence[Any] | None) -> list[Any]:
         try:
             slot = self._free.pop()
         except IndexError:
-            slot = Slot(self._layout)
+            slot = Slot(self._layout, self._constants)
         try:
-            if out is None and not self._state and self._marshal(slot, args):
-                return self._finish(slot, args, None, torch=False)
-            return self._marshal_any(slot, args, out)
+            given = self._marshal.write_plain(slot, args, out) or self._marshal.write_any(slot, args, out)
+            code = self._prepare(*slot.addresses)
+            if code:
+                raise self._failure(code, slot)
+            results = self._make_outputs(slot, args, given)
+            if self.interface.parallel:
+                launcher = current_launcher(self._threads)
+                if slot.launcher is not launcher:
+                    slot.use(launcher)
+            self._run(slot)
+            return [self._cut(slot, o, r) for o, r in zip(self.outputs, results, strict=True)] if self._counted else results
         finally:
             slot.dynamic.clear()
             if len(self._free) < _FREE_SLOTS:
                 self._free.append(slot)
 
-    def _marshal(self, slot: Slot, args: Sequence[Any]) -> bool:
-        """Write plain arguments into the slot; False if one is not plain."""
-        values: list[int] = []
-        pointers: list[int] = []
-        tensors = args if not self._scalars else [args[i] for i in self._tensors]
-        for plan, x in zip(self._plans, tensors, strict=True):
-            if type(x) is not np.ndarray or x.dtype is not plan.numpy or not x.flags.c_contiguous:
-                return False
-            region = plan.regions.get(x.shape)
-            if region is None and (region := plan.region(x.shape)) is None:
-                return False
-            address = address_of(x)
-            if address & plan.mask:
-                return False
-            values += region
-            pointers.append(address)
-        if self._scalars:
-            values += [scalar_slot(self.inputs[i], args[i]) for i in self._scalars]
-        self._layout.pack_a.pack_into(slot.dims, 0, *values)
-        self._layout.pack_inputs.pack_into(slot.buffers, 0, *pointers)
-        return True
-
-    def _marshal_any(self, slot: Slot, args: Sequence[Any], out: list[Any] | None) -> list[Any]:
-        """A call with any arguments that can be served: other libraries, strides, state, given outputs."""
-        taken = [plan.take(args[i]) for plan, i in zip(self._plans, self._tensors, strict=True)]
-        values = [n for t in taken for n in t.region]
-        values += [scalar_slot(self.inputs[i], args[i]) for i in self._scalars]
-        self._check_state(taken)
-        self._layout.pack_a.pack_into(slot.dims, 0, *values)
-        self._layout.pack_inputs.pack_into(slot.buffers, 0, *(t.address for t in taken))
-        given = None if out is None else self._take_outputs(out, args, taken)
-        return self._finish(slot, args, given, torch=any(is_torch(t.owner) for t in taken))
-
-    def _finish(self, slot: Slot, args: Sequence[Any], given: list[Taken | None] | None, torch: bool) -> list[Any]:
-        """Prepare, make the outputs that are not given, run."""
-        layout = self._layout
-        code = self._prepare(*slot.addresses)
-        if code:
-            raise self._failure(code, slot)
-        *sizes, room = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
-        if room > slot.room:
-            slot.reserve(room)
+    def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Given) -> list[Any]:
+        """The arrays of the outputs (given, state, or fresh), written into the slot; and the workspace."""
+        layout, marshal = self._layout, self._marshal
+        sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
+        if sizes[-1] > slot.room:
+            slot.reserve(sizes[-1])
         results: list[Any] = []
-        at = 0
-        for index, plan in enumerate(self._results):
-            shape = tuple(sizes[at : at + plan.rank])
-            at += plan.rank
-            alias = self.outputs[index].alias
+        at, buffer = 0, layout.inputs
+        for index, plan in enumerate(marshal.results):
+            shape = sizes[at : at + plan.rank]
+            alias = marshal.aliases[index]
             if alias is not None:
-                result, address = args[alias], slot.buffers[self._tensors.index(alias)]
-            elif given is not None and (mine := given[index]) is not None:
-                result, address = self._fit(plan, mine, shape), mine.address
+                result, address = args[marshal.tensors[alias]], slot.buffers[alias]
+            elif given.outputs and (mine := given.outputs[index]) is not None:
+                result, address = marshal.fit(plan, mine, shape), mine.address
             else:
-                result, address = plan.make(shape, torch)
-            slot.buffers[layout.inputs + index] = address
+                result, address = plan.make(shape, given.torch)
+            slot.buffers[buffer] = address
             results.append(result)
-        if self.interface.parallel:
-            launcher = launcher_for(resolve_threads(self._threads)[0])
-            if slot.launcher is not launcher:
-                slot.use(launcher)
-        self._run(slot)
-        if self.interface.counts:
-            results = [self._cut(slot, o, r) for o, r in zip(self.outputs, results, strict=True)]
+            at += plan.rank
+            buffer += 1
         return results
 
     def _run(self, slot: Slot) -> None:
@@ -218,49 +181,6 @@ class Executable:
         site, values = slot.take_error()
         return failure(self.interface, Code(code) if code in list(Code) else code, site, values)
 
-    def _check_state(self, taken: list[Taken]) -> None:
-        """State must be writable, and nobody else may look at its memory during the call."""
-        for mine, plan in zip(taken, self._plans, strict=True):
-            if not plan.input.consumed:
-                continue
-            plan.check_writable(mine, "it is updated in place")
-            for other, other_plan in zip(taken, self._plans, strict=True):
-                if other is not mine and mine.overlaps(other):
-                    raise plan.refuse(
-                        f"it is updated in place, and shares memory with argument `{other_plan.input.name}`",
-                        help=f"pass a copy: {other_plan.input.name}.copy()",
-                    )
-
-    def _take_outputs(self, out: list[Any], args: Sequence[Any], taken: list[Taken]) -> list[Taken | None]:
-        """The given outputs, checked against everything but their shape."""
-        given: list[Taken | None] = []
-        for plan, output, value in zip(self._results, self.outputs, out, strict=True):
-            if value is None:
-                given.append(None)
-                continue
-            mine = plan.take(value)
-            plan.check_writable(mine, "it is written")
-            if output.alias is not None:
-                if mine.address != taken[self._tensors.index(output.alias)].address:
-                    name = self._names[output.alias]
-                    raise plan.refuse(f"its memory is that of argument `{name}`", help=f"leave it away, or pass `{name}`")
-                given.append(None)
-                continue
-            others = [*zip(self._plans, taken, strict=True), *zip(self._results, given, strict=False)]
-            for other_plan, other in others:
-                if other is not None and mine.overlaps(other):
-                    raise plan.refuse(f"it shares memory with {other_plan.what}", help="pass memory of its own, or no `out`")
-            given.append(mine)
-        return given
-
-    def _fit(self, plan: TensorPlan, given: Taken, shape: tuple[int, ...]) -> Any:
-        """The array given for an output, if it has the very shape and is contiguous."""
-        if given.region[: plan.rank] != shape:
-            raise plan.refuse(f"its shape is {given.region[: plan.rank]}, expected {shape}")
-        if given.region[plan.rank :] != contiguous_strides(shape):
-            raise plan.refuse("it is not contiguous", help=f"np.empty({shape}, np.{plan.dtype.long_name})")
-        return given.owner
-
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments in the order of the signature, from places and names."""
         if len(args) > len(self._names):
@@ -278,7 +198,7 @@ class Executable:
                 self._wrong_name(name, known=True)
         return tuple(bound[name] for name in self._names)
 
-    def _out_list(self, out: Any) -> list[Any]:
+    def _out_list(self, out: Any) -> Sequence[Any]:
         """Given outputs in order, None where none is given."""
         names = [o.name for o in self.outputs]
         if isinstance(out, Mapping):
@@ -316,3 +236,11 @@ class Executable:
             where=caller_span(),
             help="send the program and compile it there (the code cache makes that quick), or save it to a file",
         )
+
+
+def _addresses(interface: Interface, constants: Sequence[Any]) -> list[int]:
+    """Where the constants lie, after a check that they are those the program was compiled for."""
+    found = [(c.nbytes, c.flags.c_contiguous) for c in constants]
+    if found != [(c.size, True) for c in interface.constants]:
+        raise InternalError(f"the constants of `{interface.name}` are not those it was compiled with")
+    return [address_of(c) for c in constants]

@@ -2,7 +2,8 @@
 
 The compiler writes this record, the wrapper reads it; shapes and formulas are texts, because the runtime computes nothing with
 them (compiled code does). Order matters: `inputs` is the order of the signature, tensors fill region A of `dims` first and
-scalars after them, both in this order; `symbols` is region B; `outputs` is region C; `counts` names the slots of region E.
+scalars after them, both in this order; `symbols` is region B; `outputs` is region C; `counts` names the slots of region E;
+`constants` are the last buffers.
 
     Input("x", "tensor", "f32", ("n", "768"))              # prints as  x: Tensor[f32, n, 768]
     Symbol("n", 1, 2048, 8)                                # prints as  n in 1..2048 step 8
@@ -97,6 +98,14 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Memory that the program reads besides its arguments: weights and tables."""
+
+    name: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """Everything the wrapper must know of one program."""
 
@@ -106,6 +115,7 @@ class Interface:
     symbols: tuple[Symbol, ...] = ()
     sites: tuple[Site, ...] = ()
     counts: tuple[str, ...] = ()
+    constants: tuple[Constant, ...] = ()
     workspace: str = "0"  # a formula of the symbols, in bytes
     workspace_max: int | None = None
     kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
@@ -192,6 +202,7 @@ _FORMS: dict[str, Any] = {
     "tuple[Output, ...]": _list(_record(Output)),
     "tuple[Symbol, ...]": _list(_record(Symbol)),
     "tuple[Site, ...]": _list(_record(Site)),
+    "tuple[Constant, ...]": _list(_record(Constant)),
 }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from .threads import Launcher
 
 
 class Layout:
-    """Where the regions of `dims` begin, and how many buffers there are."""
+    """Where the regions of `dims` begin, and which buffers are inputs, outputs and constants."""
 
-    __slots__ = ("b", "buffers", "c", "d", "e", "inputs", "pack_a", "pack_inputs", "read_cd", "total")
+    __slots__ = ("b", "buffers", "c", "constants", "d", "e", "inputs", "pack_a", "pack_inputs", "read_cd", "total")
 
     def __init__(self, interface: Interface) -> None:
         tensors = [i for i in interface.inputs if i.kind == "tensor"]
@@ -37,7 +38,8 @@ class Layout:
         self.e = self.d + 1
         self.total = self.e + len(interface.counts)
         self.inputs = len(tensors)
-        self.buffers = self.inputs + len(interface.outputs)
+        self.constants = self.inputs + len(interface.outputs)
+        self.buffers = self.constants + len(interface.constants)
         self.pack_a = struct.Struct(f"={self.b}q")
         self.pack_inputs = struct.Struct(f"={self.inputs}Q")
         self.read_cd = struct.Struct(f"={sum(ranks) + 1}q")
@@ -48,10 +50,11 @@ class Slot:
 
     __slots__ = ("__weakref__", "addresses", "buffers", "ctx", "dims", "dynamic", "flag", "launcher", "room", "workspace")
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, constants: Sequence[int] = ()) -> None:
         self.ctx = Ctx()
         self.flag = ctypes.c_int32(0)
         self.buffers = (ctypes.c_size_t * max(1, layout.buffers))()
+        self.buffers[layout.constants : layout.buffers] = list(constants)
         self.dims = (ctypes.c_int64 * layout.total)()
         self.addresses = tuple(ctypes.addressof(m) for m in (self.ctx, self.buffers, self.dims))
         self.room = 0  # bytes of workspace there are

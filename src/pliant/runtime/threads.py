@@ -247,6 +247,12 @@ def resolve_threads(argument: int | None = None) -> tuple[int, str]:
     return _given_by_system()
 
 
+def current_launcher(argument: int | None) -> Launcher:
+    """What runs the parallel loops of a call now; the same choice as `resolve_threads`, made quickly."""
+    count = argument or _within.get() or _process_wide or _given_by_system()[0]
+    return _launchers.get(count) or launcher_for(count)
+
+
 def set_threads(count: int | None) -> None:
     """Let calls of the whole process use `count` threads; None gives the choice back to environment and system."""
     global _process_wide
