@@ -1,0 +1,140 @@
+"""What users call: the decorators, `compile`, `parse`.
+
+    @kernel
+    def scale(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+        for i in range(n):
+            y[i] = x[i] * 2.0
+
+    scale(x)                        # compiled at the first call, kept
+    f = pliant.compile(scale)       # an Executable, with its contract
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, overload
+
+from .graph.node import Callee
+from .graph.node import Function as GraphFunction
+from .loop.parse import parse_kernel
+from .loop.stmt import Func
+from .lower.callee import callee_of
+from .pipeline import compile_program
+from .program import Program
+from .runtime.executable import Executable
+from .support.errors import Error
+from .support.source import caller_span
+
+if TYPE_CHECKING:
+    from .sym.expr import Dim
+    from .target import Target
+
+DimSpec = "int | tuple[int, int] | str | Dim"
+
+
+class _Callable:
+    """What kernels and functions have in common: they are compiled at the first call."""
+
+    def __init__(self, fn: Callable[..., Any] | None, name: str) -> None:
+        self.__name__ = name
+        self.__doc__ = fn.__doc__ if fn is not None else None
+        self.__wrapped__ = fn
+        self._executable: Executable | None = None
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        """Runs natively; outputs are returned, or written to `out`."""
+        if self._executable is None:
+            self._executable = compile(self)
+        return self._executable(*args, out=out, **named)
+
+
+class Kernel(_Callable):
+    """A loop program with a name: callable with arrays, and from graph functions."""
+
+    def __init__(self, func: Func, fn: Callable[..., Any] | None = None) -> None:
+        super().__init__(fn, func.name)
+        self.func = func
+        self.callee: Callee = callee_of(func)
+
+    def __repr__(self) -> str:
+        return repr(self.func)
+
+
+class Function(_Callable):
+    """A graph function with a name: callable with arrays, and from other graph functions."""
+
+    def __init__(self, graph: GraphFunction, fn: Callable[..., Any] | None = None) -> None:
+        super().__init__(fn, graph.name)
+        self.graph = graph
+
+    def __repr__(self) -> str:
+        return str(Program.of(self.graph))
+
+
+@overload
+def kernel(fn: Callable[..., Any]) -> Kernel: ...
+@overload
+def kernel(*, scheduled: bool = False) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(fn: Callable[..., Any] | None = None, *, scheduled: bool = False) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Makes a loop program of a Python function; with `scheduled=True` it is compiled exactly as it stands."""
+    if fn is None:
+        return lambda f: _make_kernel(f, scheduled)
+    return _make_kernel(fn, scheduled)
+
+
+def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
+    from .loop.verify import verify
+
+    func = parse_kernel(fn)
+    if scheduled:
+        func = func.with_(attrs={**func.attrs, "scheduled": True})
+    verify(func)
+    return Kernel(func, fn)
+
+
+def function(fn: Callable[..., Any]) -> Function:
+    """Makes a graph function of a Python function."""
+    from .graph.parse import parse_function
+    from .graph.verify import verify
+
+    graph = parse_function(fn)
+    verify(graph)
+    return Function(graph, fn)
+
+
+def compile(
+    src: Any,
+    target: str | Target = "native",
+    dims: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    checked: bool = False,
+    cache: bool = True,
+) -> Executable:
+    """Compiles a kernel, a function or a Program into one executable for every shape of its contract."""
+    package = compile_program(program_of(src), target=target, dims=dims or {}, checked=checked, cache=cache)
+    return Executable(package, threads=threads)
+
+
+def program_of(src: Any) -> Program:
+    """The program that `src` stands for."""
+    match src:
+        case Program():
+            return src
+        case Kernel():
+            return Program.of_kernel(src.func)
+        case Function():
+            return Program.of(src.graph)
+        case Func():
+            return Program.of_kernel(src)
+        case GraphFunction():
+            return Program.of(src)
+    raise Error(
+        f"cannot compile an object of type `{type(src).__name__}`",
+        where=caller_span(),
+        help="pass a @kernel, a @function or a pliant.Program",
+    )
+
+
+def parse(text: str, file: str = "<text>") -> Program:
+    """The program that printed text stands for; nothing is executed."""
+    return Program.parse(text, file)

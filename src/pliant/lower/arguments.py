@@ -1,0 +1,206 @@
+"""The two entry functions about numbers: `prepare` checks the arguments' shapes and finds the symbols, `size` computes what follows.
+
+Both are loop programs over the `dims` array of the ABI (docs/design/0001-abi.md), their only buffer:
+
+    A  for each tensor argument its shape, then its strides in elements; then each scalar argument's value
+    B  the symbols          C  the outputs' shapes          D  the workspace's bytes
+
+    @kernel
+    def prepare(dims: InOut[i64, 9]) -> None:
+        n = dims[0]
+        check(0 <= n and n <= 2048 and n % 8 == 0, "`n` = {0} is outside its contract: n in 0..2048 step 8", n)
+        check(dims[1] == 64, "argument `x`: dim 1 is {0}, expected {1}", dims[1], 64)
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..dtype import i64
+from ..graph import node as g
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
+from ..support.errors import Error
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Or, Var, all_of, free_vars, product
+from ..sym.simplify import simplify
+
+LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things lie in the `dims` array of a function."""
+
+    params: tuple[g.Value, ...]
+    symbols: tuple[Var, ...]
+    outputs: tuple[g.Tensor, ...]
+
+    @property
+    def at_symbols(self) -> int:
+        """The start of B."""
+        return sum(slots_of(p) for p in self.params)
+
+    @property
+    def at_outputs(self) -> int:
+        """The start of C."""
+        return self.at_symbols + len(self.symbols)
+
+    @property
+    def at_workspace(self) -> int:
+        """The slot D."""
+        return self.at_outputs + sum(len(t.shape) for t in self.outputs)
+
+    def buffer(self) -> Buffer:
+        """The array itself, as a buffer."""
+        return Buffer("dims", i64, (const(self.at_workspace + 1),))
+
+    def arguments(self) -> Iterator[tuple[g.Value, int]]:
+        """Each parameter with the number of its first slot."""
+        at = 0
+        for p in sorted(self.params, key=lambda p: not isinstance(p.annotation, g.Tensor)):
+            yield p, at
+            at += slots_of(p)
+
+    def load_symbols(self, dims: Buffer) -> list[Stmt]:
+        """Lets that bind the symbols to their slots."""
+        return [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
+
+
+def const(value: int) -> Const:
+    """An i64 literal."""
+    return Const(value, i64)
+
+
+def slots_of(param: g.Value) -> int:
+    """How many slots of A an argument takes."""
+    return 2 * len(param.annotation.shape) if isinstance(param.annotation, g.Tensor) else 1
+
+
+def layout_of(function: g.Function, outputs: Sequence[g.Tensor]) -> Layout:
+    """The layout of a function's `dims`; every variable of its parameters must stand alone as a dim somewhere."""
+    bound: dict[Var, None] = {}
+    for p in function.params:
+        for e in _dims_of(p.annotation):
+            if isinstance(e, Var):
+                bound.setdefault(e)
+    for p in function.params:
+        for e in _dims_of(p.annotation):
+            missing = sorted(v.name for v in free_vars(e) if v not in bound)
+            if missing:
+                raise Error(
+                    f"`{missing[0]}` is used in the annotation of `{p.name}` but no parameter defines it",
+                    where=function.span,
+                    facts=[f"`{p.name}` is {p.annotation}", "a dim is defined where it stands alone as a dimension of a parameter"],
+                    help=f"add a parameter that has `{missing[0]}` as a dimension of its own",
+                )
+    return Layout(function.params, tuple(bound), tuple(outputs))
+
+
+def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
+    if isinstance(a, g.Tensor):
+        return a.shape
+    return (a.value,) if isinstance(a, g.Scalar) and a.value is not None else ()
+
+
+def prepare_func(layout: Layout, requires: Sequence[g.Require], workspace: Expr) -> Func:
+    """The function that checks the arguments and fills B, C and D."""
+    dims = layout.buffer()
+    body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_strides(layout, dims)]
+    body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
+    body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
+    body += [*_check_sizes(layout), *_sizes(layout, dims, workspace)]
+    return Func("prepare", (Param(dims, "inout"),), Seq(tuple(body)), {"entry": True, "scheduled": True})
+
+
+def size_func(layout: Layout, workspace: Expr) -> Func:
+    """The function that fills C and D from B."""
+    dims = layout.buffer()
+    body = (*layout.load_symbols(dims), *_check_sizes(layout), *_sizes(layout, dims, workspace))
+    return Func("size", (Param(dims, "inout"),), Seq(body), {"entry": True, "scheduled": True})
+
+
+def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load]]:
+    """Each dimension of each argument: the argument, the number of the dim, what it should be, what it is."""
+    for p, at in layout.arguments():
+        for i, e in enumerate(_dims_of(p.annotation)):
+            yield p, i, e, dims.load(const(at + i))
+
+
+def _bind(layout: Layout, dims: Buffer) -> list[Stmt]:
+    found: dict[Var, Load] = {}
+    for _, _, e, slot in _slots(layout, dims):
+        if isinstance(e, Var):
+            found.setdefault(e, slot)
+    return [Let(v, found[v]) for v in layout.symbols]
+
+
+def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
+    """Fixed dims first, then the contract of each symbol, then relations between them: the plainest reason is told."""
+    fixed: list[Stmt] = []
+    contracts: list[Stmt] = []
+    relations: list[Stmt] = []
+    bound: dict[Var, tuple[g.Value, int]] = {}
+    for p, i, e, slot in _slots(layout, dims):
+        if isinstance(e, Var) and e not in bound:
+            bound[e] = (p, i)
+            if isinstance(e, Dim):
+                contracts.append(_contract(e, p, i))
+            continue
+        known = isinstance(e, Const)
+        source = f" (`{e}`)" if not known else ""
+        first = f"; `{e}` is dim {bound[e][1]} of `{bound[e][0].name}`" if isinstance(e, Var) else ""
+        message = f"argument `{p.name}`: dim {i} is {{0}}, expected {{1}}{source}{first}"
+        check = Check(Eq(slot, e), message, (slot, e), f"`{p.name}` is {p.annotation}", "shape")
+        (fixed if known else relations).append(check)
+    return fixed + contracts + relations
+
+
+def _contract(d: Dim, p: g.Value, i: int) -> Stmt:
+    cond = all_of(Le(const(d.min), d), Le(d, const(d.max)))
+    if d.multiple_of > 1:
+        cond = all_of(cond, Eq(FloorMod(d, const(d.multiple_of)), const(0)))
+    message = f"argument `{p.name}`: dim {i}, `{d.name}` = {{0}}, is outside its contract: {d.contract}"
+    return Check(cond, message, (d,), "the contract comes from the declaration of the dim and from `dims=` of compile", "shape")
+
+
+def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
+    """Arguments are row-major contiguous; the stride of a dim of at most one element says nothing, nor any of an empty tensor."""
+    checks: list[Stmt] = []
+    for p, at in layout.arguments():
+        if not isinstance(p.annotation, g.Tensor) or not p.annotation.shape:
+            continue
+        shape = p.annotation.shape
+        empty = FALSE
+        for e in shape:
+            if not isinstance(e, Const) or e.value == 0:
+                empty = Eq(e, const(0)) if empty is FALSE else Or(empty, Eq(e, const(0)))
+        ok = TRUE
+        for i, e in enumerate(shape):
+            right = Eq(dims.load(const(at + len(shape) + i)), simplify(product(shape[i + 1 :])))
+            ok = all_of(ok, right if isinstance(e, Const) and e.value > 1 else Or(Le(e, const(1)), right))
+        cond = ok if empty is FALSE else Or(empty, ok)
+        strides = tuple(dims.load(const(at + len(shape) + i)) for i in range(len(shape)))[:6]
+        shown = ", ".join(f"{{{i}}}" for i in range(len(strides)))
+        message = f"argument `{p.name}` is not contiguous: its strides are ({shown}) elements"
+        checks.append(Check(cond, message, strides, f"pass np.ascontiguousarray({p.name})", "shape"))
+    return checks
+
+
+def _check_sizes(layout: Layout) -> list[Stmt]:
+    checks: list[Stmt] = []
+    for number, t in enumerate(layout.outputs):
+        count: Expr = const(1)
+        for e in t.shape:
+            if not isinstance(e, Const) and count is not const(1):
+                cond = Or(Le(e, const(0)), Le(count, const(LIMIT) // e))
+                checks.append(Check(cond, f"output {number} would have more than 2**40 elements", (), "", "shape"))
+            count = count * e
+    return checks
+
+
+def _sizes(layout: Layout, dims: Buffer, workspace: Expr) -> list[Stmt]:
+    shapes = [e for t in layout.outputs for e in t.shape]
+    stores = [Store(dims, (const(layout.at_outputs + i),), e) for i, e in enumerate(shapes)]
+    return [*stores, Store(dims, (const(layout.at_workspace),), workspace)]

@@ -1,0 +1,132 @@
+"""Graph operators become calls of loop programs: each stage of an operator is one block.
+
+    y = ops.rms_norm(x, w)   ->   y = call rms_norm(x, w), where rms_norm is a loop program of two blocks
+
+Operators that only rename memory (reshape) stay: the host program serves them by views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..dtype import i64
+from ..graph import node as g
+from ..graph.ops.stage import Read, Stage
+from ..graph.ops.table import lookup, tensor_of
+from ..loop.buffer import Buffer
+from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
+from ..support.errors import InternalError
+from ..sym.expr import Const, Expr, Var, walk
+from .callee import callee_of
+
+
+def lower_ops(function: g.Function) -> g.Function:
+    """The function with every operator that computes something turned into a CallLoop, also inside bodies."""
+    numbers = {n.outs[0]: n for n in g.walk_nodes(function.nodes) if isinstance(n, g.Const) and n.array.ndim == 0}
+    return function.with_(nodes=_lower_nodes(function.nodes, numbers))
+
+
+Numbers = Mapping[g.Value, g.Const]
+
+
+def _lower_nodes(nodes: Sequence[g.Node], numbers: Numbers) -> tuple[g.Node, ...]:
+    return tuple(_lower_node(n, numbers) for n in nodes)
+
+
+def _lower_node(n: g.Node, numbers: Numbers) -> g.Node:
+    match n:
+        case g.Op() if not lookup(n.op).view:
+            return lower_op(n, numbers)
+        case g.If():
+            return n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers))
+        case g.While():
+            return n.with_(cond=_lower_body(n.cond, numbers), body=_lower_body(n.body, numbers))
+    return n
+
+
+def _lower_body(b: g.Body, numbers: Numbers) -> g.Body:
+    return g.Body(b.params, _lower_nodes(b.nodes, numbers), b.results)
+
+
+def lower_op(n: g.Op, numbers: Numbers) -> g.CallLoop:
+    """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
+    shapes = tuple(tensor_of(a.annotation) for a in n.args)
+    stages = lookup(n.op).stages(shapes, tuple(v.tensor for v in n.outs), n.attrs)
+    sources: list[Buffer | Expr] = []
+    for i, a in enumerate(n.args):
+        match a.annotation:
+            case g.Tensor(dtype, shape) if a in numbers:
+                sources.append(Const(numbers[a].array.item(), dtype))
+            case g.Tensor(dtype, shape):
+                sources.append(Buffer(f"x{i}", dtype, shape))
+            case g.Scalar(dtype):
+                sources.append(Var(f"x{i}", dtype))
+            case _:
+                raise InternalError(f"argument {i} of `{n.op}` is {a.annotation}", where=n.span)
+    func, extra = func_of_stages(n.op, sources, stages, len(n.outs))
+    args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
+    return g.CallLoop(
+        outs=n.outs, requires=n.requires, origin=n.origin, span=n.span,
+        callee=callee_of(func), args=(*args, *extra), dims=func.symbols,
+    )  # fmt: skip
+
+
+def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[Stage], results: int) -> tuple[Func, tuple[Var, ...]]:
+    """The loop program of some stages: what is read, then the variables that no shape tells as scalars (returned too), then the results."""
+    named: dict[str, Buffer] = {}
+
+    def read(which: int | str, *indices: Expr) -> Expr:
+        source = named[which] if isinstance(which, str) else sources[which]
+        return source.load(*indices) if isinstance(source, Buffer) else source
+
+    params = tuple(Param(s) for s in sources if isinstance(s, Buffer | Var))
+    outs: list[Buffer] = []
+    body: list[Stmt] = []
+    for number, stage in enumerate(stages):
+        last = number >= len(stages) - results
+        buffer = Buffer(stage.name, stage.dtype, stage.shape, scope="global" if last else "workspace")
+        if last:
+            outs.append(buffer)
+        else:
+            body.append(Alloc(buffer))
+        body.append(_stage_loops(stage, buffer, read))
+        named[stage.name] = buffer
+    inside = seq(*body)
+    written = tuple(Param(b, "out") for b in outs)
+    known = Func(name, (*params, *written), inside)
+    extra = tuple(v for v in free_variables(inside) if v not in known.symbols and v not in known.scalars)
+    return known.with_(params=(*params, *(Param(v) for v in extra), *written)), extra
+
+
+def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
+    extents = (*stage.shape, *stage.reduce)
+    kinds: list[IterKind] = ["S"] * len(stage.shape) + ["R"] * len(stage.reduce)
+    loops = [Var(f"{'ijklmnop'[i % 8]}{i // 8 or ''}", i64) for i in range(len(extents))]
+    iters = tuple(Iter(Var(f"v{v.name}", i64), kind, v) for v, kind in zip(loops, kinds, strict=True))
+    variables = tuple(i.var for i in iters)
+    spatial, reduction = variables[: len(stage.shape)], variables[len(stage.shape) :]
+    value = stage.value(spatial, reduction, read)
+    init: Stmt | None = None
+    inside: Stmt = Store(buffer, spatial, value)
+    if stage.reduce:
+        assert stage.init is not None
+        init = Store(buffer, spatial, stage.init)
+        inside = Reduce(NAMED_COMBINERS[stage.combiner], (buffer.load(*spatial),), (value,))
+    body: Stmt = Block(stage.name, iters, inside, init)
+    for var, extent in zip(reversed(loops), reversed(extents), strict=True):
+        body = For(var, Const(0, i64), extent, "serial", body)
+    return body
+
+
+def free_variables(s: Stmt) -> tuple[Var, ...]:
+    """The variables that `s` uses and does not bind, in order of appearance."""
+    bound: set[Var] = set()
+    used: dict[Var, None] = {}
+    for node in walk_stmts(s):
+        if isinstance(node, For):
+            bound.add(node.var)
+        elif isinstance(node, Block):
+            bound.update(i.var for i in node.iters)
+        for e in exprs(node):
+            used.update((v, None) for v in walk(e) if isinstance(v, Var))
+    return tuple(v for v in used if v not in bound)

@@ -1,0 +1,344 @@
+"""The host program: a graph function whose nodes are calls of loop programs becomes a loop program that makes these calls.
+
+`run` binds the symbols, gives the raw argument and output pointers their shapes by views, slices the workspace by the
+memory plan, and calls the kernels in order; `if` on a value read back from a kernel is an `if` here. Its first buffer is the
+`dims` array of the ABI, the others are raw bytes: arguments, outputs, constants.
+
+    @kernel
+    def run(dims: InOut[i64, 9], x_raw: Tensor[u8, 2147483647], y_raw: Out[u8, 2147483647]) -> None:
+        n = dims[4]
+        x = view(x_raw[0], (n, 64), dtype=f32)
+        y = view(y_raw[0], (n, 64), dtype=f32)
+        workspace = alloc((n * 256,), u8, scope="workspace")
+        t = view(workspace[0], (n, 64), dtype=f32)
+        silu(x, t, dims=(n,))
+        neg(t, y, dims=(n,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..dtype import bool_, f64, i64, u8
+from ..graph import node as g
+from ..graph.ops.table import lookup
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import Alloc, Call, Check, Func, If, Param, Seq, Stmt, View, seq
+from ..support.errors import InternalError, UnsupportedError
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, product
+from ..sym.simplify import simplify
+from .arguments import Layout, const, layout_of, prepare_func, size_func
+from .callee import func_of
+from .plan import Plan, Temporary, plan_memory
+
+CopyKernel = Callable[[g.Tensor], Func]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result: its annotation, and the number of the argument whose memory it is, if it is a state's."""
+
+    annotation: g.Tensor
+    alias: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """The three entry functions and what the package must know of them."""
+
+    prepare: Func
+    size: Func
+    run: Func
+    layout: Layout
+    outputs: tuple[Output, ...]
+    constants: tuple[g.Const, ...]
+    plan: Plan
+    temporaries: tuple[Temporary, ...]
+
+
+def build_host(function: g.Function, copy_kernel: CopyKernel) -> HostProgram:
+    """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor."""
+    outputs = tuple(Output(r.tensor, _alias(function, r)) for r in function.results)
+    layout = layout_of(function, [o.annotation for o in outputs])
+    run = _Run(function, outputs, layout, copy_kernel)
+    body = run.body()
+    temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
+    plan = plan_memory(temporaries)
+    requires = [r for n in function.nodes for r in n.requires]
+    return HostProgram(
+        prepare_func(layout, requires, plan.size),
+        size_func(layout, plan.size),
+        run.finish(body, plan),
+        layout,
+        outputs,
+        tuple(run.constants),
+        plan,
+        temporaries,
+    )
+
+
+def is_view(node: g.Node) -> bool:
+    """True for a node whose out is its first argument's memory under another shape."""
+    return isinstance(node, g.MatchCast) or (isinstance(node, g.Op) and lookup(node.op).view)
+
+
+def _bytes(b: Buffer) -> Expr:
+    return simplify(product(b.shape) * b.dtype.itemsize)
+
+
+def _alias(function: g.Function, result: g.Value) -> int | None:
+    """The number of the state parameter that `result` is the last version of."""
+    if not result.tensor.state:
+        return None
+    source = {new: old for n in function.nodes for old, new in _versions(n)}
+    while result in source:
+        result = source[result]
+    return function.params.index(result)
+
+
+def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
+    """Pairs (consumed state, its new version) of a node."""
+    if isinstance(node, g.CallLoop):
+        inputs = [(p, a) for p, a in zip([p for p in node.callee.params if p.role != "out"], node.args, strict=True)]
+        consumed = [a for p, a in inputs if p.role == "inout" and isinstance(a, g.Value)]
+        kept = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
+        return list(zip(consumed, kept, strict=True))
+    if isinstance(node, g.If):
+        inner = {new: old for n in node.then.nodes for old, new in _versions(n)}
+        pairs = []
+        for out, result in zip(node.outs, node.then.results, strict=True):
+            if isinstance(out.annotation, g.Tensor) and out.annotation.state:
+                while result in inner:
+                    result = inner[result]
+                pairs.append((result, out))
+        return pairs
+    return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and node.outs[0].tensor.state else []
+
+
+@dataclass(slots=True, eq=False)
+class _Temp:
+    buffer: Buffer
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """Builds `run`: walks the nodes once, numbering steps, so that lifetimes are known when the plan is made."""
+
+    function: g.Function
+    outputs: tuple[Output, ...]
+    layout: Layout
+    copy_kernel: CopyKernel
+    values: dict[g.Value, Buffer | Expr] = field(default_factory=dict)
+    home: dict[Buffer, _Temp] = field(default_factory=dict)  # the temporary that a buffer, or what it is a view of, lies in
+    temps: list[_Temp] = field(default_factory=list)
+    placed: dict[g.Value, Buffer] = field(default_factory=dict)  # values that are written straight to where they are wanted
+    constants: list[g.Const] = field(default_factory=list)
+    raw: list[Param] = field(default_factory=list)
+    prologue: list[Stmt] = field(default_factory=list)
+    dims: Buffer = field(init=False)
+    step: int = 0
+
+    def body(self) -> list[Stmt]:
+        self.dims = self.layout.buffer()
+        for p, at in self.layout.arguments():
+            self.argument(p, at)
+        targets = [self.output(i, o) for i, o in enumerate(self.outputs)]
+        self.find_constants(self.function.nodes)
+        defined = {out: n for n in self.function.nodes for out in n.outs}
+        for target, result in zip(targets, self.function.results, strict=True):
+            if target is not None:
+                self.place(result, target, defined)
+        body = self.nodes(self.function.nodes)
+        for target, result in zip(targets, self.function.results, strict=True):
+            if target is not None:
+                body += self.copy(result, target)
+        return body
+
+    def finish(self, body: list[Stmt], plan: Plan) -> Func:
+        """The function, once the plan has given every temporary its place."""
+        stmts = [*self.layout.load_symbols(self.dims), *self.prologue]
+        if self.temps:
+            workspace = Buffer("workspace", u8, (plan.size,), scope="workspace")
+            stmts.append(Alloc(workspace))
+            stmts += [View(t.buffer, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
+        attrs = {"entry": True, "host": True, "scheduled": True}
+        return Func("run", (Param(self.dims, "in"), *self.raw), Seq((*stmts, *body)), attrs)
+
+    # Memory that comes from outside.
+
+    def pointer(self, name: str, t: g.Tensor, role: str) -> Buffer:
+        raw = Buffer(f"{name}_raw", u8, (const(DIM_MAX),))
+        self.raw.append(Param(raw, role))  # type: ignore[arg-type]
+        buffer = Buffer(name, t.dtype, t.shape)
+        self.prologue.append(View(buffer, raw, (const(0),)))
+        return buffer
+
+    def argument(self, p: g.Value, at: int) -> None:
+        match p.annotation:
+            case g.Tensor() as t:
+                self.values[p] = self.pointer(p.name, t, "inout" if t.state else "in")
+            case g.Scalar(value=Expr() as known):
+                self.values[p] = known
+            case g.Scalar(dtype=dtype):
+                slot: Expr = self.dims.load(const(at))
+                wide = Bitcast(f64, slot) if dtype.is_float else slot
+                self.values[p] = wide if dtype is wide.dtype else Cast(dtype, wide)
+            case _:
+                raise UnsupportedError(f"a parameter of kind {p.annotation} is not supported at the border of a compiled program")
+
+    def output(self, number: int, o: Output) -> Buffer | None:
+        buffer = self.pointer(f"result_{number}", o.annotation, "out")
+        return None if o.alias is not None else buffer
+
+    def find_constants(self, nodes: Sequence[g.Node]) -> None:
+        for n in nodes:
+            if isinstance(n, g.Const):
+                self.values[n.outs[0]] = self.pointer(f"constant_{len(self.constants)}", n.outs[0].tensor, "in")
+                self.constants.append(n)
+            for b in g.bodies(n):
+                self.find_constants(b.nodes)
+
+    # Temporaries and lifetimes.
+
+    def place(self, value: g.Value, target: Buffer, defined: dict[g.Value, g.Node]) -> None:
+        """Has `value` written straight into `target`, if it is the fresh result of a kernel that is wanted only there."""
+        node = defined.get(value)
+        if node is None or value in self.placed or value.tensor.state:
+            return
+        if is_view(node):
+            source = g.node_args(node)[0]
+            buffer = Buffer(source.name, source.tensor.dtype, source.tensor.shape)
+            before = len(self.placed)
+            self.place(source, buffer, defined)
+            if len(self.placed) > before:
+                self.prologue.append(View(buffer, target, tuple(const(0) for _ in target.shape)))
+        elif isinstance(node, g.CallLoop | g.If):
+            self.placed[value] = target
+
+    def fresh(self, value: g.Value) -> Buffer:
+        """The buffer for a new value: where it is wanted, or a temporary."""
+        if value in self.placed:
+            return self.placed[value]
+        t = value.tensor
+        buffer = Buffer(value.name, t.dtype, t.shape)
+        temp = _Temp(buffer, self.step, self.step)
+        self.temps.append(temp)
+        self.home[buffer] = temp
+        return buffer
+
+    def buffer(self, value: g.Value) -> Buffer:
+        """The memory of a value that is used at this step."""
+        found = self.values[value]
+        if not isinstance(found, Buffer):
+            raise InternalError(f"`{value.name}` is a scalar where a tensor is wanted")
+        if found in self.home:
+            self.home[found].last = self.step
+        return found
+
+    def copy(self, value: g.Value, target: Buffer) -> list[Stmt]:
+        """A copy of `value` to `target`, unless it is there already."""
+        if self.values[value] is target or self.placed.get(value) is target:
+            return []
+        self.step += 1
+        source = self.buffer(value)
+        func = self.copy_kernel(value.tensor)
+        return [] if _same_memory(source, target, self.prologue) else [Call(func, (source, target), func.symbols)]
+
+    # Nodes.
+
+    def nodes(self, nodes: Sequence[g.Node], *, nested: bool = False) -> list[Stmt]:
+        stmts: list[Stmt] = []
+        for n in nodes:
+            self.step += 1
+            if nested:
+                stmts += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in n.requires]
+            if isinstance(n, g.Const):
+                continue
+            if is_view(n):
+                stmts += self.view(n)
+            elif isinstance(n, g.CallLoop):
+                stmts.append(self.call(n))
+            elif isinstance(n, g.If):
+                stmts += self.branch(n)
+            else:
+                raise UnsupportedError(f"{type(n).__name__} cannot be compiled yet", where=n.span)
+        return stmts
+
+    def view(self, n: g.Node) -> list[Stmt]:
+        source, out = self.buffer(g.node_args(n)[0]), n.outs[0]
+        if out in self.placed:
+            self.values[out] = self.placed[out]
+            return []
+        if source.shape == out.tensor.shape:
+            self.values[out] = source
+            return []
+        buffer = Buffer(out.name, source.dtype, out.tensor.shape)
+        if source in self.home:
+            self.home[buffer] = self.home[source]
+        self.values[out] = buffer
+        return [View(buffer, source, tuple(const(0) for _ in source.shape))]
+
+    def call(self, n: g.CallLoop) -> Stmt:
+        func = func_of(n.callee)
+        given, outs = iter(n.args), iter(n.outs)
+        args: list[Buffer | Expr] = []
+        for p in func.params:
+            if p.role == "out":
+                out = next(outs)
+                self.values[out] = self.fresh(out)
+                args.append(self.buffer(out))
+                continue
+            value = next(given)
+            if isinstance(p.value, Buffer):
+                assert isinstance(value, g.Value)
+                args.append(self.buffer(value))
+                if p.role == "inout":
+                    self.values[next(outs)] = self.buffer(value)
+            else:
+                args.append(self.scalar(value))
+        return Call(func, tuple(args), n.dims, n.span)
+
+    def scalar(self, value: g.Value | Expr) -> Expr:
+        if isinstance(value, Expr):
+            return value
+        found = self.values[value]
+        if isinstance(found, Expr):
+            return found
+        return Load(self.buffer(value), tuple(const(0) for _ in found.shape))
+
+    def branch(self, n: g.If) -> list[Stmt]:
+        cond = self.scalar(n.cond)
+        cond = cond if cond.dtype is bool_ else Ne(cond, Const(0, cond.dtype))
+        states = {new: old for old, new in _versions(n)}
+        targets: list[Buffer | None] = []
+        for out in n.outs:
+            if out in states:
+                self.values[out] = self.buffer(states[out])
+                targets.append(None)
+            else:
+                buffer = self.fresh(out)
+                self.values[out] = buffer
+                targets.append(buffer)
+        then, orelse = (self.branch_body(b, targets) for b in (n.then, n.orelse))
+        for out in n.outs:
+            self.buffer(out)
+        return [If(cond, then, orelse, n.span)]
+
+    def branch_body(self, b: g.Body, targets: list[Buffer | None]) -> Stmt:
+        defined = {out: n for n in b.nodes for out in n.outs}
+        for result, target in zip(b.results, targets, strict=True):
+            if target is not None:
+                self.place(result, target, defined)
+        stmts = self.nodes(b.nodes, nested=True)
+        for result, target in zip(b.results, targets, strict=True):
+            if target is not None:
+                stmts += self.copy(result, target)
+        return seq(*stmts) if stmts else Seq(())
+
+
+def _same_memory(a: Buffer, b: Buffer, views: Sequence[Stmt]) -> bool:
+    """True when the prologue made `a` a view of the whole of `b`."""
+    return any(isinstance(v, View) and v.buffer is a and v.source is b for v in views)

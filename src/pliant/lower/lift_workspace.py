@@ -1,0 +1,35 @@
+"""Workspace of a loop program becomes parameters, so that it joins the memory plan of the host program.
+
+    def f(x, y):                                def f(x, y, t):                    # t: out
+        t = alloc((n,), f32, "workspace")   ->      for i in range(n): t[i] = …
+        for i in range(n): t[i] = …
+
+Under parallel loops each iteration needs memory of its own: the parameter then has a leading dimension for each of them.
+"""
+
+from __future__ import annotations
+
+from ..loop.buffer import Buffer
+from ..loop.stmt import Alloc, For, Func, Param, Seq, Stmt, View, map_children, seq
+from ..sym.expr import Const
+
+
+def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
+    """`func` with its workspace as further `out` parameters, and these."""
+    scratch: list[Buffer] = []
+
+    def visit(s: Stmt, around: tuple[For, ...]) -> Stmt:
+        if isinstance(s, Alloc) and s.buffer.scope == "workspace":
+            b = s.buffer
+            whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *b.shape))
+            scratch.append(whole)
+            start = (*(loop.var - loop.start for loop in around), *(Const(0, e.dtype) for e in b.shape))
+            return View(b, whole, start, s.span)
+        if isinstance(s, For) and s.kind == "parallel":
+            around = (*around, s)
+        return map_children(s, lambda x: visit(x, around))
+
+    body = seq(visit(func.body, ()))
+    if not scratch:
+        return func, ()
+    return func.with_(params=(*func.params, *(Param(b, "out") for b in scratch)), body=body), tuple(scratch)

@@ -1,0 +1,164 @@
+"""The memory plan: temporaries of a host program assigned to slots of one workspace.
+
+Two temporaries may share a slot when they are never alive at the same step. A slot is as large as the largest of its members,
+a symbolic maximum; the slots stand one after the other, so every offset is a sum of slot sizes and every size is a formula
+of the dims. Which temporaries share is decided by evaluating candidates at sampled points of the contract: several orders
+are tried, and the one whose workspace is smallest, relative to the largest live set, over all points is taken.
+
+    a: n*1024 bytes, steps 0..1      slot 0: a, c      offset 0                  size max(n*1024, n*512) = n*1024
+    b: n*4096 bytes, steps 1..2      slot 1: b         offset n*1024
+    c: n*512 bytes,  steps 2..3      workspace n*5120
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+
+from ..dtype import i64
+from ..sym.expr import Const, Dim, Expr, Max, Var, free_vars
+from ..sym.facts import Facts
+from ..sym.prove import prove
+from ..sym.semantics import evaluate
+from ..sym.simplify import simplify
+
+ALIGNMENT = 64
+Point = dict[Var, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """Memory that a host program needs from step `first` to step `last`, both included."""
+
+    bytes: Expr
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where each temporary lies, and the size of it all, as formulas."""
+
+    offsets: tuple[Expr, ...]  # for each temporary, in bytes
+    slots: tuple[int, ...]  # for each temporary, the number of its slot
+    size: Expr  # bytes
+
+
+def aligned(size: Expr) -> Expr:
+    """`size` rounded up to the alignment of the workspace."""
+    return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
+
+
+def plan_memory(temporaries: Sequence[Temporary]) -> Plan:
+    """Assigns the temporaries to slots."""
+    sizes = [aligned(t.bytes) for t in temporaries]
+    points = sample_points(sizes)
+    values = [[_at(size, point) for point in points] for size in sizes]
+    members = min(_candidates(temporaries, values), key=lambda slots: _waste(slots, temporaries, values))
+    offset: Expr = Const(0, i64)
+    offsets: list[Expr] = [offset] * len(temporaries)
+    slot_of = [0] * len(temporaries)
+    for number, slot in enumerate(members):
+        for t in slot:
+            offsets[t], slot_of[t] = offset, number
+        offset = simplify(offset + largest([sizes[t] for t in slot]))
+    return Plan(tuple(offsets), tuple(slot_of), offset)
+
+
+def largest(sizes: Iterable[Expr]) -> Expr:
+    """The maximum of some sizes; those proven not above another one are left out."""
+    kept: list[Expr] = []
+    for size in sizes:
+        if any(prove(size <= other, Facts()) for other in kept):
+            continue
+        kept = [other for other in kept if not prove(other <= size, Facts())] + [size]
+    result = kept[0]
+    for size in kept[1:]:
+        result = Max(result, size)
+    return result
+
+
+def sample_points(sizes: Sequence[Expr], limit: int = 32) -> list[Point]:
+    """Points of the contract at which plans are compared: small, typical and large values of each dim, mixed."""
+    dims = sorted({v for size in sizes for v in free_vars(size)}, key=lambda v: v.payload)
+    choices = [_typical(d) for d in dims]
+    count = 1
+    for c in choices:
+        count *= len(c)
+    if count <= limit:
+        return [dict(zip(dims, values, strict=True)) for values in combinations(*choices)]
+    # Too many to take all: walk the choices with coprime strides, so that each value of each dim is met with several of the others.
+    return [
+        {d: c[(step * (2 * i + 1) + step // len(c)) % len(c)] for i, (d, c) in enumerate(zip(dims, choices, strict=True))}
+        for step in range(limit)
+    ]
+
+
+def _typical(v: Var) -> list[int]:
+    lo, hi, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 4096, 1)
+    wanted = (1, 16, 128, 1024, 4096)
+    rounded = {min(max(lo, -(-w // step) * step), hi // step * step) for w in wanted}
+    return sorted(rounded)
+
+
+def _at(size: Expr, point: Point) -> int:
+    return int(evaluate(size, point))
+
+
+def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) -> int:
+    """The most memory that is alive at one step, which no plan can go below."""
+    steps = {t.first for t in temporaries}
+    return max((sum(v for t, v in zip(temporaries, values, strict=True) if t.first <= s <= t.last) for s in steps), default=0)
+
+
+def _waste(slots: list[list[int]], temporaries: Sequence[Temporary], values: list[list[int]]) -> float:
+    """The worst ratio, over the sampled points, of the plan's size to the largest live set; then the sum of them."""
+    worst = total = 0.0
+    for p in range(len(values[0]) if values else 0):
+        at = [v[p] for v in values]
+        size = sum(max(at[t] for t in slot) for slot in slots)
+        ratio = size / max(1, largest_live_set(temporaries, at))
+        worst, total = max(worst, ratio), total + ratio
+    return worst + total / 1e6
+
+
+def _candidates(temporaries: Sequence[Temporary], values: list[list[int]]) -> list[list[list[int]]]:
+    order = range(len(temporaries))
+    points = range(len(values[0]) if values else 0)
+    orders = [sorted(order, key=lambda t: -values[t][p]) for p in points] + [list(order)]
+    unique = {tuple(o): o for o in orders}.values()
+    return [_assign(o, temporaries, values, choose) for o in unique for choose in (_first, _closest)]
+
+
+Choose = Callable[[list[list[int]], int, list[list[int]]], int]
+
+
+def _first(free: list[list[int]], t: int, values: list[list[int]]) -> int:
+    return 0
+
+
+def _closest(free: list[list[int]], t: int, values: list[list[int]]) -> int:
+    """The slot that grows the least by `t`, and of those the tightest, over all points."""
+
+    def cost(slot: list[int]) -> tuple[int, int]:
+        grown = spare = 0
+        for p, mine in enumerate(values[t]):
+            have = max(values[m][p] for m in slot)
+            grown += max(0, mine - have)
+            spare += max(0, have - mine)
+        return grown, spare
+
+    return min(range(len(free)), key=lambda i: cost(free[i]))
+
+
+def _assign(order: Sequence[int], temporaries: Sequence[Temporary], values: list[list[int]], choose: Choose) -> list[list[int]]:
+    slots: list[list[int]] = []
+    for t in order:
+        mine = temporaries[t]
+        free = [s for s in slots if all(temporaries[m].last < mine.first or mine.last < temporaries[m].first for m in s)]
+        if free:
+            free[choose(free, t, values)].append(t)
+        else:
+            slots.append([t])
+    return slots

@@ -1,0 +1,180 @@
+"""From a program to a package: the steps, in order, each with what holds after it. Read this file first.
+
+    PLIANT_SHOW=fuse,host python my_program.py      # prints the program after these steps; `all` for every one
+
+The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
+says "(unchanged)".
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .graph.node import CallLoop, Function
+from .program import Program
+from .runtime import cache as code_cache
+from .runtime.package import Package
+from .support.errors import UnsupportedError
+from .target import Target
+from .target import target as find_target
+
+if TYPE_CHECKING:
+    from .lower.host import HostProgram
+    from .lower.kernels import Kernels
+
+FORMAT = "pliant 0.1.0 package 1"  # changes whenever the same program would give other code
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is being compiled, as far as it has come."""
+
+    function: Function
+    target: Target
+    level: int = 2  # of LLVM's optimisation
+    kernels: Kernels | None = None
+    host: HostProgram | None = None
+    package: Package | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the pipeline: its name, what it does, what holds afterwards."""
+
+    name: str
+    run: Callable[[State], State]
+    holds: str
+
+
+def _on_function(load: Callable[[], Callable[[Function], Function]]) -> Callable[[State], State]:
+    """A step that changes only the graph function; its module is imported when it is needed."""
+    return lambda s: replace(s, function=load()(s.function))
+
+
+def _inline_functions() -> Callable[[Function], Function]:
+    from .graph.passes.inline_functions import inline_functions
+
+    return inline_functions
+
+
+def _dead_code() -> Callable[[Function], Function]:
+    from .graph.passes.dead_code import dead_code
+
+    return dead_code
+
+
+def _lower_ops() -> Callable[[Function], Function]:
+    from .lower.from_ops import lower_ops
+
+    return lower_ops
+
+
+def _resolve_casts() -> Callable[[Function], Function]:
+    from .lower.resolve_casts import resolve_casts
+
+    return resolve_casts
+
+
+def _fuse() -> Callable[[Function], Function]:
+    from .lower.fuse import fuse
+
+    return fuse
+
+
+def _schedule(s: State) -> State:
+    from .lower.kernels import Kernels
+
+    kernels = Kernels(s.target)
+    return replace(s, function=kernels.function(s.function), kernels=kernels)
+
+
+def _host(s: State) -> State:
+    from .lower.host import build_host
+
+    assert s.kernels is not None
+    return replace(s, host=build_host(s.function, s.kernels.copy))
+
+
+def _emit(s: State) -> State:
+    from .lower.package import make_package
+
+    assert s.host is not None
+    return replace(s, package=make_package(s.function, s.host, s.target, s.level))
+
+
+STEPS: tuple[Step, ...] = (
+    Step("inline_functions", _on_function(_inline_functions), "no call of a graph function is left: one list of nodes"),
+    Step("dead_code", _on_function(_dead_code), "every node is needed for a result"),
+    Step("lower_ops", _on_function(_lower_ops), "every operator that computes is a call of a loop program"),
+    Step("resolve_casts", _on_function(_resolve_casts), "every variable is defined by a parameter"),
+    Step("fuse", _on_function(_fuse), "elementwise loop programs have joined their producers and consumers"),
+    Step("schedule", _schedule, "every loop program is scheduled for the target, needs no workspace, and stands once"),
+    Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
+    Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
+)
+
+
+def compile_program(
+    program: Program,
+    target: str | Target = "native",
+    dims: Mapping[str, Any] | None = None,
+    checked: bool = False,
+    cache: bool = True,
+) -> Package:
+    """The package of a program for a target, from the cache if it is there."""
+    if checked:
+        raise UnsupportedError("checked=True is not built yet", help="the interpreter checks every access: pliant.interp")
+    machine = find_target(target)
+    function = program.entry
+    if dims:
+        from .graph.passes.bind_dims import bind_dims
+
+        function = bind_dims(function, dims)
+    key = cache_key(function, machine)
+    if cache:
+        found = code_cache.get(key)
+        if found is not None:
+            return Package.from_bytes(found)
+    package = run_steps(State(function, machine)).package
+    assert package is not None
+    if cache:
+        code_cache.put(key, package.to_bytes())
+    return package
+
+
+def cache_key(function: Function, machine: Target) -> bytes:
+    """What a package is found by: the whole program, the machine, and the compiler's own version."""
+    from .graph.structural import canonical_text
+
+    return "\n".join((FORMAT, repr(machine), canonical_text(function))).encode()
+
+
+def run_steps(state: State) -> State:
+    """Runs every step, verifying, showing and timing as asked."""
+    shown = set(os.environ.get("PLIANT_SHOW", "").split(","))
+    for step in STEPS:
+        start = time.perf_counter()
+        after = step.run(state)
+        elapsed = time.perf_counter() - start
+        if shown & {step.name, "all"}:
+            _show(step, state, after, elapsed)
+        state = after
+    return state
+
+
+def _show(step: Step, before: State, after: State, elapsed: float) -> None:
+    changed = before.function is not after.function or before.host is not after.host or before.package is not after.package
+    print(f"# {step.name}: {step.holds} ({elapsed * 1e3:.1f} ms){'' if changed else ' (unchanged)'}", file=sys.stderr)
+    if before.function is not after.function:
+        print(after.function, file=sys.stderr)
+        for n in after.function.nodes:
+            if isinstance(n, CallLoop):
+                print(n.callee.program, file=sys.stderr)
+    if before.host is not after.host and after.host is not None:
+        for f in (after.host.prepare, after.host.size, after.host.run):
+            print(f, file=sys.stderr)
