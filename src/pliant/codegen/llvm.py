@@ -1,0 +1,179 @@
+"""The LLVM code generator: loop programs in, LLVM IR text, objects and blobs out.
+
+Every program becomes two functions. The inner one takes its buffers as `noalias` pointers and its symbols and scalars as values; calls between
+programs go to it. The outer one, made for exported programs, has the signature of docs/design/0001-abi.md and loads these from its arrays.
+
+    module = generate([f], target("native"))
+    module.text                       # LLVM IR
+    blob = compile_module(module)     # code that the runtime maps
+
+Text is written directly: a program of three loops takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dtype import f64, i64
+from ..loop.passes.lower_blocks import lower_blocks
+from ..loop.stmt import Check, For, Func, While, walk_stmts
+from ..runtime.blob import Blob
+from ..support.errors import InternalError
+from ..target import Target
+from .llvm_build import Builder, Declarations
+from .llvm_parallel import ParallelLoops
+from .llvm_stmt import ModuleState
+from .llvm_types import Val, ctx_layout, register_type, symbol_text
+
+_SMALL = 8  # statements of a callee that is always inlined
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Generated code: the text, the exported names, and what its numbers mean."""
+
+    text: str
+    target: Target
+    exports: tuple[str, ...]
+    sites: tuple[Check, ...]  # error[1] of a failed check is an index into it
+    kernels: tuple[str, ...]  # so is the kernel of a profile event into this
+
+
+def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> Module:
+    """The LLVM IR of `funcs` and of what they call; `exports` names those with an outer function (all when not given)."""
+    names = tuple(f.name for f in funcs) if exports is None else tuple(exports)
+    if len(set(names)) != len(names) or not {f.name for f in funcs} >= set(names):
+        raise InternalError(f"exported functions must be given, each once: {', '.join(names)}")
+    state = _State(target, Declarations(target))
+    state.used.update(names)
+    for f in funcs:
+        inner = state.inner(f)
+        if f.name in names:
+            state.functions.append(_outer(f, inner, target, state.declarations))
+    head = [*state.declarations.lines.values(), _helpers(target)]
+    text = "\n\n".join([*head, *state.functions, _METADATA])
+    return Module(text, target, names, tuple(state.sites), tuple(state.kernels))
+
+
+def module_text(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> str:
+    """The LLVM IR text of `funcs` and of what they call."""
+    return generate(funcs, target, exports).text
+
+
+def compile_module(module: Module, level: int = 2) -> Blob:
+    """The machine code of a module for a CPU, ready to be mapped."""
+    from .emit import emit_object
+    from .link_elf import link
+
+    return link(emit_object(module.text, module.target, level), module.exports)
+
+
+def compile_funcs(funcs: Sequence[Func], target: Target, level: int = 2) -> Blob:
+    """The machine code of `funcs`, each exported under its name."""
+    return compile_module(generate(funcs, target), level)
+
+
+class _State(ModuleState):
+    """The module at work: makes each called program once."""
+
+    def inner(self, func: Func) -> str:
+        found = self.names.get(func)
+        if found is None:
+            found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
+            _Function(self, lower_blocks(func), found).emit()
+        return found
+
+
+class _Function(ParallelLoops):
+    """The inner function of a program."""
+
+    def __init__(self, state: ModuleState, func: Func, name: str) -> None:
+        super().__init__(state, func)
+        self.text_name = name
+
+    def emit(self) -> None:
+        """Append the function's text to the module."""
+        func = self.func
+        parameters = ["ptr %ctx"]
+        for n, b in enumerate(func.buffers):
+            self.pointers[b] = f"%b{n}"
+            # An output of a host program may be the state argument it replaces; kernels get disjoint memory.
+            alias = "" if self.is_host else " noalias readonly" if func.role(b) == "in" else " noalias"
+            parameters.append(f"ptr{alias} %b{n}")
+        for n, v in enumerate((*func.symbols, *func.scalars)):
+            self.bind(v, Val(f"%s{n}", v.dtype))
+            self.depth[v] = 0
+            parameters.append(f"{register_type(v.dtype)} %s{n}")
+        for v in func.symbols:
+            self.know_at_least_zero(v)
+        self.stmt(func.body)
+        self.line("ret i32 0")
+        inline = "alwaysinline" if _is_small(func) else "noinline"
+        self.state.functions.append(self.function_text(f"internal i32 {self.text_name}({', '.join(parameters)}) {inline}"))
+
+
+def _is_small(func: Func) -> bool:
+    statements = list(walk_stmts(func.body))
+    return len(statements) <= _SMALL and not any(isinstance(s, (For, While)) for s in statements)
+
+
+def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -> str:
+    """The exported function: loads what the inner one takes from the arrays of the ABI."""
+    b = Builder(declarations)
+    operands = ["ptr %ctx"]
+    width = target.pointer_bits // 8
+    for n, _ in enumerate(func.buffers):
+        slot = b.offset("%buffers", n * width)
+        operands.append("ptr " + b.raw(f"load ptr, ptr {slot}, align {width}"))
+    for n, v in enumerate((*func.symbols, *func.scalars)):
+        slot = b.offset("%dims", 8 * n)
+        stored = f64 if v.dtype.is_float else i64
+        loaded = b.value(f"load {register_type(stored)}, ptr {slot}, align 8", stored)
+        operands.append(b.cast(loaded, v.dtype).typed)
+    code = b.raw(f"call i32 {inner}({', '.join(operands)})")
+    b.line(f"ret i32 {code}")
+    convention = f"{target.call_conv} " if target.call_conv else ""
+    head = f"define {convention}i32 {symbol_text(func.name)}(ptr %ctx, ptr %buffers, ptr %dims) {{"
+    return "\n".join([head, "entry:", *b.lines, "}"])
+
+
+def _helpers(target: Target) -> str:
+    ctx = ctx_layout(target)
+    values = ", ".join(f"i64 %v{n}" for n in range(6))
+    stores = "\n".join(
+        f"  %p{n} = getelementptr i8, ptr %ctx, i64 {ctx.error + 16 + 8 * n}\n  store i64 %v{n}, ptr %p{n}, align 8" for n in range(6)
+    )
+    convention = f"{target.call_conv} " if target.call_conv else ""
+    return _HELPERS.format(values=values, stores=stores, cc=convention, error=ctx.error, site=ctx.error + 8, profile=ctx.profile)
+
+
+# The first failure wins the record and alone writes the rest of it.
+_HELPERS = """define internal void @"pliant.fail"(ptr %ctx, i64 %code, i64 %site, {values}) cold noinline {{
+  %error = getelementptr i8, ptr %ctx, i64 {error}
+  %pair = cmpxchg ptr %error, i64 0, i64 %code seq_cst seq_cst
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %write, label %out
+write:
+  %at = getelementptr i8, ptr %ctx, i64 {site}
+  store i64 %site, ptr %at, align 8
+{stores}
+  br label %out
+out:
+  ret void
+}}
+
+define internal void @"pliant.profile"(ptr %ctx, i64 %kernel, i64 %phase) {{
+  %at = getelementptr i8, ptr %ctx, i64 {profile}
+  %hook = load ptr, ptr %at
+  %there = icmp ne ptr %hook, null
+  br i1 %there, label %tell, label %out
+tell:
+  call {cc}void %hook(ptr %ctx, i64 %kernel, i64 %phase)
+  br label %out
+out:
+  ret void
+}}"""
+
+_METADATA = """!0 = !{!"branch_weights", i32 1000000, i32 1}
+!1 = !{i64 64}"""

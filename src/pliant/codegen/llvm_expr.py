@@ -1,0 +1,351 @@
+"""Expressions: each node of `sym/expr.py` as LLVM instructions, over scalars or lanes.
+
+An expression is emitted for all lanes at work if it depends on them, else once. What reads no memory is remembered and used again. A select whose
+arms read memory that is not proven to be there, and such a right side of `and`/`or`, becomes a branch; over lanes the branch is
+taken if any lane takes it, and inside only those lanes are active (`self.mask`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..dtype import DType, bool_, f32, f64, i64
+from ..loop.buffer import Load
+from ..support.errors import InternalError
+from ..sym import expr as E
+from ..sym.expr import Const, Expr, Var, free_vars
+from .llvm_build import Declarations
+from .llvm_scope import Scopes, has_load
+from .llvm_types import HALVES, Val, float_literal, literal, register_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FLOAT_OPS = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv"}
+_INT_OPS = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
+_FLOAT_COMPARES = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
+_ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
+
+
+class Expressions(Scopes):
+    """Emits expressions."""
+
+    def __init__(self, declarations: Declarations) -> None:
+        super().__init__(declarations)
+        self.mask: Val | None = None  # the active lanes, at least one; None: all
+        self.lanes = 0
+
+    def expr(self, e: Expr) -> Val:
+        """The value of an expression where we are."""
+        if isinstance(e, Const):
+            return literal(e)
+        if isinstance(e, Var):
+            return self.value_of(e)
+        if has_load(e):
+            found = self.loads.get(e)
+            if found is None:
+                found = _EMIT[type(e)](self, e)
+                self.loads[e] = found
+            return found
+        found = self.recall(e)
+        if found is None:
+            emit = _EMIT.get(type(e))
+            if emit is None:
+                raise InternalError(f"{type(e).__name__} has no code: {e}")
+            found = self.remember(e, emit(self, e), free_vars(e))
+        return found
+
+    def load(self, e: Load) -> Val:
+        """The value of an element; see `llvm_memory.py`."""
+        raise NotImplementedError
+
+    # Arithmetic.
+
+    def _arithmetic(self, e: Expr) -> Val:
+        a, b = (self.expr(x) for x in e.args)
+        return self.arithmetic(type(e), a, b)
+
+    def arithmetic(self, kind: type[Expr], a: Val, b: Val) -> Val:
+        """One of + - * / min max & | ^ on two values."""
+        d = a.dtype
+        if d in HALVES:
+            return self.narrow(self.arithmetic(kind, self.widen(a), self.widen(b)), d)
+        if kind in (E.Min, E.Max):
+            least = kind is E.Min
+            if d is bool_:
+                return self.binary("and" if least else "or", a, b)
+            if d.is_float:
+                return self.intrinsic("minimum" if least else "maximum", [a, b])
+            return self.intrinsic(f"{'s' if d.kind == 'i' else 'u'}{'min' if least else 'max'}", [a, b])
+        return self.binary((_FLOAT_OPS if d.is_float else _INT_OPS)[kind], a, b)
+
+    def _neg(self, e: Expr) -> Val:
+        a = self.expr(e.args[0])
+        if a.dtype in HALVES:
+            return self.binary("xor", a, Val("-32768", a.dtype))
+        if a.dtype.is_float:
+            return self.value(f"fneg {a.typed}", a.dtype, a.lanes)
+        return self.binary("sub", Val("0", a.dtype), a)
+
+    def _bit_not(self, e: Expr) -> Val:
+        a = self.expr(e.args[0])
+        return self.binary("xor", a, Val("true" if a.dtype is bool_ else "-1", a.dtype))
+
+    def _fma(self, e: Expr) -> Val:
+        a, b, c = (self.expr(x) for x in e.args)
+        return self.fma(a, b, c)
+
+    # Integer division: towards minus infinity, by zero 0.
+
+    def _floor_div(self, e: Expr) -> Val:
+        return self._divide(e, quotient=True)
+
+    def _floor_mod(self, e: Expr) -> Val:
+        return self._divide(e, quotient=False)
+
+    def _divide(self, e: Expr, quotient: bool) -> Val:
+        a, b = (self.expr(x) for x in e.args)
+        d = a.dtype
+        number = self.number_of(e.args[1]) if d is i64 else e.args[1].value if isinstance(e.args[1], Const) else None
+        if number is not None:
+            return self._divide_by(a, d.wrap(number), self._at_least(e.args[0], 0), quotient)
+        if d.kind == "u" or (self._at_least(e.args[0], 0) and self._at_least(e.args[1], 0)):
+            zero = None if self._at_least(e.args[1], 1) else self.compare("icmp eq", b, self.int_(0, b))
+            safe = b if zero is None else self.select(zero, self.int_(1, b), b)
+            result = self.binary("udiv" if quotient else "urem", a, safe)
+            return result if zero is None else self.select(zero, self.int_(0, b), result)
+        zero = self.compare("icmp eq", b, self.int_(0, b))
+        flipped = self.compare("icmp eq", b, self.int_(-1, b))
+        safe = self.select(self.binary("or", zero, flipped), self.int_(1, b), b)  # neither division by 0 nor min / -1 may trap
+        result = self._floor(a, safe, quotient)
+        if not quotient:
+            return result
+        return self.select(zero, self.int_(0, b), self.select(flipped, self.binary("sub", self.int_(0, a), a), result))
+
+    def _at_least(self, e: Expr, least: int) -> bool:
+        """Whether an integer is known to be `least` or more; inactive lanes may be anything."""
+        if self.mask is not None and self.is_varying(e):
+            return False
+        return e.dtype.is_int and self.range_of(e)[0] >= least
+
+    def _divide_by(self, a: Val, number: int, positive: bool, quotient: bool) -> Val:
+        d = a.dtype
+        if number == 0:
+            return Val("0", d)
+        if number == -1 and d.kind == "i":
+            return self.binary("sub", Val("0", d), a) if quotient else Val("0", d)
+        if number > 0 and number & (number - 1) == 0:
+            if quotient:
+                return self.binary("ashr" if d.kind == "i" else "lshr", a, Val(str(number.bit_length() - 1), d))
+            return self.binary("and", a, Val(str(number - 1), d))
+        if number > 0 and (d.kind == "u" or positive):
+            return self.binary("udiv" if quotient else "urem", a, Val(str(number), d))
+        return self._floor(a, Val(str(number), d), quotient)
+
+    def _floor(self, a: Val, b: Val, quotient: bool) -> Val:
+        """Signed division by a divisor that is neither 0 nor -1."""
+        rest = self.binary("srem", a, b)
+        below = self.compare("icmp slt", self.binary("xor", rest, b), self.int_(0, b))
+        fix = self.binary("and", self.compare("icmp ne", rest, self.int_(0, b)), below)
+        if quotient:
+            result = self.binary("sdiv", a, b)
+            return self.binary("add", result, self.convert("sext", fix, a.dtype))
+        return self.binary("add", rest, self.select(fix, b, self.int_(0, b)))
+
+    def _shift(self, e: Expr) -> Val:
+        a, b = (self.expr(x) for x in e.args)
+        d = a.dtype
+        op = "shl" if isinstance(e, E.Shl) else "ashr" if d.kind == "i" else "lshr"
+        if isinstance(e.args[1], Const) and 0 <= e.args[1].value < d.bits:
+            return self.binary(op, a, b)
+        inside = self.compare("icmp ult", b, self.int_(d.bits, b))
+        if op == "ashr":
+            return self.binary(op, a, self.select(inside, b, self.int_(d.bits - 1, b)))
+        return self.select(inside, self.binary(op, a, b), self.int_(0, a))
+
+    # Comparisons and logic.
+
+    def _compare(self, e: Expr) -> Val:
+        a, b = (self.expr(x) for x in e.args)
+        if a.dtype in HALVES:
+            a, b = self.widen(a), self.widen(b)
+        if a.dtype.is_float:
+            return self.compare(f"fcmp {_FLOAT_COMPARES[type(e)]}", a, b)
+        sign = "s" if a.dtype.kind == "i" else "u"
+        op = {E.Eq: "eq", E.Ne: "ne", E.Lt: f"{sign}lt", E.Le: f"{sign}le"}[type(e)]
+        return self.compare(f"icmp {op}", a, b)
+
+    def _logic(self, e: Expr) -> Val:
+        left, right = e.args
+        is_and = isinstance(e, E.And)
+        a = self.expr(left)
+        if not self.is_risky(right):
+            return self.binary("and" if is_and else "or", a, self.expr(right))
+        decided = Val("false" if is_and else "true", bool_)
+        return self._branch(a if is_and else self.not_(a), right, decided)
+
+    def _not(self, e: Expr) -> Val:
+        return self.not_(self.expr(e.args[0]))
+
+    def _select(self, e: Expr) -> Val:
+        c = self.expr(e.args[0])
+        a, b = e.args[1:]
+        if not self.is_risky(a) and not self.is_risky(b):
+            return self.select(c, self.expr(a), self.expr(b))
+        if not self.is_risky(b):
+            return self._branch(c, a, self.expr(b))
+        if not self.is_risky(a):
+            return self._branch(self.not_(c), b, self.expr(a))
+        return self._branch(c, a, self._branch(self.not_(c), b, Val("zeroinitializer", e.dtype, -1)))
+
+    def is_risky(self, e: Expr) -> bool:
+        """Whether `e` reads memory that may not be there."""
+        if not has_load(e):
+            return False
+        if isinstance(e, Load) and not self.is_present(e):
+            return True
+        if isinstance(e, (E.Select, E.And, E.Or)):  # takes care of its own arms
+            return self.is_risky(e.args[0])
+        return any(self.is_risky(a) for a in e.args)
+
+    def is_present(self, e: Load) -> bool:
+        """Whether the element of a load is proven to lie in its buffer."""
+        if self.mask is not None and self.is_varying(e):
+            return False
+        if any(has_load(i) for i in e.indices):
+            return False
+        for index, size in zip(e.indices, e.buffer.shape, strict=True):
+            if not (self.proves(E.Le(Const(0, i64), index)) and self.proves(E.Lt(index, size))):
+                return False
+        return True
+
+    def _branch(self, c: Val, taken: Expr, otherwise: Val) -> Val:
+        """`taken` where `c` holds, else `otherwise`; `taken` is not read elsewhere."""
+        lanes = max(c.lanes, otherwise.lanes, self.lanes if self.is_varying(taken) else 0)
+        dtype = taken.dtype
+        if otherwise.lanes < 0:
+            otherwise = Val("zeroinitializer" if lanes else _zero(dtype), dtype, lanes)
+        otherwise = self.splat(otherwise, lanes) if lanes else otherwise
+        then, join, before = self.new_label("take"), self.new_label("join"), self.label
+        if c.lanes:
+            active = c if self.mask is None else self.binary("and", c, self.mask)
+            self.branch_if(self.any_lane(active), then, join)
+        else:
+            active = None
+            self.branch_if(c, then, join)
+        self.start_block(then)
+        with self.scope(), self.active(active):
+            value = self.expr(taken)
+            value = self.splat(value, lanes) if lanes else value
+            if c.lanes:
+                value = self.select(c, value, otherwise)
+            after = self.label
+            self.branch(join)
+        self.start_block(join)
+        type_name = register_type(dtype, lanes)
+        return self.value(f"phi {type_name} [ {otherwise.ref}, %{before} ], [ {value.ref}, %{after} ]", dtype, lanes)
+
+    @contextmanager
+    def active(self, mask: Val | None) -> Iterator[None]:
+        """Inside, only the lanes of `mask` are active; None changes nothing."""
+        before = self.mask
+        self.mask = before if mask is None else mask
+        try:
+            yield
+        finally:
+            self.mask = before
+
+    # Casts and functions.
+
+    def _cast(self, e: Expr) -> Val:
+        return self.cast(self.expr(e.args[0]), e.dtype)
+
+    def _bitcast(self, e: Expr) -> Val:
+        a = self.expr(e.args[0])
+        if e.dtype is bool_ or a.dtype is bool_:
+            return self.cast(a, e.dtype)
+        if a.type == register_type(e.dtype, a.lanes):
+            return Val(a.ref, e.dtype, a.lanes)
+        return self.convert("bitcast", a, e.dtype)
+
+    def _call(self, e: Expr) -> Val:
+        if e.payload not in E.PRIMITIVE_FUNCTIONS:
+            return self._expanded(e)
+        return self.primitive(e.payload, self.expr(e.args[0]))
+
+    def primitive(self, fn: str, a: Val) -> Val:
+        """abs, floor, ceil, round, trunc or sqrt of a value."""
+        d = a.dtype
+        if d in HALVES:
+            return self.narrow(self.primitive(fn, self.widen(a)), d)
+        if fn == "abs":
+            if d.is_float:
+                return self.intrinsic("fabs", [a])
+            return self.intrinsic("abs", [a], flags="i1 false") if d.kind == "i" else a
+        if not d.is_float:
+            return self.cast(self.intrinsic("sqrt", [self.cast(a, f64)]), d) if fn == "sqrt" else a
+        if fn == "sqrt":
+            return self.intrinsic("sqrt", [a])
+        if self.target.arch == "x86_64" and "sse4.1" not in self.target.features:
+            return self._rounded_by_adding(fn, a)
+        return self.intrinsic(_ROUNDINGS[fn], [a])
+
+    def _rounded_by_adding(self, fn: str, a: Val) -> Val:
+        """Rounding to an integer where the machine has no instruction: adding 2^(mantissa bits) leaves no room for a fraction."""
+        d = a.dtype
+        magic = Val(float_literal(2.0**23 if d is f32 else 2.0**52), d)
+        size = self.intrinsic("fabs", [a])
+        near = self.binary("fsub", self.binary("fadd", size, magic), magic)
+        one, zero = Val(float_literal(1.0), d), Val(float_literal(0.0), d)
+        if fn != "round":
+            # Towards zero on magnitudes; floor and ceil then step away from zero on their side.
+            over = self.compare("fcmp ogt", near, size)
+            near = self.binary("fsub", near, self.select(over, one, zero))
+            if fn != "trunc":
+                side = self.compare("fcmp olt" if fn == "floor" else "fcmp ogt", a, zero)
+                short = self.binary("and", side, self.compare("fcmp olt", near, size))
+                near = self.binary("fadd", near, self.select(short, one, zero))
+        signed = self.intrinsic("copysign", [near, a])
+        return self.select(self.compare("fcmp olt", size, magic), signed, a)  # large ones, infinities and NaN stay
+
+    def _expanded(self, e: Expr) -> Val:
+        """A function that is defined by an expression: its body with the arguments' values for its parameters."""
+        from ..sym.functions import definition
+
+        params, body = definition(e.payload, e.dtype)
+        values = [self.expr(a) for a in e.args]
+        with self.scope(*params, open=True):
+            for p, v in zip(params, values, strict=True):
+                self.bind(p, v)
+                if v.lanes:
+                    self.varying.add(p)
+                else:
+                    self.varying.discard(p)
+            return self.expr(body)
+
+
+def _zero(dtype: DType) -> str:
+    if dtype is bool_:
+        return "false"
+    return float_literal(0.0) if dtype.is_float and dtype not in HALVES else "0"
+
+
+_EMIT: dict[type[Expr], Callable[[Expressions, Expr], Val]] = {
+    **dict.fromkeys((*_FLOAT_OPS, *_INT_OPS, E.Min, E.Max), Expressions._arithmetic),
+    **dict.fromkeys(_FLOAT_COMPARES, Expressions._compare),
+    **dict.fromkeys((E.And, E.Or), Expressions._logic),
+    **dict.fromkeys((E.Shl, E.Shr), Expressions._shift),
+    E.FloorDiv: Expressions._floor_div,
+    E.FloorMod: Expressions._floor_mod,
+    E.Neg: Expressions._neg,
+    E.BitNot: Expressions._bit_not,
+    E.Not: Expressions._not,
+    E.Select: Expressions._select,
+    E.Fma: Expressions._fma,
+    E.Cast: Expressions._cast,
+    E.Bitcast: Expressions._bitcast,
+    E.Call: Expressions._call,
+    Load: lambda self, e: self.load(e),  # type: ignore[arg-type]
+}

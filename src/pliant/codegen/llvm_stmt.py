@@ -1,0 +1,375 @@
+"""Statements of loop programs (without blocks) as LLVM text: stores, lets, choices, serial and unrolled loops, calls, checks.
+
+Failures leave the function at once: whoever calls looks at the answer, and the error record says what happened. Vector and
+parallel loops are in `llvm_vector.py` and `llvm_parallel.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dtype import i32, i64, u8
+from ..loop.buffer import Buffer
+from ..loop.stmt import (
+    Alloc,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    walk_stmts,
+)
+from ..support.errors import Error, InternalError, UnsupportedError
+from ..sym import expr as E
+from ..sym.expr import Expr, Not, Var, product
+from ..target import Target
+from .llvm_build import Declarations
+from .llvm_memory import Memory
+from .llvm_scope import has_load
+from .llvm_types import CANCELLED, NO_MEMORY, Val, ctx_layout
+
+MAX_UNROLLED = 4096
+_UNLIKELY = ", !prof !0"
+_ERROR_VALUES = 6
+_COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
+
+
+@dataclass(slots=True)
+class ModuleState:
+    """What the functions of a module share: declarations, check sites, kernels, and the text of the functions done."""
+
+    target: Target
+    declarations: Declarations
+    sites: list[Check] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
+    used: set[str] = field(default_factory=set)
+
+    def unique(self, name: str) -> str:
+        """A global name that nobody has yet."""
+        found, n = name, 0
+        while found in self.used:
+            n += 1
+            found = f"{name}.{n}"
+        self.used.add(found)
+        return found
+
+    def inner(self, func: Func) -> str:
+        """The text name of the function that internal calls of `func` go to; its code is made if it is not there."""
+        raise NotImplementedError
+
+
+class Statements(Memory):
+    """Emits statements; loops with lanes and threads are its subclasses' to add."""
+
+    def __init__(self, state: ModuleState, func: Func) -> None:
+        super().__init__(state.declarations)
+        self.state = state
+        self.func = func
+        self.ctx = ctx_layout(state.target)
+        self.is_host = bool(func.attrs.get("host"))
+        self.unrolled = 1  # copies of what is being emitted
+        self.cancel_pointer = ""
+
+    def stmt(self, s: Stmt) -> None:
+        """Emit a statement."""
+        emit = _EMIT.get(type(s))
+        if emit is None:
+            raise InternalError(f"{type(s).__name__} reaches the code generator")
+        try:
+            emit(self, s)
+        except Error as error:
+            raise error.at(s.span) from error.__cause__
+
+    def vector_loop(self, s: For) -> None:
+        """A loop whose iterations are lanes; see `llvm_vector.py`."""
+        raise NotImplementedError
+
+    def parallel_loop(self, s: For) -> None:
+        """A loop over threads; see `llvm_parallel.py`."""
+        raise NotImplementedError
+
+    def function_text(self, head: str) -> str:
+        """The whole text of the function: allocations first, then its lines."""
+        return "\n".join([f"define {head} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
+
+    def know_at_least_zero(self, var: Var) -> None:
+        """A symbol is a dim."""
+        self._known.append(lambda facts: facts.with_range(var, 0, None))
+
+    # Straight-line statements.
+
+    def _seq(self, s: Seq) -> None:
+        for inner in s.body:
+            self.stmt(inner)
+
+    def _store(self, s: Store) -> None:
+        self.store(s.buffer, s.indices, self.expr(s.value))
+
+    def _reduce(self, s: Reduce) -> None:
+        name = s.combiner.name
+        if not s.combiner.result:
+            (target,) = s.targets
+            if name == "fma":
+                value: Expr = E.Fma(s.values[0], s.values[1], target)
+            else:
+                value = _COMBINERS[name](target, s.values[0])
+            self.store(target.buffer, target.indices, self.expr(value))
+            return
+        combiner = s.combiner
+        given = [self.expr(e) for e in (*s.targets, *s.values)]
+        with self.scope(*combiner.left, *combiner.right, open=True):
+            for var, value_ in zip((*combiner.left, *combiner.right), given, strict=True):
+                self._bind_value(var, value_)
+            results = [self.expr(e) for e in combiner.result]
+        for target, result in zip(s.targets, results, strict=True):
+            self.store(target.buffer, target.indices, result)
+
+    def _let(self, s: Let) -> None:
+        self._bind_value(s.var, self.expr(s.value))
+        self.depth[s.var] = self.depth_of(s.value)
+        if s.var.dtype.is_int and not has_load(s.value):
+            self.definitions[s.var] = s.value
+
+    def _bind_value(self, var: Var, value: Val) -> None:
+        self.bind(var, value)
+        if value.lanes:
+            self.varying.add(var)
+        else:
+            self.varying.discard(var)
+
+    def _alloc(self, s: Alloc) -> None:
+        buffer = s.buffer
+        if buffer.scope == "workspace":
+            self._workspace(s)
+        elif buffer.scope == "stack" and buffer not in self.pointers:
+            self.allocate_stack(buffer)
+
+    def _workspace(self, s: Alloc) -> None:
+        """The workspace of the call: one piece of bytes, at the top of a host function."""
+        if not self.is_host or s.buffer.dtype is not u8 or len(self.scopes) != 1:
+            raise InternalError(f"workspace buffer `{s.buffer.name}` was not lifted into the memory plan of the host program")
+        size = self.expr(product(s.buffer.shape))
+        given = self.value(f"load i64, ptr {self.offset('%ctx', self.ctx.workspace_size)}, align 8", i64)
+        self.fail_unless(self.compare("icmp sle", size, given), lambda: self._set_code(NO_MEMORY))
+        pointer = self.raw(f"load ptr, ptr {self.offset('%ctx', self.ctx.workspace)}, align {self.target.pointer_bits // 8}, !align !1")
+        self.pointers[s.buffer] = pointer
+
+    # Failing.
+
+    def fail_unless(self, ok: Val, fail: Callable[[], str]) -> None:
+        """Go on if `ok`; else do what `fail` emits and return the code (text) that it answers."""
+        failed, fine = self.new_label("fail"), self.new_label("fine")
+        self.branch_if(ok, fine, failed, _UNLIKELY)
+        self.start_block(failed)
+        with self.scope():
+            self.line(f"ret i32 {fail()}")
+        self.start_block(fine)
+
+    def _set_code(self, code: int) -> str:
+        self.line(f'call void @"pliant.fail"(ptr %ctx, i64 {code}, i64 0{", i64 0" * _ERROR_VALUES})')
+        return str(code)
+
+    def _check(self, s: Check) -> None:
+        site = len(self.state.sites)
+        self.state.sites.append(s)
+
+        def fail() -> str:
+            values = [self.expr(v) for v in s.values[:_ERROR_VALUES]]
+            found = [self.cast(v, i64).ref for v in values] + ["0"] * (_ERROR_VALUES - len(values))
+            self.line(f'call void @"pliant.fail"(ptr %ctx, i64 2, i64 {site}, {", ".join(f"i64 {v}" for v in found)})')
+            return "2"
+
+        self.fail_unless(self.expr(s.cond), fail)
+        self.know(s.cond)
+
+    def look_at_cancel(self) -> None:
+        """Return CANCELLED if the caller wants the program to stop."""
+        if not self.cancel_pointer:
+            self.cancel_pointer = f"%m{self._next}.cancel"
+            at = f"%m{self._next}.at"
+            self.entry.append(f"  {at} = getelementptr i8, ptr %ctx, i64 {self.ctx.cancel}")
+            self.entry.append(f"  {self.cancel_pointer} = load ptr, ptr {at}, align {self.target.pointer_bits // 8}")
+        flag = self.raw(f"load atomic i32, ptr {self.cancel_pointer} monotonic, align 4")
+        ok = self.compare("icmp eq", Val(flag, i32), Val("0", i32))
+        self.fail_unless(ok, lambda: self._set_code(CANCELLED))
+
+    def answer(self, code: str) -> None:
+        """Return the code of something that was called unless it is 0."""
+        self.fail_unless(self.compare("icmp eq", Val(code, i32), Val("0", i32)), lambda: code)
+
+    # Choices and loops.
+
+    def _if(self, s: If) -> None:
+        c = self.expr(s.cond)
+        if c.lanes:
+            self._masked(c, s.cond, s.then)
+            if s.orelse is not None:
+                self._masked(self.not_(c), Not(s.cond), s.orelse)
+            return
+        then, join = self.new_label("then"), self.new_label("join")
+        orelse = self.new_label("else") if s.orelse is not None else join
+        self.branch_if(c, then, orelse)
+        for label, condition, body in ((then, s.cond, s.then), (orelse, Not(s.cond), s.orelse)):
+            if body is not None:
+                self.start_block(label)
+                with self.scope():
+                    self.know(condition)
+                    self.stmt(body)
+                self.branch(join)
+        self.start_block(join)
+
+    def _masked(self, c: Val, condition: Expr, body: Stmt) -> None:
+        """`body` for the lanes where `c` holds, if there are any."""
+        active = c if self.mask is None else self.binary("and", c, self.mask)
+        then, join = self.new_label("then"), self.new_label("join")
+        self.branch_if(self.any_lane(active), then, join)
+        self.start_block(then)
+        with self.scope(), self.active(active):
+            self.stmt(body)
+        self.branch(join)
+        self.start_block(join)
+
+    def _while(self, s: While) -> None:
+        head, body, done = self.new_label("head"), self.new_label("body"), self.new_label("done")
+        self.branch(head)
+        self.start_block(head)
+        with self.scope():
+            if self.loop_depth == 0:
+                self.look_at_cancel()
+            c = self.expr(s.cond)
+            self.branch_if(c, body, done)
+            self.start_block(body)
+            self.loop_depth += 1
+            with self.scope():
+                self.stmt(s.body)
+            self.loop_depth -= 1
+            self.branch(head)
+        self.start_block(done)
+
+    def _for(self, s: For) -> None:
+        if s.kind == "unroll":
+            self.unroll(s)
+        elif s.kind == "vector" and not self.lanes:
+            self.vector_loop(s)
+        elif s.kind == "parallel" and not self.lanes:
+            self.parallel_loop(s)
+        else:
+            self.serial(s)
+
+    def extent_of(self, s: For) -> tuple[int, int] | None:
+        """Start and extent of a loop if both are constants here."""
+        start, stop = self.number_of(s.start), self.number_of(s.stop)
+        return None if start is None or stop is None else (start, max(0, stop - start))
+
+    def unroll(self, s: For) -> None:
+        """Every iteration of a loop, one after the other."""
+        constant = self.extent_of(s)
+        if constant is None:
+            raise UnsupportedError(
+                f"loop `{s.var.name}` cannot be unrolled: its extent `{s.extent}` is no constant",
+                help="split it by a constant and unroll the inner loop",
+            )
+        start, extent = constant
+        if self.unrolled * extent > MAX_UNROLLED:
+            raise UnsupportedError(
+                f"unrolling loop `{s.var.name}` gives {self.unrolled * extent} copies of its body, more than {MAX_UNROLLED}",
+                help="split it and unroll only the inner loop",
+            )
+        self.unrolled *= max(1, extent)
+        for n in range(start, start + extent):
+            self.iteration(s, n)
+        self.unrolled //= max(1, extent)
+
+    def iteration(self, s: For, number: int) -> None:
+        """The body of a loop with a number for its variable."""
+        with self.scope(s.var, open=True):
+            self.numbers[s.var] = number
+            self.stmt(s.body)
+        del self.numbers[s.var]
+
+    def serial(self, s: For) -> None:
+        """A loop one iteration after the other."""
+        outermost = self.loop_depth == 0 and not self.lanes and any(isinstance(x, (For, While)) for x in walk_stmts(s.body))
+
+        def body() -> None:
+            self.know_range(s.var, s.start, s.stop)
+            if outermost:
+                self.look_at_cancel()
+            self.stmt(s.body)
+
+        constant = self.extent_of(s)
+        self.loop(s.var, self.expr(s.start), self.expr(s.stop), body, certain=constant is not None and constant[1] > 0)
+
+    def loop(self, var: Var, start: Val, stop: Val, body: Callable[[], None], certain: bool = False, step: int = 1) -> None:
+        """`body` for var = start, start + step, … below stop; `certain` if that is at least once."""
+        top, latch, done = self.new_label("loop"), self.new_label("latch"), self.new_label("done")
+        before = self.label
+        if certain:
+            self.branch(top)
+        else:
+            self.branch_if(self.compare("icmp slt", start, stop), top, done)
+        self.start_block(top)
+        following = self.name()
+        index = self.value(f"phi i64 [ {start.ref}, %{before} ], [ {following}, %{latch} ]", i64)
+        self.loop_depth += 1
+        with self.scope(var):
+            self.bind(var, index)
+            self.varying.discard(var)
+            self.depth[var] = self.loop_depth
+            body()
+        self.loop_depth -= 1
+        self.branch(latch)
+        self.start_block(latch)
+        self.line(f"{following} = add nsw i64 {index.ref}, {step}")
+        self.branch_if(self.compare("icmp slt", Val(following, i64), stop), top, done)
+        self.start_block(done)
+
+    # Calls.
+
+    def _call(self, s: Call) -> None:
+        name = self.state.inner(s.func)
+        buffers = [f"ptr {self.pointer(a)}" for a in s.args if isinstance(a, Buffer)]
+        scalars = [self.expr(a).typed for a in (*s.dims, *(a for a in s.args if isinstance(a, Expr)))]
+        if self.is_host:
+            self.look_at_cancel()
+            kernel = self._kernel_index(s.func)
+            self._profile(kernel, 0)
+        self.loads.clear()
+        code = self.raw(f"call i32 {name}({', '.join(['ptr %ctx', *buffers, *scalars])})")
+        if self.is_host:
+            self._profile(kernel, 1)
+        self.answer(code)
+
+    def _kernel_index(self, func: Func) -> int:
+        if func.name not in self.state.kernels:
+            self.state.kernels.append(func.name)
+        return self.state.kernels.index(func.name)
+
+    def _profile(self, kernel: int, phase: int) -> None:
+        self.line(f'call void @"pliant.profile"(ptr %ctx, i64 {kernel}, i64 {phase})')
+
+
+_EMIT: dict[type[Stmt], Callable[[Any, Any], None]] = {
+    Seq: Statements._seq,
+    Store: Statements._store,
+    Reduce: Statements._reduce,
+    Let: Statements._let,
+    Alloc: Statements._alloc,
+    View: Memory.view,
+    If: Statements._if,
+    While: Statements._while,
+    For: Statements._for,
+    Call: Statements._call,
+    Check: Statements._check,
+}

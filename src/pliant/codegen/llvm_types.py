@@ -1,0 +1,129 @@
+"""What the LLVM code generator says about types: names, literals, values in registers, and the layout of `Ctx`.
+
+A value in a register is a `Val`: the LLVM text that names it, its dtype, and its lanes (0 for a scalar). In registers a bool is an
+`i1`, and the half types f16 and bf16 are their 16 bits (`i16`): arithmetic on them widens to f32 and rounds back, so nothing is
+lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte.
+
+    >>> Val("%v1", f32, 8).type
+    '<8 x float>'
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ..dtype import DType, bf16, f16
+from ..support.errors import UnsupportedError
+from ..sym.expr import Const
+from ..target import Target
+
+HALVES = (f16, bf16)
+WORKSPACE_ALIGN = 64
+CANCELLED, CHECK, NO_MEMORY = 1, 2, 3
+
+_REGISTER = {
+    "bool": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "u8": "i8",
+    "u16": "i16",
+    "u32": "i32",
+    "u64": "i64",
+    "f16": "i16",
+    "bf16": "i16",
+    "f32": "float",
+    "f64": "double",
+}
+_SUFFIX = {"float": "f32", "double": "f64"}
+
+
+def register_type(dtype: DType, lanes: int = 0) -> str:
+    """The LLVM type of a value of `dtype` in a register."""
+    found = _REGISTER.get(dtype.name)
+    if found is None:
+        raise UnsupportedError(
+            f"the LLVM code generator does not read or write buffers of `{dtype}` yet",
+            help="keep the packed bytes in a buffer of u8 and decode them with shifts and masks",
+        )
+    return f"<{lanes} x {found}>" if lanes else found
+
+
+def memory_type(dtype: DType, lanes: int = 0) -> str:
+    """The LLVM type of an element of `dtype` in memory."""
+    scalar = "i8" if dtype.name == "bool" else register_type(dtype)
+    return f"<{lanes} x {scalar}>" if lanes else scalar
+
+
+def overload(type_name: str) -> str:
+    """How an LLVM type is written in the name of an overloaded intrinsic: `<8 x float>` is `v8f32`."""
+    if type_name.startswith("<"):
+        lanes, _, element = type_name[1:-1].partition(" x ")
+        return f"v{lanes}{overload(element)}"
+    return "p0" if type_name == "ptr" else _SUFFIX.get(type_name, type_name)
+
+
+class Val(NamedTuple):
+    """A value in a register (or a literal): its LLVM text, dtype and lanes."""
+
+    ref: str
+    dtype: DType
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        """The LLVM type."""
+        return register_type(self.dtype, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Type and text, as an operand is written."""
+        return f"{register_type(self.dtype, self.lanes)} {self.ref}"
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether this is a scalar literal."""
+        return self.ref[0] != "%" and not self.lanes
+
+
+def float_literal(value: float) -> str:
+    """A float or double as LLVM reads it exactly: the bits of the double."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def literal(c: Const) -> Val:
+    """A constant of a program."""
+    if c.dtype in HALVES:
+        return Val(str(c.payload), c.dtype)
+    if c.dtype.is_float:
+        return Val(float_literal(c.value), c.dtype)
+    return Val(str(c.value).lower(), c.dtype)
+
+
+class CtxLayout(NamedTuple):
+    """Byte offsets of the fields of `Ctx` (docs/design/0001-abi.md)."""
+
+    workspace: int
+    workspace_size: int
+    alloc: int
+    parallel_for: int
+    profile: int
+    cancel: int
+    pool: int
+    error: int
+
+
+_LAYOUTS = {64: CtxLayout(0, 8, 16, 24, 32, 40, 48, 56), 32: CtxLayout(0, 8, 16, 20, 24, 28, 32, 40)}
+
+
+def ctx_layout(target: Target) -> CtxLayout:
+    """The layout of `Ctx` where pointers have the target's width."""
+    return _LAYOUTS[target.pointer_bits]
+
+
+def symbol_text(name: str) -> str:
+    """A global name as LLVM text: quoted, so that any name will do."""
+    escaped = "".join(ch if ch.isalnum() or ch in "._$-" else "".join(f"\\{b:02X}" for b in ch.encode()) for ch in name)
+    return f'@"{escaped}"'

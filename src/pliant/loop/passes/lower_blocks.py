@@ -1,0 +1,122 @@
+"""Blocks become plain statements: iterators are replaced by their values, predicates become ifs, inits are put where they run.
+
+An init runs for every point of the spatial iterators just before the outermost loop that feeds a reduction iterator, also when that
+loop runs zero times:
+
+    for i in range(n):                           for i in range(n):
+        for k in range(m):                           c[i] = 0.0
+            block(S i, R k):              ->         for k in range(m):
+                init: c[i] = 0.0                         c[i] = c[i] + a[i, k]
+                c[i] = c[i] + a[i, k]
+
+Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop (or one inside of it, together with a
+reduction iterator) feeds a spatial iterator itself, the init runs in the instance, where every reduction iterator is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...sym.expr import TRUE, And, Const, Eq, Expr, Not, Var, all_of, free_vars, substitute
+from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
+
+
+def lower_blocks(func: Func) -> Func:
+    """The function without blocks."""
+    body = _lower(func.body, _Around())
+    return func if body is func.body else func.with_(body=body)
+
+
+@dataclass(slots=True)
+class _Around:
+    """The loops and conditions around a statement, the lets it sees, and the inits that wait to be put before a loop."""
+
+    path: list[For | Expr] = field(default_factory=list)
+    lets: dict[Var, Expr] = field(default_factory=dict)  # over loop variables only
+    let_depth: dict[Var, int] = field(default_factory=dict)  # length of the path where it was bound
+    waiting: dict[For, list[Stmt]] = field(default_factory=dict)
+
+
+def _lower(s: Stmt, around: _Around) -> Stmt:
+    if isinstance(s, Block):
+        return _lower_block(s, around)
+    if isinstance(s, Let):
+        around.lets[s.var] = substitute(s.value, around.lets)
+        around.let_depth[s.var] = len(around.path)
+    if isinstance(s, For):
+        around.path.append(s)
+        lowered = map_children(s, lambda x: _lower(x, around))
+        around.path.pop()
+        inits = around.waiting.pop(s, [])
+        return seq(*inits, lowered) if inits else lowered
+    if isinstance(s, If):
+        then = _lower_under(s.cond, s.then, around)
+        orelse = _lower_under(Not(s.cond), s.orelse, around) if s.orelse is not None else None
+        return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+    return map_children(s, lambda x: _lower(x, around))
+
+
+def _lower_under(condition: Expr, s: Stmt, around: _Around) -> Stmt:
+    around.path.append(condition)
+    lowered = _lower(s, around)
+    around.path.pop()
+    return lowered
+
+
+def _lower_block(block: Block, around: _Around) -> Stmt:
+    bind = Replacer({i.var: i.value for i in block.iters})
+    predicate = bind.expr(block.predicate)
+    # The iterators of a block hide the loops around it, so inits of inner blocks cannot move out of it.
+    body = bind.stmt(_lower(block.body, _Around()))
+    if block.init is not None:
+        first = _place_init(block, bind.stmt(_lower(block.init, _Around())), predicate, around)
+        body = seq(first, body) if first is not None else body
+    return body if predicate is TRUE else If(predicate, body, span=block.span)
+
+
+def _place_init(block: Block, init: Stmt, predicate: Expr, around: _Around) -> Stmt | None:
+    """Puts the init before a loop and answers None, or answers what the instance itself does first."""
+    reducing = [i.value for i in block.iters if i.kind != "S"]
+    feeds_reduction = _fed_by(reducing, around)
+    feeds_space = _fed_by((i.value for i in block.iters if i.kind == "S"), around)
+    at = next((n for n, p in enumerate(around.path) if isinstance(p, For) and p.var in feeds_reduction), None)
+    if at is None:
+        return init
+    inside = around.path[at:]
+    loops = [p for p in inside if isinstance(p, For)]
+    if any(p.var in feeds_reduction and p.var in feeds_space for p in loops):
+        return If(all_of(*(Eq(value, Const(0, value.dtype)) for value in reducing)), init, span=block.span)
+    hidden = {p.var for p in loops if p.var not in feeds_space}
+    nest = init
+    for c in reversed(_conjuncts(predicate)):
+        nest = _guarded(c, nest, hidden, around)
+    fresh: dict[Var, Expr] = {}
+    for p in reversed(inside):
+        if not isinstance(p, For):
+            nest = _guarded(p, nest, hidden, around)
+        elif p.var not in hidden:
+            new = Var(p.var.name, p.var.dtype)
+            fresh[p.var] = new
+            nest = p.with_(var=new, body=nest)
+    # Lets from inside of the loop come after the init: their values take their place.
+    late = {v: substitute(value, fresh) for v, value in around.lets.items() if around.let_depth[v] > at}
+    around.waiting.setdefault(loops[0], []).append(Replacer({**late, **fresh}).stmt(nest))
+    return None
+
+
+def _guarded(condition: Expr, s: Stmt, hidden: set[Var], around: _Around) -> Stmt:
+    """`s` under the condition, unless the condition is about loops that are not around `s`."""
+    return s if condition is TRUE or not hidden.isdisjoint(_vars(condition, around)) else If(condition, s)
+
+
+def _fed_by(values: Iterable[Expr], around: _Around) -> set[Var]:
+    return {v for value in values for v in _vars(value, around)}
+
+
+def _vars(e: Expr, around: _Around) -> frozenset[Var]:
+    return free_vars(substitute(e, around.lets))
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    return [c for a in e.args for c in _conjuncts(a)] if isinstance(e, And) else [e]
