@@ -1,6 +1,6 @@
 """Graph programs with variables of their annotations, attributes and dims replaced by expressions.
 
-    substitute(f, {n: const(8)})        Tensor[f32, n, 64]  ->  Tensor[f32, 8, 64], everywhere
+substitute(f, {n: const(8)})        Tensor[f32, n, 64]  ->  Tensor[f32, 8, 64], everywhere
 """
 
 from __future__ import annotations

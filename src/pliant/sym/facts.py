@@ -15,7 +15,7 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from ..dtype import i64
-from .expr import And, Const, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, _uids, walk
+from .expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, _uids, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
 DIM_MAX = 2**31 - 1
@@ -37,6 +37,8 @@ def dim(name: str, lo: int = 0, hi: int = DIM_MAX, multiple_of: int = 1) -> Var:
 
 def declared(e: Expr) -> Declared | None:
     """The declaration of a variable made by `dim`."""
+    if isinstance(e, Dim):
+        return Declared(e.min, e.max, e.multiple_of)
     return e.payload[2] if isinstance(e, Var) and len(e.payload) > 2 else None
 
 
@@ -54,10 +56,11 @@ class Cache(dict[Any, Any]):
 class Facts:
     """What is known; see the module."""
 
-    __slots__ = ("caches", "children", "equal", "inequalities", "known", "multiples", "ranges", "used")
+    __slots__ = ("caches", "children", "ends", "equal", "inequalities", "known", "multiples", "ranges", "used")
 
     def __init__(self) -> None:
         self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
+        self.ends: dict[Expr, tuple[Expr | None, Expr | None]] = {}  # variable -> its range as it was given
         self.multiples: dict[Expr, int] = {}  # variable -> a divisor of it
         self.equal: dict[Expr, Expr] = {}  # simplified node -> what to put in its place
         self.inequalities: tuple[Poly, ...] = ()  # each >= 0 as integers
@@ -91,11 +94,12 @@ class Facts:
         found = self.children.get(("range", var, lo, hi))
         if found is None:
             found = self._copy()
-            for end, upper in ((lo, False), (hi, True)):
-                if end is not None:
-                    bound = end if isinstance(end, Expr) else Const(end, var.dtype) if _fits(end, var) else None
-                    if bound is not None:
-                        found._add_order(*((var, bound) if upper else (bound, var)), 0)
+            least, most = _end(lo, var), _end(hi, var)
+            if least is not None:
+                found._add_order(least, var, 0)
+            if most is not None:
+                found._add_order(var, most, 0)
+            found.ends[var] = (least, most)
             found = self._remember(("range", var, lo, hi), found)
         return found
 
@@ -147,6 +151,7 @@ class Facts:
     def _copy(self) -> Facts:
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
+        new.ends = dict(self.ends)
         new.inequalities, new.known = self.inequalities, dict(self.known)
         new.used = {m: list(hs) for m, hs in self.used.items()}
         return new
@@ -301,8 +306,11 @@ class Facts:
                 return
 
 
-def _fits(value: int, var: Expr) -> bool:
-    return var.dtype.min <= value <= var.dtype.max
+def _end(value: Expr | int | None, var: Expr) -> Expr | None:
+    """An end of a range as an expression; None where it says no more than the dtype."""
+    if value is None or isinstance(value, Expr):
+        return value
+    return Const(value, var.dtype) if var.dtype.min <= value <= var.dtype.max else None
 
 
 def _parts(e: Expr, kind: type[Expr]) -> list[Expr]:

@@ -23,6 +23,7 @@ from .expr import DIM_MAX, Const, Dim, Expr
 if TYPE_CHECKING:
     from typing import Annotated as InOut
     from typing import Annotated as Out
+    from typing import Annotated as State
     from typing import Annotated as Tensor
 
     from .typing_stubs import (
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 else:
     from ..dtype import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
-Role = Literal["in", "out", "inout"]
-MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut"}
+Role = Literal["in", "out", "inout", "state"]
+MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut", "state": "State"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def extent(value: object, what: str = "an extent") -> Expr:
 
 
 class Marker:
-    """`Tensor`, `Out` or `InOut` at run time: subscripting makes a TensorSpec."""
+    """`Tensor`, `Out`, `InOut` or `State` (the linear state of graph functions) at run time: subscripting makes a TensorSpec."""
 
     __slots__ = ("role",)
 
@@ -107,7 +108,7 @@ class Marker:
 
 
 if not TYPE_CHECKING:
-    Tensor, Out, InOut = Marker("in"), Marker("out"), Marker("inout")
+    Tensor, Out, InOut, State = Marker("in"), Marker("out"), Marker("inout"), Marker("state")
 
 
 def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
@@ -158,6 +159,7 @@ else:
 __all__ = [
     "InOut",
     "Out",
+    "State",
     "Tensor",
     "TensorSpec",
     "bf16",

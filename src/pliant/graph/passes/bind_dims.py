@@ -1,8 +1,8 @@
 """The dims of a function set, narrowed or joined, as `compile(..., dims={"batch": 1, "n": (1, 2048), "w": "h"})` asks.
 
-    dims={"n": 8}            n is 8 everywhere, no longer a symbol
-    dims={"n": (1, 2048)}    the contract of n is 1..2048 (inside what its declaration admits)
-    dims={"w": "h"}          w is h: one symbol, and a check that they agree
+dims={"n": 8}            n is 8 everywhere, no longer a symbol
+dims={"n": (1, 2048)}    the contract of n is 1..2048 (inside what its declaration admits)
+dims={"w": "h"}          w is h: one symbol, and a check that they agree
 """
 
 from __future__ import annotations

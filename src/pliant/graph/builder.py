@@ -1,0 +1,405 @@
+"""The builder of graph functions: emits nodes with deduced annotations, unique names, spans and origins.
+
+What it emits is right by construction: every annotation is deduced, every dim is defined before it is used, and state is
+consumed once. Bodies of `if` and `while` are built between `open` and `close`; values of an enclosing body may be used inside.
+
+    b = Builder("f")
+    x = b.param("x", Tensor(f32, (n, 64)))
+    with b:
+        y = ops.silu(x)
+    f = b.finish([y])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..dtype import bool_
+from ..dtype import dtype as to_dtype
+from ..support.errors import Error, ShapeError
+from ..support.source import Span
+from ..sym.expr import Const as Literal
+from ..sym.expr import Expr, Var, const, free_vars
+from .deduce import Deduction, Fit, annotation_vars, deduce_call, deduce_function, deduce_match, defined_vars, subsumes, undefined_dim
+from .node import (
+    Annotation,
+    Body,
+    Callee,
+    CallFunction,
+    CallHost,
+    CallLibrary,
+    CallLoop,
+    Const,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Op,
+    Scalar,
+    Tensor,
+    Value,
+    While,
+)
+from .ops.shape import ScalarAttrs
+from .ops.table import TABLE, attr_exprs, building
+
+
+def is_state(value: Value) -> bool:
+    """True for a value that is linear."""
+    return isinstance(value.annotation, Tensor) and value.annotation.state
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A body that is being built."""
+
+    params: tuple[Value, ...] = ()
+    nodes: list[Node] = field(default_factory=list)
+    dims: set[Var] = field(default_factory=set)  # the variables that are defined here or outside
+    values: set[Value] = field(default_factory=set)  # those defined in this body
+    consumed: dict[Value, Span | None] = field(default_factory=dict)  # state that is gone, and where it went
+    loop: bool = False
+
+
+class Builder:
+    """Builds one graph function; see the module."""
+
+    def __init__(self, name: str, *, names: Sequence[str] = (), span: Span | None = None) -> None:
+        self.name = name
+        self.function_span = span
+        self.origin: tuple[str, ...] = ()
+        self.span: Span | None = None  # of what is being emitted
+        self.spans: dict[Value, Span] = {}  # where the arguments of what is being emitted are written
+        self.hint = ""  # the name wanted for the next result
+        self._used = set(names)
+        self._params: list[Value] = []
+        self._frames = [_Frame()]
+        self._tokens: list[Any] = []
+
+    def __enter__(self) -> Builder:
+        token = building(self)
+        token.__enter__()
+        self._tokens.append(token)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._tokens.pop().__exit__(kind, error, trace)
+
+    # Names, parameters, dims.
+
+    def unique(self, hint: str) -> str:
+        """`hint`, with a number behind it where the name is taken."""
+        name, k = hint, 0
+        while name in self._used:
+            k += 1
+            name = f"{hint}_{k}"
+        self._used.add(name)
+        return name
+
+    def param(self, name: str, annotation: Annotation) -> Value:
+        """A parameter; dims that stand alone in it become defined (those in expressions are looked at by `check_dims` when all are there)."""
+        value = Value(self.unique(name), annotation)
+        self._params.append(value)
+        self._frames[0].dims.update(defined_vars([annotation]))
+        self._frames[0].values.add(value)
+        return value
+
+    def check_dims(self, expressions: Sequence[Expr], where: Span | None = None) -> None:
+        """Every variable of the expressions is defined here."""
+        known = self._frames[-1].dims
+        for e in expressions:
+            for var in free_vars(e):
+                if var not in known:
+                    raise undefined_dim(var, where or self.span)
+
+    @property
+    def dims(self) -> frozenset[Var]:
+        """The variables that are defined here."""
+        return frozenset(self._frames[-1].dims)
+
+    # State.
+
+    def use(self, value: Value) -> None:
+        """Notes a use of a value: an error if it is consumed state."""
+        frame = self._frames[-1]
+        if value in frame.consumed:
+            where, gone = self.spans.get(value, self.span), frame.consumed[value]
+            raise Error(
+                f"state `{value.name}` is used after it was consumed",
+                where=where,
+                note="used here",
+                notes=[(gone, "consumed here")] if gone else (),
+                help="use the new state that the consuming call returns",
+            )
+
+    def consume(self, value: Value) -> None:
+        """Notes that state is consumed by what is being emitted."""
+        self.use(value)
+        frame = self._frames[-1]
+        for inner in reversed(self._frames):
+            if value in inner.values:
+                break
+            if inner.loop:
+                raise Error(
+                    f"state `{value.name}` is consumed in every round of a loop",
+                    where=self.spans.get(value, self.span),
+                    help=f"carry it: assign the new state to `{value.name}` in the body",
+                )
+        frame.consumed[value] = self.span
+
+    # Nodes.
+
+    def emit(
+        self, node: Callable[..., Node], annotations: Sequence[Annotation], used: Sequence[Value], /, **fields: Any
+    ) -> tuple[Value, ...]:
+        """Appends a node with new values of the annotations; the values it has `used` (and not consumed) are noted."""
+        for a in used:
+            self.use(a)
+        hints = self.hint.split(",") if self.hint else []
+        base = fields.get("op") or "v"
+        outs = tuple(
+            Value(self.unique(hints[k] if len(hints) == len(annotations) else hints[0] if hints else base), a)
+            for k, a in enumerate(annotations)
+        )
+        self.hint = ""
+        frame = self._frames[-1]
+        frame.nodes.append(node(outs=outs, origin=self.origin, span=self.span, **fields))
+        frame.values.update(outs)
+        return outs
+
+    def deduction(self, what: str, args: Sequence[Value]) -> Deduction:
+        """The scratch pad for deducing a node over the arguments."""
+        return Deduction(what, tuple(args), span=self.span, spans=tuple(self.spans.get(a) for a in args))
+
+    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
+        """A graph operator."""
+        found = TABLE[name]
+        self.check_dims(attr_exprs(attrs))
+        d = self.deduction(name, args)
+        outs = found.deduce(d, attrs)
+        return self.emit(Op, outs, args, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """A literal tensor."""
+        array = np.array(array)  # a copy: the program does not change with the user's array
+        array.setflags(write=False)
+        annotation = Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
+        return self._aside(lambda: self.emit(Const, [annotation], (), array=array)[0], "const")
+
+    def scalar(self, value: Expr) -> Value:
+        """A host scalar with a value over dims."""
+        return self._aside(lambda: self.op("scalar", (), ScalarAttrs(value))[0], "scalar")
+
+    def _aside(self, make: Callable[[], Value], hint: str) -> Value:
+        """An operand made on the way: it does not take the name that is meant for the result."""
+        kept, self.hint = self.hint, hint
+        value = make()
+        self.hint = kept
+        return value
+
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
+        """A call of a loop program: values for its `in` and `inout` parameters; expressions and numbers for its scalars."""
+        given = [p for p in callee.params if p.role != "out"]
+        if len(args) != len(given):
+            raise self._wrong_count(callee.name, [f"{p.name}: {_parameter_text(p)}" for p in given], len(args))
+        final: list[Value | Expr] = []
+        shown: list[Value] = []
+        for p, a in zip(given, args, strict=True):
+            if p.shape is None and not isinstance(a, Value):
+                value = a if isinstance(a, Expr) else Literal(a, p.dtype)
+                self.check_dims([value])
+                final.append(value)
+                shown.append(Value(p.name, Scalar(value.dtype, value)))
+            elif isinstance(a, Value):
+                final.append(a)
+                shown.append(a)
+            else:
+                raise Error(f"{callee.name}: argument `{p.name}` is {_parameter_text(p)}, not the number {a}", where=self.span)
+        d = self.deduction(callee.name, shown)
+        outs, dims = deduce_call(d, callee)
+        values = [a for a in final if isinstance(a, Value)]
+        for p, a in zip(given, final, strict=True):
+            if p.role == "inout" and isinstance(a, Value):
+                self._consume_once(a, values)
+        fields: dict[str, Any] = {"callee": callee, "args": tuple(final), "dims": dims, "requires": tuple(d.requires)}
+        self.hint = self.hint or callee.name
+        return self.emit(CallLoop, outs, [v for v in values if v not in self._frames[-1].consumed], **fields)
+
+    def _consume_once(self, value: Value, args: Sequence[Value]) -> None:
+        if sum(a is value for a in args) > 1:
+            raise Error(
+                f"state `{value.name}` is consumed and used again by the same call",
+                where=self.spans.get(value, self.span),
+                help="a call that updates state gets it once",
+            )
+        self.consume(value)
+
+    def _wrong_count(self, name: str, params: Sequence[str], found: int) -> Error:
+        return Error(
+            f"{name} takes {len(params)} argument{'s' if len(params) != 1 else ''}, {found} given",
+            where=self.span,
+            facts=[f"{name}({', '.join(params)})"],
+        )
+
+    def call_function(self, function: Function, args: Sequence[Value]) -> tuple[Value, ...]:
+        """A call of another graph function."""
+        if len(args) != len(function.params):
+            raise self._wrong_count(function.name, [repr(p) for p in function.params], len(args))
+        d = self.deduction(function.name, args)
+        outs = deduce_function(d, function)
+        for p, a in zip(function.params, args, strict=True):
+            if is_state(p):
+                self._consume_once(a, args)
+        fresh = [v for v in defined_vars(outs) if v not in self.dims]
+        self._frames[-1].dims.update(fresh)
+        for a in outs:
+            self._escaped(annotation_vars(a), f"a result of {function.name}")
+        self.hint = self.hint or function.name
+        live = [a for a in args if a not in self._frames[-1].consumed]
+        return self.emit(CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))
+
+    def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+        """A call of an external symbol, with the results it is said to give."""
+        self._check_results(results)
+        self.hint = self.hint or symbol
+        return self.emit(CallLibrary, results, args, symbol=symbol, args=tuple(args))
+
+    def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+        """A call of a Python function on arrays, with the results it is said to give."""
+        self._check_results(results)
+        self.hint = self.hint or getattr(fn, "__name__", "host")
+        return self.emit(CallHost, results, args, fn=fn, args=tuple(args))
+
+    def _check_results(self, results: Sequence[Annotation]) -> None:
+        for a in results:
+            for var in annotation_vars(a):
+                if var not in self.dims:
+                    raise undefined_dim(var, self.span)
+
+    def match_cast(self, value: Value, annotation: Annotation) -> Value:
+        """`value` under a finer annotation, checked at run time; new variables that stand alone are defined by it."""
+        d = self.deduction("match_cast", [value])
+        defines = deduce_match(d, annotation, self.dims)
+        if is_state(value):
+            self.consume(value)
+        self._frames[-1].dims.update(defines)
+        self.hint = self.hint or value.name
+        live = [] if is_state(value) else [value]
+        return self.emit(MatchCast, [annotation], live, value=value, defines=defines, requires=tuple(d.requires))[0]
+
+    # Bodies.
+
+    def open(self, params: Sequence[Value] = (), *, loop: bool = False) -> None:
+        """Begins a body; nodes go into it until `close`."""
+        outer = self._frames[-1]
+        self._frames.append(_Frame(tuple(params), [], set(outer.dims), set(params), dict(outer.consumed), loop))
+
+    def pause(self) -> _Frame:
+        """Leaves a body for now; `resume` continues it."""
+        return self._frames.pop()
+
+    def resume(self, frame: _Frame) -> None:
+        """Continues a body that was left with `pause`."""
+        self._frames.append(frame)
+
+    def close(self, results: Sequence[Value]) -> tuple[Body, dict[Value, Span | None]]:
+        """Ends a body: it, and the state from outside that it consumed."""
+        frame = self._frames.pop()
+        gone = {v: s for v, s in frame.consumed.items() if v not in frame.values and v not in self._frames[-1].consumed}
+        return Body(frame.params, tuple(frame.nodes), tuple(results)), gone
+
+    def carried(self, name: str, annotation: Annotation) -> Value:
+        """A parameter for the body of a loop."""
+        return Value(self.unique(name), annotation)
+
+    def if_(
+        self, cond: Value, then: tuple[Body, Mapping[Value, Span | None]], orelse: tuple[Body, Mapping[Value, Span | None]]
+    ) -> tuple[Value, ...]:
+        """A choice between two closed bodies with the same number of results."""
+        check_condition(cond, self.span)
+        for one, other in ((then, orelse), (orelse, then)):
+            for value, where in one[1].items():
+                if value not in other[1]:
+                    raise Error(
+                        f"state `{value.name}` is consumed in one branch only",
+                        where=where or self.span,
+                        help="both branches must consume the same state; let the other one update it too, or neither",
+                    )
+        annotations = [join(a, b, self.span) for a, b in zip(then[0].results, orelse[0].results, strict=True)]
+        for annotation in annotations:
+            self._escaped(annotation_vars(annotation), "a result of the branches")
+        outs = self.emit(If, annotations, [cond], cond=cond, then=then[0], orelse=orelse[0])
+        self._frames[-1].consumed.update(then[1])
+        return outs
+
+    def while_(self, init: Sequence[Value], cond: Body, body: Body) -> tuple[Value, ...]:
+        """A loop over carried values from two closed bodies with the same parameters."""
+        check_condition(cond.results[0], self.span)
+        for value in init:
+            if is_state(value):
+                self._consume_once(value, init)
+        annotations = [p.annotation for p in body.params]
+        for param, result in zip(body.params, body.results, strict=True):
+            if subsumes(param.annotation, result.annotation).fit is not Fit.HOLDS:
+                raise ShapeError(
+                    f"`{param.name}` changes from round to round of the loop",
+                    where=self.span,
+                    facts=[f"it starts as {param.annotation}", f"after a round it is {result.annotation}"],
+                    help="what a loop carries keeps its annotation; match_cast can assert it",
+                )
+        live = [v for v in init if v not in self._frames[-1].consumed]
+        return self.emit(While, annotations, live, init=tuple(init), cond=cond, body=body)
+
+    def _escaped(self, used: frozenset[Var], what: str) -> None:
+        for var in sorted(used, key=lambda v: v.payload[:2]):
+            if var not in self.dims:
+                raise ShapeError(
+                    f"dim `{var.name}` is not known outside: {what} has it in its shape",
+                    where=self.span,
+                    help="match_cast the result to a shape whose dims are known",
+                )
+
+    def finish(self, results: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Function:
+        """The function, with these results."""
+        for value in results:
+            self.use(value)
+        nodes = tuple(self._frames[0].nodes)
+        return Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
+
+
+def check_condition(cond: Value, where: Span | None) -> None:
+    """A condition is a bool: a host scalar, or a tensor of one element."""
+    a = cond.annotation
+    if isinstance(a, Scalar | Tensor) and a.dtype is bool_ and (isinstance(a, Scalar) or not a.shape):
+        return
+    raise ShapeError(
+        f"a condition is one bool, and `{cond.name}` is {a}",
+        where=where,
+        help="compare scalars, or reduce the tensor to one element first",
+    )
+
+
+def join(a: Value, b: Value, where: Span | None) -> Annotation:
+    """The annotation of a value that is `a` or `b`; they must agree (a scalar forgets its value where they differ)."""
+    x, y = a.annotation, b.annotation
+    if isinstance(x, Scalar) and isinstance(y, Scalar) and x.dtype is y.dtype:
+        return x if x.value is y.value else Scalar(x.dtype)
+    if subsumes(x, y).fit is Fit.HOLDS:
+        return x
+    raise ShapeError(
+        "the branches disagree",
+        where=where,
+        facts=[f"`{a.name}` is {x} in the first", f"`{b.name}` is {y} in the second"],
+        help="both branches must give the same shape and dtype; match_cast can assert a common one",
+    )
+
+
+def _parameter_text(p: Any) -> str:
+    if p.shape is None:
+        return str(p.dtype)
+    return str(Tensor(p.dtype, p.shape, p.role == "inout"))

@@ -1,0 +1,395 @@
+"""Deduction: what a node's results are, from the annotations of what it is given. Forward, local, done at construction.
+
+A `Deduction` is the scratch pad of one node: it decides conditions on dims, raises located errors for those that cannot hold,
+and collects a `Require` for each that only a run can decide. What one node's check has found is no fact for another node
+(nodes have no order but that of their values); a `match_cast` value carries what was checked to whoever uses it.
+
+    d = Deduction("matmul")
+    d.equal(a.shape[1], b.shape[0], "…")       # proven: nothing; impossible: ShapeError; else a Require
+    d.broadcast((n, 1), (m,))                  # (n, m)
+    subsumes(Tensor(f32, (n,)), Tensor(f32, (m,)), EMPTY).fit    # Fit.CHECK
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ..support.errors import Error, ShapeError
+from ..support.source import Span
+from ..sym.expr import FALSE, TRUE, And, Const, Dim, Eq, Expr, FloorMod, Le, Not, Or, Select, Var, const, free_vars, substitute, text
+from ..sym.facts import EMPTY, Facts
+from ..sym.prove import prove
+from ..sym.simplify import simplify
+from .node import Annotation, Callee, Function, Require, Scalar, Shape, Tensor, Tuple, Value
+
+ONE = const(1)
+
+
+class Fit(Enum):
+    """Whether a value of one annotation may stand where another is expected."""
+
+    IMPOSSIBLE = "impossible"  # another kind, dtype or rank
+    IMPOSSIBLE_DIMS = "impossible for known dims"
+    CHECK = "needs a run-time check"
+    HOLDS = "holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The answer of `subsumes`: the fit, why it is not better, and the conditions to check."""
+
+    fit: Fit
+    reason: str = ""
+    conditions: tuple[tuple[Expr, Expr, str], ...] = ()  # found, expected, which dim
+
+
+def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:
+    """True or false where the facts settle the condition, else None."""
+    done = simplify(condition, facts)
+    if done is TRUE or prove(done, facts):
+        return True
+    return False if done is FALSE or prove(Not(done), facts) else None
+
+
+def shape_text(shape: Sequence[Expr]) -> str:
+    """A shape for messages: `(n, 64)`."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def kind_text(a: Annotation) -> str:
+    """What kind of value has the annotation, in words."""
+    return {Tensor: "a tensor", Shape: "a shape", Scalar: "a scalar", Tuple: "a tuple"}[type(a)]
+
+
+def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> Match:
+    """Whether a value annotated `found` may stand where `expected` is asked for."""
+    if type(expected) is not type(found):
+        return Match(Fit.IMPOSSIBLE, f"{kind_text(found)} where {kind_text(expected)} is expected")
+    if isinstance(expected, Tuple):
+        assert isinstance(found, Tuple)
+        if len(expected.items) != len(found.items):
+            return Match(Fit.IMPOSSIBLE, f"{len(found.items)} items where {len(expected.items)} are expected")
+        return _worst(subsumes(e, f, facts) for e, f in zip(expected.items, found.items, strict=True))
+    if isinstance(expected, Tensor | Scalar):
+        assert isinstance(found, Tensor | Scalar)
+        if expected.dtype is not found.dtype:
+            return Match(Fit.IMPOSSIBLE, f"its dtype is {found.dtype}, {expected.dtype} is expected")
+    if isinstance(expected, Scalar):
+        assert isinstance(found, Scalar)
+        if expected.value is None or expected.value is found.value:
+            return Match(Fit.HOLDS)
+        if found.value is None:
+            return Match(Fit.IMPOSSIBLE, "its value is not known in terms of dims")
+        return _dims((expected.value,), (found.value,), facts, "the value")
+    if isinstance(expected, Tensor):
+        assert isinstance(found, Tensor)
+        if expected.state != found.state:
+            return Match(Fit.IMPOSSIBLE, "it is not state" if expected.state else "it is state")
+        return _dims(expected.shape, found.shape, facts, "dim {}")
+    assert isinstance(found, Shape)
+    return _dims(expected.values, found.values, facts, "value {}")
+
+
+def _dims(expected: Sequence[Expr], found: Sequence[Expr], facts: Facts, which: str) -> Match:
+    if len(expected) != len(found):
+        return Match(Fit.IMPOSSIBLE, f"it has {len(found)} dims, {len(expected)} are expected")
+    checks = []
+    for i, (e, f) in enumerate(zip(expected, found, strict=True)):
+        answer = e is f or decide(Eq(f, e), facts)
+        if answer is False:
+            return Match(Fit.IMPOSSIBLE_DIMS, f"{which.format(i)} is {f}, {e} is expected")
+        if answer is None:
+            checks.append((f, e, which.format(i)))
+    return Match(Fit.CHECK if checks else Fit.HOLDS, "", tuple(checks))
+
+
+def _worst(matches: Iterable[Match]) -> Match:
+    every = list(matches)
+    order = list(Fit)
+    least = min(every, key=lambda m: order.index(m.fit), default=Match(Fit.HOLDS))
+    if least.fit is Fit.CHECK:
+        return Match(Fit.CHECK, "", tuple(c for m in every for c in m.conditions))
+    return least
+
+
+def substitute_annotation(a: Annotation, values: Mapping[Var, Expr], facts: Facts = EMPTY) -> Annotation:
+    """`a` with variables replaced, and its dims simplified where something was."""
+
+    def swap(e: Expr) -> Expr:
+        return simplify(substitute(e, dict(values)), facts) if not free_vars(e).isdisjoint(values) else e
+
+    return map_dims(a, swap)
+
+
+def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
+    """`a` with each of its expressions replaced."""
+    match a:
+        case Tensor():
+            return Tensor(a.dtype, tuple(map(swap, a.shape)), a.state)
+        case Shape():
+            return Shape(tuple(map(swap, a.values)))
+        case Scalar():
+            return Scalar(a.dtype, None if a.value is None else swap(a.value))
+        case Tuple():
+            return Tuple(tuple(map_dims(i, swap) for i in a.items))
+
+
+def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
+    """The expressions in an annotation, in order."""
+    match a:
+        case Tensor():
+            return a.shape
+        case Shape():
+            return a.values
+        case Scalar():
+            return () if a.value is None else (a.value,)
+        case Tuple():
+            return tuple(e for i in a.items for e in annotation_exprs(i))
+
+
+def annotation_vars(a: Annotation) -> frozenset[Var]:
+    """The variables in an annotation."""
+    return frozenset().union(*(free_vars(e) for e in annotation_exprs(a)))
+
+
+def defined_vars(annotations: Iterable[Annotation]) -> tuple[Var, ...]:
+    """The variables that stand alone as a dim, in order: those that a parameter or a match_cast with these annotations defines."""
+    found = (e for a in annotations if not isinstance(a, Scalar) for e in annotation_exprs(a) if isinstance(e, Var))
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class Deduction:
+    """The scratch pad of one node's deduction; see the module."""
+
+    what: str  # the operator or callee, for messages
+    args: tuple[Value, ...] = ()
+    facts: Facts = EMPTY
+    span: Span | None = None
+    spans: tuple[Span | None, ...] = ()  # where each argument is written
+    requires: list[Require] = field(default_factory=list)
+
+    def error(self, what: str, *, facts: Sequence[str] = (), help: str = "", arg: int | None = None, note: str = "") -> ShapeError:
+        """A located error; the facts begin with the annotations of the arguments."""
+        shown = [f"`{a.name}` is {a.annotation}" for a in dict.fromkeys(self.args)]
+        where = self.spans[arg] if arg is not None and arg < len(self.spans) and self.spans[arg] else self.span
+        return ShapeError(what, where=where, note=note, facts=[*shown, *facts], help=help)
+
+    def require(self, condition: Expr, message: str, values: tuple[Expr, ...] = (), *, help: str = "", arg: int | None = None) -> None:
+        """`condition` proven: nothing; impossible: an error; else a run-time check. `{0}` in the message is the first value."""
+        answer = decide(condition, self.facts)
+        if answer is False:
+            raise self.error(message.format(*values), help=help, arg=arg)
+        if answer is None:
+            self.requires.append(Require(condition, message, values, help, self.span))
+
+    def equal(self, a: Expr, b: Expr, message: str, *, help: str = "", arg: int | None = None) -> Expr:
+        """Requires `a == b`; the message may use `{0}` and `{1}`. Returns the simpler of the two."""
+        if a is not b:
+            self.require(Eq(a, b), f"{self.what}: {message}", (a, b), help=help, arg=arg)
+        return b if isinstance(b, Const) or (isinstance(b, Var) and not isinstance(a, Const | Var)) else a
+
+    def tensor(self, k: int) -> Tensor:
+        """The annotation of argument `k`, which must be a tensor; a host scalar counts as one of rank 0."""
+        annotation = self.args[k].annotation
+        if isinstance(annotation, Scalar):
+            return Tensor(annotation.dtype, ())
+        if not isinstance(annotation, Tensor):
+            raise self.error(f"{self.what} takes tensors, and `{self.args[k].name}` is {kind_text(annotation)}", arg=k)
+        return annotation
+
+    def rank(self, k: int, *ranks: int) -> Tensor:
+        """The annotation of argument `k`, which must have one of the ranks."""
+        t = self.tensor(k)
+        if len(t.shape) not in ranks:
+            wanted = " or ".join(map(str, ranks))
+            raise self.error(f"{self.what}: `{self.args[k].name}` has {len(t.shape)} dims, {wanted} expected", arg=k)
+        return t
+
+    def same_dtype(self) -> None:
+        """All arguments have one dtype."""
+        first = self.tensor(0).dtype
+        for k in range(1, len(self.args)):
+            other = self.tensor(k).dtype
+            if other is not first:
+                raise self.error(
+                    f"{self.what} of {first} and {other}: nothing is cast implicitly",
+                    help=f"write ops.cast({self.args[k].name}, {first}) or ops.cast({self.args[0].name}, {other})",
+                    arg=k,
+                )
+
+    def floats(self) -> None:
+        """All arguments are floats."""
+        for k in range(len(self.args)):
+            if not self.tensor(k).dtype.is_float:
+                help_ = f"write ops.cast({self.args[k].name}, f32)"
+                raise self.error(f"{self.what} is for floats, and `{self.args[k].name}` is {self.tensor(k).dtype}", help=help_, arg=k)
+
+    def broadcast(self, *shapes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The common shape of several under broadcasting."""
+        result: tuple[Expr, ...] = ()
+        for k, shape in enumerate(shapes):
+            rank = max(len(result), len(shape))
+            wide = (ONE,) * (rank - len(result)) + result
+            other = (ONE,) * (rank - len(shape)) + shape
+            result = tuple(self._broadcast_dim(n, m, i - rank, k) for i, (n, m) in enumerate(zip(wide, other, strict=True)))
+        return result
+
+    def _broadcast_dim(self, n: Expr, m: Expr, axis: int, arg: int) -> Expr:
+        """One total rule: `select(n == 1, m, n)`, checked; facts remove what they can."""
+        if n is m or m is ONE:
+            return n
+        if n is ONE:
+            return m
+        facts = self.facts
+        if decide(Eq(n, m), facts):
+            return n if isinstance(n, Const) or not isinstance(m, Const) else m
+        n_one, m_one = decide(Eq(n, ONE), facts), decide(Eq(m, ONE), facts)
+        if n_one:
+            return m
+        if m_one:
+            return n
+        options = [Eq(n, m), *([Eq(n, ONE)] if n_one is None else []), *([Eq(m, ONE)] if m_one is None else [])]
+        condition: Expr = options[0]
+        for option in options[1:]:
+            condition = Or(condition, option)
+        self.require(
+            condition,
+            f"{self.what}: dims {{0}} and {{1}} (at {axis}) cannot be broadcast",
+            (n, m),
+            help="dims must be equal, or one of them 1",
+            arg=arg,
+        )
+        if n_one is False:
+            return n
+        if m_one is False:
+            return m
+        return simplify(Select(Eq(n, ONE), m, n), facts)
+
+    def contract(self, dim: Var, value: Expr, name: str) -> None:
+        """`value` lies in the range that the declaration of `dim` states."""
+        if not isinstance(dim, Dim) or value is dim:
+            return
+        inside = And(Le(const(dim.min), value), Le(value, const(dim.max)))
+        condition = inside if dim.multiple_of == 1 else And(inside, Eq(FloorMod(value, const(dim.multiple_of)), const(0)))
+        self.require(condition, f"{self.what}: {name} is {{0}}, and the contract says {dim.contract}", (value,))
+
+    def bind(self, names: Sequence[str], expected: Sequence[Annotation], found: Sequence[Annotation]) -> dict[Var, Expr]:
+        """The callee's variables by matching parameters with arguments: bound where they stand alone, all else must match."""
+        values: dict[Var, Expr] = {}
+        for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
+            self._same_kind(k, name, e, f)
+            if isinstance(e, Scalar):
+                continue
+            for i, (dim, value) in enumerate(zip(annotation_exprs(e), annotation_exprs(f), strict=True)):
+                if isinstance(dim, Var) and dim not in values:
+                    values[dim] = value
+                    self.contract(dim, value, f"dim {i} of argument `{name}`")
+        for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
+            if isinstance(e, Scalar):
+                continue
+            for i, (dim, value) in enumerate(zip(annotation_exprs(e), annotation_exprs(f), strict=True)):
+                self.bound(dim, values, f"dim {i} of parameter `{name}`")
+                self._match(substitute(dim, values), dim, value, f"dim {i} of argument `{name}`", k)
+        return values
+
+    def bound(self, dim: Expr, values: Mapping[Var, Expr], which: str) -> None:
+        """Every variable of `dim` has a value."""
+        for var in free_vars(dim):
+            if var not in values:
+                raise self.error(
+                    f"{self.what}: dim `{var.name}` cannot be found from the arguments",
+                    facts=[f"{which} is {dim}"],
+                    help=f"a dim is bound where it stands alone: let `{var.name}` be a whole dim of a parameter",
+                )
+
+    def _same_kind(self, k: int, name: str, expected: Annotation, found: Annotation) -> None:
+        """Kind, dtype, rank and state of an argument are those of its parameter."""
+        match = subsumes(_blank(expected), _blank(found))
+        if match.fit is Fit.HOLDS:
+            return
+        help_ = ""
+        if isinstance(expected, Tensor) and isinstance(found, Tensor) and expected.dtype is not found.dtype:
+            help_ = f"write ops.cast({self.args[k].name}, {expected.dtype})" if k < len(self.args) else ""
+        elif isinstance(expected, Tensor) and isinstance(found, Tensor) and expected.state and not found.state:
+            help_ = "only state can be updated in place: annotate the parameter it comes from with State[...]"
+        raise self.error(
+            f"{self.what}: argument `{name}` does not fit: {match.reason}", facts=[f"parameter `{name}` is {expected}"], help=help_, arg=k
+        )
+
+    def _match(self, expected: Expr, written: Expr, found: Expr, which: str, arg: int) -> None:
+        if expected is found:
+            return
+        shown = text(expected) if written is expected or isinstance(written, Const) else f"{written} = {{1}}"
+        self.require(Eq(found, expected), f"{self.what}: {which} is {{0}}, {shown} is expected", (found, expected), arg=arg)
+
+
+def _blank(a: Annotation) -> Annotation:
+    """`a` with every dim the same, so that only its kind, dtype, rank and state are compared."""
+    return Scalar(a.dtype) if isinstance(a, Scalar) else map_dims(a, lambda e: ONE)
+
+
+def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
+    """The variables that `match_cast(args[0], target)` defines; the rest of the target is checked."""
+    found = d.args[0].annotation
+    match = subsumes(_blank(target), _blank(found))
+    if match.fit is not Fit.HOLDS:
+        raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)
+    defines = tuple(v for v in defined_vars([target]) if v not in known)
+    values: dict[Var, Expr] = {}
+    pairs = list(zip(annotation_exprs(target), annotation_exprs(found), strict=True))
+    for i, (dim, value) in enumerate(pairs):
+        if isinstance(dim, Var) and dim in defines and dim not in values:
+            values[dim] = value
+            d.contract(dim, value, f"dim {i} of `{d.args[0].name}`")
+    for i, (dim, value) in enumerate(pairs):
+        for var in free_vars(dim):
+            if var not in known and var not in defines:
+                raise undefined_dim(var, d.span)
+        d._match(substitute(dim, values), dim, value, f"dim {i} of `{d.args[0].name}`", 0)
+    return defines
+
+
+def undefined_dim(var: Var, where: Span | None) -> Error:
+    """The error for a dim that no parameter and no match_cast before has defined."""
+    return ShapeError(
+        f"dim `{var.name}` is used before it is defined",
+        where=where,
+        help=f"a dim is defined where it stands alone in a parameter, Tensor[f32, {var.name}], or in a match_cast",
+    )
+
+
+def deduce_call(d: Deduction, callee: Callee) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
+    """The results of a call of a loop program (its `inout` and `out` parameters) and the values of its symbols."""
+    given = [p for p in callee.params if p.role != "out"]
+    expected: list[Annotation] = [Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout") for p in given]
+    found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
+    values = d.bind([p.name for p in given], expected, found)
+    for symbol in callee.symbols:
+        d.bound(symbol, values, f"a dim of `{callee.name}`")
+    outs: list[Annotation] = []
+    for p in callee.params:
+        if p.shape is not None and p.role != "in":
+            outs.append(substitute_annotation(Tensor(p.dtype, p.shape, p.role == "inout"), values, d.facts))
+    return tuple(outs), tuple(values[s] for s in callee.symbols)
+
+
+def _as_read(expected: Annotation, found: Annotation) -> Annotation:
+    """State that is only read is like any tensor, and a rank-0 tensor's place may be taken by a host scalar."""
+    if isinstance(expected, Tensor) and not expected.state and isinstance(found, Tensor):
+        return Tensor(found.dtype, found.shape)
+    return found
+
+
+def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
+    """The results of a call of a graph function; dims that the callee defines inside become fresh variables."""
+    expected = [p.annotation for p in function.params]
+    found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
+    values = d.bind([p.name for p in function.params], expected, found)
+    for result in function.results:
+        for var in sorted(annotation_vars(result.annotation), key=lambda v: v.payload[:2]):
+            if var not in values:
+                values[var] = Dim(var.name, var.min, var.max, var.multiple_of) if isinstance(var, Dim) else Var(var.name, var.dtype)
+    return tuple(substitute_annotation(r.annotation, values, d.facts) for r in function.results)

@@ -1,0 +1,129 @@
+"""Matrix products: matmul (with broadcast batch dims) and linear. Sums over 16-bit floats are made in f32.
+
+ops.matmul(a, b)             # (…, m, k) x (…, k, n) -> (…, m, n); also written a @ b
+ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) as in torch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dtype import bool_
+from ...dtype import dtype as to_dtype
+from ...sym.expr import Add, Cast, Const, Expr, Mul
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from .elementwise import project
+from .reduce import accumulator
+from .stage import Indices, Stage
+from .table import Array, OpDef, emit, register
+
+_SHAPES_HELP = "the last dim of the first must be the second-last of the second: (m, k) @ (k, n)"
+
+
+def _numbers(d: Deduction) -> None:
+    d.same_dtype()
+    if d.tensor(0).dtype is bool_:
+        raise d.error(f"{d.what} of bools", arg=0, help="cast them first: ops.cast(x, i32)")
+
+
+def _deduce_matmul(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    _numbers(d)
+    a, b = d.tensor(0), d.tensor(1)
+    for k, t in enumerate((a, b)):
+        if len(t.shape) < 2:
+            help_ = "ops.reshape can add one"
+            raise d.error(f"matmul: `{d.args[k].name}` has {len(t.shape)} dims, at least 2 are needed", arg=k, help=help_)
+    message = f"{{0}} columns of `{d.args[0].name}` meet {{1}} rows of `{d.args[1].name}`"
+    d.equal(a.shape[-1], b.shape[-2], message, help=_SHAPES_HELP)
+    batch = d.broadcast(a.shape[:-2], b.shape[:-2])
+    return (Tensor(a.dtype, (*batch, a.shape[-2], b.shape[-1])),)
+
+
+def _contract(
+    out: Tensor, extent: Expr, factors: Callable[..., tuple[Expr, Expr]], finish: Callable[..., Expr] | None
+) -> tuple[Stage, ...]:
+    """A sum of products in the accumulator's dtype, and a last stage where something is left to do."""
+    wide = accumulator(out.dtype)
+
+    def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
+        a, b = factors(i, r[0], read)
+        return Mul(a, b) if wide is out.dtype else Mul(Cast(wide, a), Cast(wide, b))
+
+    total = Stage("dot", wide, out.shape, value, (extent,), "add", Const(0, wide))
+    if finish is None and wide is out.dtype:
+        return (total,)
+
+    def last(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
+        found = read("dot", *i) if finish is None else finish(read("dot", *i), i, read)
+        return found if wide is out.dtype else Cast(out.dtype, found)
+
+    return (total, Stage("out", out.dtype, out.shape, last))
+
+
+def _matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
+    a, b = args
+    batch = outs[0].shape[:-2]
+
+    def factors(i: Indices, k: Expr, read: Callable[..., Expr]) -> tuple[Expr, Expr]:
+        return (
+            read(0, *project(a.shape[:-2], batch, i[:-2]), i[-2], k),
+            read(1, *project(b.shape[:-2], batch, i[:-2]), k, i[-1]),
+        )
+
+    return _contract(outs[0], a.shape[-1], factors, None)
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(accumulator(to_dtype(x.dtype)).numpy())
+
+
+def _matmul_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    return [np.matmul(_wide(args[0]), _wide(args[1])).astype(args[0].dtype)]
+
+
+register(OpDef("matmul", _deduce_matmul, _matmul_reference, _matmul_stages, (2, 2)))
+
+
+def _deduce_linear(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    _numbers(d)
+    x, weight = d.tensor(0), d.rank(1, 2)
+    if not x.shape:
+        raise d.error(f"linear: `{d.args[0].name}` has no dims", arg=0)
+    message = f"{{0}} columns of `{d.args[0].name}` meet {{1}} columns of the weight `{d.args[1].name}`"
+    d.equal(x.shape[-1], weight.shape[1], message)
+    if len(d.args) == 3:
+        d.equal(d.rank(2, 1).shape[0], weight.shape[0], "the bias has {0} elements, the weight {1} rows", arg=2)
+    return (Tensor(x.dtype, (*x.shape[:-1], weight.shape[0])),)
+
+
+def _linear_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
+    def factors(i: Indices, k: Expr, read: Callable[..., Expr]) -> tuple[Expr, Expr]:
+        return read(0, *i[:-1], k), read(1, i[-1], k)
+
+    def add_bias(total: Expr, i: Indices, read: Callable[..., Expr]) -> Expr:
+        bias = read(2, i[-1])
+        return Add(total, bias if bias.dtype is total.dtype else Cast(total.dtype, bias))
+
+    return _contract(outs[0], args[0].shape[-1], factors, add_bias if len(args) == 3 else None)
+
+
+def _linear_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    product = np.matmul(_wide(args[0]), _wide(args[1]).T)
+    return [(product + _wide(args[2]) if len(args) == 3 else product).astype(args[0].dtype)]
+
+
+register(OpDef("linear", _deduce_linear, _linear_reference, _linear_stages, (2, 3)))
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """The matrix product `x @ y`; dims before the last two broadcast."""
+    return emit("matmul", (x, y))
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """`x @ weight.T + bias`, the weight being (out, in)."""
+    return emit("linear", (x, weight) if bias is None else (x, weight, bias))

@@ -1,0 +1,332 @@
+"""Operators that move elements without computing: reshape, permute, slice, concat, take; and those that make them: full, scalar.
+
+ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.slice(x, axis=0, start=1, stop=n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dtype import dtype as to_dtype
+from ...dtype import i64
+from ...support.errors import Error, ShapeError
+from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Select, const, product
+from ...sym.simplify import simplify
+from ..deduce import Deduction, shape_text
+from ..node import Annotation, Scalar, Tensor, Value
+from .reduce import AxisAttrs, normal_axis
+from .stage import Indices, Stage
+from .table import Array, OpDef, emit, operand, operands, register, tensor_of
+
+Read = Callable[..., Expr]
+
+
+def as_dim(name: str, value: Any) -> Expr:
+    """A bound or an extent as an expression: an integer, a dim, or a host scalar whose value is known in terms of dims."""
+    if isinstance(value, Value) and isinstance(value.annotation, Scalar) and value.annotation.value is not None:
+        value = value.annotation.value
+    if isinstance(value, Expr) and value.dtype is i64:
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return const(int(value))
+    shown = f"`{value.name}`, whose value is only known at run time" if isinstance(value, Value) else repr(value)
+    raise Error(f"{name}: a dim or an integer is expected, not {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeAttrs:
+    """The shape of the result."""
+
+    shape: tuple[Expr, ...]
+
+
+def _deduce_reshape(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    old, new = simplify(product(x.shape), d.facts), simplify(product(attrs.shape), d.facts)
+    d.equal(old, new, f"{{0}} elements of shape {shape_text(x.shape)} cannot have the shape {shape_text(attrs.shape)} of {{1}}")
+    return (Tensor(x.dtype, attrs.shape),)
+
+
+def unflatten(flat: Expr, shape: tuple[Expr, ...]) -> Indices:
+    """The indices of the element number `flat` of a row-major tensor."""
+    found: list[Expr] = []
+    for n in reversed(shape[1:]):
+        found.append(flat % n)
+        flat = flat // n
+    return (flat, *reversed(found)) if shape else ()
+
+
+def flatten(indices: Indices, shape: tuple[Expr, ...]) -> Expr:
+    """The number of an element of a row-major tensor."""
+    total: Expr = const(0)
+    for i, n in zip(indices, shape, strict=True):
+        total = total * n + i
+    return total
+
+
+def _reshape_indices(i: Indices, new: tuple[Expr, ...], old: tuple[Expr, ...]) -> Indices:
+    """Indices into the old shape: leading and trailing dims that both have need no arithmetic."""
+    head = 0
+    while head < min(len(old), len(new)) and old[head] is new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] is new[-1 - tail]:
+        tail += 1
+    middle_new, middle_old = slice_(new, head, tail), slice_(old, head, tail)
+    inner = unflatten(flatten(slice_(i, head, tail), middle_new), middle_old)
+    return (*i[:head], *inner, *i[len(i) - tail :])
+
+
+def slice_(items: tuple[Expr, ...], head: int, tail: int) -> tuple[Expr, ...]:
+    """The items without the first `head` and the last `tail`."""
+    return items[head : len(items) - tail]
+
+
+def _reshape_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ShapeAttrs) -> tuple[Stage, ...]:
+    x, out = args[0], outs[0]
+    return (Stage("reshape", x.dtype, out.shape, lambda i, r, read: read(0, *_reshape_indices(i, out.shape, x.shape))),)
+
+
+register(
+    OpDef("reshape", _deduce_reshape, lambda args, attrs: [args[0].reshape(attrs.shape)], _reshape_stages, (1, 1), ShapeAttrs, view=True)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PermuteAttrs:
+    """Which axis of the operand each axis of the result is."""
+
+    axes: tuple[int, ...]
+
+
+def _deduce_permute(d: Deduction, attrs: PermuteAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if sorted(attrs.axes) != list(range(len(x.shape))):
+        help_ = f"give each of 0..{len(x.shape) - 1} once"
+        raise d.error(f"permute: axes {list(attrs.axes)} are no order of {len(x.shape)} dims", help=help_)
+    return (Tensor(x.dtype, tuple(x.shape[a] for a in attrs.axes)),)
+
+
+def _permute_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PermuteAttrs) -> tuple[Stage, ...]:
+    order = [attrs.axes.index(a) for a in range(len(attrs.axes))]
+    return (Stage("permute", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *(i[a] for a in order))),)
+
+
+register(OpDef("permute", _deduce_permute, lambda args, attrs: [np.transpose(args[0], attrs.axes)], _permute_stages, (1, 1), PermuteAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAttrs:
+    """Elements start, start + step, … below stop, along one axis."""
+
+    axis: int
+    start: Expr
+    stop: Expr
+    step: int = 1
+
+
+def _deduce_slice(d: Deduction, attrs: SliceAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    n = x.shape[attrs.axis]
+    if attrs.step < 1:
+        raise d.error(f"slice: step {attrs.step} is not positive")
+    message = f"slice: {{0}}:{{1}} is not within the {{2}} elements of axis {attrs.axis} of `{d.args[0].name}`"
+    inside = And(Le(const(0), attrs.start), And(Le(attrs.start, attrs.stop), Le(attrs.stop, n)))
+    d.require(inside, message, (attrs.start, attrs.stop, n), help="bounds must satisfy 0 <= start <= stop <= extent")
+    extent = simplify((attrs.stop - attrs.start + (attrs.step - 1)) // attrs.step, d.facts)
+    return (Tensor(x.dtype, (*x.shape[: attrs.axis], extent, *x.shape[attrs.axis + 1 :])),)
+
+
+def _slice_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: SliceAttrs) -> tuple[Stage, ...]:
+    a = attrs.axis
+    return (Stage("slice", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *i[:a], attrs.start + i[a] * attrs.step, *i[a + 1 :])),)
+
+
+def _slice_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    index = [slice_object(None, None)] * attrs.axis + [slice_object(attrs.start, attrs.stop, attrs.step)]
+    return [args[0][tuple(index)]]
+
+
+slice_object = slice  # the builtin: `slice` is an operator below
+
+register(OpDef("slice", _deduce_slice, _slice_reference, _slice_stages, (1, 1), SliceAttrs))
+
+
+def _deduce_concat(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
+    d.same_dtype()
+    first = d.tensor(0)
+    total = first.shape[attrs.axis]
+    for k in range(1, len(d.args)):
+        other = d.rank(k, len(first.shape))
+        for axis, (n, m) in enumerate(zip(first.shape, other.shape, strict=True)):
+            if axis != attrs.axis:
+                name = d.args[k].name
+                d.equal(m, n, f"dim {axis} of `{name}` is {{0}}, that of `{d.args[0].name}` {{1}}", arg=k)
+        total = total + other.shape[attrs.axis]
+    extent = simplify(total, d.facts)
+    return (Tensor(first.dtype, (*first.shape[: attrs.axis], extent, *first.shape[attrs.axis + 1 :])),)
+
+
+def _concat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
+    a = attrs.axis
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        starts: list[Expr] = [const(0)]
+        for t in args[:-1]:
+            starts.append(starts[-1] + t.shape[a])
+        last = len(args) - 1
+        found = read(last, *i[:a], i[a] - starts[last], *i[a + 1 :])
+        for k in reversed(range(last)):
+            found = Select(Lt(i[a], starts[k + 1]), read(k, *i[:a], i[a] - starts[k], *i[a + 1 :]), found)
+        return found
+
+    return (Stage("concat", outs[0].dtype, outs[0].shape, value),)
+
+
+register(
+    OpDef("concat", _deduce_concat, lambda args, attrs: [np.concatenate(list(args), axis=attrs.axis)], _concat_stages, (1, None), AxisAttrs)
+)
+
+
+def _deduce_take(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
+    x, indices = d.tensor(0), d.tensor(1)
+    if not indices.dtype.is_int:
+        raise d.error(f"take: the indices `{d.args[1].name}` are {indices.dtype}, not integers", arg=1)
+    return (Tensor(x.dtype, (*x.shape[: attrs.axis], *indices.shape, *x.shape[attrs.axis + 1 :])),)
+
+
+def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
+    a, rank = attrs.axis, len(args[1].shape)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        index = read(1, *i[a : a + rank])
+        return read(0, *i[:a], index if index.dtype is i64 else Cast(i64, index), *i[a + rank :])
+
+    return (Stage("take", outs[0].dtype, outs[0].shape, value),)
+
+
+def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
+    if np.any(args[1] < 0):  # numpy would count from the end
+        raise ShapeError(f"take: index {int(np.min(args[1]))} is negative")
+    return [np.take(args[0], args[1].astype(np.int64), axis=attrs.axis)]
+
+
+register(OpDef("take", _deduce_take, _take_reference, _take_stages, (2, 2), AxisAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class FullAttrs:
+    """A shape, and the literal that every element is."""
+
+    shape: tuple[Expr, ...]
+    value: Expr
+
+
+register(
+    OpDef(
+        "full",
+        lambda d, attrs: (Tensor(attrs.value.dtype, attrs.shape),),
+        lambda args, attrs: [np.full(attrs.shape, attrs.value)],
+        lambda args, outs, attrs: (Stage("full", outs[0].dtype, outs[0].shape, lambda i, r, read: attrs.value),),
+        (0, 0),
+        FullAttrs,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarAttrs:
+    """The value of a host scalar, over dims."""
+
+    value: Expr
+
+
+register(
+    OpDef(
+        "scalar",
+        lambda d, attrs: (Scalar(attrs.value.dtype, attrs.value),),
+        lambda args, attrs: [np.asarray(attrs.value)],
+        lambda args, outs, attrs: (Stage("scalar", attrs.value.dtype, (), lambda i, r, read: attrs.value),),
+        (0, 0),
+        ScalarAttrs,
+    )
+)
+
+
+def reshape(x: Any, shape: Any) -> Any:
+    """The same elements in row-major order under another shape; one extent may be -1 and is then what remains."""
+    value = operand("reshape", x)
+    dims = [as_dim("reshape", s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
+    open_ = [k for k, s in enumerate(dims) if isinstance(s, Const) and s.value == -1]
+    if len(open_) > 1:
+        raise ShapeError("reshape: more than one extent is -1")
+    if open_:
+        dims[open_[0]] = _remaining(tensor_of(value.annotation).shape, [s for k, s in enumerate(dims) if k != open_[0]])
+    return emit("reshape", (value,), ShapeAttrs(tuple(dims)))
+
+
+def _remaining(old: tuple[Expr, ...], new: list[Expr]) -> Expr:
+    """The extent that is left; factors that both have cancel (also where they are 0), the rest is divided."""
+    above = [f for n in old for f in _factors(n)]
+    below = [f for n in new for f in _factors(n)]
+    for f in list(below):
+        if f in above:
+            above.remove(f)
+            below.remove(f)
+    return simplify(product(tuple(above)) // product(tuple(below)))
+
+
+def _factors(e: Expr) -> list[Expr]:
+    return [f for a in e.args for f in _factors(a)] if isinstance(e, Mul) else [e]
+
+
+def permute(x: Any, axes: Any) -> Any:
+    """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
+    value = operand("permute", x)
+    return emit("permute", (value,), PermuteAttrs(tuple(normal_axis("permute", value, a) for a in axes)))
+
+
+def slice(x: Any, axis: int, start: Any = 0, stop: Any = None, step: int = 1) -> Any:
+    """Elements start, start + step, … below stop along `axis`; negative integers count from the end, None is the end."""
+    value = operand("slice", x)
+    at = normal_axis("slice", value, axis)
+    n = tensor_of(value.annotation).shape[at]
+    first, last = (n if b is None else as_dim("slice", b) for b in (start, stop))
+    bounds = [simplify(n + b) if isinstance(b, Const) and b.value < 0 else b for b in (first, last)]
+    return emit("slice", (value,), SliceAttrs(at, bounds[0], bounds[1], step))
+
+
+def concat(xs: Any, axis: int = 0) -> Any:
+    """Several tensors one after the other along `axis`."""
+    if not isinstance(xs, tuple | list) or not xs:
+        raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
+    values = operands("concat", xs)
+    return emit("concat", values, AxisAttrs(normal_axis("concat", values[0], axis)))
+
+
+def take(x: Any, indices: Any, axis: int = 0) -> Any:
+    """The parts of `x` at the indices along `axis`: rows of a table for axis 0."""
+    value = operand("take", x)
+    return emit("take", (value, operand("take", indices)), AxisAttrs(normal_axis("take", value, axis)))
+
+
+def full(shape: Any, value: Any, dtype: Any = None) -> Any:
+    """A tensor whose elements are all the number `value`."""
+    if isinstance(value, Const):
+        literal = value
+    elif isinstance(value, bool | int | float):
+        literal = Const(value, to_dtype(dtype if dtype is not None else "f32"))
+    else:
+        raise Error(f"full: the value is a number, not {value!r}")
+    return emit("full", (), FullAttrs(tuple(as_dim("full", s) for s in shape), literal))
+
+
+def scalar(value: Any) -> Any:
+    """A host scalar from an expression over dims."""
+    if not isinstance(value, Expr):
+        raise Error(f"scalar: an expression over dims is expected, not {value!r}", help="numbers can be used as they are")
+    return emit("scalar", (), ScalarAttrs(value))

@@ -1,0 +1,35 @@
+"""Stages: an operator's loop program, given in terms of `sym` alone (graph programs do not know loop programs).
+
+A stage computes one tensor, element by element. Its `value` is called with the indices of the element, the indices of the
+reduction (one for each extent of `reduce`) and `read`; `read(k, *indices)` is an element of argument number k, `read("name",
+*indices)` one of an earlier stage. With `reduce`, the element is `init` combined with the value at every reduction point, in order.
+The last stages of an operator compute its results, in order; those before are temporaries.
+
+    Stage("sum", f32, (n,), lambda i, r, read: read(0, *i, *r), reduce=(m,), combiner="add", init=const(0.0, f32))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ...dtype import DType
+from ...sym.expr import Expr
+
+Indices = tuple[Expr, ...]
+Read = Callable[..., Expr]  # read(argument number or stage name, *indices)
+StageValue = Callable[[Indices, Indices, Read], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One tensor computed element by element; see the module."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    value: StageValue
+    reduce: tuple[Expr, ...] = ()
+    combiner: Literal["add", "mul", "min", "max", "and", "or"] = "add"
+    init: Expr | None = None

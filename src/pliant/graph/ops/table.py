@@ -1,0 +1,170 @@
+"""The table of operators: what one is, how it is registered, and how the functions of `pliant.ops` emit it.
+
+An operator is declared once, in a file of its family: an `OpDef` (deduction, numpy reference, stages) and beside it the
+function that users call. These functions emit into the builder that is active; outside of one they say what to do. The
+fields of an operator's attribute record have the names of the function's keyword parameters, so that a printed node is a call.
+
+    with building(builder):
+        y = softmax(x, axis=-1)      # one Op node, its annotation deduced
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...dtype import DType, bool_, f32, i64
+from ...dtype import dtype as to_dtype
+from ...support.errors import Error
+from ...support.source import caller_span
+from ...sym.expr import Expr
+from ..deduce import Deduction
+from ..node import Annotation, Scalar, Tensor, Value
+from .stage import Stage
+
+Array = np.ndarray[Any, Any]
+Deduce = Callable[[Deduction, Any], tuple[Annotation, ...]]
+Reference = Callable[[Sequence[Array], Any], Sequence[Array]]  # attrs have numbers in place of expressions
+Stages = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[Stage, ...]]  # arguments, results, attrs
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """An operator: what it results in, what it means in numpy, and its loop program as stages."""
+
+    name: str
+    deduce: Deduce
+    reference: Reference
+    stages: Stages
+    arity: tuple[int, int | None]  # the least and the largest number of arguments; None: any
+    attrs: type | None = None
+    view: bool = False  # the result is the argument's memory under another shape
+
+
+TABLE: dict[str, OpDef] = {}
+
+
+def register(op: OpDef) -> OpDef:
+    """Puts an operator into the table; a name is taken once."""
+    assert op.name not in TABLE, op.name
+    TABLE[op.name] = op
+    return op
+
+
+def tensor_of(a: Annotation) -> Tensor:
+    """The annotation of an operand as stages see it: a host scalar is a tensor of rank 0."""
+    return Tensor(a.dtype, ()) if isinstance(a, Scalar) else a if isinstance(a, Tensor) else Tensor(i64, ())
+
+
+def map_attrs(attrs: Any, swap: Callable[[Expr], Any]) -> Any:
+    """An attribute record with each of its expressions (also inside tuples) replaced."""
+    if attrs is None:
+        return None
+    changes = {f.name: _map(getattr(attrs, f.name), swap) for f in fields(attrs)}
+    same = all(getattr(attrs, name) is new for name, new in changes.items())
+    return attrs if same else replace(attrs, **changes)
+
+
+def _map(value: Any, swap: Callable[[Expr], Any]) -> Any:
+    if isinstance(value, Expr):
+        return swap(value)
+    if isinstance(value, tuple):
+        new = tuple(_map(v, swap) for v in value)
+        return value if all(a is b for a, b in zip(value, new, strict=True)) else new
+    return value
+
+
+def attr_exprs(attrs: Any) -> list[Expr]:
+    """The expressions in an attribute record."""
+    found: list[Expr] = []
+    map_attrs(attrs, lambda e: (found.append(e), e)[1])  # type: ignore[func-returns-value]
+    return found
+
+
+class Emitter(Protocol):
+    """What the functions of `pliant.ops` need of a builder."""
+
+    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
+        """Emits a node of an operator."""
+
+    def constant(self, array: Array) -> Value:
+        """Emits a literal tensor."""
+
+    def scalar(self, value: Expr) -> Value:
+        """Emits a host scalar whose value is known in terms of dims."""
+
+
+_ACTIVE: ContextVar[Emitter | None] = ContextVar("pliant_builder", default=None)
+
+
+@contextmanager
+def building(builder: Emitter) -> Iterator[None]:
+    """Operators called inside are emitted into `builder`."""
+    token = _ACTIVE.set(builder)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
+
+
+def active(name: str) -> Emitter:
+    """The active builder; the designed error where there is none."""
+    builder = _ACTIVE.get()
+    if builder is None:
+        raise Error(
+            f"ops.{name} is called outside of a graph function",
+            where=caller_span(),
+            help="call it inside a function decorated with @function, which can then be called with arrays",
+        )
+    return builder
+
+
+def emit(name: str, args: Sequence[Any], attrs: Any = None) -> Any:
+    """Emits one operator; operands may be values, dims, Python numbers and arrays. The only result, or a tuple of them."""
+    outs = active(name).op(name, operands(name, args), attrs)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def operands(name: str, args: Sequence[Any]) -> tuple[Value, ...]:
+    """Operands as values: Python numbers take the dtype of the first value among them."""
+    like = next((d for d in map(_dtype_of, args) if d is not None), None)
+    return tuple(operand(name, a, like) for a in args)
+
+
+def operand(name: str, value: Any, like: DType | None = None) -> Value:
+    """One operand as a value; a Python number becomes a literal of the dtype `like`."""
+    builder = active(name)
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Expr):
+        return builder.scalar(value)
+    if isinstance(value, bool | int | float):
+        return builder.constant(np.array(value, _number_dtype(name, value, like).numpy()))
+    if isinstance(value, np.ndarray | np.generic):
+        return builder.constant(np.asarray(value))
+    raise Error(f"ops.{name} takes tensors, not an object of type `{type(value).__name__}`")
+
+
+def _dtype_of(value: Any) -> DType | None:
+    if isinstance(value, Value):
+        return value.annotation.dtype if isinstance(value.annotation, Tensor | Scalar) else None
+    if isinstance(value, Expr):
+        return value.dtype
+    return to_dtype(value.dtype) if isinstance(value, np.ndarray | np.generic) else None
+
+
+def _number_dtype(name: str, value: float, like: DType | None) -> DType:
+    if like is None:
+        return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
+    if isinstance(value, bool) and like is not bool_:
+        raise Error(f"ops.{name} of {like} and the bool {value}", help=f"write {float(value) if like.is_float else int(value)}")
+    if isinstance(value, float) and not like.is_float:
+        raise Error(f"ops.{name} of {like} and the float {value}", help="cast the tensor to a float type, or write an integer")
+    if isinstance(value, int) and like.is_int and not like.min <= value <= like.max:
+        raise Error(f"{value} is no value of {like}", facts=[f"{like} holds {like.min} to {like.max}"])
+    return like
