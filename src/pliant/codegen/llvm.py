@@ -123,7 +123,10 @@ def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -
     b = Builder(declarations)
     operands = ["ptr %ctx"]
     width = target.pointer_bits // 8
-    for n, _ in enumerate(func.buffers):
+    entry = bool(func.attrs.get("entry"))  # the first buffer of an entry function is the `dims` array itself
+    if entry:
+        operands.append("ptr %dims")
+    for n, _ in enumerate(func.buffers[entry:]):
         slot = b.offset("%buffers", n * width)
         operands.append("ptr " + b.raw(f"load ptr, ptr {slot}, align {width}"))
     for n, v in enumerate((*func.symbols, *func.scalars)):
