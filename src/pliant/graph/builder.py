@@ -102,7 +102,7 @@ class Builder:
         return name
 
     def param(self, name: str, annotation: Annotation) -> Value:
-        """A parameter; dims that stand alone in it become defined (those in expressions are looked at by `check_dims` when all are there)."""
+        """A parameter; the dims that stand alone in it become defined."""
         value = Value(self.unique(name), annotation)
         self._params.append(value)
         self._frames[0].dims.update(defined_vars([annotation]))
@@ -185,11 +185,15 @@ class Builder:
         return self.emit(Op, outs, args, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """A literal tensor that is an operand of what is being emitted."""
+        return self._aside(lambda: self.literal(array), "const")
+
+    def literal(self, array: np.ndarray[Any, Any]) -> Value:
         """A literal tensor."""
         array = np.array(array)  # a copy: the program does not change with the user's array
         array.setflags(write=False)
         annotation = Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
-        return self._aside(lambda: self.emit(Const, [annotation], (), array=array)[0], "const")
+        return self.emit(Const, [annotation], (), array=array)[0]
 
     def scalar(self, value: Expr) -> Value:
         """A host scalar with a value over dims."""
@@ -257,8 +261,8 @@ class Builder:
                 self._consume_once(a, args)
         fresh = [v for v in defined_vars(outs) if v not in self.dims]
         self._frames[-1].dims.update(fresh)
-        for a in outs:
-            self._escaped(annotation_vars(a), f"a result of {function.name}")
+        for annotation in outs:
+            self._escaped(annotation_vars(annotation), f"a result of {function.name}")
         self.hint = self.hint or function.name
         live = [a for a in args if a not in self._frames[-1].consumed]
         return self.emit(CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))

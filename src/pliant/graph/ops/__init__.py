@@ -4,6 +4,7 @@ Each is declared in the file of its family: what it results in, its meaning in n
 those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
+from .calls import call_host, call_library, constant, match_cast
 from .elementwise import (
     abs,
     add,
@@ -44,8 +45,11 @@ from .shape import concat, full, permute, reshape, scalar, slice, take
 __all__ = [
     "abs",
     "add",
+    "call_host",
+    "call_library",
     "cast",
     "concat",
+    "constant",
     "div",
     "equal",
     "erf",
@@ -61,6 +65,7 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "match_cast",
     "matmul",
     "max",
     "maximum",

@@ -14,7 +14,7 @@ import numpy as np
 from ...dtype import dtype as to_dtype
 from ...dtype import i64
 from ...support.errors import Error, ShapeError
-from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Select, const, product
+from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Mul, Select, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction, shape_text
 from ..node import Annotation, Scalar, Tensor, Value

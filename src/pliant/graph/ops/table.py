@@ -93,7 +93,19 @@ class Emitter(Protocol):
         """Emits a node of an operator."""
 
     def constant(self, array: Array) -> Value:
-        """Emits a literal tensor."""
+        """Emits a literal tensor as an operand."""
+
+    def literal(self, array: Array) -> Value:
+        """Emits a literal tensor as a result."""
+
+    def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+        """Emits a call of an external symbol."""
+
+    def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+        """Emits a call of a Python function."""
+
+    def match_cast(self, value: Value, annotation: Annotation) -> Value:
+        """Emits a match_cast."""
 
     def scalar(self, value: Expr) -> Value:
         """Emits a host scalar whose value is known in terms of dims."""

@@ -1,0 +1,79 @@
+"""What a function calls besides operators: external symbols, Python callbacks, match_cast; and literal tensors.
+
+y = ops.call_library("cblas_thing", [x], out=Tensor[f32, n, 4])
+z = ops.call_host(my_python_function, [x], out=Tensor[f32, n])
+w = ops.match_cast(x, Tensor[f32, m, 4])          # defines m; also pliant.match_cast
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...dtype import dtype as to_dtype
+from ...support.errors import Error
+from ...sym.spec import TensorSpec
+from ..node import Annotation, Scalar, Shape, Tensor, Tuple
+from .table import active, operand
+
+
+def annotation_of(spec: Any, what: str) -> Annotation:
+    """The annotation that a user wrote as `Tensor[f32, n]`, `State[…]` or a dtype."""
+    if isinstance(spec, Tensor | Shape | Scalar | Tuple):
+        return spec
+    if isinstance(spec, TensorSpec) and spec.role in ("in", "state"):
+        if spec.strides is not None:
+            raise Error(f"{what}: tensors of graph functions have no strides", help="leave the strides out; kernels may have them")
+        return Tensor(spec.dtype, spec.shape, spec.role == "state")
+    if isinstance(spec, TensorSpec):
+        raise Error(f"{what}: {spec} belongs to kernels", help="write Tensor[...], or State[...] for what is updated in place")
+    raise Error(f"{what}: an annotation such as Tensor[f32, n, 4] is expected, not {spec!r}")
+
+
+def _results(out: Any, what: str) -> list[Annotation]:
+    return [annotation_of(o, what) for o in (out if isinstance(out, tuple | list) else (out,))]
+
+
+def _arguments(name: str, args: Any) -> list[Any]:
+    if not isinstance(args, tuple | list):
+        raise Error(f"{name}: the arguments are a list", help=f"write ops.{name}(…, [x, y], out=…)")
+    return [operand(name, a) for a in args]
+
+
+def _unpack(outs: tuple[Any, ...]) -> Any:
+    return outs[0] if len(outs) == 1 else outs
+
+
+def call_library(symbol: str, args: Any, out: Any) -> Any:
+    """The results of an external symbol called with the arguments, then memory for `out`."""
+    builder = active("call_library")
+    if not isinstance(symbol, str):
+        raise Error("call_library: the symbol is a text", help='for example ops.call_library("my_symbol", [x], out=Tensor[f32, n])')
+    return _unpack(builder.call_library(symbol, _arguments("call_library", args), _results(out, "call_library")))
+
+
+def call_host(fn: Any, args: Any, out: Any) -> Any:
+    """The results of a Python function called with numpy arrays; it runs in the interpreter, at every call."""
+    builder = active("call_host")
+    if not callable(fn):
+        raise Error("call_host: a Python function is expected first")
+    return _unpack(builder.call_host(fn, _arguments("call_host", args), _results(out, "call_host")))
+
+
+def match_cast(x: Any, annotation: Any) -> Any:
+    """`x` under a finer annotation, checked at run time; dims that are new and stand alone are defined by it."""
+    builder = active("match_cast")
+    return builder.match_cast(operand("match_cast", x), annotation_of(annotation, "match_cast"))
+
+
+def constant(value: Any, dtype: Any = None) -> Any:
+    """A literal tensor from a number, a list or an array."""
+    builder = active("constant")
+    try:
+        array = np.asarray(value) if dtype is None else np.asarray(value, to_dtype(dtype).numpy())
+    except (TypeError, ValueError) as error:
+        raise Error(f"constant: {error}") from None
+    if dtype is None and not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return builder.literal(array)
