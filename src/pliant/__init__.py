@@ -1,0 +1,128 @@
+"""Pliant: a compiler for machine-learning models whose shapes bend.
+
+    from pliant import Out, Tensor, dim, f32, kernel
+    n = dim("n")
+
+    @kernel
+    def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+        for i in range(n):
+            y[i] = x[i] * 2.0
+
+    double(np.ones(5, np.float32))
+
+Names are imported when they are first used, so that `import pliant` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    ".api": "Function Kernel compile function kernel parse",
+    ".program": "Program",
+    ".dtype": "DType dtype",
+    ".graph": "ops",
+    ".graph.script": "match_cast",
+    ".loop.script": "alloc annotate block check combine gpu grid init parallel reads serial unroll vector view where writes",
+    ".sym.script": "bitcast cast ceil cos erf exp floor fma inf log nan rsqrt select sigmoid sin sqrt tanh trunc",
+    ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f64 i16 i32 i64 i8 strides u16 u32 u64 u8",
+    ".runtime.executable": "Executable",
+    ".runtime.threads": "set_threads threads",
+    ".schedule.schedule": "Schedule",
+    ".support.errors": "CancelledError Error InternalError ModelFileError ScheduleError ShapeError UnsupportedError",
+}
+_HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
+
+if TYPE_CHECKING:
+    from .api import Function, Kernel, compile, function, kernel, parse
+    from .dtype import DType, dtype
+    from .graph import ops
+    from .graph.script import match_cast
+    from .loop.script import (
+        alloc,
+        annotate,
+        block,
+        check,
+        combine,
+        gpu,
+        grid,
+        init,
+        parallel,
+        reads,
+        serial,
+        unroll,
+        vector,
+        view,
+        where,
+        writes,
+    )
+    from .program import Program
+    from .runtime.executable import Executable
+    from .runtime.threads import set_threads, threads
+    from .schedule.schedule import Schedule
+    from .support.errors import CancelledError, Error, InternalError, ModelFileError, ScheduleError, ShapeError, UnsupportedError
+    from .sym.script import (
+        bitcast,
+        cast,
+        ceil,
+        cos,
+        erf,
+        exp,
+        floor,
+        fma,
+        inf,
+        log,
+        nan,
+        rsqrt,
+        select,
+        sigmoid,
+        sin,
+        sqrt,
+        tanh,
+        trunc,
+    )
+    from .sym.spec import (
+        InOut,
+        Out,
+        State,
+        Tensor,
+        bf16,
+        bool_,
+        dim,
+        f16,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        strides,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+
+__all__ = [
+    "CancelledError", "DType", "Error", "Executable", "Function", "InOut", "InternalError", "Kernel", "ModelFileError", "Out", "Program",
+    "Schedule", "ScheduleError", "ShapeError", "State", "Tensor", "UnsupportedError", "alloc", "annotate", "bf16", "bitcast", "block",
+    "bool_", "cast", "ceil", "check", "combine", "compile", "cos", "dim", "dtype", "erf", "exp", "f16", "f32", "f64", "floor", "fma",
+    "function", "gpu", "grid", "i8", "i16", "i32", "i64", "inf", "init", "kernel", "log", "match_cast", "nan", "ops", "parallel", "parse",
+    "reads", "rsqrt", "select", "serial", "set_threads", "sigmoid", "sin", "sqrt", "strides", "tanh", "threads", "trunc", "u8", "u16",
+    "u32", "u64", "unroll", "vector", "view", "where", "writes",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    place = _HOME.get(name)
+    if place is None:
+        raise AttributeError(f"module 'pliant' has no attribute {name!r}")
+    module = import_module(place, __name__)
+    value = import_module(f"{place}.{name}", __name__) if name == "ops" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

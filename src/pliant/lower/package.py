@@ -1,0 +1,72 @@
+"""The package of a compiled function: its host program and kernels as machine code, and the interface that describes them."""
+
+from __future__ import annotations
+
+from ..codegen.llvm import compile_module, generate
+from ..graph import node as g
+from ..loop.stmt import Check
+from ..runtime.interface import Input, Interface, Output, Site, Symbol
+from ..runtime.package import Package
+from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
+from ..sym.semantics import evaluate
+from ..target import Target
+from .host import HostProgram
+
+
+def make_package(function: g.Function, host: HostProgram, target: Target, level: int = 2) -> Package:
+    """Machine code of the host program and all kernels, with its interface."""
+    module = generate((host.prepare, host.size, host.run), target)
+    blob = compile_module(module, level)
+    return Package(blob, interface_of(function, host, module.sites, module.kernels), tuple(c.array for c in host.constants))
+
+
+def interface_of(function: g.Function, host: HostProgram, sites: tuple[Check, ...], kernels: tuple[str, ...]) -> Interface:
+    """What the runtime must know of a compiled function."""
+    return Interface(
+        name=function.name,
+        inputs=tuple(_input(p) for p in function.params),
+        outputs=tuple(
+            Output(_result_name(function, i, o.alias), o.annotation.dtype.name, _texts(o.annotation.shape), o.alias)
+            for i, o in enumerate(host.outputs)
+        ),
+        symbols=tuple(_symbol(v) for v in host.layout.symbols),
+        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
+        workspace=str(host.plan.size),
+        workspace_max=_largest(host.plan.size),
+        kernels=kernels,
+    )
+
+
+def _input(p: g.Value) -> Input:
+    if isinstance(p.annotation, g.Tensor):
+        return Input(p.name, "tensor", p.annotation.dtype.name, _texts(p.annotation.shape), p.annotation.state)
+    assert isinstance(p.annotation, g.Scalar)
+    return Input(p.name, "scalar", p.annotation.dtype.name)
+
+
+def _result_name(function: g.Function, number: int, alias: int | None) -> str:
+    if alias is not None:
+        return function.params[alias].name
+    name = function.results[number].name
+    taken = {p.name for p in function.params} | {r.name for r in function.results[:number]}
+    return name if name not in taken else f"result_{number}"
+
+
+def _texts(shape: tuple[Expr, ...]) -> tuple[str, ...]:
+    return tuple(map(str, shape))
+
+
+def _symbol(v: Var) -> Symbol:
+    if not isinstance(v, Dim):
+        return Symbol(v.name)
+    return Symbol(v.name, v.min, None if v.max == DIM_MAX else v.max, v.multiple_of)
+
+
+def _largest(size: Expr) -> int | None:
+    """The size at the upper end of the contract, where sizes are largest (they grow with every dim); None if a dim has no end."""
+    if isinstance(size, Const):
+        return int(size.value)
+    ends = {v: v.max for v in free_vars(size) if isinstance(v, Dim)}
+    if len(ends) < len(free_vars(size)) or DIM_MAX in ends.values():
+        return None
+    return int(evaluate(size, ends))
