@@ -113,9 +113,9 @@ _INTEGER_ONLY = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, Shl, Shr)
 _INTEGER_FUNCTIONS = ("abs",)
 
 # Functions by the object that a name means; several names may mean one.
-_FUNCTION_NAMES: dict[int, str] = {id(getattr(script, n)): n for n in ("cast", "bitcast", "select", "fma", "min", "max", *FUNCTIONS)} | {
-    id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round")
-}
+_FUNCTION_NAMES: dict[int, str] = {
+    id(getattr(script, n)): n for n in ("cast", "bitcast", "select", "fma", "min", "max", *FUNCTIONS) if hasattr(script, n)
+} | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round")}
 
 
 class ExprParser:
@@ -415,7 +415,8 @@ class ExprParser:
         to = self.dtype(dtype)
         value = self.value(operand)
         if isinstance(value, Open):
-            return value.build(to) if value.number is not None else Cast(to, value.build(value.default))
+            literal = value.number is not None and (to.is_float or (to.is_int and value.default is i64))
+            return value.build(to) if literal else Cast(to, value.build(value.default))
         return Cast(to, value)
 
     def bitcast(self, node: ast.Call) -> Expr:

@@ -121,3 +121,38 @@ def sqrt(x: T) -> T:
 def exp(x: T) -> T:
     """e to the power of x."""
     outside("exp")
+
+
+def log(x: T) -> T:
+    """The natural logarithm."""
+    outside("log")
+
+
+def sigmoid(x: T) -> T:
+    """1 / (1 + exp(-x))."""
+    outside("sigmoid")
+
+
+def tanh(x: T) -> T:
+    """The hyperbolic tangent."""
+    outside("tanh")
+
+
+def erf(x: T) -> T:
+    """The error function."""
+    outside("erf")
+
+
+def rsqrt(x: T) -> T:
+    """1 / sqrt(x)."""
+    outside("rsqrt")
+
+
+def sin(x: T) -> T:
+    """The sine."""
+    outside("sin")
+
+
+def cos(x: T) -> T:
+    """The cosine."""
+    outside("cos")

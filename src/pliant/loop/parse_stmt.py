@@ -1,0 +1,301 @@
+"""The simple statements of kernels, from the syntax tree: stores, reductions, lets, allocations, views, checks, calls."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Any, Literal
+
+from ..dtype import bool_, i64, u8
+from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars, walk
+from . import script
+from .buffer import SCOPES, Buffer, Load, Scope
+from .scope import ScopedParser, kernel_of
+from .stmt import NAMED_COMBINERS, Alloc, Call, Check, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
+
+_WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.WORDS} | {id(builtins.range): "range"}
+_AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "add", ast.Mult: "mul"}
+REDUCING: dict[type[Binary], str] = {Min: "min", Max: "max", And: "and", Or: "or"}
+
+
+def reduction_of(place: Load, value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
+    """The combiner and its values if `place = value` is read as a reduction: `x[i] = max(x[i], e)`, `x[i] = fma(a, b, x[i])`."""
+    if isinstance(value, Fma) and value.args[2] is place:
+        return "fma", value.args[:2]
+    name = REDUCING.get(type(value))  # type: ignore[arg-type]
+    if name is not None and value.args[0] is place:
+        return name, value.args[1:]
+    return None
+
+
+class StmtParser(ScopedParser):
+    """Reads the statements that have no statements inside."""
+
+    def word(self, node: ast.expr) -> str:
+        """The word of the language that is called here, empty if it is another call or none."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return ""
+        return _WORDS.get(id(self.resolve(node.func)), "")
+
+    def unknown_call(self, node: ast.Call, found: object) -> Any:
+        """The error for a call that is no expression."""
+        word = _WORDS.get(id(found))
+        if word is not None:
+            return self.error(node, f"`{word}` is not a value: it cannot stand here")
+        if kernel_of(found) is not None:
+            return self.error(
+                node, f"kernel `{ast.unparse(node.func)}` gives no value", help="it writes its Out parameters: call it as a statement"
+            )
+        return super().unknown_call(node, found)
+
+    def assign(self, node: ast.Assign) -> Stmt:
+        """`x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`."""
+        if len(node.targets) != 1:
+            raise self.unsupported(node, "one target at a time", help="write two assignments")
+        target, value = node.targets[0], node.value
+        if self.word(value) == "combine":
+            return self.combine(node, target, value)  # type: ignore[arg-type]
+        if isinstance(target, ast.Subscript):
+            return self.store(node, target, value)
+        if isinstance(target, ast.Name):
+            return self.define(node, target, value)
+        raise self.unsupported(
+            target, f"`{ast.unparse(target)}` cannot be assigned to", help="assign to a name or to an element of a tensor"
+        )
+
+    def store(self, node: ast.stmt, target: ast.Subscript, value: ast.expr) -> Stmt:
+        """`x[i] = e`: a store, or a reduction where `e` is `min(x[i], ...)` and the like. A `+` in front keeps it a store."""
+        place = self.place(target)
+        self.writable(target.value, place.buffer)
+        e = self.expr(value, place.dtype)
+        plain = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.UAdd)
+        found = None if plain else reduction_of(place, e)
+        if found is not None:
+            return Reduce(NAMED_COMBINERS[found[0]], (place,), found[1], span=self.span(node))
+        return Store(place.buffer, place.indices, e, span=self.span(node))
+
+    def augmented(self, node: ast.AugAssign) -> Stmt:
+        """`x[i] += e` and `x[i] *= e`."""
+        name = _AUGMENTED.get(type(node.op))
+        if isinstance(node.target, ast.Name):
+            found = self.find(node.target.id)
+            if found is not None:
+                raise self.rebound(node.target, node.target.id, found)
+        if name is None:
+            shown = f"{ast.unparse(node.target)} = {ast.unparse(node.target)} ..."
+            raise self.unsupported(node, "only `+=` and `*=` reduce", help=f"write {shown}, or add the negative")
+        place = self.place(node.target)
+        self.writable(node.target, place.buffer)
+        if place.dtype is bool_:
+            raise self.error(node, "bools are not added", help="write x[i] = x[i] or e")
+        return Reduce(NAMED_COMBINERS[name], (place,), (self.expr(node.value, place.dtype),), span=self.span(node))
+
+    def combine(self, node: ast.Assign, target: ast.expr, call: ast.Call) -> Stmt:
+        """`a[i], b[i] = combine(lambda ...: (...), (a[i], b[i]), (x, y))`."""
+        self.arguments(call, 3)
+        function = call.args[0]
+        if not isinstance(function, ast.Lambda):
+            raise self.error(function, "the combiner is a lambda", help="combine(lambda a, b: a + b, x[i], e)")
+        places, again = ([self.place(e) for e in _elements(t)] for t in (target, call.args[1]))
+        for e, place in zip(_elements(target), places, strict=True):
+            self.writable(e, place.buffer)
+        if places != again:
+            raise self.error(call.args[1], "the second argument repeats the targets", help=f"write {ast.unparse(target)}")
+        given = _elements(call.args[2])
+        if len(given) != len(places):
+            raise self.error(call.args[2], f"{len(places)} values are expected for {len(places)} targets, not {len(given)}")
+        values = tuple(self.expr(e, p.dtype) for e, p in zip(given, places, strict=True))
+        return Reduce(self.combiner(function, places), tuple(places), values, span=self.span(node))
+
+    def combiner(self, node: ast.Lambda, places: list[Load]) -> Combiner:
+        """The lambda of a `combine`."""
+        names = [a.arg for a in node.args.args]
+        if len(names) != 2 * len(places):
+            raise self.error(node, f"the lambda takes {2 * len(places)} arguments: what it has, then what comes; not {len(names)}")
+        variables = [Var(n, p.dtype) for n, p in zip(names, [*places, *places], strict=True)]
+        results = _elements(node.body)
+        if len(results) != len(places):
+            raise self.error(node.body, f"the lambda gives {len(results)} values where {len(places)} are expected")
+        around, self.scopes = self.scopes, [{}]  # a combiner sees its own arguments only
+        for arg, var in zip(node.args.args, variables, strict=True):
+            self.bind(arg, arg.arg, var, "parameter", fixed=True)
+        result = tuple(self.expr(e, p.dtype) for e, p in zip(results, places, strict=True))
+        self.scopes = around
+        half = len(places)
+        return Combiner("lambda", tuple(variables[:half]), tuple(variables[half:]), result)
+
+    def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
+        """`t = e`, `t = alloc(...)`, `t = view(...)`."""
+        found = self.find(target.id)
+        if found is not None:
+            raise self.rebound(target, target.id, found)
+        word = self.word(value)
+        if word == "alloc":
+            return self.alloc(node, target, value)  # type: ignore[arg-type]
+        if word == "view":
+            return self.view(node, target, value)  # type: ignore[arg-type]
+        return self.let(node, target, self.expr(value))
+
+    def let(self, node: ast.stmt, target: ast.Name, value: Expr) -> Stmt:
+        """`t = e`."""
+        var = Var(target.id, value.dtype)
+        self.bind(target, target.id, var, "value")
+        return Let(var, value, span=self.span(node))
+
+    def annotated(self, node: ast.AnnAssign) -> Stmt:
+        """`t: f32 = e`."""
+        if not isinstance(node.target, ast.Name) or node.value is None:
+            raise self.unsupported(node, "only `name: dtype = value` is annotated")
+        return self.let(node, node.target, self.expr(node.value, self.dtype(node.annotation)))
+
+    def shape(self, node: ast.expr) -> tuple[Expr, ...]:
+        """`(n, 16)`, or one extent."""
+        return tuple(self.index(e) for e in _elements(node))
+
+    def strides(self, node: ast.expr | None, shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+        """The strides of a new buffer."""
+        if node is None:
+            return None
+        found = self.shape(node)
+        if len(found) != len(shape):
+            raise self.error(node, f"{len(found)} strides for {len(shape)} dimensions", help="give one stride for each dimension")
+        return found
+
+    def alloc(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
+        """`t = alloc((n, 16), f32, scope="stack")`."""
+        keywords = self.arguments(call, 2, ("scope", "strides"))
+        shape = self.shape(call.args[0])
+        scope = self.text(keywords["scope"], "scope", SCOPES[1:]) if "scope" in keywords else "workspace"
+        checked: Scope = scope  # type: ignore[assignment]
+        buffer = Buffer(target.id, self.any_dtype(call.args[1]), shape, self.strides(keywords.get("strides"), shape), checked)
+        self.bind(target, target.id, buffer, "buffer", fixed=self.independent(buffer.shape))
+        return Alloc(buffer, span=self.span(node))
+
+    def view(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
+        """`t = view(x[i, 0], (m, 64), strides=(64, 1), dtype=f32)`."""
+        keywords = self.arguments(call, 2, ("strides", "dtype"))
+        first = call.args[0]
+        if isinstance(first, ast.Subscript):
+            place = self.place(first)
+            source, start = place.buffer, place.indices
+        else:
+            source = self.buffer(first)
+            start = tuple(Const(0, i64) for _ in source.shape)
+        dtype = self.any_dtype(keywords["dtype"]) if "dtype" in keywords else source.dtype
+        if dtype is not source.dtype and source.dtype is not u8:
+            raise self.error(
+                keywords["dtype"], f"a view of {source.dtype} cannot be {dtype}", help="only u8 bytes can be seen as another type"
+            )
+        shape = self.shape(call.args[1])
+        buffer = Buffer(target.id, dtype, shape, self.strides(keywords.get("strides"), shape), source.scope)
+        fixed = self.independent((*start, *shape)) and all(b.fixed for s in self.scopes for b in s.values() if b.value is source)
+        self.bind(target, target.id, buffer, "view", fixed=fixed)
+        if source in self.inputs:
+            self.inputs.add(buffer)
+        return View(buffer, source, start, span=self.span(node))
+
+    def independent(self, parts: tuple[Expr, ...]) -> bool:
+        """Whether the expressions use nothing that changes in a loop."""
+        changing = {b.value for s in self.scopes for b in s.values() if not b.fixed}
+        return all(changing.isdisjoint(free_vars(e)) and not any(isinstance(x, Load) for x in walk(e)) for e in parts)
+
+    def text(self, node: ast.expr, what: str, known: tuple[str, ...] = ()) -> str:
+        """A literal text, one of `known` if given."""
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            raise self.error(node, f"{what} is a text literal", help=f'for example "{known[0] if known else "name"}"')
+        if known and node.value not in known:
+            raise self.error(node, f'there is no {what} "{node.value}"', help=f"it is one of {', '.join(known)}")
+        return node.value
+
+    def check(self, node: ast.Expr, call: ast.Call) -> Stmt:
+        """`check(cond, "dim is {0}", n, help="...")`."""
+        keywords = self.arguments(call, -1, ("help", "kind"))
+        if len(call.args) < 2:
+            raise self.error(call, "`check` takes a condition and a message", help='check(n > 0, "n is {0}", n)')
+        condition, message = self.expr(call.args[0], bool_), self.text(call.args[1], "the message")
+        values = tuple(self.index(a) for a in call.args[2:])
+        try:
+            message.format(*(0 for _ in values))
+        except (IndexError, KeyError, ValueError):
+            raise self.error(call.args[1], f"the message does not fit its {len(values)} values", help="{0} is the first value") from None
+        kind: Literal["shape", "check"] = "check"
+        if "kind" in keywords and self.text(keywords["kind"], "kind", ("check", "shape")) == "shape":
+            kind = "shape"
+        help_ = self.text(keywords["help"], "help") if "help" in keywords else ""
+        return Check(condition, message, values, help_, kind, span=self.span(node))
+
+    def invoke(self, node: ast.Expr, call: ast.Call, callee: Func) -> Stmt:
+        """A call of another kernel: `other(a, b, c, dims=(n, m))`."""
+        keywords = self.arguments(call, len(callee.params), ("dims",))
+        args = tuple(self.argument(a, p) for a, p in zip(call.args, callee.params, strict=True))
+        if "dims" in keywords:
+            dims = self.shape(keywords["dims"])
+            if len(dims) != len(callee.symbols):
+                names = ", ".join(s.name for s in callee.symbols)
+                raise self.error(
+                    keywords["dims"], f"`{callee.name}` has {len(callee.symbols)} dims, not {len(dims)}", facts=[f"dims: {names}"]
+                )
+        else:
+            found = match_dims(callee, args)
+            missing = [s.name for s in callee.symbols if s not in found]
+            if missing:
+                names = ", ".join(missing)
+                raise self.error(
+                    call, f"dims of `{callee.name}` do not follow from its arguments: {names}", help="give all of them: dims=(...)"
+                )
+            dims = tuple(found[s] for s in callee.symbols)
+        return Call(callee, args, dims, span=self.span(node))
+
+    def argument(self, node: ast.expr, param: Param) -> Buffer | Expr:
+        """An argument of a call, checked against the parameter as far as dtype, rank and role go."""
+        want = param.value
+        if isinstance(want, Var):
+            return self.expr(node, want.dtype)
+        found = self.buffer(node)
+        if found.dtype is not want.dtype or found.ndim != want.ndim:
+            raise self.error(node, f"argument `{want.name}` does not fit", facts=[f"given: `{found}`", f"expected: `{want}`"])
+        if param.role != "in":
+            self.writable(node, found)
+        return found
+
+    def region(self, node: ast.expr) -> Region:
+        """`a[vi, 0:128]`, or a whole buffer."""
+        if not isinstance(node, ast.Subscript):
+            buffer = self.buffer(node)
+            return Region(buffer, tuple(Const(0, i64) for _ in buffer.shape), buffer.shape)
+        buffer = self.buffer(node.value)
+        pairs = [self.interval(item) for item in self.items(node, buffer)]
+        return Region(buffer, tuple(s for s, _ in pairs), tuple(e for _, e in pairs))
+
+    def interval(self, node: ast.expr) -> tuple[Expr, Expr]:
+        """Start and extent of `i` or `lo:hi`; the extent of `lo : lo + e` is `e`."""
+        if not isinstance(node, ast.Slice):
+            return self.index(node), Const(1, i64)
+        if node.step is not None or node.lower is None or node.upper is None:
+            raise self.unsupported(node, "a region is written `start:stop`")
+        low, high = self.index(node.lower), self.index(node.upper)
+        if isinstance(low, Const) and low.value == 0:
+            return low, high
+        if isinstance(low, Const) and isinstance(high, Const):
+            return low, Const(high.value - low.value, i64)
+        if isinstance(high, Add) and high.args[0] is low:
+            return low, high.args[1]
+        return low, high - low
+
+
+def match_dims(callee: Func, args: tuple[Buffer | Expr, ...]) -> dict[Var, Expr]:
+    """The values of the callee's symbols that stand alone in a parameter's shape or strides."""
+    found: dict[Var, Expr] = {}
+    for param, arg in zip(callee.params, args, strict=True):
+        if isinstance(param.value, Buffer) and isinstance(arg, Buffer):
+            pairs = list(zip(param.value.shape, arg.shape, strict=True))
+            if param.value.strides is not None:
+                pairs += zip(param.value.strides, arg.element_strides(), strict=True)
+            for want, given in pairs:
+                if isinstance(want, Var) and want in callee.symbols:
+                    found.setdefault(want, given)
+    return found
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]

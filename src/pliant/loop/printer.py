@@ -1,0 +1,410 @@
+"""Loop programs as importable Python files; `parse_module` reads them back to a structurally equal program.
+
+    print_func(f)        # imports, dims with their ranges, callees first, then the function
+
+Names are made legal and unique: what is visible at one place never shares a name, siblings may. Literals are bare where their
+neighbours say the dtype. Perfectly nested serial loops from 0 are one `grid`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..dtype import ALL, DType, bool_, f32, i64
+from ..support.errors import InternalError
+from ..support.resolve import ALLOWED_BUILTINS
+from ..sym import spec
+from ..sym.expr import DIM_MAX, TRUE, Add, Cast, Const, Dim, Expr, Fma, Max, Min, Var, free_vars, text
+from . import script
+from .buffer import Buffer, Load
+from .parse_stmt import match_dims, reduction_of
+from .stmt import (
+    Alloc,
+    Block,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Param,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    walk_stmts,
+)
+
+WIDTH = 120
+_RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
+
+
+def print_func(func: Func) -> str:
+    """The function and what it calls as the text of a Python file."""
+    return _File().render(func)
+
+
+def callees(func: Func) -> list[Func]:
+    """The functions that `func` calls, directly and through others, callees before callers."""
+    found: dict[Func, None] = {}
+
+    def visit(f: Func) -> None:
+        for s in walk_stmts(f.body):
+            if isinstance(s, Call) and s.func not in found:
+                visit(s.func)
+                found.setdefault(s.func)
+
+    visit(func)
+    return list(found)
+
+
+class _File:
+    """One file: the names of its dims and functions."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set(_RESERVED)
+        self.dims: dict[Var, str] = {}
+        self.functions: dict[Func, str] = {}
+
+    def render(self, func: Func) -> str:
+        """The text of the file."""
+        every = [*callees(func), func]
+        self.functions[func] = self.unique(func.name, self.taken)  # the main one keeps its name
+        for f in every[:-1]:
+            self.functions[f] = self.unique(f.name, self.taken)
+        for f in every:
+            for s in f.symbols:
+                if s not in self.dims:
+                    self.dims[s] = self.unique(s.name, self.taken)
+        dims = "".join(f"{self.declare(s, n)}\n" for s, n in self.dims.items())
+        rest = ("\n" if dims else "") + dims + "".join("\n\n" + "\n".join(_Printer(self, f).function()) + "\n" for f in every)
+        return _imports(rest) + "\n" + rest
+
+    def declare(self, symbol: Var, name: str) -> str:
+        """`n = dim("n", max=4096)`."""
+        parts = [f'"{legal(symbol.name)}"']
+        if isinstance(symbol, Dim):
+            given = (("min", symbol.min, 0), ("max", symbol.max, DIM_MAX), ("multiple_of", symbol.multiple_of, 1))
+            parts += [f"{key}={value}" for key, value, usual in given if value != usual]
+        return f"{name} = dim({', '.join(parts)})"
+
+    @staticmethod
+    def unique(name: str, taken: set[str]) -> str:
+        """`name`, made legal, with a number if it is taken; it is taken then."""
+        base = made = legal(name)
+        number = 1
+        while made in taken:
+            made = f"{base}_{number}"
+            number += 1
+        taken.add(made)
+        return made
+
+
+def _imports(rest: str) -> str:
+    """The import of the words that the file uses, sorted as linters want it."""
+    used = {n.id for n in ast.walk(ast.parse(rest)) if isinstance(n, ast.Name)}
+    words = sorted(used & _RESERVED - set(ALLOWED_BUILTINS), key=lambda w: (not w[0].isupper(), w))
+    line = f"from pliant import {', '.join(words)}"
+    return line if len(line) <= WIDTH else "from pliant import (\n" + "".join(f"    {w},\n" for w in words) + ")"
+
+
+def legal(name: str) -> str:
+    """`name` as a Python identifier."""
+    made = re.sub(r"\W", "_", name) or "_"
+    return f"v{made}" if made[0].isdigit() or not made.strip("_") else made
+
+
+class _Printer:
+    """One function. `self.names` holds what is visible; names are given back at the end of a scope."""
+
+    def __init__(self, file: _File, func: Func) -> None:
+        self.file = file
+        self.func = func
+        self.taken = set(file.taken)
+        self.names: dict[Var | Buffer, str] = dict(file.dims)  # type: ignore[arg-type]
+
+    def name(self, value: Var | Buffer) -> str:
+        """A new name for a variable or buffer that is being bound."""
+        made = self.file.unique(value.name, self.taken)
+        self.names[value] = made
+        return made
+
+    def dtype(self, d: DType) -> str:
+        """A dtype's name; type checkers know tensors of bools as `bool_`."""
+        return "bool_" if d is bool_ else d.name
+
+    # Expressions.
+
+    def expr(self, e: Expr, expect: DType | None = None) -> str:
+        """An expression where bare literals mean `expect`."""
+        return text(e, expect, self.leaf)
+
+    def leaf(self, e: Expr) -> str:
+        """A variable or a load."""
+        if isinstance(e, Load):
+            return f"{self.use(e.buffer)}[{self.indices(e.indices)}]"
+        return self.use(e)  # type: ignore[arg-type]
+
+    def use(self, value: Var | Buffer) -> str:
+        """The name of something that is visible; what is not (a broken program) is printed with a mark."""
+        return self.names.get(value) or f"{legal(value.name)}__not_in_scope"
+
+    def index(self, e: Expr) -> str:
+        """An expression where an i64 is wanted: casts of other integers to it are implied."""
+        if isinstance(e, Cast) and e.dtype is i64 and e.args[0].dtype.is_int and e.args[0].dtype is not i64:
+            return self.expr(e.args[0])
+        return self.expr(e, i64)
+
+    def indices(self, indices: tuple[Expr, ...]) -> str:
+        """The inside of a subscript."""
+        return ", ".join(self.index(i) for i in indices) if indices else "()"
+
+    def tuple(self, values: Iterable[Expr]) -> str:
+        """A tuple of extents."""
+        parts = [self.index(v) for v in values]
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+
+    # Functions.
+
+    def function(self) -> list[str]:
+        """The lines of the function."""
+        names = [(p, self.name(p.value)) for p in self.func.params]
+        params = [f"{name}: {self.annotation(p)}" for p, name in names]
+        attrs = self.keywords(self.func.attrs)
+        decorator = f"@kernel({attrs})" if attrs else "@kernel"
+        head = f"def {self.file.functions[self.func]}("
+        line = f"{head}{', '.join(params)}) -> None:"
+        lines = [line] if len(line) <= WIDTH else [head, *(f"    {p}," for p in params), ") -> None:"]
+        return [decorator, *lines, *self.body(self.func.body)]
+
+    def annotation(self, param: Param) -> str:
+        """The annotation of a parameter."""
+        value = param.value
+        if isinstance(value, Var):
+            return self.dtype(value.dtype)
+        parts = [self.dtype(value.dtype), *(self.index(e) for e in value.shape)]
+        if value.strides is not None:
+            parts.append(f"strides({', '.join(self.index(e) for e in value.strides)})")
+        return f"{spec.MARKERS[param.role]}[{', '.join(parts)}]"
+
+    @staticmethod
+    def keywords(values: Mapping[str, Any]) -> str:
+        """Annotations as keyword arguments."""
+        parts = []
+        for key, value in values.items():
+            plain = key.isidentifier() and not keyword.iskeyword(key)
+            parts.append(f"{key}={_literal(value)}" if plain else f"**{{{_quoted(key)}: {_literal(value)}}}")
+        return ", ".join(parts)
+
+    # Statements.
+
+    def body(self, s: Stmt | None) -> list[str]:
+        """The lines of a statement in a scope of its own, indented."""
+        taken, names = set(self.taken), dict(self.names)
+        lines = [f"    {line}" for line in self.stmt(s)] if s is not None else []
+        self.taken, self.names = taken, names
+        return lines or ["    pass"]
+
+    def stmt(self, s: Stmt) -> list[str]:
+        """The lines of a statement."""
+        match s:
+            case Seq():
+                return [line for inner in s.body for line in self.stmt(inner)]
+            case For():
+                return self.loop(s)
+            case Block():
+                return self.block(s)
+            case Store():
+                return [self.store(s)]
+            case Reduce():
+                return [self.reduce(s)]
+            case Let():
+                value = self.expr(s.value, s.value.dtype if s.value.dtype in (i64, f32) else None)
+                return [f"{self.name(s.var)} = {value}"]
+            case Alloc():
+                return [self.alloc(s)]
+            case View():
+                return [self.view(s)]
+            case If():
+                return self.if_(s)
+            case While():
+                return [f"while {self.expr(s.cond)}:", *self.body(s.body)]
+            case Call():
+                return [self.call(s)]
+            case Check():
+                return [self.check(s)]
+        raise InternalError(f"no statement: {type(s).__name__}")
+
+    def loop(self, s: For) -> list[str]:
+        """A loop, or several as one `grid`."""
+        nest = [s]
+        if _plain(s):
+            inner = s.body
+            while isinstance(inner, For) and _plain(inner) and free_vars(inner.stop).isdisjoint(f.var for f in nest):
+                nest.append(inner)
+                inner = inner.body
+        stops = ", ".join(self.index(f.stop) for f in nest)
+        if len(nest) > 1:
+            over = f"grid({stops})"
+        else:
+            bounds = stops if isinstance(s.start, Const) and s.start.value == 0 else f"{self.index(s.start)}, {stops}"
+            word = "range" if s.kind == "serial" and not s.annotations else s.kind
+            if s.kind.startswith("gpu."):
+                word, bounds = "gpu", f'"{s.kind[4:]}", {bounds}'
+            notes = self.keywords(s.annotations)
+            over = f"{word}({bounds}{', ' + notes if notes else ''})"
+        taken, names = set(self.taken), dict(self.names)
+        targets = ", ".join(self.name(f.var) for f in nest)
+        lines = [f"for {targets} in {over}:", *self.body(nest[-1].body)]
+        self.taken, self.names = taken, names
+        return lines
+
+    def block(self, s: Block) -> list[str]:
+        """A block with its head."""
+        kinds = "".join(i.kind for i in s.iters)
+        values = "".join(f", {self.index(i.value)}" for i in s.iters)
+        shown = f', "{kinds}"{values}' if s.iters else ""
+        head = f"with block({_quoted(s.name)}{shown})"
+        taken, names = set(self.taken), dict(self.names)
+        targets = ", ".join(self.name(i.var) for i in s.iters)
+        target = "" if not s.iters else f" as {targets}" if len(s.iters) == 1 else f" as ({targets})"
+        inner: list[str] = []
+        if s.predicate is not TRUE:
+            inner.append(f"where({self.expr(s.predicate)})")
+        for word, regions in (("reads", s.reads), ("writes", s.writes)):
+            if regions is not None:
+                inner.append(f"{word}({', '.join(self.region(r) for r in regions)})")
+        if s.annotations:
+            inner.append(f"annotate({self.keywords(s.annotations)})")
+        if s.init is not None:
+            inner += ["with init():", *self.body(s.init)]
+        rest = self.body(s.body)
+        self.taken, self.names = taken, names
+        if inner and rest == ["    pass"]:
+            rest = []
+        return [f"{head}{target}:", *(f"    {line}" for line in inner), *rest]
+
+    def region(self, r: Region) -> str:
+        """`a[vi, 0:128]`."""
+        parts = []
+        for start, extent in zip(r.starts, r.extents, strict=True):
+            if isinstance(extent, Const) and extent.value == 1:
+                parts.append(self.index(start))
+            elif isinstance(start, Const) and (start.value == 0 or isinstance(extent, Const)):
+                stop = Const(start.value + extent.value, i64) if isinstance(extent, Const) else extent
+                parts.append(f"{self.index(start)}:{self.expr(stop, i64)}")
+            else:
+                parts.append(f"{self.expr(start, i64)} : {self.expr(Add(start, extent), i64)}")
+        return f"{self.use(r.buffer)}[{', '.join(parts) or '()'}]"
+
+    def store(self, s: Store) -> str:
+        """A store; with a `+` where it would be read as a reduction."""
+        place = Load(s.buffer, s.indices)
+        value = self.expr(s.value, place.dtype)
+        return f"{self.leaf(place)} = {value if reduction_of(place, s.value) is None else f'+({value})'}"
+
+    def reduce(self, s: Reduce) -> str:
+        """A reduction in the shortest form that is read as one."""
+        c, target = s.combiner, s.targets[0]
+        if c.name == "lambda" or len(s.targets) != 1 or c.result:
+            return self.combine(s)
+        place = self.leaf(target)
+        if c.name in ("add", "mul"):
+            return f"{place} {'+=' if c.name == 'add' else '*='} {self.expr(s.values[0], target.dtype)}"
+        if c.name in ("min", "max"):
+            value: Expr = (Min if c.name == "min" else Max)(target, s.values[0])
+            return f"{place} = {self.expr(value, target.dtype)}"
+        if c.name == "fma":
+            return f"{place} = {self.expr(Fma(s.values[0], s.values[1], target), target.dtype)}"
+        shown = self.expr(s.values[0])
+        return f"{place} = {place} {c.name} ({shown})" if " " in shown else f"{place} = {place} {c.name} {shown}"
+
+    def combine(self, s: Reduce) -> str:
+        """`a[i], b[i] = combine(lambda ...)`."""
+        targets = ", ".join(self.leaf(t) for t in s.targets)
+        values = ", ".join(self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True))
+        taken, names = self.taken, dict(self.names)
+        self.taken = set(self.file.taken)  # a combiner sees its own arguments only
+        args = ", ".join(self.name(v) for v in (*s.combiner.left, *s.combiner.right))
+        results = ", ".join(self.expr(e, t.dtype) for e, t in zip(s.combiner.result, s.targets, strict=True))
+        self.taken, self.names = taken, names
+        if len(s.targets) > 1:
+            return f"{targets} = combine(lambda {args}: ({results}), ({targets}), ({values}))"
+        return f"{targets} = combine(lambda {args}: {results}, {targets}, {values})"
+
+    def alloc(self, s: Alloc) -> str:
+        """`t = alloc((n, 16), f32, scope="stack")`."""
+        b = s.buffer
+        parts = [self.tuple(b.shape), self.dtype(b.dtype)]
+        if b.scope != "workspace":
+            parts.append(f'scope="{b.scope}"')
+        if b.strides is not None:
+            parts.append(f"strides={self.tuple(b.strides)}")
+        return f"{self.name(b)} = alloc({', '.join(parts)})"
+
+    def view(self, s: View) -> str:
+        """`t = view(x[i, 0], (m, 64))`."""
+        b = s.buffer
+        parts = [self.leaf(Load(s.source, s.start)), self.tuple(b.shape)]
+        if b.strides is not None:
+            parts.append(f"strides={self.tuple(b.strides)}")
+        if b.dtype is not s.source.dtype:
+            parts.append(f"dtype={self.dtype(b.dtype)}")
+        return f"{self.name(b)} = view({', '.join(parts)})"
+
+    def if_(self, s: If) -> list[str]:
+        """`if`, with `elif` where the other side is one more."""
+        lines = [f"if {self.expr(s.cond)}:", *self.body(s.then)]
+        if isinstance(s.orelse, If):
+            inner = self.if_(s.orelse)
+            return [*lines, f"el{inner[0]}", *inner[1:]]
+        return lines if s.orelse is None else [*lines, "else:", *self.body(s.orelse)]
+
+    def call(self, s: Call) -> str:
+        """A call; dims are left out where they follow from the arguments."""
+        parts = []
+        for arg, param in zip(s.args, s.func.params, strict=True):
+            parts.append(self.use(arg) if isinstance(arg, Buffer) else self.expr(arg, param.value.dtype))
+        found = match_dims(s.func, s.args)
+        if tuple(found.get(v) for v in s.func.symbols) != s.dims:
+            parts.append(f"dims={self.tuple(s.dims)}")
+        return f"{self.file.functions[s.func]}({', '.join(parts)})"
+
+    def check(self, s: Check) -> str:
+        """A run-time check."""
+        parts = [self.expr(s.cond), _quoted(s.message), *(self.index(v) for v in s.values)]
+        parts += [f"help={_quoted(s.help)}"] if s.help else []
+        parts += [f'kind="{s.kind}"'] if s.kind != "check" else []
+        return f"check({', '.join(parts)})"
+
+
+def _plain(s: For) -> bool:
+    return s.kind == "serial" and not s.annotations and isinstance(s.start, Const) and s.start.value == 0
+
+
+def _literal(value: object) -> str:
+    """A Python literal as text."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
+    if value is None or type(value) in (int, float, bool):
+        return repr(value)
+    raise InternalError(f"an annotation is not a literal: {value!r}")
+
+
+def _quoted(s: str) -> str:
+    """A text literal in double quotes, as formatters like it."""
+    return json.dumps(s, ensure_ascii=False)

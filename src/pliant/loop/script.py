@@ -1,0 +1,217 @@
+"""The words of loop programs as Python names: loops, blocks, memory, checks.
+
+A kernel is read from its syntax tree and never executed, so nothing here does anything: the signatures are for editors, linters and type
+checkers, and a call from ordinary Python raises a designed error. `parse.py` recognises the words by identity, whatever a user
+calls them.
+
+    @kernel
+    def matmul(a: Tensor[f32, n, 128], b: Tensor[f32, 128, 256], c: Out[f32, n, 256]) -> None:
+        for i, j, k in grid(n, 256, 128):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
+
+from ..sym.script import (
+    abs,
+    bitcast,
+    cast,
+    ceil,
+    cos,
+    erf,
+    exp,
+    floor,
+    fma,
+    inf,
+    log,
+    max,
+    min,
+    nan,
+    outside,
+    round,
+    rsqrt,
+    select,
+    sigmoid,
+    sin,
+    sqrt,
+    tanh,
+    trunc,
+)
+
+if TYPE_CHECKING:
+    from ..sym.typing_stubs import Scalar, bool_
+
+    T = TypeVar("T", bound=Scalar)
+    A = TypeVar("A")
+    Int = SupportsIndex
+    Shape = tuple[Int, ...]
+
+# Loops.
+
+
+def serial(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
+    """Iterations in order, like `range`; for loops that carry annotations."""
+    outside("serial")
+
+
+def parallel(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
+    """Iterations in any order, at the same time; none may touch what another one writes."""
+    outside("parallel")
+
+
+def vector(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
+    """Iterations as the lanes of vector instructions."""
+    outside("vector")
+
+
+def unroll(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
+    """Iterations in order, written out one after the other."""
+    outside("unroll")
+
+
+def gpu(axis: str, start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
+    """Iterations bound to an axis of a GPU's grid: "block.x", "thread.x", …"""
+    outside("gpu")
+
+
+@overload
+def grid(a: Int, /) -> Iterator[int]: ...
+@overload
+def grid(a: Int, b: Int, /) -> Iterator[tuple[int, int]]: ...
+@overload
+def grid(a: Int, b: Int, c: Int, /) -> Iterator[tuple[int, int, int]]: ...
+@overload
+def grid(a: Int, b: Int, c: Int, d: Int, /) -> Iterator[tuple[int, int, int, int]]: ...
+@overload
+def grid(a: Int, b: Int, c: Int, d: Int, e: Int, /) -> Iterator[tuple[int, int, int, int, int]]: ...
+@overload
+def grid(a: Int, b: Int, c: Int, d: Int, e: Int, f: Int, /, *more: Int) -> Iterator[Any]: ...
+def grid(*extents: Int) -> Any:
+    """Nested serial loops, the first one outermost."""
+    outside("grid")
+
+
+# Blocks.
+
+
+@overload
+def block(name: str, kinds: str = "", /) -> AbstractContextManager[None]: ...
+@overload
+def block(name: str, kinds: str, a: Int, /) -> AbstractContextManager[int]: ...
+@overload
+def block(name: str, kinds: str, a: Int, b: Int, /) -> AbstractContextManager[tuple[int, int]]: ...
+@overload
+def block(name: str, kinds: str, a: Int, b: Int, c: Int, /) -> AbstractContextManager[tuple[int, int, int]]: ...
+@overload
+def block(name: str, kinds: str, a: Int, b: Int, c: Int, d: Int, /) -> AbstractContextManager[tuple[int, int, int, int]]: ...
+@overload
+def block(name: str, kinds: str, a: Int, b: Int, c: Int, d: Int, e: Int, /, *more: Int) -> AbstractContextManager[Any]: ...
+def block(name: str, kinds: str = "", /, *values: Int) -> Any:
+    """A unit of computation over iterators: one letter (S spatial, R reduction, O ordered) and one value for each."""
+    outside("block")
+
+
+def init() -> AbstractContextManager[None]:
+    """What a block does before the first of its reduction steps."""
+    outside("init")
+
+
+def where(condition: bool | bool_, /) -> None:
+    """The block runs only where the condition holds."""
+    outside("where")
+
+
+def reads(*regions: object) -> None:
+    """What the block reads: `a[vi, 0:128]`; derived when not written."""
+    outside("reads")
+
+
+def writes(*regions: object) -> None:
+    """What the block writes; derived when not written."""
+    outside("writes")
+
+
+def annotate(**annotations: object) -> None:
+    """Notes on the block, for schedules."""
+    outside("annotate")
+
+
+# Memory, reductions, checks.
+
+
+def alloc(shape: Int | Shape, dtype: type[T], /, *, scope: str = "workspace", strides: Shape | None = None) -> T:
+    """A new buffer; its contents are undefined."""
+    outside("alloc")
+
+
+@overload
+def view(start: T, shape: Int | Shape, /, *, strides: Shape | None = None) -> T: ...
+@overload
+def view(start: Scalar, shape: Int | Shape, /, *, dtype: type[T], strides: Shape | None = None) -> T: ...
+def view(start: Any, shape: Any, /, *, dtype: Any = None, strides: Any = None) -> Any:
+    """Part of another buffer's memory from the element `start` on; another dtype only over u8 bytes."""
+    outside("view")
+
+
+def combine(combiner: Callable[..., Any], targets: A, values: object, /) -> A:
+    """A reduction of tuples: `m[i], j[i] = combine(lambda a, i, b, k: (...), (m[i], j[i]), (x[i, k], k))`."""
+    outside("combine")
+
+
+def check(condition: bool | bool_, message: str, /, *values: Scalar | int, help: str = "", kind: str = "check") -> None:
+    """A run-time check: the call fails with the message, its `{0}`, `{1}`, … replaced by the values."""
+    outside("check")
+
+
+WORDS = (
+    *("serial", "parallel", "vector", "unroll", "gpu", "grid", "block", "init", "where", "reads", "writes", "annotate"),
+    *("alloc", "view", "combine", "check"),
+)
+
+__all__ = [
+    "abs",
+    "alloc",
+    "annotate",
+    "bitcast",
+    "block",
+    "cast",
+    "ceil",
+    "check",
+    "combine",
+    "cos",
+    "erf",
+    "exp",
+    "floor",
+    "fma",
+    "gpu",
+    "grid",
+    "inf",
+    "init",
+    "log",
+    "max",
+    "min",
+    "nan",
+    "parallel",
+    "reads",
+    "round",
+    "rsqrt",
+    "select",
+    "serial",
+    "sigmoid",
+    "sin",
+    "sqrt",
+    "tanh",
+    "trunc",
+    "unroll",
+    "vector",
+    "view",
+    "where",
+    "writes",
+]

@@ -1,0 +1,238 @@
+"""Structural equality and hashes of loop programs.
+
+Two programs are the same if they do the same step by step: names of functions, parameters, variables and buffers, and places in the source, do not
+count; dims' ranges, block names, annotations and the order of parameters do. A symbol that is a plain variable counts as
+a dim of the full range. Nested sequences count as one.
+
+    same(a, b); assert_same(a, b)        # the latter names the first path that differs
+    structural_hash(func)                # sha256, stable across processes
+
+All rest on one walk that writes a program as a list of lines: variables, buffers and distinct expressions are numbered in order of
+appearance, so the list is linear in the size of the program even where expressions share parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var
+from .buffer import Buffer, Load
+from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region, Seq, Stmt, Store, View, While
+
+
+def canonical_text(func: Func) -> str:
+    """A text that two programs share exactly if they are the same; for cache keys."""
+    return "\n".join(_Writer(func).lines)
+
+
+def structural_hash(func: Func) -> bytes:
+    """The sha256 of the canonical text."""
+    return hashlib.sha256(canonical_text(func).encode()).digest()
+
+
+def same(a: Func, b: Func) -> bool:
+    """Whether two programs have the same structure."""
+    return a is b or canonical_text(a) == canonical_text(b)
+
+
+def assert_same(a: Func, b: Func) -> None:
+    """Raises AssertionError that names the first path where the programs differ."""
+    left, right = _Writer(a, track=True), _Writer(b, track=True)
+    if left.lines == right.lines:
+        return
+    count = min(len(left.lines), len(right.lines))
+    first = next((k for k in range(count) if left.lines[k] != right.lines[k]), count)
+    for w, other in ((left, right), (right, left)):
+        if first >= len(w.lines):
+            raise AssertionError(f"programs differ at {other.marks[first][0]}: only one has `{other.shown(first)}`")
+    path, there = left.marks[first][0], right.marks[first][0]
+    where = path if path == there else f"{path} (there {there})"
+    raise AssertionError(f"programs differ at {where}: `{left.shown(first)}` is not `{right.shown(first)}`")
+
+
+class _Writer:
+    """Writes a program as lines; with `track`, also where each line is from and what it shows."""
+
+    def __init__(self, func: Func, *, track: bool = False) -> None:
+        self.lines: list[str] = []
+        self.marks: list[tuple[str, object]] = []
+        self.track = track
+        self.path: list[str] = []
+        self.vars: dict[Var, str] = {}
+        self.buffers: dict[Buffer, str] = {}
+        self.seen: dict[Expr, str] = {}
+        self.function(func)
+
+    def shown(self, line: int) -> str:
+        """What a line says, for people."""
+        what = self.marks[line][1]
+        return str(what) if isinstance(what, Expr | Buffer) else str(what or self.lines[line])
+
+    def emit(self, line: str, what: object = None) -> None:
+        self.lines.append(line)
+        if self.track:
+            self.marks.append((".".join(self.path) or "function", what))
+
+    def bind(self, var: Var) -> str:
+        """The number of a variable that is bound here."""
+        made = self.vars[var] = f"v{len(self.vars)}"
+        return f"{made}:{var.dtype.name}"
+
+    def buffer(self, b: Buffer, part: str) -> str:
+        """The number of a buffer that is defined here, and what it is."""
+        shape = self.exprs(b.shape, f"{part}.shape")
+        strides = "-" if b.strides is None else self.exprs(b.strides, f"{part}.strides")
+        made = self.buffers[b] = f"b{len(self.buffers)}"
+        return f"{made}:{b.dtype.name} {b.scope} [{shape}] {strides}"
+
+    def use(self, b: Buffer) -> str:
+        """The number of a buffer; one that nobody defined goes by its name."""
+        return self.buffers.get(b) or f"?{b.name}"
+
+    # Expressions.
+
+    def expr(self, e: Expr, part: str) -> str:
+        """The number of an expression; lines for the parts that are new."""
+        found = self.seen.get(e)
+        if found is not None:
+            return found
+        if isinstance(e, Var):
+            made = self.vars.get(e)
+            return made if made is not None else f"?{e.name}"  # not remembered: it may be bound later
+        self.path.append(part)
+        args = [self.expr(a, part) for a in e.args] if not isinstance(e, Const) else []
+        self.path.pop()
+        extra = self.use(e.buffer) if isinstance(e, Load) else "" if e.payload is None else str(e.payload)
+        made = self.seen[e] = f"e{len(self.seen)}"
+        if self.track:
+            self.path.append(part)
+        self.emit(f"{made}={type(e).__name__}:{e.dtype.name} {extra} {' '.join(args)}", e)
+        if self.track:
+            self.path.pop()
+        return made
+
+    def exprs(self, es: Iterable[Expr], part: str) -> str:
+        return " ".join([self.expr(e, part) for e in es])
+
+    # The function.
+
+    def function(self, func: Func) -> None:
+        for p in func.params:
+            if isinstance(p.value, Var):
+                self.emit(f"scalar {self.bind(p.value)} {p.role}", p.value.name)
+        for s in func.symbols:
+            low, high, step = (s.min, s.max, s.multiple_of) if isinstance(s, Dim) else (0, DIM_MAX, 1)
+            self.emit(f"dim {self.bind(s)} {low} {high} {step}", s.contract if isinstance(s, Dim) else s.name)
+        for p in func.params:
+            if isinstance(p.value, Buffer):
+                self.emit(f"tensor {self.buffer(p.value, p.value.name)} {p.role}", f"{p.value} ({p.role})")
+            else:
+                self.emit(f"scalar {self.vars[p.value]}", p.value.name)
+        self.emit(f"attrs {_notes(func.attrs)}")
+        self.stmt(func.body, "body")
+
+    def stmt(self, s: Stmt, label: str) -> None:
+        self.path.append(label)
+        _WRITE[type(s)](self, s)
+        self.path.pop()
+
+    def seq(self, s: Seq) -> None:
+        flat = _flat(s)
+        self.emit(f"seq {len(flat)}", f"{len(flat)} statements")
+        for k, inner in enumerate(flat):
+            self.stmt(inner, str(k))
+
+    def loop(self, s: For) -> None:
+        bounds = self.exprs((s.start, s.stop), "bounds")
+        self.emit(
+            f"for {self.bind(s.var)} {bounds} {s.kind} {_notes(s.annotations)}",
+            f"{s.kind} loop {s.var.name} {_notes(s.annotations)}".strip(),
+        )
+        self.stmt(s.body, f"for {s.var.name}")
+
+    def block(self, s: Block) -> None:
+        values = self.exprs((i.value for i in s.iters), "values")
+        iters = " ".join([f"{i.kind}{self.bind(i.var)}" for i in s.iters])
+        self.emit(f"block {s.name!r} {iters} = {values}", f'block {s.name} "{"".join(i.kind for i in s.iters)}"')
+        self.emit(f"where {self.expr(s.predicate, 'where')}", s.predicate)
+        for word, regions in (("reads", s.reads), ("writes", s.writes)):
+            self.emit(f"{word} {'-' if regions is None else len(regions)}", f"{word}: {'derived' if regions is None else len(regions)}")
+            for r in regions or ():
+                self.region(word, r)
+        self.emit(f"notes {_notes(s.annotations)}")
+        self.emit(f"init {s.init is not None}", "init" if s.init is not None else "no init")
+        if s.init is not None:
+            self.stmt(s.init, f"block {s.name}.init")
+        self.stmt(s.body, f"block {s.name}")
+
+    def region(self, word: str, r: Region) -> None:
+        self.emit(f"region {self.use(r.buffer)} {self.exprs(r.starts, word)} : {self.exprs(r.extents, word)}", f"{word} {r.buffer.name}")
+
+    def store(self, s: Store) -> None:
+        self.emit(f"store {self.use(s.buffer)} {self.exprs(s.indices, 'index')} = {self.expr(s.value, 'value')}", f"store {s.buffer.name}")
+
+    def reduce(self, s: Reduce) -> None:
+        c = s.combiner
+        targets = " ".join([f"{self.use(t.buffer)}[{self.exprs(t.indices, 'index')}]" for t in s.targets])
+        values = self.exprs(s.values, "value")
+        left, right = ([self.bind(v) for v in side] for side in (c.left, c.right))
+        results = self.exprs(c.result, "combiner")
+        self.emit(f"reduce {c.name} {targets} {values} {left} {right} {results}", f"reduce {c.name} {s.targets[0].buffer.name}")
+
+    def let(self, s: Let) -> None:
+        value = self.expr(s.value, "value")
+        self.emit(f"let {self.bind(s.var)} {value}", f"let {s.var.name}")
+
+    def alloc(self, s: Alloc) -> None:
+        self.emit(f"alloc {self.buffer(s.buffer, 'alloc')}", f"alloc {s.buffer} {s.buffer.scope}")
+
+    def view(self, s: View) -> None:
+        source = f"{self.use(s.source)}[{self.exprs(s.start, 'start')}]"
+        self.emit(f"view {self.buffer(s.buffer, 'view')} {source}", f"view {s.buffer} of {s.source.name}")
+
+    def if_(self, s: If) -> None:
+        self.emit(f"if {self.expr(s.cond, 'condition')} {s.orelse is not None}", "if" if s.orelse is None else "if with else")
+        self.stmt(s.then, "if")
+        if s.orelse is not None:
+            self.stmt(s.orelse, "else")
+
+    def while_(self, s: While) -> None:
+        self.emit(f"while {self.expr(s.cond, 'condition')}", "while")
+        self.stmt(s.body, "while")
+
+    def call(self, s: Call) -> None:
+        args = [self.use(a) if isinstance(a, Buffer) else self.expr(a, "argument") for a in s.args]
+        self.emit(f"call {structural_hash(s.func).hex()} {args} {self.exprs(s.dims, 'dims')}", f"call {s.func.name}")
+
+    def check(self, s: Check) -> None:
+        self.emit(
+            f"check {self.expr(s.cond, 'condition')} {self.exprs(s.values, 'value')} {s.message!r} {s.help!r} {s.kind}",
+            f"check {s.message}",
+        )
+
+
+_WRITE: dict[type[Stmt], Any] = {
+    Seq: _Writer.seq,
+    For: _Writer.loop,
+    Block: _Writer.block,
+    Store: _Writer.store,
+    Reduce: _Writer.reduce,
+    Let: _Writer.let,
+    Alloc: _Writer.alloc,
+    View: _Writer.view,
+    If: _Writer.if_,
+    While: _Writer.while_,
+    Call: _Writer.call,
+    Check: _Writer.check,
+}
+
+
+def _flat(s: Seq) -> list[Stmt]:
+    return [x for inner in s.body for x in (_flat(inner) if isinstance(inner, Seq) else [inner])]
+
+
+def _notes(notes: Mapping[str, Any]) -> str:
+    """Annotations as text, whatever order they were given in."""
+    return " ".join(f"{k}={notes[k]!r}" for k in sorted(notes)) if notes else ""
