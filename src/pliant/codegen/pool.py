@@ -14,7 +14,8 @@ the time lost, longer when it happens again soon.
     blob = pool_blob()          # from the code cache; LLVM is loaded only if it is not there
     blob.exports                # {"parallel_for": 0, "serial_for": …, "worker_loop": …, "ticks": …}
 
-The layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
+The blob also holds `enter` (see enter.py), so that all native code of the runtime is one file in the cache. The layout of the
+records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ import sys
 from ..runtime import cache
 from ..runtime.blob import Blob
 from ..support.errors import ModelFileError, UnsupportedError
+from .enter import TEXT as ENTER
 
-EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks")
+EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks", "enter")
 
 # What differs between machines: the target that every such machine is, a counter that runs steadily, and the hint of a waiting loop.
 _MACHINES = {
@@ -541,7 +543,7 @@ def pool_text(machine: str, windows: bool) -> str:
     _, counter, pause, pause_declaration = _MACHINES[machine]
     # On Windows the code is called with, and calls, functions of the Win64 convention.
     cc = "win64cc " if windows and machine == "x86_64" else ""
-    return _TEXT.format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
+    return (_TEXT + ENTER).format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
 
 
 def compile_pool(machine: str, windows: bool) -> Blob:

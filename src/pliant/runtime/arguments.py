@@ -1,7 +1,6 @@
 """From Python objects to what compiled code takes: an address, and a shape with strides in elements.
 
-Arrays are never copied. The common case (a contiguous, aligned numpy array of the very dtype) is decided by a few comparisons,
-`TensorPlan.plain`; everything else goes through `TensorPlan.take`, which accepts numpy and torch tensors and whatever speaks DLPack, or says what is
+Arrays are never copied. `TensorPlan.take` accepts numpy arrays, torch tensors and whatever speaks DLPack, or says what is
 wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
 
     plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
@@ -24,8 +23,6 @@ from ..dtype import ALL, DType
 from ..support.errors import Error, OutOfMemoryError, ShapeError, UnsupportedError
 from ..support.source import caller_span
 from .interface import Input
-
-_REGIONS = 512  # shapes remembered for each argument
 
 
 class Taken(NamedTuple):
@@ -69,7 +66,7 @@ class Taken(NamedTuple):
 class TensorPlan:
     """How one tensor argument (or output) is checked and taken."""
 
-    __slots__ = ("dtype", "input", "mask", "numpy", "rank", "regions", "what")
+    __slots__ = ("dtype", "input", "mask", "numpy", "rank", "what")
 
     def __init__(self, given: Input, what: str = "argument") -> None:
         self.input = given
@@ -78,27 +75,6 @@ class TensorPlan:
         self.dtype = ALL[given.dtype]
         self.numpy = numpy_dtype(self.dtype)
         self.mask = self.dtype.itemsize - 1
-        self.regions: dict[tuple[int, ...], tuple[int, ...]] = {}  # contiguous shapes seen, with their strides
-
-    def region(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Shape and strides of a contiguous array, or None if it has the wrong rank; remembered."""
-        if len(shape) != self.rank:
-            return None
-        if len(self.regions) >= _REGIONS:
-            self.regions.clear()
-        made = self.regions[shape] = (*shape, *contiguous_strides(shape))
-        return made
-
-    def plain(self, x: Any) -> tuple[int, tuple[int, ...]] | None:
-        """Address, and shape with strides, of a contiguous, aligned numpy array of the very dtype and rank; None for all else."""
-        if type(x) is np.ndarray and x.dtype is self.numpy and x.flags.c_contiguous:
-            region = self.regions.get(x.shape)
-            if region is None and (region := self.region(x.shape)) is None:
-                return None
-            address = address_of(x)
-            if not address & self.mask:
-                return address, region
-        return None
 
     def take(self, value: Any) -> Taken:
         """The argument as compiled code sees it, or a `ShapeError` that names it."""
@@ -163,12 +139,12 @@ class TensorPlan:
         if value.ndim != self.rank:
             raise self._wrong_rank(value.shape)
         if value.flags.c_contiguous:
-            region = self.regions.get(value.shape) or self.region(value.shape) or ()
+            strides = contiguous_strides(value.shape)
         else:
-            region = (*value.shape, *self._in_elements(value.shape, value.strides))
-        return Taken(address_of(value), region, value, value.flags.writeable, self.dtype.itemsize)
+            strides = self._in_elements(value.shape, value.strides)
+        return Taken(address_of(value), (*value.shape, *strides), value, value.flags.writeable, self.dtype.itemsize)
 
-    def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides in elements; the stride of a dim of size 1 means nothing and is given as a contiguous one."""
         made = []
         for dim, (size, stride, plain) in enumerate(zip(shape, strides, contiguous_strides(shape), strict=True)):
@@ -178,7 +154,7 @@ class TensorPlan:
                     help=f"np.ascontiguousarray({self.input.name})",
                 )
             made.append(stride // self.dtype.itemsize if size > 1 else plain)
-        return made
+        return tuple(made)
 
     def _take_torch(self, value: Any) -> Taken:
         torch, name = sys.modules["torch"], self.input.name
@@ -265,30 +241,38 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
-    """The fastest way to an array's address that this interpreter and numpy allow.
+def array_head() -> int | None:
+    """Where the fields of numpy's array object begin, if they lie as its binary interface says; tried out on known arrays.
 
-    `x.ctypes.data` takes a microsecond. The field itself, first after the object's head, takes a tenth; where it lies is tried
-    out on arrays whose address is known, so that an interpreter with another object head or a numpy with another record is noticed.
+    The fields: address, count of dims (i32), shape, strides, base, dtype, flags (i32), each 8 bytes after the one before.
     """
+    head = object.__basicsize__
+    base = np.zeros((4, 5), np.int16)
+    frozen = np.frombuffer(b"12345678", np.uint8)
+    samples: list[np.ndarray[Any, Any]] = [base, base[1:, ::2], base[::-1], np.zeros(3)[2:], np.zeros((0, 2)), np.array(1.0), frozen]
+    return head if all(_lies_so(x, head) for x in samples) else None
+
+
+def _lies_so(x: np.ndarray[Any, Any], head: int) -> bool:
+    def field(number: int) -> int:
+        return ctypes.c_int64.from_address(id(x) + head + 8 * number).value
+
+    def numbers(address: int) -> tuple[int, ...]:
+        return tuple((ctypes.c_int64 * x.ndim).from_address(address)) if x.ndim else ()
+
+    if id(type(x)) != field(-1) or x.ctypes.data != field(0) or x.ndim != field(1) & 0xFFFFFFFF or id(x.dtype) != field(5):
+        return False
+    return x.flags.num == field(6) & 0xFFFFFFFF and x.shape == numbers(field(2)) and x.strides == numbers(field(3))
+
+
+def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
+    """The fastest way to an array's address: its field, or if that is not where it should be, numpy's slow attribute."""
+    head, read = array_head(), ctypes.c_size_t.from_address
 
     def plain(x: np.ndarray[Any, Any]) -> int:
         return x.ctypes.data
 
-    base = np.zeros((4, 5), np.int16)
-    samples: list[np.ndarray[Any, Any]] = [
-        base,
-        base[1:, ::2],
-        base[::-1],
-        np.zeros(3)[2:],
-        np.zeros((0, 2)),
-        np.frombuffer(b"12345678", np.uint8),
-    ]
-    read = ctypes.c_size_t.from_address
-    for offset in (object.__basicsize__, object.__basicsize__ + 8, object.__basicsize__ + 16):
-        if all(read(id(x) + offset).value == x.ctypes.data for x in samples):
-            return lambda x: read(id(x) + offset).value
-    return plain
+    return plain if head is None else lambda x: read(id(x) + head).value
 
 
 address_of = _find_address_of()

@@ -19,15 +19,15 @@ from typing import Any, NoReturn
 from ..support.errors import Error, InternalError, ShapeError
 from ..support.source import caller_span
 from . import interrupt
-from .arguments import address_of, contiguous_strides, scalar_slot
+from .arguments import address_of
 from .blob import load
 from .contract import Contract, Workspace
 from .ctx import Code, Entry, ShortEntry
 from .failure import failure
 from .interface import Input, Interface, Output, Symbol
-from .marshal import Given, Marshal
+from .marshal import NOT_PLAIN, Marshal
 from .package import Package
-from .slot import Layout, Slot
+from .slot import Slot
 from .threads import current_launcher, resolve_threads
 
 _FREE_SLOTS = 8
@@ -42,16 +42,16 @@ class Executable:
         self._threads = None if threads is None else resolve_threads(threads)[0]
         self._loaded = load(package.blob)
         # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
-        self._prepare = ShortEntry(self._loaded.address("prepare"))
+        prepare = self._loaded.address("prepare")
+        self._prepare = ShortEntry(prepare)
         self._size = ShortEntry(self._loaded.address("size"))
         self._entry = Entry(self._loaded.address("run"))
-        self._layout = Layout(interface)
         self._free: list[Slot] = []
         self._names = [i.name for i in interface.inputs]
-        self._marshal = Marshal(interface, self._layout)
-        self._counted = any(c is not None for o in interface.outputs for c in o.count)
         self._held = constants  # alive as long as their addresses are used
-        self._constants = _addresses(interface, constants)
+        self._marshal = Marshal(interface, prepare, _addresses(interface, constants))
+        self._layout = self._marshal.layout
+        self._counted = any(c is not None for o in interface.outputs for c in o.count)
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
@@ -89,15 +89,14 @@ class Executable:
         missing = [plan.input.name for plan in self._marshal.plans if plan.input.name not in shapes]
         if unknown or missing:
             self._wrong_name((unknown or missing)[0], known=not unknown)
-        values: list[int] = []
+        sizes = []
         for plan in self._marshal.plans:
             shape = tuple(int(size) for size in shapes[plan.input.name])
             if len(shape) != plan.rank:
                 raise plan.refuse(f"it has {len(shape)} dims {shape}, expected {plan.rank}")
-            values += (*shape, *contiguous_strides(shape))
-        values += [scalar_slot(self.inputs[i], shapes.get(self._names[i], 0)) for i in self._marshal.scalars]
-        slot = Slot(self._layout, self._constants)
-        self._layout.pack_a.pack_into(slot.dims, 0, *values)
+            sizes.append(shape)
+        slot = self._marshal.new_slot()
+        self._marshal.write_shapes(slot, sizes, [shapes.get(self._names[i], 0) for i in self._marshal.scalars])
         code = self._prepare(*slot.addresses)
         if code:
             raise self._failure(code, slot)
@@ -106,7 +105,7 @@ class Executable:
 
     def workspace_of(self, symbols: Sequence[int]) -> int:
         """Bytes of workspace for these values of the dims, as `size` computes them."""
-        slot = Slot(self._layout, self._constants)
+        slot = self._marshal.new_slot()
         slot.dims[self._layout.b : self._layout.c] = list(symbols)
         code = self._size(*slot.addresses)
         if code:
@@ -117,13 +116,18 @@ class Executable:
         try:
             slot = self._free.pop()
         except IndexError:
-            slot = Slot(self._layout, self._constants)
+            slot = self._marshal.new_slot()
         try:
-            given = self._marshal.write_plain(slot, args, out) or self._marshal.write_any(slot, args, out)
-            code = self._prepare(*slot.addresses)
+            marshal, torch = self._marshal, False
+            code = marshal.enter_plain(slot, args, out)
+            if code == NOT_PLAIN:
+                taken = marshal.write_any(slot, args, out)
+                code = self._prepare(*slot.addresses)
+                if not code:
+                    out, torch = marshal.place(slot, taken), taken.torch
             if code:
                 raise self._failure(code, slot)
-            results = self._make_outputs(slot, args, given)
+            results = self._make_outputs(slot, args, out, torch)
             if self.interface.parallel:
                 launcher = current_launcher(self._threads)
                 if slot.launcher is not launcher:
@@ -135,27 +139,22 @@ class Executable:
             if len(self._free) < _FREE_SLOTS:
                 self._free.append(slot)
 
-    def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Given) -> list[Any]:
-        """The arrays of the outputs (given, state, or fresh), written into the slot; and the workspace."""
+    def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Sequence[Any] | None, torch: bool) -> list[Any]:
+        """The outputs: state and given ones, which are in the slot already, and fresh ones; and room for the workspace."""
         layout, marshal = self._layout, self._marshal
         sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
         if sizes[-1] > slot.room:
             slot.reserve(sizes[-1])
         results: list[Any] = []
-        at, buffer = 0, layout.inputs
+        at = 0
         for index, plan in enumerate(marshal.results):
-            shape = sizes[at : at + plan.rank]
             alias = marshal.aliases[index]
             if alias is not None:
-                result, address = args[marshal.tensors[alias]], slot.buffers[alias]
-            elif given.outputs and (mine := given.outputs[index]) is not None:
-                result, address = marshal.fit(plan, mine, shape), mine.address
-            else:
-                result, address = plan.make(shape, given.torch)
-            slot.buffers[buffer] = address
+                result = args[marshal.tensors[alias]]
+            elif given is None or (result := given[index]) is None:
+                result, slot.buffers[layout.inputs + index] = plan.make(sizes[at : at + plan.rank], torch)
             results.append(result)
             at += plan.rank
-            buffer += 1
         return results
 
     def _run(self, slot: Slot) -> None:

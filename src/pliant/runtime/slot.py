@@ -2,8 +2,8 @@
 
 An executable keeps a few slots and reuses a free one for each call, so that calls from several threads never share one.
 
-    slot = Slot(layout)
-    layout.pack_a.pack_into(slot.dims, 0, *values)
+    slot = Slot(layout, constants)
+    slot.dims[0] = n
     code = prepare(*slot.addresses)
 """
 
@@ -27,12 +27,13 @@ from .threads import Launcher
 class Layout:
     """Where the regions of `dims` begin, and which buffers are inputs, outputs and constants."""
 
-    __slots__ = ("b", "buffers", "c", "constants", "d", "e", "inputs", "pack_a", "pack_inputs", "read_cd", "total")
+    __slots__ = ("b", "buffers", "c", "constants", "d", "e", "inputs", "read_cd", "scalars", "total")
 
     def __init__(self, interface: Interface) -> None:
         tensors = [i for i in interface.inputs if i.kind == "tensor"]
         ranks = [len(o.shape) for o in interface.outputs]
-        self.b = sum(2 * len(i.shape) for i in tensors) + len(interface.inputs) - len(tensors)
+        self.scalars = sum(2 * len(i.shape) for i in tensors)
+        self.b = self.scalars + len(interface.inputs) - len(tensors)
         self.c = self.b + len(interface.symbols)
         self.d = self.c + sum(ranks)
         self.e = self.d + 1
@@ -40,17 +41,18 @@ class Layout:
         self.inputs = len(tensors)
         self.constants = self.inputs + len(interface.outputs)
         self.buffers = self.constants + len(interface.constants)
-        self.pack_a = struct.Struct(f"={self.b}q")
-        self.pack_inputs = struct.Struct(f"={self.inputs}Q")
         self.read_cd = struct.Struct(f"={sum(ranks) + 1}q")
 
 
 class Slot:
     """The memory of one call."""
 
-    __slots__ = ("__weakref__", "addresses", "buffers", "ctx", "dims", "dynamic", "flag", "launcher", "room", "workspace")
+    __slots__ = (
+        *("__weakref__", "addresses", "buffers", "call", "call_address", "ctx", "dims", "dynamic"),
+        *("flag", "launcher", "objects", "room", "workspace"),
+    )
 
-    def __init__(self, layout: Layout, constants: Sequence[int] = ()) -> None:
+    def __init__(self, layout: Layout, constants: Sequence[int]) -> None:
         self.ctx = Ctx()
         self.flag = ctypes.c_int32(0)
         self.buffers = (ctypes.c_size_t * max(1, layout.buffers))()
@@ -61,6 +63,9 @@ class Slot:
         self.workspace: Any = None
         self.dynamic: list[Any] = []  # what the program asked for while it ran
         self.launcher: Launcher | None = None
+        self.call: Any = None  # the record of the short way in, which marshal.py makes
+        self.call_address = 0
+        self.objects: Any = None
         self.ctx.cancel = ctypes.addressof(self.flag)
         self.ctx.alloc = _ALLOC_ADDRESS
         _SLOTS[self.addresses[0]] = self

@@ -24,13 +24,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from ..support.errors import Error
 from ..support.source import caller_span
-
-if TYPE_CHECKING:
-    from .blob import Loaded
+from .native import immortal, native
 
 MAX_THREADS = 256
 
@@ -97,9 +95,7 @@ class Launcher:
     pool: int
 
 
-_T = TypeVar("_T")
 _lock = threading.Lock()
-_native: Loaded | None = None
 _pool: Pool | None = None
 _launchers: dict[int, Launcher] = {}
 
@@ -110,35 +106,25 @@ def launcher_for(threads: int) -> Launcher:
     if found is not None:
         return found
     with _lock:
-        native = _load()
+        code = native()
         if threads <= 1:
-            made = Launcher(native.address("serial_for"), 0)
+            made = Launcher(code.address("serial_for"), 0)
         else:
             wanted = min(threads, MAX_THREADS + 1) - 1
-            pool = _grow(native, wanted)
-            view = _immortal(View(ctypes.addressof(pool), wanted))
-            made = Launcher(native.address("parallel_for"), ctypes.addressof(view))
+            pool = _grow(wanted)
+            view = immortal(View(ctypes.addressof(pool), wanted))
+            made = Launcher(code.address("parallel_for"), ctypes.addressof(view))
         _launchers[threads] = made
         return made
 
 
-def _load() -> Loaded:
-    global _native
-    if _native is None:
-        from ..codegen.pool import pool_blob
-        from .blob import load
-
-        _native = _immortal(load(pool_blob()))
-    return _native
-
-
-def _grow(native: Loaded, wanted: int) -> Pool:
+def _grow(wanted: int) -> Pool:
     """The pool with at least `wanted` workers, or with as many as the system lets us start."""
     global _pool
     if _pool is None:
-        _pool = _new_pool(native)
+        _pool = _new_pool()
     pool = _pool
-    loop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address("worker_loop"))
+    loop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native().address("worker_loop"))
     for index in range(pool.workers, wanted):
         worker = pool.worker[index]
         worker.semaphore = _semaphores().make(ctypes.addressof(worker) + Worker.semaphore_memory.offset)
@@ -152,21 +138,21 @@ def _grow(native: Loaded, wanted: int) -> Pool:
     return pool
 
 
-def _new_pool(native: Loaded) -> Pool:
+def _new_pool() -> Pool:
     line = 128
-    memory = _immortal(ctypes.create_string_buffer(ctypes.sizeof(Pool) + line))
+    memory = immortal(ctypes.create_string_buffer(ctypes.sizeof(Pool) + line))
     pool = Pool.from_address(ctypes.addressof(memory) + -ctypes.addressof(memory) % line)
     semaphores = _semaphores()
     pool.wait, pool.post = semaphores.wait, semaphores.post
     pool.semaphore = semaphores.make(ctypes.addressof(pool) + Pool.semaphore_memory.offset)
-    rate = _ticks_per_microsecond(native)
+    rate = _ticks_per_microsecond()
     pool.spin, pool.patience, pool.stall, pool.shed = (int(rate * t) for t in (_SPIN, _PATIENCE, _STALL, _SHED))
     return pool
 
 
-def _ticks_per_microsecond(native: Loaded) -> float:
+def _ticks_per_microsecond() -> float:
     """How fast the counter of the native code runs; a factor of two off would do no harm."""
-    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native.address("ticks"))
+    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
     begin, first = time.perf_counter_ns(), ticks()
     while time.perf_counter_ns() - begin < 200_000:
         pass
@@ -196,7 +182,7 @@ def _semaphores() -> _Semaphores:
             address(kernel.ReleaseSemaphore),
             lambda memory: kernel.CreateSemaphoreW(None, 0, 0x7FFFFFFF, None),
         )
-    system = _immortal(ctypes.CDLL(None))
+    system = immortal(ctypes.CDLL(None))
     if sys.platform == "darwin":
 
         def make_port(memory: int) -> int:
@@ -211,11 +197,6 @@ def _semaphores() -> _Semaphores:
         return memory
 
     return _Semaphores(address(system.sem_wait), address(system.sem_post), make)
-
-
-def _immortal(value: _T) -> _T:
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
-    return value
 
 
 def _after_fork() -> None:

@@ -1,0 +1,36 @@
+"""The runtime's own native code, mapped once for the process: the thread pool and the short way into a program.
+
+native().address("parallel_for")
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from .blob import Loaded
+
+_T = TypeVar("_T")
+_loaded: Loaded | None = None
+_lock = threading.Lock()
+
+
+def native() -> Loaded:
+    """The mapped code; from the cache if it is there, so that LLVM is needed once for a machine."""
+    global _loaded
+    if _loaded is None:
+        from ..codegen.pool import pool_blob
+        from .blob import load
+
+        with _lock:
+            if _loaded is None:
+                _loaded = immortal(load(pool_blob()))
+    return _loaded
+
+
+def immortal(value: _T) -> _T:
+    """The value, never to be freed: worker threads look at it while the interpreter shuts down."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    return value
