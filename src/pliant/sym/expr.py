@@ -516,9 +516,7 @@ def binary(cls: type[Binary], a: Expr | float, b: Expr | float) -> Expr:
         if isinstance(a, Const) and isinstance(b, Const) and cls in _FOLD:
             result = _FOLD[cls](a.value, b.value)
             return Const(result, bool_ if issubclass(cls, Compare) else a.dtype)
-        if isinstance(b, Const) and (
-            (b.value == 0 and cls in (Add, Sub)) or (b.value == 1 and cls in (Mul, FloorDiv))
-        ):
+        if isinstance(b, Const) and ((b.value == 0 and cls in (Add, Sub)) or (b.value == 1 and cls in (Mul, FloorDiv))):
             return a
         if isinstance(a, Const) and ((a.value == 0 and cls is Add) or (a.value == 1 and cls is Mul)):
             return b

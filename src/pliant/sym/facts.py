@@ -285,19 +285,31 @@ class Facts:
 
         changed = False
         for m, c in p.items():
-            if len(m) != 1:
+            if not m:
                 continue
             rest = poly_interval({n: d for n, d in p.items() if n != m}, self)[1]  # c * x >= -rest
+            if len(m) > 1:
+                changed |= c > 0 and self._narrow_factors(m, -(rest // c))
+                continue
             lo, hi = self.range_of(m[0])
-            if c > 0:
-                lo = max(lo, -(rest // c))
-            else:
-                hi = min(hi, rest // -c)
-            if (lo, hi) != self.range_of(m[0]):
-                self.ranges[m[0]] = (lo, hi)
-                self.caches.clear()
-                changed = True
+            changed |= self._narrow_to(m[0], max(lo, -(rest // c)) if c > 0 else lo, hi if c > 0 else min(hi, rest // -c))
         return changed
+
+    def _narrow_factors(self, m: Mono, least: int) -> bool:
+        """x * y >= least >= 1 with neither factor negative: both are at least 1."""
+        changed = False
+        if least >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
+            for a in m:
+                lo, hi = self.range_of(a)
+                changed |= self._narrow_to(a, max(lo, 1), hi)
+        return changed
+
+    def _narrow_to(self, atom: Expr, lo: int, hi: int) -> bool:
+        if (lo, hi) == self.range_of(atom):
+            return False
+        self.ranges[atom] = (lo, hi)
+        self.caches.clear()
+        return True
 
     def _propagate(self) -> None:
         for _ in range(3):

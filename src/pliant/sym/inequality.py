@@ -10,6 +10,8 @@ of the atoms decide, and `min`, `max` and `select` are split into cases. Answers
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from math import gcd
 
@@ -19,7 +21,7 @@ from .expr import Expr
 from .facts import Facts
 from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, replace, scale, without
 
-STEPS = 80  # polynomials tried in one proof
+STEPS = 60  # polynomials tried in one proof, all its cases together
 SPLITS = 3  # nested case distinctions
 
 
@@ -32,38 +34,44 @@ def nonneg(p: Poly, facts: Facts) -> bool:
     found: bool | None = cache.get(key)
     if found is None:
         cache.put(key, False)  # a proof must not ask for itself
-        found = cache.put(key, _with_cases(p, facts, SPLITS))
+        found = cache.put(key, _with_cases(p, facts, SPLITS, [STEPS]))
     return found
 
 
-def _with_cases(p: Poly, facts: Facts, splits: int) -> bool:
-    if _Search(facts).prove(p):
+def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
+    if _Search(facts, left, p).prove(p):
         return True
-    if splits == 0:
+    if splits == 0 or left[0] <= 0:
         return False
     for atom in atoms(p):
-        kind = type(atom)
-        if kind in (E.Min, E.Max, E.Select):
-            return all(_with_cases(replace(p, atom, value), under, splits - 1) for value, under in _cases(atom, facts))
+        if type(atom) in (E.Min, E.Max, E.Select):
+            return all(_with_cases(replace(p, atom, value), under(), splits - 1, left) for value, under in _cases(atom, facts))
     return False
 
 
-def _cases(atom: Expr, facts: Facts) -> list[tuple[Poly, Facts]]:
+def _cases(atom: Expr, facts: Facts) -> list[tuple[Poly, Callable[[], Facts]]]:
+    """The values that an atom may have, each with what is known then (made when it is asked for: the first case often fails)."""
     if type(atom) is E.Select:
         c, a, b = atom.args
-        arms = [(a, facts.with_condition(c)), (b, facts.with_condition(E.Not(c)))]
+        arms = [(a, c), (b, E.Not(c))]
     else:
         a, b = atom.args
         first, second = (a, b) if type(atom) is E.Min else (b, a)
-        # min: a where a <= b, b where b <= a; max: b where a <= b, a where b <= a
-        arms = [(first, facts.with_condition(E.Le(a, b))), (second, facts.with_condition(E.Le(b, a)))]
-    return [(poly_of(value) if exact(poly_of(value), value.dtype, facts) else {(value,): 1}, under) for value, under in arms]
+        arms = [(first, E.Le(a, b)), (second, E.Le(b, a))]
+    return [(_integer(value, facts), partial(facts.with_condition, condition)) for value, condition in arms]
+
+
+def _integer(e: Expr, facts: Facts) -> Poly:
+    """A polynomial that equals `e` as an integer: that of `e`, or `e` itself as an atom where it might wrap."""
+    p = poly_of(e)
+    return p if exact(p, e.dtype, facts) else {(e,): 1}
 
 
 class _Search:
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, left: list[int], p: Poly) -> None:
         self.facts = facts
-        self.left = STEPS
+        self.left = left  # steps, shared by the cases of a proof
+        self.degree = max((3, *map(len, p)))  # inequalities that feed on each other must not grow without end
         self.seen: set[frozenset[tuple[Mono, int]]] = set()
 
     def prove(self, p: Poly) -> bool:
@@ -71,14 +79,14 @@ class _Search:
         if poly_interval(p, self.facts)[0] >= 0:
             return True
         key = frozenset(p.items())
-        if key in self.seen or self.left <= 0:
+        if key in self.seen or self.left[0] <= 0:
             return False
         self.seen.add(key)
-        self.left -= 1
+        self.left[0] -= 1
         for m in sorted((m for m in p if m), key=mono_order, reverse=True):
             for h, part in self._known(m):
                 rest = without(m, part)
-                if rest is None:
+                if rest is None or len(rest) + max(map(len, h)) > self.degree:
                     continue
                 sign = self._sign(rest)
                 if sign * p[m] * h[part] > 0 and self.prove(self._cancel(p, m, h, part, rest, sign)):
@@ -142,7 +150,7 @@ def definition(atom: Expr, facts: Facts) -> tuple[Poly, ...]:
 
 def _definition(atom: Expr, facts: Facts) -> list[Poly]:
     me: Poly = {(atom,): 1}
-    sides: list[Poly] = [poly_of(a) if exact(poly_of(a), a.dtype, facts) else {(a,): 1} for a in atom.args]
+    sides = [_integer(a, facts) for a in atom.args]
     if type(atom) is E.Min:
         return [add(s, me, -1) for s in sides]
     if type(atom) is E.Max:

@@ -1,0 +1,334 @@
+"""Are the bindings of a block independent quasi-affine maps of its loops?
+
+A binding may take loop variables apart (`i // 4`, `i % 4`), put them together (`i * 4 + j`), shift, stride and reverse them. The
+bindings are independent if no part of a loop variable is used twice; then distinct loop points give distinct block instances
+exactly when every part is used (`injective`), and every point of the box of extents is an instance
+exactly when nothing is skipped (`surjective`).
+
+    v0 = i // 4, v1 = i % 4      with i < 16:          extents 4 and 4, both injective and surjective
+    v0 = i * 4 + j               with j < 4, i < n:    extent n * 4
+    v0 = i, v1 = 2 * i           refused: both depend on i
+
+The parts: a *mark* is a loop variable or a fused sum with an extent; a *split* is (mark // lower) % extent; a sum is
+scale * split + … + base, sorted so that each scale is at least the span of the part below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from . import expr as E
+from .bounds import exact, int_range
+from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars
+from .facts import EMPTY, Facts
+from .poly import Poly, add, poly_of, to_expr
+from .prove import prove, prove_equal
+from .simplify import simplify
+
+
+@dataclass(eq=False)
+class Mark:
+    """Something that runs through 0..extent-1: a loop variable, or a sum of splits fused into one."""
+
+    source: Var | IterSum
+    extent: Expr
+    uses: list[Split] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Split:
+    """(mark // lower) % extent * scale."""
+
+    mark: Mark
+    lower: Expr
+    extent: Expr
+    scale: Expr
+
+
+@dataclass(frozen=True)
+class IterSum:
+    """The sum of splits and a base, the split of the largest scale first."""
+
+    splits: tuple[Split, ...]
+    base: Expr
+
+
+@dataclass(frozen=True)
+class IterMap:
+    """Independent bindings: binding k runs within starts[k] .. starts[k] + extents[k] - 1."""
+
+    sums: tuple[IterSum, ...]
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    injective: bool
+    surjective: bool
+
+    @property
+    def bijective(self) -> bool:
+        """Each point of the box of extents is one loop point."""
+        return self.injective and self.surjective
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why bindings are not independent quasi-affine maps."""
+
+    reason: str
+
+
+class _NotAffine(Exception):
+    pass
+
+
+def linear(e: Expr, over: Sequence[Var]) -> tuple[dict[Var, Expr], Expr] | None:
+    """(coefficients, constant) with e = sum of coefficient * variable + constant modulo 2^bits, neither containing `over`; else None."""
+    coefficients: dict[Var, Poly] = {}
+    rest: Poly = {}
+    wanted = set(over)
+    for m, c in poly_of(e).items():
+        inside = [a for a in m if not free_vars(a).isdisjoint(wanted)]
+        if not inside:
+            rest = add(rest, {m: c})
+        elif len(inside) == 1 and isinstance(inside[0], Var):
+            others = tuple(a for a in m if a is not inside[0])
+            coefficients[inside[0]] = add(coefficients.get(inside[0], {}), {others: c})
+        else:
+            return None
+    return {v: to_expr(p, e.dtype) for v, p in coefficients.items()}, to_expr(rest, e.dtype)
+
+
+def detect_iter_map(
+    bindings: Sequence[Expr], loops: Mapping[Var, Expr], predicate: Expr | None = None, facts: Facts = EMPTY
+) -> IterMap | Refusal:
+    """The bindings as independent maps of loops that run from 0 to their extents, where the predicate holds; or why they are not."""
+    for var, extent in loops.items():
+        facts = facts.with_loop(var, extent)
+    try:
+        return _Detector(loops, predicate, facts).detect(bindings)
+    except _NotAffine as failure:
+        return Refusal(str(failure))
+
+
+class _Detector:
+    def __init__(self, loops: Mapping[Var, Expr], predicate: Expr | None, facts: Facts) -> None:
+        self.facts = facts
+        self.inside = facts if predicate is None else facts.with_condition(predicate)  # what an instance may rely on
+        self.loops = {v: Mark(v, simplify(extent, facts)) for v, extent in loops.items()}
+        self.fused: dict[frozenset[tuple[Mark, Expr, Expr, Expr]], Mark] = {}
+        self.limits: list[tuple[IterSum, Expr]] = []  # sum < limit, from the predicate
+        self.matched: set[int] = set()  # limits that say where a binding ends
+        self.unmatched = 0  # parts of the predicate that cut holes
+        for part in _conjuncts(TRUE if predicate is None else predicate):
+            self._limit(part)
+
+    def detect(self, bindings: Sequence[Expr]) -> IterMap:
+        sums = [self._ordered(self._sum(simplify(e, self.facts)), str(e)) for e in bindings]
+        extents = []
+        for s in sums:
+            extent = self._span(s)
+            for end in self._limits_of(s):
+                extent = simplify(Min(extent, end), self.facts)
+            for split in s.splits:
+                split.mark.uses.append(split)
+            extents.append(extent)
+        injective = self._check_uses()
+        no_holes = self.unmatched == 0 and len(self.matched) == len(self.limits)
+        surjective = no_holes and all(self._compact(s) for s in sums)
+        return IterMap(tuple(sums), tuple(s.base for s in sums), tuple(extents), injective, surjective)
+
+    # The predicate.
+
+    def _limit(self, part: Expr) -> None:
+        """`sum < limit` with a limit that no loop is in; whatever else the predicate says only removes points."""
+        done = simplify(part, self.facts)
+        if done is TRUE:
+            return
+        if type(done) in (Lt, Le):
+            left, right = done.args
+            if free_vars(right).isdisjoint(self.loops):
+                limit = right if type(done) is Lt else E.Add(right, Const(1, right.dtype))
+                try:
+                    s = self._ordered(self._sum(left), str(left))
+                except _NotAffine:
+                    self.unmatched += 1
+                    return
+                limit = simplify(E.Sub(limit, s.base), self.facts)
+                self.limits.append((IterSum(s.splits, Const(0, limit.dtype)), limit))
+                return
+        self.unmatched += 1
+
+    def _limits_of(self, s: IterSum) -> list[Expr]:
+        """Where the predicate ends a sum."""
+        ends: list[Expr] = []
+        for i, (limited, limit) in enumerate(self.limits):
+            part = self._upper_part(s, limited)
+            if part is not None:
+                self.matched.add(i)
+                ends.append(E.Mul(limit, part))
+        return ends
+
+    def _upper_part(self, s: IterSum, limited: IterSum) -> Expr | None:
+        """The scale k if `s` is k * limited + smaller parts."""
+        n = len(limited.splits)
+        if n == 0 or len(s.splits) < n:
+            return None
+        ratio: Expr | None = None
+        for mine, its in zip(s.splits[:n], limited.splits, strict=True):
+            if mine.mark is not its.mark or not self._same(mine.lower, its.lower) or not self._same(mine.extent, its.extent):
+                return None
+            k = self._quotient(mine.scale, its.scale)
+            if k is None or (ratio is not None and not self._same(ratio, k)):
+                return None
+            ratio = k
+        below = s.splits[n:]
+        if below and ratio is not None and not self._at_most(self._span(IterSum(below, s.base)), ratio):
+            return None
+        return ratio
+
+    # Expressions to sums.
+
+    def _sum(self, e: Expr) -> IterSum:
+        if free_vars(e).isdisjoint(self.loops):
+            return IterSum((), e)
+        p = poly_of(e)
+        if not exact(p, e.dtype, self.facts):
+            raise _NotAffine(f"`{e}` may overflow {e.dtype}")
+        splits: list[Split] = []
+        base: Poly = {}
+        for m, c in p.items():
+            inside = [a for a in m if not free_vars(a).isdisjoint(self.loops)]
+            if not inside:
+                base = add(base, {m: c})
+                continue
+            if len(inside) > 1:
+                raise _NotAffine(f"`{e}` multiplies loop variables")
+            scale = to_expr({tuple(a for a in m if a is not inside[0]): c}, e.dtype)
+            part = self._atom(inside[0])
+            base = add(base, poly_of(simplify(E.Mul(part.base, scale), self.facts)))
+            splits += [Split(s.mark, s.lower, s.extent, simplify(E.Mul(s.scale, scale), self.facts)) for s in part.splits]
+        return IterSum(tuple(splits), simplify(to_expr(base, e.dtype), self.facts))
+
+    def _atom(self, a: Expr) -> IterSum:
+        zero, one = Const(0, a.dtype), Const(1, a.dtype)
+        if isinstance(a, Var):
+            mark = self.loops[a]
+            return IterSum((Split(mark, one, mark.extent, one),), zero)
+        if type(a) not in (FloorDiv, FloorMod):
+            raise _NotAffine(f"`{a}` is not quasi-affine in the loop variables")
+        x, d = a.args
+        if not free_vars(d).isdisjoint(self.loops) or not prove(Lt(zero, d), self.inside):
+            raise _NotAffine(f"the divisor of `{a}` is not a positive number that the loops leave alone")
+        s = self._ordered(self._sum(x), str(x))
+        single = len(s.splits) == 1 and self._same(s.splits[0].scale, one) and self._same(s.base, zero)
+        one_split = s.splits[0] if single else self._fuse(s, x)
+        above = self._quotient(one_split.extent, d)
+        if above is None:
+            if prove(Le(one_split.extent, d), self.inside):  # all of it is the remainder
+                return IterSum((), zero) if type(a) is FloorDiv else IterSum((one_split,), zero)
+            raise _NotAffine(f"`{a}`: {d} does not divide the extent {one_split.extent} of `{x}`")
+        if type(a) is FloorMod:
+            return IterSum((Split(one_split.mark, one_split.lower, d, one),), zero)
+        lower = simplify(E.Mul(one_split.lower, d), self.facts)
+        return IterSum((Split(one_split.mark, lower, above, one),), zero)
+
+    def _fuse(self, s: IterSum, x: Expr) -> Split:
+        """A sum without gaps as one new mark."""
+        one = Const(1, x.dtype)
+        if not self._same(s.base, Const(0, x.dtype)):
+            raise _NotAffine(f"`{x}` does not start at 0")
+        if not self._compact(s):
+            raise _NotAffine(f"the parts of `{x}` leave gaps")
+        key = frozenset((p.mark, p.lower, p.extent, p.scale) for p in s.splits)
+        mark = self.fused.get(key)
+        if mark is None:
+            extent = self._span(s)
+            for end in self._limits_of(s):
+                extent = simplify(Min(extent, end), self.facts)
+            mark = self.fused[key] = Mark(s, extent)
+        return Split(mark, one, mark.extent, one)
+
+    def _ordered(self, s: IterSum, shown: str) -> IterSum:
+        """Scales positive and falling, each at least the span of what is below it."""
+        base, splits = s.base, []
+        for p in s.splits:
+            if prove(Le(p.scale, Const(-1, p.scale.dtype)), self.facts):  # runs backwards: turn it around
+                top = E.Mul(E.Sub(p.extent, Const(1, p.extent.dtype)), p.scale)
+                base = simplify(E.Add(base, top), self.facts)
+                p = Split(p.mark, p.lower, p.extent, simplify(E.Neg(p.scale), self.facts))
+            if not self._same(p.extent, Const(1, p.extent.dtype)):
+                splits.append(p)
+        ordered: list[Split] = []
+        while splits:
+            below = IterSum(tuple(reversed(ordered)), base)
+            next_up = [p for p in splits if all(q is p or self._at_most(p.scale, q.scale) for q in splits)]
+            fits = [p for p in next_up if self._at_most(self._span(below), p.scale)]
+            if not fits:
+                raise _NotAffine(f"the parts of `{shown}` overlap")
+            ordered.append(fits[0])
+            splits.remove(fits[0])
+        return IterSum(tuple(reversed(ordered)), base)
+
+    def _span(self, s: IterSum) -> Expr:
+        """The extent of an ordered sum: its greatest value without the base, plus 1."""
+        if not s.splits:
+            return Const(1, s.base.dtype)
+        total: Expr = Const(1, s.base.dtype)
+        for p in s.splits:
+            total = E.Add(total, E.Mul(E.Sub(p.extent, Const(1, p.extent.dtype)), p.scale))
+        return simplify(total, self.facts)
+
+    def _compact(self, s: IterSum) -> bool:
+        expected: Expr = Const(1, s.base.dtype)
+        for p in reversed(s.splits):
+            if not self._same(p.scale, expected):
+                return False
+            expected = simplify(E.Mul(p.scale, p.extent), self.facts)
+        return True
+
+    # Is every part of every mark used once?
+
+    def _check_uses(self) -> bool:
+        injective = True
+        for mark in reversed(self.fused.values()):  # a fused mark is made of older ones
+            if mark.uses and isinstance(mark.source, IterSum):
+                injective &= self._cover(mark)
+                for p in mark.source.splits:
+                    p.mark.uses.append(p)
+        for mark in self.loops.values():
+            injective &= self._cover(mark)
+        return injective
+
+    def _cover(self, mark: Mark) -> bool:
+        """False if a part is not used; refuses if one is used twice."""
+        rest, complete = list(mark.uses), True
+        expected: Expr = Const(1, mark.extent.dtype)
+        while rest:
+            first = next((p for p in rest if all(q is p or self._at_most(p.lower, q.lower) for q in rest)), None)
+            if first is None or not self._at_most(expected, first.lower):
+                raise _NotAffine(f"{self._show(mark)} is used twice: the bindings depend on each other")
+            complete &= self._same(expected, first.lower)
+            expected = simplify(E.Mul(first.lower, first.extent), self.facts)
+            rest.remove(first)
+        return complete and self._same(expected, mark.extent)
+
+    def _show(self, mark: Mark) -> str:
+        return f"`{mark.source.name}`" if isinstance(mark.source, Var) else "a fused loop"
+
+    # Arithmetic on factors.
+
+    def _same(self, a: Expr, b: Expr) -> bool:
+        return prove_equal(a, b, self.inside)
+
+    def _at_most(self, a: Expr, b: Expr) -> bool:
+        return prove(Le(a, b), self.inside)
+
+    def _quotient(self, a: Expr, b: Expr) -> Expr | None:
+        """a / b if b divides a."""
+        if int_range(b, self.inside)[0] <= 0 or not prove_equal(FloorMod(a, b), Const(0, a.dtype), self.inside):
+            return None
+        return simplify(FloorDiv(a, b), self.inside)
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    return [*_conjuncts(e.args[0]), *_conjuncts(e.args[1])] if type(e) is E.And else [e]
