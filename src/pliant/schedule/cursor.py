@@ -1,0 +1,175 @@
+"""Cursors: which statement of a program is meant, and where it went when the program was edited.
+
+A cursor of a pure primitive is the statement itself (a `For` or a `Block`): statements are compared by identity, so nothing
+else is needed to point at one. An edit rebuilds the path from the change to the root; it answers `(func, forward)`, and
+`forward(statement)` is the statement of the new program that took its place, or a `ScheduleError` that says why there is none.
+
+    edit = Edit(func)
+    edit.replace(loop, new_loop)                  # a whole subtree; its inside went where `edit.moved` says
+    func, forward = edit.done(made=(new_loop,))
+    forward(block_inside)
+
+`Schedule` composes the forwards of its edits and hands out `Handle`s, which therefore live as long as what they point at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..loop.buffer import Buffer
+from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
+from ..support.errors import InternalError, ScheduleError
+from ..sym.expr import Expr, Var
+
+EMPTY = Seq(())
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Where the statements of a program are after an edit, what the edit made, and what it declares to have changed."""
+
+    moved: Mapping[Stmt, Stmt]
+    dead: Mapping[Stmt, str]
+    made: tuple[Stmt, ...] = ()
+    rounding: str = ""  # how results may differ in their last bits, "" when they do not
+
+    def __call__(self, s: Stmt) -> Stmt:
+        """The statement that took the place of `s`."""
+        reason = self.dead.get(s)
+        if reason is not None:
+            raise ScheduleError(reason)
+        return self.moved.get(s, s)
+
+
+class Edit:
+    """Replacements in one program, applied together; records where every statement goes."""
+
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.replaced: dict[Stmt, Stmt] = {}
+        self.moved: dict[Stmt, Stmt] = {}
+        self.dead: dict[Stmt, str] = {}
+
+    def replace(self, old: Stmt, new: Stmt) -> None:
+        """Put `new` in the place of `old`; `EMPTY` removes it, and loops left without a body go too."""
+        self.replaced[old] = new
+
+    def move(self, old: Stmt, new: Stmt) -> None:
+        """Cursors to `old` are to point at `new`."""
+        self.moved[old] = new
+
+    def kill(self, stmts: Iterable[Stmt], reason: str) -> None:
+        """Cursors to these statements are dead, and say so."""
+        for s in stmts:
+            self.dead[s] = reason
+
+    def done(self, made: tuple[Stmt, ...] = (), rounding: str = "", attrs: Mapping[str, object] | None = None) -> tuple[Func, Forward]:
+        """The new program, and the forward to it."""
+        body = self._visit(self.func.body)
+        func = self.func.with_(body=body, attrs={**self.func.attrs, **(attrs or {})})
+        alive = set(walk_stmts(body))
+        moved: dict[Stmt, Stmt] = {}
+        for s in walk_stmts(self.func.body):
+            if s not in self.dead and s not in alive:
+                end = s
+                while end in self.moved and end not in alive:
+                    end = self.moved[end]
+                if end in alive:
+                    moved[s] = end
+                else:
+                    self.dead[s] = "the statement is gone: the part of the program it was in was replaced"
+        for s in made:
+            if s not in alive:
+                raise InternalError(f"an edit of `{self.func.name}` made a statement that is not in its result")
+        return func, Forward(moved, self.dead, made, rounding)
+
+    def _visit(self, s: Stmt) -> Stmt:
+        new = self.replaced.get(s)
+        if new is None:
+            new = _tidy(map_children(s, self._visit))
+            if new is not s:
+                self.moved[s] = new
+        return new
+
+
+def _tidy(s: Stmt) -> Stmt:
+    if isinstance(s, Seq):
+        return seq(*s.body) if len(s.body) != 0 else s
+    if isinstance(s, For) and is_empty(s.body):
+        return EMPTY
+    if isinstance(s, If) and is_empty(s.then) and s.orelse is None:
+        return EMPTY
+    return s
+
+
+def is_empty(s: Stmt) -> bool:
+    """Whether a statement is an empty sequence."""
+    return isinstance(s, Seq) and not s.body
+
+
+class Mover(Replacer):
+    """A `Replacer` that records where each statement went."""
+
+    __slots__ = ("moved",)
+
+    def __init__(self, moved: dict[Stmt, Stmt], vars: Mapping[Var, Expr] | None = None, buffers: Mapping[Buffer, Buffer] | None = None):
+        super().__init__(vars or {}, buffers or {})
+        self.moved = moved
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with everything replaced; its parts are recorded."""
+        new = Replacer.stmt(self, s)
+        self.moved[s] = new
+        return new
+
+
+@dataclass
+class Copier:
+    """Copies statements with binders of their own: loop variables, iterators, lets, buffers and block names."""
+
+    names: set[str]  # block names that are taken; the copies' are added
+    suffix: str
+    vars: dict[Var, Expr] = field(default_factory=dict)
+    buffers: dict[Buffer, Buffer] = field(default_factory=dict)
+
+    def copy(self, s: Stmt) -> Stmt:
+        """A copy of `s` over `vars` and `buffers`."""
+        self._bind(s)
+        return self._rename(Replacer(self.vars, self.buffers).stmt(s))
+
+    def _bind(self, s: Stmt) -> None:
+        for x in walk_stmts(s):
+            match x:
+                case For() | Let():
+                    self.vars[x.var] = Var(x.var.name, x.var.dtype)
+                case Block():
+                    self.vars.update({i.var: Var(i.var.name, i.var.dtype) for i in x.iters})
+                case Alloc() | View():
+                    shape = tuple(Replacer(self.vars).expr(e) for e in x.buffer.shape)
+                    self.buffers[x.buffer] = Buffer(x.buffer.name, x.buffer.dtype, shape, x.buffer.strides, x.buffer.scope)
+
+    def _rename(self, s: Stmt) -> Stmt:
+        s = map_children(s, self._rename)
+        match s:
+            case For() | Let():
+                return s.with_(var=self.vars[s.var])
+            case Block():
+                iters = tuple(Iter(self._var(i.var), i.kind, i.value) for i in s.iters)
+                return s.with_(name=fresh_name(s.name + self.suffix, self.names), iters=iters)
+        return s
+
+    def _var(self, v: Var) -> Var:
+        new = self.vars[v]
+        assert isinstance(new, Var)
+        return new
+
+
+def fresh_name(wanted: str, taken: set[str]) -> str:
+    """`wanted`, with a number behind it where it is taken; it is taken from now on."""
+    name, n = wanted, 1
+    while name in taken:
+        n += 1
+        name = f"{wanted}{n}"
+    taken.add(name)
+    return name

@@ -1,0 +1,206 @@
+"""May the iterations of a loop run in another order, or at the same time?
+
+They may if no iteration writes what another one touches. Buffers that live inside of the loop are every iteration's own.
+Instances of one block over different S iterators are independent by definition; so it remains to show that different
+iterations are different S points, and that where two blocks meet in a buffer, each iteration keeps to its own elements:
+
+    a[v * 6 + i], a[v * 6 + j] with i, j in 0..6     iteration v owns the elements v*6 .. v*6 + 5
+    b[v // n, v % n]                                 together the two indices are v
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dtype import i64
+from ..loop.buffer import Buffer
+from ..loop.stmt import Alloc, Block, Call, Check, For, Func, Reduce, Stmt, Store, View, While, children, walk_stmts
+from ..sym.expr import Const, Expr, FloorDiv, FloorMod, Var, free_vars, product, substitute
+from ..sym.facts import Facts
+from ..sym.poly import Poly, add, poly_of, to_expr
+from ..sym.prove import prove, prove_equal
+from ..sym.simplify import simplify
+from .nest import Access, accesses, blocks, facts_at, fed_by, loop_facts, loops_above
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why iterations depend on each other, and the statement that shows it."""
+
+    at: Stmt
+    reason: str
+
+
+def bare_statement(s: Stmt) -> Stmt | None:
+    """The first statement that computes something outside of any block."""
+    if isinstance(s, Block):
+        return None
+    if isinstance(s, (Store, Reduce, Call, Check, While)):
+        return s
+    return next((x for child in children(s) if (x := bare_statement(child)) is not None), None)
+
+
+def dependence(func: Func, loop: For) -> Conflict | None:
+    """What forbids to run the iterations of `loop` in any order, None if nothing does."""
+    bare = bare_statement(loop.body)
+    if bare is not None:
+        return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
+    inside = blocks(loop.body)
+    for b in inside:
+        fed = fed_by(b, loop)
+        if "O" in fed:
+            return Conflict(b, f"`{loop.var.name}` feeds an ordered iterator of block `{b.name}`")
+        if "R" in fed:
+            return Conflict(b, f"`{loop.var.name}` feeds a reduction iterator of block `{b.name}`")
+    return _conflict(func, loop, inside)
+
+
+def cross_dependence(func: Func, loop: For) -> Conflict | None:
+    """What forbids to run the iterations of different blocks under `loop` in another order, None if nothing does."""
+    bare = bare_statement(loop.body)
+    if bare is not None:
+        return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
+    inside = blocks(loop.body)
+    return _conflict(func, loop, inside) if len(inside) > 1 else None
+
+
+def _conflict(func: Func, loop: For, inside: list[Block]) -> Conflict | None:
+    private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in ("stack", "register")}
+    if any(isinstance(s, View) for s in walk_stmts(func.body)):
+        return Conflict(loop, "buffers may overlap: the program makes views")
+    touched = [(b, [a for a in accesses(b) if a.buffer not in private]) for b in inside]
+    for n, (b, own) in enumerate(touched):
+        writes = _unique(a for a in own if a.write)
+        if writes and fed_by(b, loop) != {"R"} and not _own_points(func, loop, b):
+            for w in writes:
+                for a in _unique(x for x in own if x.buffer is w.buffer):
+                    if not _separate(func, loop, w, a):
+                        return Conflict(b, f"different iterations of `{loop.var.name}` write the same elements of `{w.buffer.name}`")
+        for other, theirs in touched[n + 1 :]:
+            for w, a in _pairs(own, theirs):
+                if not _separate(func, loop, w, a):
+                    reason = f"block `{other.name}` touches elements of `{w.buffer.name}` that block `{b.name}` touches in other iterations"
+                    return Conflict(other, reason)
+    return None
+
+
+def _unique(found: object) -> list[Access]:
+    seen: dict[tuple[Buffer, tuple[Expr, ...], bool], Access] = {}
+    for a in found:  # type: ignore[attr-defined]
+        seen.setdefault((a.buffer, a.indices, a.write), a)
+    return list(seen.values())
+
+
+def _pairs(first: list[Access], second: list[Access]) -> list[tuple[Access, Access]]:
+    return [(a, b) for a in _unique(first) for b in _unique(second) if a.buffer is b.buffer and (a.write or b.write)]
+
+
+def _own_points(func: Func, loop: For, b: Block) -> bool:
+    """Whether different iterations of the loop are different points of the block's S iterators."""
+    values = tuple(i.value for i in b.iters if i.kind == "S" and loop.var in free_vars(i.value))
+    return bool(values) and separated(func, loop, b, values, b, values)
+
+
+def _separate(func: Func, loop: For, w: Access, a: Access) -> bool:
+    if len(w.indices) != len(a.indices):
+        return False  # a call touches all of the buffer
+    return separated(func, loop, w.block, w.over_loops(), a.block, a.over_loops())
+
+
+def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Block, second: tuple[Expr, ...]) -> bool:
+    """Whether the places `first` and `second` differ whenever they belong to different iterations of the loop."""
+    facts, renamed = _two_instances(func, loop, b1, b2)
+    one = _joined([simplify(e, facts) for e in first], facts)
+    two = _joined([simplify(substitute(e, renamed), facts) for e in second], facts)
+    return any(_owned(p, q, loop.var, facts) for p, q in _aligned(one, two))
+
+
+def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, dict[Var, Expr]]:
+    """Facts of one instance of each block; the loops inside of `loop` around the second one have variables of their own."""
+    facts = loop_facts(facts_at(func, loop), loop)
+    renamed: dict[Var, Expr] = {}
+    for block, rename in ((b1, False), (b2, True)):
+        for x in loops_above(func, block):
+            if x is loop or not contains_stmt(loop, x):
+                continue
+            var = Var(x.var.name, x.var.dtype) if rename else x.var
+            if rename:
+                renamed[x.var] = var
+            start, stop = (substitute(e, renamed) if rename else e for e in (x.start, x.stop))
+            facts = facts.with_range(var, start, stop - 1)
+        facts = facts.with_condition(substitute(block.predicate, renamed) if rename else block.predicate)
+    return facts, renamed
+
+
+def contains_stmt(outer: Stmt, inner: Stmt) -> bool:
+    """Whether `inner` is `outer` or inside of it."""
+    return any(x is inner for x in walk_stmts(outer))
+
+
+Index = tuple[tuple[int, ...], Expr]  # which dimensions it is made of, and its value
+
+
+def _aligned(one: list[Index], two: list[Index]) -> list[tuple[Expr, Expr]]:
+    of = dict(two)
+    return [(e, of[dims]) for dims, e in one if dims in of]
+
+
+def _joined(indices: list[Expr], facts: Facts) -> list[Index]:
+    """The indices one by one, and what several of them are the digits of."""
+    found: list[Index] = [((n,), e) for n, e in enumerate(indices)]
+    digits: dict[Expr, list[tuple[int, Expr, Expr | None]]] = {}
+    for n, e in enumerate(indices):
+        for x, place, base in _digit(e):
+            digits.setdefault(x, []).append((n, place, base))
+    for x, parts in digits.items():
+        used: list[int] = []
+        place: Expr = Const(1, i64)
+        while True:
+            n, _, base = next((p for p in parts if p[0] not in used and prove_equal(p[1], place, facts)), (-1, place, None))
+            if n < 0:
+                break
+            used.append(n)
+            if base is None:
+                found.append((tuple(sorted(used)), x))
+                break
+            place = simplify(product((place, base)), facts)
+    return found
+
+
+def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
+    """`e` as `x // place % base`."""
+    one: Expr = Const(1, i64)
+    if isinstance(e, FloorMod):
+        x, base = e.args
+        inner = [(x.args[0], x.args[1], base)] if isinstance(x, FloorDiv) else []
+        return [(x, one, base), *inner]
+    if isinstance(e, FloorDiv):
+        return [(e.args[0], e.args[1], None)]
+    return []
+
+
+def _owned(p: Expr, q: Expr, v: Var, facts: Facts) -> bool:
+    """Whether p(v) and q(v') differ for v != v': both are c*v + rest, and the rests differ by less than c."""
+    one, two = _linear(p, v), _linear(q, v)
+    if one is None or two is None or one[0] != two[0] or not one[0]:
+        return False
+    c = to_expr(one[0], i64)
+    difference = add(one[1], two[1], -1)
+    d = to_expr(difference, i64)
+    return prove(Const(0, i64) < c, facts) and prove(d < c, facts) and prove(Const(0, i64) - c < d, facts)
+
+
+def _linear(e: Expr, v: Var) -> tuple[Poly, Poly] | None:
+    """`e` as c*v + rest, where neither has v in it."""
+    c: Poly = {}
+    rest: Poly = {}
+    for m, k in poly_of(e).items():
+        count = m.count(v)
+        others = tuple(a for a in m if a is not v)
+        if count > 1 or any(v in free_vars(a) for a in others):
+            return None
+        if count:
+            c[others] = k
+        else:
+            rest[m] = k
+    return c, rest

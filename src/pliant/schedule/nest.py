@@ -1,0 +1,185 @@
+"""What primitives ask of a program: the loops around a statement, what is known there, who reads and writes which buffer.
+
+loops_above(func, block)            # outermost first
+facts_at(func, block)               # ranges of loop variables, conditions of ifs, dims
+accesses(block)                     # loads and stores over the block's iterators
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, Reduce, Stmt, Store, children, exprs, walk_stmts
+from ..sym.expr import And, Const, Expr, Not, Var, free_vars, substitute, walk
+from ..sym.facts import DIM_MAX, EMPTY, Facts
+from ..sym.simplify import simplify
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A place that a block reads or writes, over its iterators."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    write: bool
+    block: Block
+
+    def over_loops(self) -> tuple[Expr, ...]:
+        """The indices over the loop variables that feed the iterators."""
+        values = {i.var: i.value for i in self.block.iters}
+        return tuple(substitute(e, values) for e in self.indices)
+
+
+def path_to(func: Func, s: Stmt) -> list[Stmt]:
+    """The statements around `s`, outermost first, without `s`; empty for the body itself."""
+    return _path(func.body, s) or []
+
+
+def _path(root: Stmt, s: Stmt) -> list[Stmt] | None:
+    if root is s:
+        return []
+    for child in children(root):
+        found = _path(child, s)
+        if found is not None:
+            return [root, *found]
+    return None
+
+
+def contains(func: Func, s: Stmt) -> bool:
+    """Whether the statement is part of the program."""
+    return any(x is s for x in walk_stmts(func.body))
+
+
+def loops_above(func: Func, s: Stmt) -> list[For]:
+    """The loops around `s`, outermost first."""
+    return [x for x in path_to(func, s) if isinstance(x, For)]
+
+
+def blocks(s: Stmt) -> list[Block]:
+    """The outermost blocks of `s` in order of execution."""
+    if isinstance(s, Block):
+        return [s]
+    return [b for child in children(s) for b in blocks(child)]
+
+
+def loops_in(s: Stmt) -> list[For]:
+    """The loops of `s` outside of blocks, outer before inner."""
+    if isinstance(s, Block):
+        return []
+    return [x for child in children(s) for x in loops_in(child)] if not isinstance(s, For) else [s, *loops_in(s.body)]
+
+
+def base_facts(func: Func) -> Facts:
+    """What is known everywhere in a program: dims are not negative."""
+    facts = EMPTY
+    for v in func.symbols:
+        lo, hi = facts.range_of(v)
+        facts = facts.with_range(v, max(lo, 0), min(hi, DIM_MAX))
+    return facts
+
+
+def facts_at(func: Func, s: Stmt) -> Facts:
+    """What is known where `s` stands."""
+    facts = base_facts(func)
+    path = [*path_to(func, s), s]
+    for outer, inner in itertools.pairwise(path):
+        if isinstance(outer, For):
+            facts = loop_facts(facts, outer)
+        elif isinstance(outer, If):
+            facts = facts.with_condition(outer.cond if inner is outer.then else Not(outer.cond))
+    return facts
+
+
+def loop_facts(facts: Facts, loop: For) -> Facts:
+    """Also the range of a loop's variable."""
+    return facts.with_range(loop.var, loop.start, loop.stop - 1)
+
+
+def constant_extent(func: Func, loop: For) -> int | None:
+    """The number of iterations where it is a constant."""
+    e = simplify(loop.extent, facts_at(func, loop))
+    return max(0, int(e.value)) if isinstance(e, Const) else None
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that `condition` is the conjunction of."""
+    if isinstance(condition, And):
+        return [c for a in condition.args for c in conjuncts(a)]
+    return [condition]
+
+
+def fed_by(block: Block, loop: For) -> set[str]:
+    """The kinds of the iterators that a loop feeds."""
+    return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
+
+
+def iters_of(block: Block, kinds: str) -> list[Iter]:
+    """The iterators of the given kinds."""
+    return [i for i in block.iters if i.kind in kinds]
+
+
+def accesses(block: Block) -> Iterator[Access]:
+    """Every place that the block touches, init included."""
+    for s in walk_stmts(block):
+        match s:
+            case Store():
+                yield Access(s.buffer, s.indices, True, block)
+            case Reduce():
+                for t in s.targets:
+                    yield Access(t.buffer, t.indices, True, block)
+                    yield Access(t.buffer, t.indices, False, block)
+            case Call():
+                for a in s.args:
+                    if isinstance(a, Buffer):  # a callee may touch all of it
+                        yield Access(a, (), True, block)
+        for e in exprs(s) if s is not block else (block.predicate,):
+            for node in walk(e):
+                if isinstance(node, Load):
+                    yield Access(node.buffer, node.indices, False, block)
+
+
+def written(s: Stmt) -> set[Buffer]:
+    """The buffers that the blocks in `s` write."""
+    return {a.buffer for b in blocks(s) for a in accesses(b) if a.write}
+
+
+def readers(func: Func, buffer: Buffer) -> list[Block]:
+    """The blocks that read a buffer, in order; a reduction's own accumulation is no reading."""
+    return [b for b in blocks(func.body) if any(a.buffer is buffer for a in _outside_reads(b))]
+
+
+def writers(func: Func, buffer: Buffer) -> list[Block]:
+    """The blocks that write a buffer, in order."""
+    return [b for b in blocks(func.body) if any(a.write and a.buffer is buffer for a in accesses(b))]
+
+
+def _outside_reads(block: Block) -> Iterator[Access]:
+    for s in walk_stmts(block):
+        for e in exprs(s) if s is not block else (block.predicate,):
+            for node in walk(e):
+                if isinstance(node, Load):
+                    yield Access(node.buffer, node.indices, False, block)
+        if isinstance(s, Call):
+            for a in s.args:
+                if isinstance(a, Buffer):
+                    yield Access(a, (), False, block)
+
+
+def allocation(func: Func, buffer: Buffer) -> Alloc | None:
+    """The statement that allocates a buffer, None for a parameter."""
+    return next((s for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer is buffer), None)
+
+
+def block_names(func: Func) -> set[str]:
+    """The names of all blocks."""
+    return {s.name for s in walk_stmts(func.body) if isinstance(s, Block)}
+
+
+def plain_iters(indices: tuple[Expr, ...], block: Block) -> list[Var] | None:
+    """The iterators that `indices` are, when each index is one of them and none comes twice."""
+    own = {i.var for i in block.iters}
+    found = [e for e in indices if isinstance(e, Var) and e in own]
+    return found if len(found) == len(indices) == len(set(found)) else None

@@ -1,0 +1,232 @@
+"""Primitives that put a buffer between a block and memory: cache_write, cache_read, set_scope.
+
+An epilogue never gets into a reduction's steps: it is applied by the write-back block that `cache_write` makes.
+"""
+
+from __future__ import annotations
+
+from ...dtype import i64
+from ...loop.buffer import SCOPES, Buffer, Load, Scope
+from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Replacer, Stmt, Store, seq
+from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.simplify import simplify
+from ..cursor import Edit, Forward, Mover, fresh_name
+from ..nest import accesses, allocation, block_names, blocks, facts_at, fed_by, loop_facts, loops_above, path_to
+from ..refusal import refuse
+from ..tile import inner_loops, nest_of, predicate_without, rebound, tile_of
+
+
+def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
+    """Let a block compute into a buffer of its own for the tile of one iteration of `at`, and write that back at its end.
+
+    The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`.
+    """
+    what = "cache the result of"
+    target, inner = single_target(func, block, at, what)
+    over_loops = {i.var: i.value for i in block.iters}
+    reducing = [x for x in inner if fed_by(block, x) - {"S"}]
+    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what)
+    bound = rebound(func, block, what)
+    shape = tuple(Const(n, i64) for n in tile.extent) or ()
+    buffer = Buffer(f"{target.buffer.name}_tile", target.buffer.dtype, shape, None, scope)
+    new = redirected(bound.block, target.buffer, buffer, tuple(substitute(e, bound.iters) for e in tile.offset))
+    outside = loops_above(func, block)
+    kept = [x for x in outside if x.var in bound.iters and x not in reducing]
+    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
+    place = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    back = Block(
+        fresh_name(f"{block.name}_write", block_names(func)),
+        iters,
+        Store(
+            target.buffer,
+            tuple(substitute(substitute(e, over_loops), place) for e in target.indices),
+            Load(buffer, tuple(substitute(e, place) for e in tile.offset)),
+        ),
+        predicate=predicate_without(block, reducing),
+        span=block.span,
+    )
+    nest, _ = nest_of([x for x in inner if x not in reducing], back)
+    return insert(func, block, new, at, (Alloc(buffer),), (nest,), made=(blocks(nest)[0],))
+
+
+def cache_read(
+    func: Func, block: Block, buffer: str, at: For | None = None, scope: Scope = "stack", order: tuple[int, ...] | None = None
+) -> tuple[Func, Forward]:
+    """Let a block read the tile of a buffer that one iteration of `at` needs from a copy, made where the iteration begins.
+
+    The copy is `…_copy` in the given scope, as is the block that makes it; `order` gives its dimensions in another order.
+    """
+    what = f"cannot cache `{buffer}` for block `{block.name}`"
+    inner = inner_loops(func, block, at)
+    found = {(a.buffer, a.over_loops()) for a in accesses(block) if a.buffer.name == buffer and not a.write}
+    if len(found) != 1:
+        reads = ", ".join(sorted({a.buffer.name for a in accesses(block) if not a.write})) or "nothing"
+        raise refuse(
+            f"{what}: it reads it at {len(found) or 'no'} places, not at one",
+            func,
+            (block, f"reads {reads}"),
+            help="name a buffer that it reads once",
+        )
+    source, indices = found.pop()
+    around: Stmt = at if at is not None else func.body
+    writer = next((b for b in blocks(around) if any(a.buffer is source and a.write for a in accesses(b))), None)
+    if writer is not None and (at is not None or writer is block):
+        raise refuse(f"{what}: block `{writer.name}` writes it inside of the loop", func, (writer, "writes"), (block, "reads"))
+    if order is not None and sorted(order) != list(range(source.ndim)):
+        raise refuse(f"{what}: order {order} is no permutation of its {source.ndim} dimensions", func, (block, "this block"))
+    tile = tile_of(func, block, indices, inner, "cache what is read by")
+    perm = order or tuple(range(source.ndim))
+    shape = tuple(Const(tile.extent[d], i64) for d in perm)
+    copy = Buffer(f"{buffer}_copy", source.dtype, shape, None, scope)
+    bound = rebound(func, block, "cache what is read by")
+    place = tuple(substitute(tile.offset[d], bound.iters) for d in perm)
+    replacer = Replacer(loads=lambda e: Load(copy, place) if e.buffer is source else None)
+    new = bound.block.with_(
+        body=replacer.stmt(bound.block.body), init=None if bound.block.init is None else replacer.stmt(bound.block.init)
+    )
+    nest = _copy_nest(func, block, at, source, copy, perm, tile.base, tile.extent)
+    return insert(func, block, new, at, (Alloc(copy), nest), (), made=(blocks(nest)[0],))
+
+
+def _copy_nest(
+    func: Func,
+    block: Block,
+    at: For | None,
+    source: Buffer,
+    copy: Buffer,
+    perm: tuple[int, ...],
+    base: tuple[Expr, ...],
+    extent: tuple[int, ...],
+) -> Stmt:
+    facts = facts_at(func, block)
+    outer = [x for x in loops_above(func, block) if any(x.var in free_vars(e) for e in base)]
+    iters = [Iter(Var(f"v{x.var.name}"), "S", x.var) for x in outer]
+    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(outer, iters, strict=True)}
+    loops = {d: For(Var(f"{source.name}_{d}"), Const(0, i64), Const(extent[d], i64), "serial", Alloc(copy)) for d in perm}
+    for x in loops.values():
+        facts = loop_facts(facts, x)
+    own = {d: Iter(Var(f"v{source.name}_{d}"), "S", loops[d].var) for d in perm}
+    inside = all_of(*(simplify(base[d] + loops[d].var < source.shape[d], facts) for d in range(source.ndim)))
+    body: Stmt = Block(
+        fresh_name(copy.name, block_names(func)),
+        (*iters, *(own[d] for d in perm)),
+        Store(
+            copy, tuple(own[d].var for d in perm), Load(source, tuple(substitute(base[d], where) + own[d].var for d in range(source.ndim)))
+        ),
+        predicate=inside,
+        span=block.span,
+    )
+    for d in reversed(perm):
+        body = loops[d].with_(body=body)
+    return body
+
+
+def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func, Forward]:
+    """Keep a buffer of the program that `block` uses in another kind of memory."""
+    what = f"cannot put `{buffer}` into scope `{scope}`"
+    found = next((a.buffer for a in accesses(block) if a.buffer.name == buffer), None)
+    alloc = None if found is None else allocation(func, found)
+    if found is None or alloc is None:
+        reason = f"block `{block.name}` does not use it" if found is None else "it is a parameter of the program"
+        raise refuse(f"{what}: {reason}", func, (block, "this block"))
+    if scope not in SCOPES or scope == "global":
+        raise refuse(f"{what}: scopes are workspace, stack and register", func, (block, "this block"))
+    if scope != "workspace" and not all(isinstance(e, Const) for e in found.shape):
+        raise refuse(f"{what}: its size is not a constant", func, (block, f"{found!r}"))
+    private = set(path_to(func, alloc))
+    for b in blocks(func.body):
+        if any(a.buffer is found for a in accesses(b)):
+            between = next((x for x in loops_above(func, b) if x.kind == "parallel" and x not in private), None)
+            if between is not None and scope != "workspace":
+                raise refuse(
+                    f"{what}: the iterations of parallel loop `{between.var.name}` share it", func, (between, "parallel"), (b, "uses it")
+                )
+    edit = Edit(func)
+    new = Buffer(found.name, found.dtype, found.shape, found.strides, scope)
+    edit.replaced[func.body] = Mover(edit.moved, buffers={found: new}).stmt(func.body)
+    return edit.done()
+
+
+def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[Load, list[For]]:
+    """The one place that a block writes, if it is alone with it inside of `at` and its reduction is all inside."""
+    inner = inner_loops(func, block, at)
+    s = block.body
+    if isinstance(s, Reduce) and len(s.targets) == 1 and block.init is not None:
+        target = s.targets[0]
+    elif isinstance(s, Store) and block.init is None:
+        target = Load(s.buffer, s.indices)
+    else:
+        raise refuse(
+            f"cannot {what} block `{block.name}`: it is neither one store nor one reduction with its init",
+            func,
+            (block, "this block"),
+            help="do this before decompose_reduction" if isinstance(s, Reduce) and block.init is None else "",
+        )
+    outer = next((x for x in loops_above(func, block) if x not in inner and fed_by(block, x) - {"S"}), None)
+    if outer is not None:
+        raise refuse(
+            f"cannot {what} block `{block.name}`: loop `{outer.var.name}`, outside of the tile, feeds a reduction iterator",
+            func,
+            (outer, "feeds a reduction iterator"),
+            help="reorder the reduction loops into the tile",
+        )
+    around: Stmt = at if at is not None else func.body
+    other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
+    if other is not None and at is not None:
+        raise refuse(
+            f"cannot {what} block `{block.name}`: block `{other.name}` inside of `{at.var.name}` uses `{target.buffer.name}` too",
+            func,
+            (other, "this block"),
+            (block, "and this one"),
+        )
+    if any(a.buffer is target.buffer and a.indices != target.indices for a in accesses(block)):
+        raise refuse(f"cannot {what} block `{block.name}`: it uses `{target.buffer.name}` at several places", func, (block, ""))
+    return target, inner
+
+
+def redirected(block: Block, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Block:
+    """The block with its writes to `old` going to `new[place]`."""
+    replacer = _Redirect(old, Load(new, place))
+    return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
+
+
+class _Redirect(Replacer):
+    """Replaces every use of a buffer by one place."""
+
+    __slots__ = ("old", "place")
+
+    def __init__(self, old: Buffer, place: Load) -> None:
+        super().__init__(loads=lambda e: place if e.buffer is old else None)
+        self.old = old
+        self.place = place
+
+    def target(self, e: Load) -> Load:
+        """The place of a write."""
+        return self.place if e.buffer is self.old else Replacer.target(self, e)
+
+
+def insert(
+    func: Func,
+    block: Block,
+    new: Block,
+    at: For | None,
+    before: tuple[Stmt, ...],
+    after: tuple[Stmt, ...],
+    made: tuple[Stmt, ...],
+    rounding: str = "",
+) -> tuple[Func, Forward]:
+    """Replace a block, and put statements before and after what `at` has in it (the whole nest when that is None)."""
+    around: Stmt
+    if at is not None:
+        around = at.body
+    else:
+        above = loops_above(func, block)
+        around = above[0] if above else block
+    inner = Edit(Func("", (), around))
+    inner.replace(block, new)
+    inner.move(block, new)
+    body = inner.done()[0].body
+    edit = Edit(func)
+    edit.moved.update(inner.moved)
+    edit.replace(around, seq(*before, body, *after))
+    return edit.done(made=made, rounding=rounding)

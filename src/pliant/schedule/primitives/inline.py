@@ -1,0 +1,204 @@
+"""Primitives that make blocks disappear: compute_inline and reverse_compute_inline.
+
+An elementwise producer is computed where its value is read; an elementwise consumer is computed where its input is
+written. Both remove the buffer between the two.
+"""
+
+from __future__ import annotations
+
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Alloc, Block, Func, Replacer, Stmt, Store, walk_stmts
+from ...sym.expr import TRUE, Expr, Var, substitute, walk
+from ...sym.prove import prove_equal
+from ..cursor import EMPTY, Edit, Forward
+from ..nest import accesses, allocation, blocks, facts_at, loops_above, path_to, plain_iters, readers, writers
+from ..refusal import refuse
+
+
+def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
+    """Compute an elementwise producer where its value is read, and drop its buffer."""
+    what = f"cannot inline block `{block.name}` into its readers"
+    store = _one_store(func, block, what)
+    iters = plain_iters(store.indices, block)
+    if iters is None or len(iters) != len(block.iters):
+        raise refuse(
+            f"{what}: what it stores is not indexed by its iterators, each once",
+            func,
+            (block, f"stores {store.buffer.name}[{', '.join(map(str, store.indices))}]"),
+        )
+    alloc = _own_buffer(func, block, store.buffer, what)
+    if any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value)):
+        raise refuse(f"{what}: it reads the buffer it writes", func, (block, "this block"))
+    if block.predicate is not TRUE:
+        raise refuse(f"{what}: it has a predicate", func, (block, f"where {block.predicate}"))
+    users = readers(func, store.buffer)
+    if not users:
+        raise refuse(f"{what}: nobody reads `{store.buffer.name}`", func, (block, "this block"))
+    order = blocks(func.body)
+    for b in users:
+        if order.index(b) < order.index(block):
+            raise refuse(
+                f"{what}: block `{b.name}` reads `{store.buffer.name}` before it is written", func, (b, "reads"), (block, "writes")
+            )
+        if any(a.buffer is store.buffer and len(a.indices) != len(iters) for a in accesses(b)):
+            raise refuse(f"{what}: block `{b.name}` passes `{store.buffer.name}` to a call", func, (b, "this block"))
+    _check_unchanged(func, block, store.value, order, what)
+    value = store.value
+
+    def load(e: Load) -> Expr | None:
+        return substitute(value, dict(zip(iters, e.indices, strict=True))) if e.buffer is store.buffer else None
+
+    edit = Edit(func)
+    for b in users:
+        replacer = Replacer(loads=load)
+        new = b.with_(
+            body=replacer.stmt(b.body),
+            init=None if b.init is None else replacer.stmt(b.init),
+            predicate=replacer.expr(b.predicate),
+            reads=None,
+            writes=None,
+        )
+        edit.replace(b, new)
+        edit.move(b, new)
+    _remove(func, edit, block, alloc, f"block `{block.name}` was inlined")
+    return edit.done()
+
+
+def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
+    """Compute an elementwise consumer where its input is written, and drop the buffer between.
+
+    The writer must be complete when it stores: never a step of a reduction (cache_write gives one a write-back block).
+    """
+    what = f"cannot inline block `{block.name}` into the writer of its input"
+    store = _one_store(func, block, what)
+    found = [
+        (e.buffer, e.indices)
+        for e in walk(store.value)
+        if isinstance(e, Load) and allocation(func, e.buffer) is not None and e.buffer is not store.buffer
+    ]
+    candidates = [
+        (buffer, iters)
+        for buffer, indices in found
+        if (iters := plain_iters(indices, block)) is not None and len(iters) == len(block.iters)
+    ]
+    reasons: list[str] = []
+    for buffer, iters in dict(candidates).items():
+        reason = _why_not(func, block, store, buffer, iters)
+        if reason is None:
+            return _fold(func, block, store, buffer, iters)
+        reasons.append(reason)
+    if not candidates:
+        reasons.append("it reads no buffer of the program at its iterators, each once")
+    raise refuse(
+        f"{what}: {reasons[0]}",
+        func,
+        (block, "this block"),
+        facts=reasons[1:],
+        help="cache_write gives a reduction a write-back block that an epilogue can go into",
+    )
+
+
+def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> str | None:
+    if block.predicate is not TRUE:
+        return f"it has the predicate {block.predicate}"
+    if [b for b in readers(func, buffer) if b is not block]:
+        return f"others read `{buffer.name}` too"
+    if any(isinstance(e, Load) and e.buffer is buffer and tuple(e.indices) != tuple(iters) for e in walk(store.value)):
+        return f"it reads `{buffer.name}` at several places"
+    makers = writers(func, buffer)
+    order = blocks(func.body)
+    if not makers or any(order.index(b) > order.index(block) for b in makers):
+        return f"`{buffer.name}` is not written before it"
+    for b in makers:
+        if not isinstance(b.body, Store) or b.init is not None or any(i.kind != "S" for i in b.iters):
+            return f"block `{b.name}` writes `{buffer.name}` step by step: an epilogue is applied after the reduction, not in it"
+        for a in accesses(block):
+            later = [x for x in writers(func, a.buffer) if order.index(x) > order.index(b) and x is not block and x not in makers]
+            if not a.write and a.buffer is not buffer and later:
+                return f"it reads `{a.buffer.name}`, which block `{later[0].name}` writes only after block `{b.name}`"
+    between = order[order.index(makers[0]) : order.index(block)]
+    user = next((x for x in between if any(a.buffer is store.buffer for a in accesses(x))), None)
+    if user is not None:
+        return f"block `{user.name}` uses `{store.buffer.name}` before it"
+    return _domain_differs(func, block, buffer, iters)
+
+
+def _domain_differs(func: Func, block: Block, buffer: Buffer, iters: list[Var]) -> str | None:
+    """Whether the block runs over all of the buffer, each element once."""
+    facts = facts_at(func, block)
+    of = {x.var: x for x in loops_above(func, block)}
+    value = {i.var: i.value for i in block.iters}
+    for v, extent in zip(iters, buffer.shape, strict=True):
+        loop = of.get(value[v])  # type: ignore[call-overload]
+        if loop is None or not prove_equal(loop.start, extent - extent, facts) or not prove_equal(loop.stop, extent, facts):
+            return f"it does not run over all of `{buffer.name}` with one loop for each dimension (`{v.name}` = {value[v]} of {extent})"
+    unused = set(of) - {value[v] for v in iters}
+    if unused:
+        return f"loop `{next(iter(unused)).name}` around it repeats it"  # type: ignore[attr-defined]
+    return None
+
+
+def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> tuple[Func, Forward]:
+    edit = Edit(func)
+    for b in writers(func, buffer):
+        assert isinstance(b.body, Store)
+        made = b.body
+        replacer = Replacer(
+            dict(zip(iters, made.indices, strict=True)), loads=lambda e, made=made: made.value if e.buffer is buffer else None
+        )
+        body = made.with_(buffer=store.buffer, indices=tuple(replacer.expr(e) for e in store.indices), value=replacer.expr(store.value))
+        new = b.with_(body=body, reads=None, writes=None)
+        edit.replace(b, new)
+        edit.move(b, new)
+    alloc = allocation(func, buffer)
+    assert alloc is not None
+    _remove(func, edit, block, alloc, f"block `{block.name}` was inlined")
+    out = allocation(func, store.buffer)
+    if out is not None and _comes_after(func, out, writers(func, buffer)[0]):
+        edit.replace(out, EMPTY)  # it must come before its new writer: it takes the place of the buffer that went
+        edit.replace(alloc, out.with_())
+    return edit.done()
+
+
+def _comes_after(func: Func, s: Stmt, other: Stmt) -> bool:
+    return next(x for x in walk_stmts(func.body) if x is s or x is other) is other
+
+
+def _one_store(func: Func, block: Block, what: str) -> Store:
+    s = block.body
+    if not isinstance(s, Store) or block.init is not None or any(i.kind != "S" for i in block.iters):
+        raise refuse(f"{what}: it is not one store over S iterators", func, (block, "this block"))
+    return s
+
+
+def _own_buffer(func: Func, block: Block, buffer: Buffer, what: str) -> Alloc:
+    alloc = allocation(func, buffer)
+    if alloc is None:
+        raise refuse(f"{what}: it writes `{buffer.name}`, a parameter of the program", func, (block, "this block"))
+    other = next((b for b in writers(func, buffer) if b is not block), None)
+    if other is not None:
+        raise refuse(f"{what}: block `{other.name}` writes `{buffer.name}` too", func, (block, "this block"), (other, "the other writer"))
+    return alloc
+
+
+def _check_unchanged(func: Func, block: Block, value: Expr, order: list[Block], what: str) -> None:
+    """What the producer reads must be the same later."""
+    for e in walk(value):
+        if isinstance(e, Load):
+            later = next((b for b in writers(func, e.buffer) if order.index(b) > order.index(block)), None)
+            if later is not None:
+                raise refuse(
+                    f"{what}: block `{later.name}` changes `{e.buffer.name}`, which it reads", func, (block, "reads"), (later, "writes")
+                )
+
+
+def _remove(func: Func, edit: Edit, block: Block, alloc: Alloc, reason: str) -> None:
+    """Take a block, the loops around it alone, and its buffer out of the program."""
+    gone: list[Stmt] = [block]
+    for s in reversed(path_to(func, block)):
+        if blocks(s) != [block]:
+            break
+        gone.append(s)
+    edit.replace(block, EMPTY)
+    edit.replace(alloc, EMPTY)
+    edit.kill(gone, reason)

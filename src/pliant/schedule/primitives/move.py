@@ -1,0 +1,229 @@
+"""Primitives that move whole blocks to other loops: compute_at and reverse_compute_at.
+
+The loops of a moved block are made anew, over the region that one iteration of the loop needs (or has produced).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dtype import i64
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, For, Func, Iter, Reduce, Stmt, Store, seq
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.facts import Facts
+from ...sym.poly import poly_of
+from ...sym.prove import prove, prove_equal
+from ...sym.simplify import simplify
+from ..cursor import EMPTY, Edit, Forward
+from ..dependence import contains_stmt, dependence
+from ..nest import Access, accesses, allocation, blocks, facts_at, fed_by, loop_facts, loops_above, path_to, plain_iters, readers, writers
+from ..refusal import refuse
+from ..tile import inner_loops
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From `lo` on, `extent` values."""
+
+    lo: Expr
+    extent: Expr
+
+
+def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
+    """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads."""
+    what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
+    target = _target(func, block, what)
+    order = blocks(func.body)
+    _check_place(func, block, loop, what, after=True)
+    if allocation(func, target.buffer) is None:
+        raise refuse(f"{what}: it writes `{target.buffer.name}`, a parameter of the program", func, (block, "this block"))
+    users = readers(func, target.buffer)
+    outside = next((b for b in users if not contains_stmt(loop, b)), None)
+    if outside is not None or not users:
+        reason = f"block `{outside.name}` reads `{target.buffer.name}` outside of it" if outside else f"nobody reads `{target.buffer.name}`"
+        raise refuse(f"{what}: {reason}", func, (outside or block, "here"), (loop, "this loop"))
+    for a in accesses(block):
+        later = next((b for b in writers(func, a.buffer) if order.index(b) > order.index(block)), None)
+        if later is not None and not a.write:
+            raise refuse(
+                f"{what}: block `{later.name}` changes `{a.buffer.name}`, which it reads", func, (later, "writes"), (block, "reads")
+            )
+    places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
+    ranges = [_union(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
+    return _moved(func, block, loop, target, ranges, front=True, what=what)
+
+
+def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
+    """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced."""
+    what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
+    _target(func, block, what)
+    _check_place(func, block, loop, what, after=False)
+    made = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
+    if not made:
+        raise refuse(f"{what}: nothing in the loop writes what it reads", func, (block, "this block"), (loop, "this loop"))
+    order = blocks(func.body)
+    last = max(order.index(b) for b in blocks(loop))
+    for a in accesses(block):
+        foreign = next((b for b in writers(func, a.buffer) if b is not block and last < order.index(b) < order.index(block)), None)
+        if foreign is not None:
+            raise refuse(f"{what}: block `{foreign.name}`, which comes after the loop, writes `{a.buffer.name}`", func, (foreign, "writes"))
+        early = next((b for b in order[last + 1 : order.index(block)] if a.write and any(x.buffer is a.buffer for x in accesses(b))), None)
+        if early is not None:
+            raise refuse(f"{what}: block `{early.name}`, which comes before it, uses `{a.buffer.name}`", func, (early, "uses"))
+    buffers = {x.buffer for b in made for x in accesses(b) if x.write} & {y.buffer for y in accesses(block)}
+    if any(i.kind != "S" for i in block.iters) or len(buffers) != 1:
+        raise refuse(f"{what}: it is not an elementwise reader of one buffer that the loop writes", func, (block, "this block"))
+    buffer = buffers.pop()
+    reads = [a for a in accesses(block) if a.buffer is buffer]
+    iters = plain_iters(reads[0].indices, block)
+    if iters is None or len(iters) != len(block.iters) or any(a.indices != reads[0].indices for a in reads):
+        raise refuse(f"{what}: it does not read `{buffer.name}` at its iterators, each once", func, (block, "this block"))
+    writes = [a for b in made for a in accesses(b) if a.buffer is buffer and a.write]
+    ranges = [_union(func, loop, writes, d, buffer) for d in range(buffer.ndim)]
+    _check_partition(func, block, loop, buffer, writes, ranges, what)
+    of = dict(zip(iters, ranges, strict=True))
+    placed = Access(buffer, tuple(iters), True, block)
+    return _moved(func, block, loop, placed, [of[v] for v in iters], front=False, what=what)
+
+
+def _check_partition(func: Func, block: Block, loop: For, buffer: Buffer, writes: list[Access], ranges: list[Range], what: str) -> None:
+    """The iterations of the loops around must produce different parts, in one piece each: else elements are consumed unfinished."""
+    around = [*loops_above(func, loop), loop]
+    for b in {a.block for a in writes}:
+        late = next((x for x in around if fed_by(b, x) - {"S"}), None)
+        if late is not None:
+            raise refuse(
+                f"{what}: the reduction of block `{b.name}` goes on in other iterations of `{late.var.name}`", func, (late, "here")
+            )
+    facts = loop_facts(facts_at(func, loop), loop)
+    if len({a.indices for a in writes}) > 1 or any(
+        not prove(a_lo + r.extent <= n, facts) for r, n in zip(ranges, buffer.shape, strict=True) for a_lo in (r.lo,)
+    ):
+        raise refuse(f"{what}: what an iteration writes of `{buffer.name}` is not one box inside of it", func, (loop, "this loop"))
+
+
+def _target(func: Func, block: Block, what: str) -> Access:
+    """The one place the block writes, indexed by its S iterators."""
+    places = {(a.buffer, a.indices): a for a in accesses(block) if a.write}
+    simple = isinstance(block.body, (Store, Reduce)) and len(places) == 1
+    target = next(iter(places.values()), None)
+    iters = None if target is None else plain_iters(target.indices, block)
+    spatial = {i.var for i in block.iters if i.kind == "S"}
+    if not simple or target is None or iters is None or set(iters) != spatial or any(i.kind == "O" for i in block.iters):
+        raise refuse(f"{what}: it does not write one buffer at its S iterators, each once", func, (block, "this block"))
+    other = next((b for b in writers(func, target.buffer) if b is not block), None)
+    if other is not None:
+        raise refuse(f"{what}: block `{other.name}` writes `{target.buffer.name}` too", func, (other, "the other writer"))
+    if block.predicate is not TRUE:
+        raise refuse(f"{what}: it has a predicate", func, (block, f"where {block.predicate}"))
+    if any(len(fed_by(block, x)) > 1 for x in loops_above(func, block)):
+        raise refuse(f"{what}: one of its loops feeds S and R iterators", func, (block, "this block"))
+    return target
+
+
+def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) -> None:
+    order = blocks(func.body)
+    inside = blocks(loop)
+    if block in inside:
+        raise refuse(f"{what}: it is inside of it already", func, (loop, "this loop"), (block, "this block"))
+    first, last = order.index(inside[0]), order.index(inside[-1])
+    wrong = order.index(block) > first if after else order.index(block) < last
+    if wrong:
+        raise refuse(f"{what}: the loop comes {'before' if after else 'after'} it", func, (loop, "this loop"), (block, "this block"))
+    if loop.kind in ("vector", "unroll"):
+        raise refuse(f"{what}: the loop is {loop.kind}", func, (loop, loop.kind))
+    shared = [x for x in path_to(func, block) if isinstance(x, For) and contains_stmt(x, loop)]
+    if shared:
+        raise refuse(f"{what}: both are inside of loop `{shared[-1].var.name}`", func, (shared[-1], "around both"))
+
+
+def _union(func: Func, loop: For, places: list[Access], d: int, buffer: Buffer) -> Range:
+    """A range that covers what the places touch of a dimension in one iteration; the whole dimension where nothing is known."""
+    whole = Range(Const(0, i64), buffer.shape[d])
+    facts = loop_facts(facts_at(func, loop), loop)
+    result: Range | None = None
+    for a in places:
+        if len(a.indices) != buffer.ndim:
+            return whole
+        found = _range(func, loop, a, a.over_loops()[d], facts)
+        if found is None or (result is not None and not _same(found, result, facts)):
+            return whole
+        result = found
+    return result or whole
+
+
+def _same(a: Range, b: Range, facts: Facts) -> bool:
+    return prove_equal(a.lo, b.lo, facts) and prove_equal(a.extent, b.extent, facts)
+
+
+def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | None:
+    """The range of an index that grows with each inner loop's variable."""
+    inner = inner_loops(func, a.block, loop)
+    for x in inner:
+        facts = loop_facts(facts, x)
+    e = simplify(e, facts)
+    lo = hi = e
+    for x in reversed(inner):
+        if x.var not in free_vars(e):
+            continue
+        for m, c in poly_of(e).items():
+            has = [v for v in m if x.var in free_vars(v)]
+            if has and (c < 0 or has != [x.var] or any(not prove(Const(0, i64) <= v, facts) for v in m)):
+                return None
+        lo, hi = substitute(lo, {x.var: x.start}), substitute(hi, {x.var: x.stop - 1})
+    outside = loop_facts(facts_at(func, loop), loop)
+    return Range(simplify(lo, outside), simplify(hi - lo + 1, outside))
+
+
+def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
+    spatial = dict(zip(target.indices, ranges, strict=True))
+    facts = loop_facts(facts_at(func, loop), loop)
+    loops: list[For] = []
+    iters: list[Iter] = []
+    limits: list[Expr] = []
+    domain = dict(zip(target.indices, target.buffer.shape, strict=True))
+    reducing = [x for x in loops_above(func, block) if fed_by(block, x) == {"R"}]
+    fresh: dict[Var, Expr] = {x.var: Var(x.var.name) for x in reducing}
+    for i in block.iters:
+        if i.kind == "S":
+            r = spatial[i.var]
+            if prove_equal(r.extent, Const(1, i64), facts):
+                value = r.lo
+            else:
+                x = For(Var(i.var.name), Const(0, i64), r.extent, "serial", EMPTY)
+                loops.append(x)
+                facts = loop_facts(facts, x)
+                value = simplify(r.lo + x.var, facts)
+            limits += [simplify(Const(0, i64) <= value, facts), simplify(value < domain[i.var], facts)]
+            iters.append(Iter(i.var, "S", value))
+        else:
+            iters.append(Iter(i.var, i.kind, substitute(i.value, fresh)))
+    for x in reducing:
+        var = fresh[x.var]
+        assert isinstance(var, Var)
+        loops.append(For(var, substitute(x.start, fresh), substitute(x.stop, fresh), x.kind, EMPTY, x.annotations))
+    new = block.with_(iters=tuple(iters), predicate=all_of(*limits))
+    nest: Stmt = new
+    for x in reversed(loops):
+        nest = x.with_(body=nest)
+    edit = Edit(func)
+    edit.replace(block, EMPTY)
+    edit.kill(_alone(func, block), f"block `{block.name}` was moved to other loops")
+    edit.move(block, new)
+    body = seq(nest, loop.body) if front else seq(loop.body, nest)
+    placed = loop.with_(body=body)
+    edit.replace(loop, placed)
+    edit.move(loop, placed)
+    result, forward = edit.done()
+    around = [x for x in loops_above(result, new) if x.kind == "parallel"]
+    for x in around:
+        found = dependence(result, x)
+        if found is not None:
+            raise refuse(f"{what}: {found.reason}, and loop `{x.var.name}` is parallel", func, (loop, "this loop"), (block, "this block"))
+    return result, forward
+
+
+def _alone(func: Func, block: Block) -> list[Stmt]:
+    """The loops that are around this block only."""
+    return [s for s in path_to(func, block) if isinstance(s, For) and blocks(s) == [block]]

@@ -1,0 +1,151 @@
+"""Primitives on reductions: decompose_reduction, contract, rfactor.
+
+They change when a reduction begins, how it rounds and in which order it sums.
+"""
+
+from __future__ import annotations
+
+from ...dtype import i64
+from ...loop.buffer import Buffer, Load, Scope
+from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Seq, Store, seq
+from ...sym.expr import Const, Expr, Mul, Var, free_vars, substitute
+from ..cursor import Edit, Forward, fresh_name
+from ..nest import accesses, block_names, blocks, constant_extent, fed_by, loops_above, path_to
+from ..refusal import refuse
+from ..tile import inner_loops, nest_of, predicate_without, rebound, tile_of
+from .cache import insert, redirected, single_target
+from .loops import reassociation
+
+
+def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
+    """Take the init of a reduction out into a block of its own, `…_init`, in a nest just before `loop`."""
+    what = f"cannot decompose the reduction of block `{block.name}`"
+    if block.init is None:
+        raise refuse(f"{what}: it has no init", func, (block, "this block"))
+    inside = [loop, *inner_loops(func, block, loop)]
+    reducing = [x for x in loops_above(func, block) if fed_by(block, x) - {"S"}]
+    outer = next((x for x in reducing if x not in inside), None)
+    if outer is not None:
+        raise refuse(
+            f"{what} at loop `{loop.var.name}`: loop `{outer.var.name}` outside of it feeds a reduction iterator",
+            func,
+            (outer, "feeds a reduction iterator"),
+            (loop, "the init would be here, and run again"),
+            help=f"decompose it at `{outer.var.name}`, or reorder the loops",
+        )
+    spatial = [x for x in inside if fed_by(block, x) == {"S"}]
+    mixed = next((x for x in inside if len(fed_by(block, x)) > 1), None)
+    if mixed is not None:
+        raise refuse(f"{what}: loop `{mixed.var.name}` feeds S and R iterators", func, (mixed, "this loop"))
+    hidden = {x.var for x in inside} - {x.var for x in spatial}
+    for x in spatial:
+        if not (free_vars(x.start) | free_vars(x.stop)).isdisjoint(hidden):
+            raise refuse(f"{what}: the range of loop `{x.var.name}` depends on a reduction loop", func, (x, f"{x.start}..{x.stop}"))
+    path = path_to(func, block)
+    between = path[path.index(loop) :]
+    odd = next((s for s in between if not isinstance(s, (For, Seq))), None)
+    if odd is not None:
+        raise refuse(f"{what}: there is a condition between loop `{loop.var.name}` and the block", func, (loop, ""), (block, ""))
+    targets = {a.buffer for a in accesses(block) if a.write}
+    for b in blocks(loop):
+        if b is not block and any(a.buffer in targets for a in accesses(b)):
+            raise refuse(f"{what} at loop `{loop.var.name}`: block `{b.name}` inside of it uses the same buffer", func, (b, "here"))
+    names = block_names(func)
+    iters = tuple(Iter(Var(i.var.name), i.kind, i.value) for i in block.iters if i.kind == "S")
+    replacer = Replacer({old.var: new.var for old, new in zip((i for i in block.iters if i.kind == "S"), iters, strict=True)})
+    predicate = predicate_without(block, [x for x in inside if x not in spatial])
+    init = Block(fresh_name(f"{block.name}_init", names), iters, replacer.stmt(block.init), predicate=predicate, span=block.init.span)
+    nest, _ = nest_of(spatial, init, kinds=True)
+    edit = Edit(func)
+    update = block.with_(init=None)
+    inner = Edit(Func("", (), loop))
+    inner.replace(block, update)
+    inner.move(block, update)
+    new, _ = inner.done()
+    edit.moved.update(inner.moved)
+    edit.replace(loop, seq(nest, new.body))
+    return edit.done(made=(blocks(nest)[0],))
+
+
+def contract(func: Func, block: Block) -> tuple[Func, Forward]:
+    """Sum products with fused multiply-adds: `c += a * b` becomes `c = fma(a, b, c)`, one rounding instead of two."""
+    s = block.body
+    fits = isinstance(s, Reduce) and s.combiner.name == "add" and isinstance(s.values[0], Mul) and s.values[0].dtype.is_float
+    if not fits:
+        raise refuse(f"cannot contract block `{block.name}`: its body is not a sum of products of floats", func, (block, "this block"))
+    assert isinstance(s, Reduce)
+    if not block.annotations.get("contract", True):
+        raise refuse(f"cannot contract block `{block.name}`: it is annotated contract=False", func, (block, "this block"))
+    edit = Edit(func)
+    new = block.with_(body=s.with_(combiner=NAMED_COMBINERS["fma"], values=s.values[0].args))
+    edit.replace(block, new)
+    edit.move(block, new)
+    return edit.done(rounding=f"block `{block.name}` rounds once for each product and sum")
+
+
+def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
+    """Sum by lanes: the iterations of `loop` accumulate in partial sums of their own, `…_lanes`, which are summed at the end.
+
+    `loop` has a constant extent and feeds only R iterators; `at` is the loop for each iteration of which the lanes
+    begin anew. The block that sums them is `…_sum`; it has the init that the block had.
+    """
+    what = "factor the reduction of"
+    target, inner = single_target(func, block, at, what)
+    s = block.body
+    assert isinstance(s, (Reduce, Store))
+    lanes = constant_extent(func, loop)
+    if fed_by(block, loop) != {"R"} or loop not in inner or lanes is None:
+        raise refuse(
+            f"cannot {what} block `{block.name}` by loop `{loop.var.name}`: "
+            + ("its extent is not a constant" if lanes is None else "it does not feed reduction iterators alone"),
+            func,
+            (loop, f"extent {loop.extent}"),
+            (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
+        )
+    if not isinstance(s, Reduce) or block.init is None or not isinstance(block.init, Store) or s.combiner.left:
+        raise refuse(f"cannot {what} block `{block.name}`: it is no reduction with a named combiner and an init", func, (block, ""))
+    over_loops = {i.var: i.value for i in block.iters}
+    reducing = [x for x in inner if fed_by(block, x) - {"S"}]
+    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what)
+    bound = rebound(func, block, what)
+    combiner = "add" if s.combiner.name == "fma" else s.combiner.name
+    shape = (*(Const(n, i64) for n in tile.extent), Const(lanes, i64))
+    buffer = Buffer(f"{target.buffer.name}_lanes", target.buffer.dtype, shape, None, scope)
+    lane = bound.iters[loop.var]
+    place = (*(substitute(e, bound.iters) for e in tile.offset), lane)
+    new = redirected(bound.block, target.buffer, buffer, place)
+    new = new.with_(
+        iters=tuple(Iter(i.var, "S", i.value) if i.var is lane else i for i in new.iters),
+        init=Store(buffer, place, _identity(func, block, combiner, target)),
+    )
+    kept = [x for x in loops_above(func, block) if x.var in bound.iters and x not in reducing]
+    summing = Var(f"{loop.var.name}")
+    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
+    last = Iter(Var(f"v{loop.var.name}"), "R", summing)
+    where = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    out = tuple(substitute(substitute(e, over_loops), where) for e in target.indices)
+    init = Replacer({v: substitute(e, where) for v, e in over_loops.items()}).stmt(block.init)
+    total = Block(
+        fresh_name(f"{block.name}_sum", block_names(func)),
+        (*iters, last),
+        Reduce(
+            NAMED_COMBINERS[combiner],
+            (Load(target.buffer, out),),
+            (Load(buffer, (*(substitute(e, where) for e in tile.offset), last.var)),),
+        ),
+        init,
+        predicate=predicate_without(block, reducing),
+        span=block.span,
+    )
+    nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), Const(lanes, i64), "serial", total))
+    rounding = reassociation(func, block)
+    return insert(func, block, new, at, (Alloc(buffer),), (nest,), made=(blocks(nest)[0],), rounding=rounding)
+
+
+def _identity(func: Func, block: Block, combiner: str, target: Load) -> Expr:
+    d = target.dtype
+    if combiner in ("min", "max"):
+        least = float("inf") if d.is_float else d.max
+        most = -float("inf") if d.is_float else d.min
+        return Const(least if combiner == "min" else most, d)
+    return Const({"add": 0, "mul": 1, "and": True, "or": False}[combiner], d)

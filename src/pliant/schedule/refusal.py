@@ -1,0 +1,78 @@
+"""How primitives say no: the program with the statements concerned underlined, the condition, the values found, a way out.
+
+    error: cannot split loop `j` by 0: a factor is a positive whole number
+      --> my_kernel.py:41
+       | s.split(j, 0)
+       | ^^^^^^^^^^^^^
+       | for i in range(64):
+       |     for j in range(100):
+       |     ^^^^^^^^^^^^^^^^^^^^ extent 100
+
+The text is made when it is looked at: a search may be refused thousands of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..loop.stmt import Block, For, Func, Replacer, Stmt, map_children
+from ..support.errors import ScheduleError
+from ..sym.expr import Var
+
+_MARK = "mark_of_the_refused_statement"
+
+
+class Refusal(ScheduleError):
+    """A primitive whose conditions do not hold here."""
+
+    def __init__(self, what: str, func: Func, at: Sequence[tuple[Stmt, str]], facts: Sequence[str] = (), help: str = "") -> None:
+        super().__init__(what, facts=facts, help=help)
+        self.func = func
+        self.statements = list(at)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [span.render(note) for span, note in self.places]
+        lines += excerpt(self.func, self.statements)
+        lines += [f"fact: {fact}" for fact in self.facts]
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+
+def refuse(what: str, func: Func, *at: tuple[Stmt, str], facts: Sequence[str] = (), help: str = "") -> Refusal:
+    """The error that says `what` cannot be done and underlines the statements `at`, each with a note."""
+    return Refusal(what, func, at, facts, help)
+
+
+def excerpt(func: Func, at: Sequence[tuple[Stmt, str]]) -> list[str]:
+    """The program's text with carets under the first lines of the statements, and the notes beside them."""
+    notes: dict[int, list[str]] = {}
+    for s, note in at:
+        number = line_of(func, s)
+        if number is not None:
+            notes.setdefault(number, []).append(note)
+    lines = []
+    for number, line in enumerate(str(func).splitlines()):
+        lines.append(f"   | {line}".rstrip())
+        if number in notes:
+            code = line.strip()
+            lines.append(
+                f"   | {' ' * (len(line) - len(line.lstrip()))}{'^' * len(code)} {', '.join(n for n in notes[number] if n)}".rstrip()
+            )
+    return lines
+
+
+def line_of(func: Func, s: Stmt) -> int | None:
+    """The line of the printed program on which a loop or a block begins, counted from 0."""
+
+    def marked(x: Stmt) -> Stmt:
+        if x is not s:
+            return map_children(x, marked)
+        if isinstance(x, For):
+            var = Var(_MARK, x.var.dtype)
+            return x.with_(var=var, body=Replacer({x.var: var}).stmt(x.body))
+        return x.with_(name=_MARK) if isinstance(x, Block) else x
+
+    text = str(func.with_(body=marked(func.body)))
+    return next((n for n, line in enumerate(text.splitlines()) if _MARK in line), None)

@@ -1,0 +1,223 @@
+"""`Schedule`: a program, the primitives as methods, handles that survive edits, and the trace of what was done.
+
+    s = Schedule(func)
+    i, j, k = s.loops("c")
+    i_0, i_1 = s.split(i, 6, tail="balance")
+    s.reorder(i_0, k, i_1)
+    print(s.program); print(s.trace)
+
+Every method is a pure primitive behind one decorator, which turns handles into statements, composes the forward of the
+edit with those before, records the call, and turns what the edit made into handles.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..loop.stmt import Block, For, Func, Stmt, walk_stmts
+from ..support.errors import ScheduleError
+from ..support.source import caller_span
+from .cursor import Forward, fresh_name
+from .nest import loops_above
+from .primitives import cache, inline, move, reduction
+from .primitives import loops as loop_primitives
+from .refusal import refuse
+from .trace import Entry, HandleId, Trace
+
+R = TypeVar("R")
+
+
+class Handle:
+    """A loop or a block of a schedule's program, through all edits until it is gone."""
+
+    __slots__ = ("id", "schedule")
+
+    def __init__(self, schedule: Schedule, id: HandleId) -> None:
+        self.schedule = schedule
+        self.id = id
+
+    @property
+    def stmt(self) -> Stmt:
+        """The statement in the schedule's current program."""
+        return self.schedule._statement(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the statement is still there."""
+        return not isinstance(self.schedule._places[self.id.number], str)
+
+    def __repr__(self) -> str:
+        place = self.schedule._places[self.id.number]
+        kind = "gone" if isinstance(place, str) else "loop" if isinstance(place, For) else "block"
+        return f"<{kind} {self.id.name}>"
+
+
+class LoopHandle(Handle):
+    """A loop of a schedule's program."""
+
+    __slots__ = ()
+
+    @property
+    def loop(self) -> For:
+        """The loop in the schedule's current program."""
+        s = self.stmt
+        assert isinstance(s, For)
+        return s
+
+
+class BlockHandle(Handle):
+    """A block of a schedule's program."""
+
+    __slots__ = ()
+
+    @property
+    def block(self) -> Block:
+        """The block in the schedule's current program."""
+        s = self.stmt
+        assert isinstance(s, Block)
+        return s
+
+
+def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = None) -> Callable[..., Any]:
+    """The method of `Schedule` for a pure primitive: resolves handles, applies, forwards, records."""
+    signature = inspect.signature(fn)
+    first = next(iter(signature.parameters))
+
+    @functools.wraps(fn)
+    def method(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(self.program, *args, **kwargs)
+        except TypeError as error:
+            raise ScheduleError(f"{fn.__name__}: {error}", where=caller_span()) from None
+        try:
+            given = {
+                name: self._resolve(value, str(signature.parameters[name].annotation))
+                for name, value in bound.arguments.items()
+                if name != first
+            }
+            for name, p in signature.parameters.items():
+                if name != first and name not in given and p.kind is p.VAR_POSITIONAL:
+                    given[name] = ()
+            bound.arguments.update(given)
+            func, forward = fn(*bound.args, **bound.kwargs)
+        except ScheduleError as error:
+            raise error.at(caller_span()) from None
+        coded = [self._coded(a) for a in args], {k: self._coded(v) for k, v in kwargs.items()}
+        self._advance(func, forward)
+        made = tuple(self._handle(s) for s in forward.made) if gives is not None else ()
+        self._entries.append(Entry(fn.__name__, tuple(coded[0]), coded[1], tuple(h.id for h in made)))
+        if gives is tuple:
+            return made
+        return made[0] if made else None
+
+    return method
+
+
+class Schedule:
+    """A program under transformation; see the module."""
+
+    def __init__(self, func: Func) -> None:
+        self.program = func
+        self.rounding: list[str] = []  # what edits declared to change in last bits
+        self._places: list[Stmt | str] = []
+        self._handles: list[Handle] = []
+        self._entries: list[Entry] = []
+        self._names: set[str] = {"s"}
+
+    @property
+    def trace(self) -> Trace:
+        """What was done so far."""
+        return Trace(tuple(self._entries))
+
+    def loops(self, block: str | BlockHandle) -> tuple[LoopHandle, ...]:
+        """The loops around a block, outermost first."""
+        found = self._resolve(block, "Block")
+        assert isinstance(found, Block)
+        made = tuple(self._handle(x) for x in loops_above(self.program, found))
+        self._entries.append(Entry("loops", (self._coded(block),), {}, tuple(h.id for h in made)))
+        return made  # type: ignore[return-value]
+
+    def block(self, name: str) -> BlockHandle:
+        """The block of that name."""
+        made = self._handle(self._find(name))
+        self._entries.append(Entry("block", (name,), {}, (made.id,)))
+        return made  # type: ignore[return-value]
+
+    split = primitive(loop_primitives.split, tuple)
+    fuse = primitive(loop_primitives.fuse, LoopHandle)
+    reorder = primitive(loop_primitives.reorder)
+    unroll = primitive(loop_primitives.unroll)
+    vectorize = primitive(loop_primitives.vectorize)
+    parallel = primitive(loop_primitives.parallel)
+    annotate = primitive(loop_primitives.annotate)
+    compute_inline = primitive(inline.compute_inline)
+    reverse_compute_inline = primitive(inline.reverse_compute_inline)
+    decompose_reduction = primitive(reduction.decompose_reduction, BlockHandle)
+    contract = primitive(reduction.contract)
+    rfactor = primitive(reduction.rfactor, BlockHandle)
+    cache_write = primitive(cache.cache_write, BlockHandle)
+    cache_read = primitive(cache.cache_read, BlockHandle)
+    set_scope = primitive(cache.set_scope)
+    compute_at = primitive(move.compute_at)
+    reverse_compute_at = primitive(move.reverse_compute_at)
+
+    def _statement(self, handle: Handle) -> Stmt:
+        place = self._places[handle.id.number]
+        if isinstance(place, str):
+            raise ScheduleError(f"`{handle.id.name}` is no longer part of the program: {place}", where=caller_span())
+        return place
+
+    def _resolve(self, value: Any, annotation: str) -> Any:
+        """The statement that an argument means, if it means one."""
+        if isinstance(value, tuple) and any(isinstance(v, Handle) for v in value):
+            return tuple(self._resolve(v, annotation) for v in value)
+        if isinstance(value, str) and "Block" in annotation:
+            return self._find(value)
+        if isinstance(value, Handle):
+            if value.schedule is not self:
+                raise ScheduleError(f"`{value.id.name}` belongs to another schedule")
+            s = self._statement(value)
+            if "For" not in annotation and isinstance(s, For):
+                raise refuse(f"`{value.id.name}` is a loop where a block is expected", self.program, (s, "this loop"))
+            if "Block" not in annotation and isinstance(s, Block):
+                raise refuse(f"`{value.id.name}` is a block where a loop is expected", self.program, (s, "this block"))
+            return s
+        if isinstance(value, str) and "For" in annotation:
+            raise ScheduleError(f"a loop is expected, not {value!r}", help='loops come from s.loops("block") and from primitives')
+        return value
+
+    def _find(self, name: str) -> Block:
+        found = [s for s in walk_stmts(self.program.body) if isinstance(s, Block)]
+        match = next((b for b in found if b.name == name), None)
+        if match is None:
+            listed = ", ".join(f"`{b.name}`" for b in found) or "none"
+            raise ScheduleError(f"there is no block `{name}`", where=caller_span(), facts=[f"the blocks are {listed}"])
+        return match
+
+    def _handle(self, s: Stmt) -> Handle:
+        known = next((h for h, place in zip(self._handles, self._places, strict=True) if place is s), None)
+        if known is not None:
+            return known
+        name = s.var.name if isinstance(s, For) else s.name if isinstance(s, Block) else "s"
+        id = HandleId(len(self._places), fresh_name(name, self._names))
+        made = LoopHandle(self, id) if isinstance(s, For) else BlockHandle(self, id)
+        self._places.append(s)
+        self._handles.append(made)
+        return made
+
+    def _coded(self, value: Any) -> Any:
+        return value.id if isinstance(value, Handle) else value
+
+    def _advance(self, func: Func, forward: Forward) -> None:
+        """Every handle goes where its statement went."""
+        self.program = func
+        for n, place in enumerate(self._places):
+            if isinstance(place, str):
+                continue
+            reason = forward.dead.get(place)
+            self._places[n] = reason if reason is not None else forward.moved.get(place, place)
+        if forward.rounding:
+            self.rounding.append(forward.rounding)

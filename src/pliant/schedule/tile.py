@@ -1,0 +1,148 @@
+"""Tiles: the part of a buffer that one iteration of a loop touches, and blocks whose iterators are the loops themselves.
+
+Inside of a block only its iterators may be used, so a block that works on a tile needs iterators that say where in the
+tile it is. `rebound` gives it one iterator for each loop that it depends on:
+
+    for i_0 in range(4): for i_1 in range(6): block(S i = i_0 * 6 + i_1): c[i] = …
+    for i_0 in range(4): for i_1 in range(6): block(S vi_0 = i_0, S vi_1 = i_1): c[vi_0 * 6 + vi_1] = …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..loop.stmt import Block, For, Func, Iter, IterKind, Replacer, Stmt
+from ..sym.bounds import bounds
+from ..sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ..sym.facts import Facts
+from ..sym.prove import prove
+from ..sym.simplify import simplify
+from .nest import conjuncts, facts_at, fed_by, loop_facts, loops_above
+from .refusal import refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Where a tile begins, where in it a point is, and how large it is, for each dimension."""
+
+    base: tuple[Expr, ...]  # over the loops outside
+    offset: tuple[Expr, ...]  # over the loops inside
+    extent: tuple[int, ...]
+
+
+def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
+    """The loops around a block that are inside of `at`; all of them when that is None."""
+    above = loops_above(func, block)
+    if at is None:
+        return above
+    if at not in above:
+        raise refuse(f"loop `{at.var.name}` is not around block `{block.name}`", func, (at, "this loop"), (block, "this block"))
+    return above[above.index(at) + 1 :]
+
+
+def facts_inside(func: Func, block: Block) -> Facts:
+    """What is known in the instances of a block."""
+    return facts_at(func, block).with_condition(predicate_over_loops(block))
+
+
+def predicate_over_loops(block: Block) -> Expr:
+    """A block's predicate with its iterators replaced by their values."""
+    return substitute(block.predicate, {i.var: i.value for i in block.iters})
+
+
+def predicate_without(block: Block, loops: list[For]) -> Expr:
+    """The part of a block's predicate that does not depend on the given loops."""
+    hidden = {x.var for x in loops}
+    return all_of(*(c for c in conjuncts(predicate_over_loops(block)) if free_vars(c).isdisjoint(hidden)))
+
+
+def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For], verb: str) -> Tile:
+    """The tile that `indices` (over loops) run through in the inner loops; refused unless its size is a constant."""
+    facts = facts_at(func, block)
+    starts = {x.var: x.start for x in inner}
+    loose = {x.var for x in inner}
+    base, offset, extent = [], [], []
+    for e in indices:
+        b = simplify(_settled(e, starts), facts)
+        o = simplify(e - b, facts)
+        high = bounds(o, facts)[1]
+        if not free_vars(o) <= loose or not prove(Const(0, o.dtype) <= o, facts) or high is None or high > 1 << 20:
+            raise refuse(
+                f"cannot {verb} block `{block.name}`: the part of the buffer that it touches has no constant size",
+                func,
+                (block, f"index {e} from {b} on"),
+                facts=[f"inner loops: {', '.join(f'{x.var.name} in {x.start}..{x.stop}' for x in inner)}"],
+                help='split the loops by constants, with tail="cut" or tail="balance"',
+            )
+        base.append(b)
+        offset.append(o)
+        extent.append(int(high) + 1)
+    return Tile(tuple(base), tuple(offset), tuple(extent))
+
+
+def _settled(e: Expr, starts: dict[Var, Expr]) -> Expr:
+    while not free_vars(e).isdisjoint(starts):
+        e = substitute(e, starts)
+    return e
+
+
+@dataclass(frozen=True, slots=True)
+class Rebound:
+    """A block with one iterator for each loop it depends on, and the iterator of each loop variable."""
+
+    block: Block
+    iters: dict[Var, Expr]
+
+
+def rebound(func: Func, block: Block, verb: str) -> Rebound:
+    """The block over iterators that are its loops."""
+    iters: list[Iter] = []
+    var_of: dict[Var, Expr] = {}
+    for x in loops_above(func, block):
+        kinds = fed_by(block, x)
+        if not kinds and x.var not in free_vars(block.predicate):
+            continue
+        if len(kinds) > 1:
+            raise refuse(
+                f"cannot {verb} block `{block.name}`: loop `{x.var.name}` feeds iterators of several kinds",
+                func,
+                (x, "this loop"),
+                (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
+            )
+        if kinds:
+            kind: IterKind = next(iter(kinds))  # type: ignore[assignment]
+            var = Var(f"v{x.var.name}")
+            iters.append(Iter(var, kind, x.var))
+            var_of[x.var] = var
+    values = {i.var: substitute(i.value, var_of) for i in block.iters}
+    replacer = Replacer(values)
+    new = block.with_(
+        iters=tuple(iters),
+        predicate=predicate_over_loops(block),
+        body=replacer.stmt(block.body),
+        init=None if block.init is None else replacer.stmt(block.init),
+        reads=None,
+        writes=None,
+    )
+    return Rebound(new, var_of)
+
+
+def nest_of(loops: list[For], body: Stmt, kinds: bool = False) -> tuple[Stmt, dict[Var, Expr]]:
+    """New loops like `loops` around `body` (which is over the old variables), and the variables they have."""
+    fresh: dict[Var, Expr] = {x.var: Var(x.var.name, x.var.dtype) for x in loops}
+    replacer = Replacer(fresh)
+    s = replacer.stmt(body)
+    for x in reversed(loops):
+        var = fresh[x.var]
+        assert isinstance(var, Var)
+        annotations = dict(x.annotations) if kinds else {}
+        kind = x.kind if kinds else "serial"
+        s = For(var, replacer.expr(x.start), replacer.expr(x.stop), kind, s, annotations, x.span)
+    return s, fresh
+
+
+def extended(facts: Facts, loops: list[For]) -> Facts:
+    """Also the ranges of these loops."""
+    for x in loops:
+        facts = loop_facts(facts, x)
+    return facts

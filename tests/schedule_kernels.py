@@ -1,0 +1,175 @@
+"""The kernels that schedules are tested on: text of loop programs, and arguments for them.
+
+    func = kernel("matmul"); arguments = make_arguments(func, {"n": 7}, seed=0)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from pliant.loop.parse import parse_module
+from pliant.loop.stmt import Func
+from pliant.sym.semantics import evaluate
+
+HEAD = "from pliant import InOut, Out, Tensor, alloc, block, bool_, dim, exp, f32, grid, i32, i64, init, kernel, max, select, serial, where, rsqrt\n"
+
+KERNELS: dict[str, str] = {
+    "matmul": """
+n = dim("n")
+@kernel
+def matmul(a: Tensor[f32, n, 12], b: Tensor[f32, 12, 40], c: Out[f32, n, 40]) -> None:
+    for i, j, k in grid(n, 40, 12):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+""",
+    "matmul_i32": """
+n = dim("n")
+m = dim("m")
+p = dim("p")
+@kernel
+def matmul_i32(a: Tensor[i32, n, p], b: Tensor[i32, p, m], c: Out[i32, n, m]) -> None:
+    for i, j, k in grid(n, m, p):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+""",
+    "chain": """
+n = dim("n")
+m = dim("m")
+@kernel
+def chain(x: Tensor[f32, n, m], y: Tensor[f32, m], out: Out[f32, n, m]) -> None:
+    t = alloc((n, m), f32)
+    for i, j in grid(n, m):
+        with block("t", "SS", i, j) as (vi, vj):
+            t[vi, vj] = x[vi, vj] * 2.0
+    u = alloc((n, m), f32)
+    for i, j in grid(n, m):
+        with block("u", "SS", i, j) as (vi, vj):
+            u[vi, vj] = t[vi, vj] + y[vj]
+    for i, j in grid(n, m):
+        with block("out", "SS", i, j) as (vi, vj):
+            out[vi, vj] = max(u[vi, vj], 0.0)
+""",
+    "epilogue": """
+n = dim("n")
+@kernel
+def epilogue(a: Tensor[f32, n, 12], b: Tensor[f32, 12, 40], bias: Tensor[f32, 40], r: Tensor[f32, n, 40], out: Out[f32, n, 40]) -> None:
+    c = alloc((n, 40), f32)
+    for i, j, k in grid(n, 40, 12):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+    d = alloc((n, 40), f32)
+    for i, j in grid(n, 40):
+        with block("d", "SS", i, j) as (vi, vj):
+            d[vi, vj] = c[vi, vj] + bias[vj]
+    for i, j in grid(n, 40):
+        with block("out", "SS", i, j) as (vi, vj):
+            out[vi, vj] = max(d[vi, vj], 0.0) + r[vi, vj]
+""",
+    "softmax": """
+n = dim("n")
+m = dim("m")
+@kernel
+def softmax(x: Tensor[f32, n, m], out: Out[f32, n, m]) -> None:
+    top = alloc((n,), f32)
+    for i, k in grid(n, m):
+        with block("top", "SR", i, k) as (vi, vk):
+            with init():
+                top[vi] = -3.0e38
+            top[vi] = max(top[vi], x[vi, vk])
+    e = alloc((n, m), f32)
+    for i, j in grid(n, m):
+        with block("e", "SS", i, j) as (vi, vj):
+            e[vi, vj] = exp(x[vi, vj] - top[vi])
+    total = alloc((n,), f32)
+    for i, k in grid(n, m):
+        with block("total", "SR", i, k) as (vi, vk):
+            with init():
+                total[vi] = 0.0
+            total[vi] += e[vi, vk]
+    for i, j in grid(n, m):
+        with block("out", "SS", i, j) as (vi, vj):
+            out[vi, vj] = e[vi, vj] / total[vi]
+""",
+    "rms_norm": """
+n = dim("n")
+@kernel
+def rms_norm(x: Tensor[f32, n, 72], w: Tensor[f32, 72], out: Out[f32, n, 72]) -> None:
+    ss = alloc((n,), f32)
+    for i, k in grid(n, 72):
+        with block("ss", "SR", i, k) as (vi, vk):
+            with init():
+                ss[vi] = 0.0
+            ss[vi] += x[vi, vk] * x[vi, vk]
+    for i, j in grid(n, 72):
+        with block("out", "SS", i, j) as (vi, vj):
+            out[vi, vj] = x[vi, vj] * rsqrt(ss[vi] * 0.013888889 + 0.00001) * w[vj]
+""",
+    "transpose": """
+n = dim("n")
+m = dim("m")
+@kernel
+def transpose(x: Tensor[i32, n, m], out: Out[i32, m, n]) -> None:
+    for i, j in grid(m, n):
+        with block("out", "SS", i, j) as (vi, vj):
+            out[vi, vj] = x[vj, vi]
+""",
+    "stencil": """
+n = dim("n")
+@kernel
+def stencil(x: Tensor[i32, n + 4], w: Tensor[i32, 3], out: Out[i32, n]) -> None:
+    t = alloc((n + 2,), i32)
+    for i, k in grid(n + 2, 3):
+        with block("t", "SR", i, k) as (vi, vk):
+            with init():
+                t[vi] = 1
+            t[vi] += x[vi + vk] * w[vk]
+    for i in serial(n):
+        with block("out", "S", i) as vi:
+            out[vi] = t[vi] + t[vi + 2]
+""",
+    "scan": """
+n = dim("n")
+m = dim("m")
+@kernel
+def scan(x: Tensor[i32, n, m], out: Out[i32, n, m]) -> None:
+    for i, j in grid(n, m):
+        with block("out", "SO", i, j) as (vi, vj):
+            out[vi, vj] = x[vi, vj] + select(vj > 0, out[vi, vj - 1], 0)
+""",
+}
+
+
+@functools.cache
+def kernel(name: str) -> Func:
+    """The program of that name."""
+    return parse(KERNELS[name])
+
+
+def parse(text: str) -> Func:
+    """The only program of a text."""
+    return list(parse_module(HEAD + text).values())[-1]
+
+
+def make_arguments(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[np.ndarray]:
+    """Arrays for the parameters: random ones to read, poison to write."""
+    rng = np.random.default_rng(seed)
+    values = {v: dims[v.name] for v in func.symbols}
+    arrays = []
+    for p in func.params:
+        shape = tuple(int(evaluate(e, values)) for e in p.value.shape)
+        dtype = p.value.dtype.name.replace("f", "float").replace("i", "int")
+        made = rng.standard_normal(shape) if dtype.startswith("float") else rng.integers(-9, 10, shape)
+        arrays.append(made.astype(dtype) if p.role != "out" else np.full(shape, 77, dtype))
+    return arrays
+
+
+__all__ = ["KERNELS", "kernel", "make_arguments", "parse"]
