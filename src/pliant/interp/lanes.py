@@ -145,3 +145,8 @@ def first_of(chosen: Any, *values: Any) -> list[int]:
     """The values of the first lane that is chosen."""
     where, *every = np.broadcast_arrays(chosen, *values)
     return [int(v[where][0]) for v in every]
+
+
+def lift(value: Any, rank: int) -> Any:
+    """A value as an array over the box, also when all lanes agree."""
+    return value if isinstance(value, np.ndarray) else np.full((1,) * rank, value)

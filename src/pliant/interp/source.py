@@ -78,7 +78,7 @@ class Writer(Values):
         names = {"np": np, "apply": apply, "value_of": value_of, "wrap64": wrap64, "allocate": allocate, "located": located}
         names |= {
             name: getattr(lanes, name)
-            for name in ("chunks", "axis", "load", "load_affine", "store", "store_affine", "reach", "first_of", "Conflict")
+            for name in ("chunks", "axis", "load", "load_affine", "store", "store_affine", "reach", "first_of", "lift", "Conflict")
         }
         return compile(source, f"<loop program {self.func.name}>", "exec"), names | self.globals
 
@@ -198,8 +198,6 @@ class Writer(Values):
         shape, strides = self._layout(s.buffer)
         source = self.memories[s.source]
         starts = [self.value(e) for e in s.start]
-        if not all(isinstance(e, Const) and e.value == 0 for e in s.start):
-            self.check(s.source, starts)
         name = self._memory(s.buffer)
         self.roots[s.buffer] = self.roots.get(s.source, s.source)
         arguments = f"{s.buffer.name!r}, {self.keep(s.buffer.dtype, 'd')}, ({''.join(i + ', ' for i in starts)}), {shape}, {strides}"

@@ -47,7 +47,7 @@ class Values:
         self.names: dict[Var, str] = {}
         self.memories: dict[Buffer, str] = {}
         self.lane_axes: dict[Buffer, int] = {}  # buffers made inside of lanes: how many axes of the box they have in front
-        self.varying: set[str] = set()
+        self.varying = {"lanes"}  # names whose value differs between lanes; what comes out of memory by lanes does
         self.bits: dict[str, int] = {}  # name of an i64 -> |value| < 2**bits
         self.memo: dict[Expr, str] = {}
         self.values_of: dict[Var, Expr] = {}  # iterators and lets that are affine in lanes, by definition
@@ -234,7 +234,7 @@ class Values:
             a, b = self.value(first), self.value(second)
             if varies:
                 return self.temp(f"np.where({c}, {a}, {b})", c)
-            return self._chosen(self.temp(f"{a} if {c} else {b}", a, b), a, b)
+            return self._lifted(self._chosen(self.temp(f"{a} if {c} else {b}"), a, b), a, b)
         if varies:
             return self._masked_select(c, first, second)
         result = self.fresh()
@@ -244,9 +244,7 @@ class Values:
         with self.inside("else:"):
             b = self.value(second)
             self.line(f"{result} = {b}")
-        if a in self.varying or b in self.varying:
-            self.varying.add(result)
-        return self._chosen(result, a, b)
+        return self._lifted(self._chosen(result, a, b), a, b)
 
     def _chosen(self, name: str, a: str, b: str) -> str:
         self.bits[name] = max(self.size(a), self.size(b))
@@ -268,8 +266,14 @@ class Values:
             self.line(f"{result} = {self.value(e)}")
         with self.inside("else:"):
             self.line(f"{result} = {zero}")
-        self.varying.add(result)
-        return result
+        return self._lifted(result, mask)
+
+    def _lifted(self, name: str, *arms: str) -> str:
+        """The name, made an array in any case if it may be one."""
+        if not self.varying.isdisjoint(arms):
+            self.line(f"{name} = lift({name}, {len(self.extents)})")
+            self.varying.add(name)
+        return name
 
     def _logic(self, e: Expr) -> str:
         first, second = e.args
@@ -280,9 +284,7 @@ class Values:
             with self.inside(f"if {result}:" if word == "and" else f"if not {result}:"):
                 b = self.value(second)
                 self.line(f"{result} = {b}")
-            if b in self.varying:
-                self.varying.add(result)
-            return result
+            return self._lifted(result, b)
         if a in self.varying and has_load(second):
             mask = self.narrowed(a if word == "and" else self.temp(f"~{a}", a))
             with self.masked(mask):

@@ -1,0 +1,509 @@
+"""Random loop programs that are valid by construction, and arguments for them.
+
+A program has a few symbolic dims, some inputs (one of them of indices), and a list of stages. Each stage writes one whole buffer
+(an output, or memory of its own that later stages read) in a way of its own: a map, a reduction, a scan, plain loops
+with lets, branches and accumulators, views of bytes, a call. Every load is in range by construction, for every value of the dims.
+
+    >>> func = make_program(7); arguments, dims = make_arguments(func, 7)
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pliant.dtype import DType, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from pliant.loop.buffer import Buffer, Load
+from pliant.loop.stmt import (
+    NAMED_COMBINERS,
+    Alloc,
+    Block,
+    Call,
+    Check,
+    Combiner,
+    For,
+    Func,
+    If,
+    Iter,
+    Let,
+    Param,
+    Reduce,
+    Stmt,
+    Store,
+    View,
+    While,
+    seq,
+)
+from pliant.sym import expr as E
+from pliant.sym.expr import TRUE, Const, Dim, Expr, Select, Var, all_of
+from pliant.sym.semantics import cast
+
+DTYPES = [f32, f32, f32, f64, f16, i8, i32, i32, i64, u8, bool_, i16, u16, u32, u64]
+DIM_VALUES = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13]
+ZERO, ONE = Const(0, i64), Const(1, i64)
+SAME_WIDTH = {f32: i32, i32: f32, f64: i64, i64: f64, f16: i16, i16: f16, i8: u8, u8: i8, u32: f32, u64: f64}
+
+
+@dataclass
+class Scope:
+    """What an expression may use: variables in 0..extent (each with the extent), values, and buffers to read."""
+
+    vars: list[tuple[Var, Expr]] = field(default_factory=list)
+    values: list[Expr] = field(default_factory=list)
+    reads: list[Buffer] = field(default_factory=list)
+
+    def also(self, vars: list[tuple[Var, Expr]] = [], values: list[Expr] = [], reads: list[Buffer] = []) -> Scope:  # noqa: B006 - never changed
+        """This scope with more in it."""
+        return Scope(self.vars + vars, self.values + values, self.reads + reads)
+
+
+class Generator:
+    """Makes one program."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.name = f"p{seed}"
+        self.names = itertools.count()
+        self.dims = [Dim(n, max=64) for n in ("n", "m", "p")[: self.random.randint(1, 3)]]
+        self.scope = Scope()
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def pick(self, choices: Any) -> Any:
+        return self.random.choice(list(choices))
+
+    def fresh(self, hint: str) -> str:
+        return f"{hint}{next(self.names)}"
+
+    def var(self, hint: str, dtype: DType = i64) -> Var:
+        return Var(self.fresh(hint), dtype)
+
+    # Expressions.
+
+    def expr(self, dtype: DType, scope: Scope, depth: int) -> Expr:
+        """A random expression of the dtype."""
+        if depth <= 0 or self.chance(0.1):
+            return self.leaf(dtype, scope)
+        if self.chance(0.12):
+            return Select(self.expr(bool_, scope, depth - 1), self.expr(dtype, scope, depth - 1), self.expr(dtype, scope, depth - 1))
+        if self.chance(0.12):
+            return E.Cast(dtype, self.expr(self.pick(DTYPES), scope, depth - 1))
+        if dtype is bool_:
+            return self.condition(scope, depth)
+        a, b = (self.expr(dtype, scope, depth - 1) for _ in range(2))
+        if self.chance(0.08) and dtype in SAME_WIDTH:
+            return self.bitcast(dtype, scope, depth)
+        if dtype.is_float:
+            return self.float_op(dtype, a, b, scope, depth)
+        kinds = [
+            E.Add,
+            E.Sub,
+            E.Mul,
+            E.FloorDiv,
+            E.FloorMod,
+            E.Min,
+            E.Max,
+            E.BitAnd,
+            E.BitOr,
+            E.BitXor,
+            E.Shl,
+            E.Shr,
+            E.Neg,
+            E.BitNot,
+            "abs",
+        ]
+        kind = self.pick(kinds)
+        if kind in (E.Shl, E.Shr) and self.chance(0.7):
+            b = Const(self.random.randint(0, dtype.bits - 1), dtype)
+        return E.Call(kind, a) if isinstance(kind, str) else kind(a) if issubclass(kind, E.Unary) else kind(a, b)
+
+    def float_op(self, dtype: DType, a: Expr, b: Expr, scope: Scope, depth: int) -> Expr:
+        if self.chance(0.2):
+            functions = ["abs", "floor", "ceil", "round", "trunc", "sqrt", "exp"]
+            if dtype is not f64:
+                functions += ["log", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos"]
+            return E.Call(self.pick(functions), a)
+        kind = self.pick([E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max, E.Neg, E.Fma])
+        if kind is E.Fma:
+            return E.Fma(a, b, self.expr(dtype, scope, depth - 1))
+        return kind(a) if kind is E.Neg else kind(a, b)
+
+    def bitcast(self, dtype: DType, scope: Scope, depth: int) -> Expr:
+        source = SAME_WIDTH[dtype]
+        a = self.expr(source, scope, depth - 1)
+        if source.is_float:  # the bits of a NaN are not defined
+            a = Select(E.Eq(a, a), a, Const(1.5, source))
+        return E.Bitcast(dtype, a)
+
+    def condition(self, scope: Scope, depth: int) -> Expr:
+        choice = self.random.randrange(5)
+        if choice == 0:
+            return self.pick([E.And, E.Or])(self.expr(bool_, scope, depth - 1), self.expr(bool_, scope, depth - 1))
+        if choice == 1:
+            return E.Not(self.expr(bool_, scope, depth - 1))
+        dtype = self.pick(DTYPES)
+        kind = self.pick([E.Eq, E.Ne, E.Lt, E.Le] if dtype is not bool_ else [E.Eq, E.Ne])
+        return kind(self.expr(dtype, scope, depth - 1), self.expr(dtype, scope, depth - 1))
+
+    def leaf(self, dtype: DType, scope: Scope) -> Expr:
+        values = [v for v in scope.values if v.dtype is dtype]
+        if values and self.chance(0.4):
+            return self.pick(values)
+        reads = [b for b in scope.reads if b.dtype is dtype]
+        if reads and self.chance(0.7):
+            return self.read(self.pick(reads), scope)
+        if scope.reads and self.chance(0.5):
+            return E.Cast(dtype, self.read(self.pick(scope.reads), scope))
+        if scope.vars and self.chance(0.4):
+            return E.Cast(dtype, self.pick(scope.vars)[0])
+        return self.constant(dtype)
+
+    def constant(self, dtype: DType) -> Const:
+        if dtype is bool_:
+            return Const(self.chance(0.5), bool_)
+        if dtype.is_float:
+            return Const(self.pick([0.0, -0.0, 1.0, -1.0, 0.5, 3.25, -2.75, 100.0, 1e-3, float("inf")]), dtype)
+        return Const(self.pick([0, 1, 2, 3, 7, -1, dtype.max, dtype.min, self.random.randint(0, 100)]), dtype)
+
+    def read(self, buffer: Buffer, scope: Scope) -> Expr:
+        """A load of the buffer, guarded where its index may be out of range."""
+        indices, guards = [], []
+        for extent in buffer.shape:
+            index, guard = self.index(extent, scope)
+            indices.append(index)
+            guards.append(guard)
+        load, guard = Load(buffer, tuple(indices)), all_of(*guards)
+        return load if guard is TRUE else Select(guard, load, self.constant(load.dtype))
+
+    def index(self, extent: Expr, scope: Scope) -> tuple[Expr, Expr]:
+        """An index below `extent`, and the condition under which it is."""
+        exact = [v for v, e in scope.vars if e is extent]
+        if exact and self.chance(0.8):
+            v = self.pick(exact)
+            return (extent - ONE - v, TRUE) if self.chance(0.2) else (v, TRUE)
+        integers = [b for b in scope.reads if b.dtype is i64 and all(any(e is x for _, x in scope.vars) for e in b.shape)]
+        if integers and self.chance(0.3):  # gather
+            b = self.pick(integers)
+            found = b.load(*(next(v for v, x in scope.vars if x is e) for e in b.shape))
+            return E.FloorMod(found, extent), E.Lt(ZERO, extent)
+        if scope.vars and self.chance(0.7):
+            v = self.pick(scope.vars)[0]
+            if isinstance(extent, Const):
+                return (v % extent if extent.value > 1 else ZERO), TRUE
+            moved = v + self.random.randint(0, 2)
+            return moved, E.Lt(moved, extent)
+        if isinstance(extent, Const):
+            return Const(self.random.randrange(extent.value), i64), TRUE
+        return ZERO, E.Lt(ZERO, extent)
+
+    # Loops.
+
+    def shape(self, rank: int) -> tuple[Expr, ...]:
+        return tuple(self.pick(self.dims) if self.chance(0.6) else Const(self.pick([1, 2, 3, 4, 5, 8]), i64) for _ in range(rank))
+
+    def loops(self, iters: list[tuple[str, Expr]]) -> tuple[list[Expr], list[tuple[Var, Expr, str]], Expr]:
+        """Loops for iterators of (kind, extent): the values bound to them, the loops (variable, extent, kind of loop), a predicate."""
+        groups: list[list[tuple[Var, Expr, str]]] = []
+        values: list[Expr] = []
+        guards: list[Expr] = []
+        for kind, extent in iters:
+            v = self.var("i")
+            if kind != "O" and self.chance(0.35):
+                factor = self.pick([2, 3, 4, 8])
+                inner = self.var("j")
+                groups.append([(v, (extent + (factor - 1)) // factor, kind), (inner, Const(factor, i64), kind)])
+                value = v * factor + inner
+                if not (isinstance(extent, Const) and extent.value % factor == 0):
+                    guards.append(E.Lt(value, extent))
+            else:
+                groups.append([(v, extent, kind)])
+                value = v
+            values.append(value)
+        if len(iters) >= 2 and self.chance(0.1) and all(len(g) == 1 for g in groups[:2]) and "O" not in (iters[0][0], iters[1][0]):
+            fused = self.var("f")  # two iterators from one loop
+            (_, a, ka), (_, b, kb) = groups[0][0], groups[1][0]
+            values[:2] = [fused // b, fused % b]
+            groups[:2] = [[(fused, a * b, "S" if ka == kb == "S" else "R")]]
+        ordered = self.interleave(groups)
+        return values, ordered, all_of(*guards)
+
+    def interleave(self, groups: list[list[tuple[Var, Expr, str]]]) -> list[tuple[Var, Expr, str]]:
+        """The loops of all groups in a random order that keeps that of each group."""
+        queues = [list(g) for g in groups]
+        ordered = []
+        while any(queues):
+            ordered.append(self.pick([q for q in queues if q]).pop(0))
+        return ordered
+
+    def nest(self, loops: list[tuple[Var, Expr, str]], body: Stmt, parallel: bool = True) -> Stmt:
+        """The loops around `body`, of kinds that are legal for what they feed."""
+        for n, (v, extent, kind) in reversed(list(enumerate(loops))):
+            choices = ["serial"] * 3
+            if isinstance(extent, Const) and extent.value <= 8:
+                choices.append("unroll")
+                if kind == "S" and n == len(loops) - 1:
+                    choices += ["vector"] * 3
+            if kind == "S" and n == 0 and parallel:
+                choices += ["parallel"] * 2
+            body = For(v, ZERO, extent, self.pick(choices), body)
+        return body
+
+    def block(self, iters: list[tuple[str, Expr]], make: Callable[[list[Var]], tuple[Stmt, Stmt | None]]) -> Stmt:
+        """A nest of loops around a block with such iterators; `make` gives its body and init."""
+        values, loops, predicate = self.loops(iters)
+        vs = [self.var("v") for _ in iters]
+        body, init = make(vs)
+        bound = tuple(Iter(v, kind, value) for v, (kind, _), value in zip(vs, iters, values, strict=True))  # type: ignore[arg-type]
+        return self.nest(loops, Block(self.fresh("b"), bound, body, init, predicate))
+
+    # Stages: each writes the whole of `out`.
+
+    def stage(self, out: Buffer, scope: Scope) -> Stmt:
+        kinds = [self.map_, self.map_, self.reduction, self.reduction, self.accumulate, self.plain, self.viewed, self.called]
+        if out.ndim:
+            kinds += [self.scan, self.argmax]
+        return self.pick(kinds)(out, scope)
+
+    def map_(self, out: Buffer, scope: Scope) -> Stmt:
+        def make(vs: list[Var]) -> tuple[Stmt, None]:
+            return self.assign(out, tuple(vs), scope.also(list(zip(vs, out.shape, strict=True)))), None
+
+        return self.block([("S", e) for e in out.shape], make)
+
+    def assign(self, out: Buffer, place: tuple[Expr, ...], scope: Scope) -> Stmt:
+        """Statements that store to one element."""
+        before: list[Stmt] = []
+        if self.chance(0.4):
+            v = self.var("x", self.pick(DTYPES))
+            before.append(Let(v, self.expr(v.dtype, scope, 3)))
+            scope = scope.also(values=[v])
+        store = Store(out, place, self.expr(out.dtype, scope, 4))
+        if self.chance(0.3):
+            other = Store(out, place, self.expr(out.dtype, scope, 2))
+            return seq(*before, If(self.expr(bool_, scope, 2), store, other))
+        if self.chance(0.2):
+            again = Store(out, place, self.expr(out.dtype, scope.also(values=[Load(out, place)]), 2))
+            return seq(*before, store, If(self.expr(bool_, scope, 2), again))
+        return seq(*before, store)
+
+    def reduction(self, out: Buffer, scope: Scope) -> Stmt:
+        reduced = list(self.shape(self.random.randint(1, 2)))
+
+        def make(vs: list[Var]) -> tuple[Stmt, Stmt]:
+            place = tuple(vs[: out.ndim])
+            inner = scope.also(list(zip(vs, (*out.shape, *reduced), strict=True)))
+            init = Store(out, place, self.expr(out.dtype, scope.also(list(zip(place, out.shape, strict=True))), 1))
+            return self.reduce(out, place, inner), init
+
+        return self.block([*(("S", e) for e in out.shape), *(("R", e) for e in reduced)], make)
+
+    def reduce(self, out: Buffer, place: tuple[Expr, ...], scope: Scope) -> Stmt:
+        if out.dtype is bool_:
+            name = self.pick(["and", "or"])
+        else:
+            name = self.pick(["add", "add", "mul", "min", "max", *(["fma"] * 2 if out.dtype.is_float else [])])
+        values = tuple(self.expr(out.dtype, scope, 2) for _ in range(2 if name == "fma" else 1))
+        return Reduce(NAMED_COMBINERS[name], (Load(out, place),), values)
+
+    def argmax(self, out: Buffer, scope: Scope) -> Stmt:
+        """A tuple reduction with a lambda, into `out` and memory of its own."""
+        best = Buffer(self.fresh("best"), self.pick([f32, i32, f64, u8]), out.shape, scope="workspace")
+        (extent,) = self.shape(1)
+        compare = self.pick([E.Lt, E.Le])
+        left = (self.var("a", best.dtype), self.var("c", out.dtype))
+        right = (self.var("b", best.dtype), self.var("d", out.dtype))
+        better = compare(left[0], right[0])
+        result = (Select(better, right[0], left[0]), Select(better, right[1], left[1]))
+        combiner = Combiner(self.fresh("pick"), left, right, result)
+
+        def make(vs: list[Var]) -> tuple[Stmt, Stmt]:
+            place = tuple(vs[:-1])
+            inner = scope.also(list(zip(vs, (*out.shape, extent), strict=True)))
+            targets = (Load(best, place), Load(out, place))
+            values = (self.expr(best.dtype, inner, 2), self.expr(out.dtype, inner, 2))
+            init = seq(Store(best, place, self.constant(best.dtype)), Store(out, place, self.constant(out.dtype)))
+            return Reduce(combiner, targets, values), init
+
+        return seq(Alloc(best), self.block([*(("S", e) for e in out.shape), ("R", extent)], make))
+
+    def scan(self, out: Buffer, scope: Scope) -> Stmt:
+        """An ordered block: an element depends on the one before."""
+
+        def make(vs: list[Var]) -> tuple[Stmt, None]:
+            inner = scope.also(list(zip(vs, out.shape, strict=True)))
+            last = Load(out, (*vs[:-1], vs[-1] - 1))
+            chained = inner.also(values=[Select(E.Lt(ZERO, vs[-1]), last, self.constant(out.dtype))])
+            return Store(out, tuple(vs), self.expr(out.dtype, chained, 3)), None
+
+        return self.block([*(("S", e) for e in out.shape[:-1]), ("O", out.shape[-1])], make)
+
+    def plain(self, out: Buffer, scope: Scope) -> Stmt:
+        """Loops without a block."""
+        vs = [self.var("i") for _ in out.shape]
+        inner = scope.also(list(zip(vs, out.shape, strict=True)))
+        body = self.assign(out, tuple(vs), inner)
+        return self.nest([(v, e, "S") for v, e in zip(vs, out.shape, strict=True)], body)
+
+    def accumulate(self, out: Buffer, scope: Scope) -> Stmt:
+        """Plain loops with an accumulator of their own, a serial loop or a while inside."""
+        vs = [self.var("i") for _ in out.shape]
+        inner = scope.also(list(zip(vs, out.shape, strict=True)))
+        acc = Buffer(self.fresh("acc"), out.dtype, (ONE,), scope=self.pick(["stack", "register"]))
+        here = Load(acc, (ZERO,))
+        (extent,) = self.shape(1)
+        k = self.var("k")
+        body: list[Stmt] = [Alloc(acc), Store(acc, (ZERO,), self.expr(out.dtype, inner, 1))]
+        if self.chance(0.6):
+            step = self.reduce(acc, (ZERO,), inner.also([(k, extent)]))
+            if self.chance(0.3):
+                step = If(self.expr(bool_, inner.also([(k, extent)]), 2), step)
+            start = self.pick([ZERO, ONE])
+            body.append(For(k, start, extent, "serial", step))
+        else:
+            body += self.counted(acc, inner)
+        body.append(Store(out, tuple(vs), self.expr(out.dtype, inner.also(values=[here]), 1) if self.chance(0.5) else here))
+        loops = [(v, e, "S" if n == 0 else "plain") for n, (v, e) in enumerate(zip(vs, out.shape, strict=True))]
+        return (
+            self.nest(loops, seq(*body), parallel=True) if len(loops) > 1 else self.nest([(v, e, "plain") for v, e, _ in loops], seq(*body))
+        )
+
+    def counted(self, acc: Buffer, scope: Scope) -> list[Stmt]:
+        """A while loop of a bounded number of rounds."""
+        count = Buffer(self.fresh("count"), i64, (ONE,), scope="stack")
+        at = Load(count, (ZERO,))
+        limit = Const(self.random.randint(0, 4), i64)
+        condition: Expr = E.Lt(at, limit)
+        if self.chance(0.5):
+            condition = E.And(condition, self.expr(bool_, scope, 2))
+        step = self.reduce(acc, (ZERO,), scope.also(values=[at]))
+        return [Alloc(count), Store(count, (ZERO,), ZERO), While(condition, seq(step, Store(count, (ZERO,), at + 1)))]
+
+    def viewed(self, out: Buffer, scope: Scope) -> Stmt:
+        """Through a typed view of bytes, or a strided view of a larger buffer."""
+        if self.chance(0.5):
+            size = E.product(out.shape) * out.dtype.itemsize
+            memory = Buffer(self.fresh("bytes"), u8, (size + 64,), scope="workspace")
+            inside = Buffer(self.fresh("view"), out.dtype, out.shape)
+            start: tuple[Expr, ...] = (Const(self.pick([0, 8, 64]), i64),)
+        else:
+            memory = Buffer(self.fresh("wide"), out.dtype, (*out.shape, Const(3, i64)), scope="workspace")
+            strides = memory.element_strides()[:-1]
+            inside = Buffer(self.fresh("view"), out.dtype, out.shape, strides)
+            start = tuple(ZERO for _ in memory.shape)
+        written = self.map_(inside, scope)
+        copied = self.block(
+            [("S", e) for e in out.shape],
+            lambda vs: (Store(out, tuple(vs), self.expr(out.dtype, scope.also(values=[Load(inside, tuple(vs))]), 1)), None),
+        )
+        return seq(Alloc(memory), View(inside, memory, start), written, copied)
+
+    def called(self, out: Buffer, scope: Scope) -> Stmt:
+        """A call of another program that maps one buffer to another."""
+        sources = [b for b in scope.reads if b.shape == out.shape] or [b for b in scope.reads if b.strides is None]
+        source = self.pick(sources) if sources else None
+        if source is None:
+            return self.map_(out, scope)
+        inner = Generator(self.random.getrandbits(32))
+        inner.name = self.fresh(self.name + "_f")
+        inner.dims = []
+        table: dict[Expr, Expr] = {}
+
+        def renamed(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            return tuple(e if isinstance(e, Const) else table.setdefault(e, Dim(f"q{len(table)}", max=64)) for e in shape)
+
+        x = Buffer("x", source.dtype, renamed(source.shape))
+        y = Buffer("y", out.dtype, renamed(out.shape))
+        inner.dims = list(table.values()) or [Dim("unused")]  # type: ignore[arg-type]
+        factor = Var("factor", self.pick([f32, i32, i64]))
+        body = inner.pick([inner.map_, inner.plain])(y, Scope(reads=[x], values=[factor]))
+        callee = Func(inner.name, (Param(x), Param(y, "out"), Param(factor)), body)
+        back = {v: k for k, v in table.items()}
+        value = self.expr(factor.dtype, Scope(values=scope.values), 1)
+        return Call(callee, (source, out, value), tuple(back[s] for s in callee.symbols))
+
+    # Programs.
+
+    def program(self) -> Func:
+        params: list[Param] = []
+        scope = Scope(values=[])
+        for n in range(self.random.randint(1, 3)):
+            dtype = i64 if n == 0 and self.chance(0.4) else self.pick(DTYPES)
+            params.append(Param(Buffer(f"x{n}", dtype, self.shape(self.random.randint(1, 3)))))
+        holders = Param(Buffer("holder", f32, tuple(self.dims)))  # every dim has a place to be found
+        params.append(holders)
+        scope.reads = [p.value for p in params if isinstance(p.value, Buffer)]
+        if self.chance(0.5):
+            scalar = Var("scalar", self.pick([f32, i32, i64, bool_, f64]))
+            params.append(Param(scalar))
+            scope.values.append(scalar)
+        outputs = [Buffer(f"y{n}", self.pick(DTYPES), self.shape(self.random.randint(0, 3))) for n in range(self.random.randint(1, 2))]
+        body: list[Stmt] = []
+        if self.chance(0.3):
+            body.append(Check(E.Le(ZERO, self.dims[0]), "dim is {0}", (self.dims[0],)))
+        if self.chance(0.3):
+            v = self.var("top", self.pick(DTYPES))
+            body.append(Let(v, self.expr(v.dtype, Scope(values=list(scope.values)), 2)))
+            scope = scope.also(values=[v])
+        if self.chance(0.5):
+            between = Buffer("t", self.pick(DTYPES), self.shape(self.random.randint(1, 2)), scope="workspace")
+            body += [Alloc(between), self.stage(between, scope)]
+            scope = scope.also(reads=[between])
+        for out in outputs:
+            body.append(self.stage(out, scope))
+            params.append(Param(out, "out"))
+            if out.ndim:
+                scope = scope.also(reads=[out])
+        if self.chance(0.3):
+            state = Buffer("state", self.pick(DTYPES), self.shape(self.random.randint(1, 2)))
+            params.append(Param(state, "inout"))
+            body.append(self.update(state, scope))
+        return Func(self.name, tuple(params), seq(*body))
+
+    def update(self, state: Buffer, scope: Scope) -> Stmt:
+        """Changes a buffer element by element."""
+
+        def make(vs: list[Var]) -> tuple[Stmt, None]:
+            inner = scope.also(list(zip(vs, state.shape, strict=True)), values=[Load(state, tuple(vs))])
+            store = Store(state, tuple(vs), self.expr(state.dtype, inner, 3))
+            return (If(self.expr(bool_, inner, 2), store) if self.chance(0.5) else store), None
+
+        return self.block([("S", e) for e in state.shape], make)
+
+
+def make_program(seed: int) -> Func:
+    """The random program of a seed."""
+    return Generator(seed).program()
+
+
+def make_arguments(func: Func, seed: int) -> tuple[list[Any], list[int]]:
+    """Random arguments for a program, edge values among them, and the values of its symbols."""
+    rng = np.random.default_rng(seed)
+    symbols = {v: int(rng.choice(DIM_VALUES)) for v in func.symbols}
+    arguments: list[Any] = []
+    for p in func.params:
+        if isinstance(p.value, Buffer):
+            shape = tuple(symbols[e] if isinstance(e, Var) else int(e.value) for e in p.value.shape)  # type: ignore[attr-defined]
+            arguments.append(values(rng, p.value.dtype, shape))
+        else:
+            arguments.append(values(rng, p.value.dtype, (1,))[0])
+    return arguments, [symbols[v] for v in func.symbols]
+
+
+def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Random values: moderate ones, and now and then zeros, extremes, infinities and NaN."""
+    if dtype is bool_:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.is_float:
+        plain = (rng.standard_normal(shape) * rng.choice([1.0, 10.0], shape)).astype(dtype.numpy())
+        limits = np.finfo(dtype.numpy())
+        edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal, 1.0], dtype.numpy())
+    else:
+        plain = cast(rng.integers(-20, 100, shape), dtype) if shape else np.array(3, dtype.numpy())
+        edges = np.array([dtype.min, dtype.max, 0, 1, dtype.max - 1], dtype.numpy())
+    return np.array(np.where(rng.random(shape) < 0.15, rng.choice(edges, shape), plain), dtype.numpy())
