@@ -9,8 +9,8 @@ import numpy as np
 
 from pliant.dtype import DType, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from pliant.sym import expr as E
-from pliant.sym.expr import Const, Expr, Var
-from pliant.sym.facts import Facts, dim
+from pliant.sym.expr import Const, Dim, Expr, Var
+from pliant.sym.facts import Facts
 from pliant.sym.semantics import evaluate
 
 SAMPLES = 48
@@ -38,8 +38,8 @@ def index_scene(rng: random.Random) -> Scene:
     """Dims, loops up to them, constant loops, conditions: what index expressions meet."""
     top = rng.choice([3, 8, 100, 4096, 2**31 - 1])
     step = rng.choice([1, 1, 1, 2, 4, 8, 6])
-    n = dim("n", hi=top, multiple_of=step if step <= top else 1)
-    m = dim("m", lo=rng.choice([0, 1]), hi=rng.choice([4, 64, 2**31 - 1]))
+    n = Dim("n", max=top, multiple_of=step if step <= top else 1)
+    m = Dim("m", min=rng.choice([0, 1]), max=rng.choice([4, 64, 2**31 - 1]))
     values = {
         n: np.array([_near(rng, 0, top // step) * step if step <= top else _near(rng, 0, top) for _ in range(SAMPLES * 2)]),
         m: np.array([_near(rng, 1, rng.choice([1, 4])) for _ in range(SAMPLES * 2)]),

@@ -3,7 +3,7 @@
 `a < b` becomes a statement about the polynomial b - a, with the terms of equal sign on one side and common factors divided
 out. For an order this needs both sides, before and after, free of wrapping; equality only needs the ring.
 
-    >>> i, n = Var("i"), dim("n"); simplify(i * 4 + 3 < n * 4, Facts().with_range(i, 0, 99))
+    >>> i, n = Var("i"), Dim("n"); simplify(i * 4 + 3 < n * 4, Facts().with_range(i, 0, 99))
     i < n
 """
 

@@ -2,9 +2,9 @@
 
 A `Facts` is immutable; each `with_…` gives a larger one and is remembered, so entering the same scope again costs nothing and
 finds its caches filled. Ranges are inclusive; a loop `for i in range(n)` is `with_loop(i, n)`. Whoever knows nothing of a
-variable knows its dtype's range. A variable made by `dim` carries its own range.
+variable knows its dtype's range; a `Dim` carries its own range and divisibility.
 
-    >>> n, i = dim("n"), Var("i"); f = Facts().with_loop(i, n)
+    >>> n, i = Dim("n"), Var("i"); f = Facts().with_loop(i, n)
     >>> f.range_of(i), f.range_of(n)
     ((0, 2147483646), (1, 2147483647))
 """
@@ -12,34 +12,12 @@ variable knows its dtype's range. A variable made by `dim` carries its own range
 from __future__ import annotations
 
 from math import lcm
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..dtype import i64
-from .expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, _uids, walk
+from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
-DIM_MAX = 2**31 - 1
 _CACHE_LIMIT = 20_000
-
-
-class Declared(NamedTuple):
-    """What a variable's declaration says of it."""
-
-    lo: int
-    hi: int
-    multiple_of: int
-
-
-def dim(name: str, lo: int = 0, hi: int = DIM_MAX, multiple_of: int = 1) -> Var:
-    """A variable that is known everywhere to be within lo..hi (inclusive) and a multiple of `multiple_of`."""
-    return Expr.__new__(Var, i64, (name, next(_uids), Declared(lo, hi, multiple_of)), ())  # type: ignore[return-value]
-
-
-def declared(e: Expr) -> Declared | None:
-    """The declaration of a variable made by `dim`."""
-    if isinstance(e, Dim):
-        return Declared(e.min, e.max, e.multiple_of)
-    return e.payload[2] if isinstance(e, Var) and len(e.payload) > 2 else None
 
 
 class Cache(dict[Any, Any]):
@@ -80,14 +58,12 @@ class Facts:
         """The constant range of an atom, from what was said of it and its dtype alone."""
         found = self.ranges.get(atom)
         if found is None:
-            said = declared(atom)
-            return said[:2] if said else (atom.dtype.min, atom.dtype.max)
+            return (atom.min, atom.max) if isinstance(atom, Dim) else (atom.dtype.min, atom.dtype.max)
         return found
 
     def multiple_of(self, var: Expr) -> int:
         """A number that is known to divide the variable."""
-        said = declared(var)
-        return lcm(self.multiples.get(var, 1), said.multiple_of if said else 1)
+        return lcm(self.multiples.get(var, 1), var.multiple_of if isinstance(var, Dim) else 1)
 
     def with_range(self, var: Expr, lo: Expr | int | None, hi: Expr | int | None) -> Facts:
         """Also `lo <= var <= hi` (both ends included; None leaves an end open)."""
@@ -334,3 +310,5 @@ def _nodes(e: Expr) -> set[Expr]:
 
 
 EMPTY = Facts()
+
+__all__ = ["DIM_MAX", "EMPTY", "Cache", "Facts"]

@@ -1,6 +1,6 @@
 """`prove(e, facts)`: is this condition always true? True is a proof; False only means that none was found.
 
->>> n, m, i, j = dim("n"), dim("m"), Var("i"), Var("j")
+>>> n, m, i, j = Dim("n"), Dim("m"), Var("i"), Var("j")
 >>> prove(i * m + j < n * m, Facts().with_loop(i, n).with_loop(j, m))
 True
 """

@@ -5,7 +5,7 @@ above; region inference uses them. Sums take each variable at the end of its ran
 coefficient asks for; quotients, minima and maxima are monotone; a known condition such as `i*4 + j < n` also bounds. What is not
 understood gets its constant bounds.
 
-    >>> n, i, j = dim("n"), Var("i"), Var("j"); f = Facts().with_loop(i, n).with_loop(j, 4)
+    >>> n, i, j = Dim("n"), Var("i"), Var("j"); f = Facts().with_loop(i, n).with_loop(j, 4)
     >>> upper(i * 4 + j, f, (i, j))
     n * 4 - 1
 """
