@@ -1,7 +1,8 @@
 """The LLVM code generator: loop programs in, LLVM IR text, objects and blobs out.
 
-Every program becomes two functions. The inner one takes its buffers as `noalias` pointers and its symbols and scalars as values; calls between
-programs go to it. The outer one, made for exported programs, has the signature of docs/design/0001-abi.md and loads these from its arrays.
+Every program becomes two functions. The inner one takes its buffers as `noalias` pointers and its symbols and scalars as
+values; calls between programs go to it. The outer one, made for exported programs, has the signature of
+docs/design/0001-abi.md and loads these from its arrays.
 
     module = generate([f], target("native"))
     module.text                       # LLVM IR

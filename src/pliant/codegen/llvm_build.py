@@ -1,7 +1,8 @@
 """The lowest layer of the LLVM code generator: lines of text, and single operations on values of any number of lanes.
 
-`Builder` knows nothing of expressions and statements. A scalar meets a vector by being broadcast. Everything that a
-target cannot do with an instruction is made of ones it has (conversions of half floats, fma, rounding), because emitted code calls nobody.
+`Builder` knows nothing of expressions and statements. A scalar meets a vector by being broadcast. Everything that a target
+cannot do with an instruction is made of ones it has (conversions of half floats, fma, rounding), because emitted code calls
+nobody.
 
     b.binary("fadd", x, y)          # %v7 = fadd <8 x float> %v5, %v6
 """
@@ -135,7 +136,11 @@ class Builder:
         first = operands[0]
         result = dtype or first.dtype
         result_type = register_type(result, first.lanes)
-        full = f"llvm.{name}.{overload(result_type)}" if result_type == first.type else f"llvm.{name}.{overload(result_type)}.{overload(first.type)}"
+        full = (
+            f"llvm.{name}.{overload(result_type)}"
+            if result_type == first.type
+            else f"llvm.{name}.{overload(result_type)}.{overload(first.type)}"
+        )
         types = ", ".join([v.type for v in operands] + (["i1"] if flags else []))
         self.declarations.declare(full, result_type, types)
         args = ", ".join([v.typed for v in operands] + ([flags] if flags else []))

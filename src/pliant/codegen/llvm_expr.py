@@ -1,8 +1,8 @@
 """Expressions: each node of `sym/expr.py` as LLVM instructions, over scalars or lanes.
 
-An expression is emitted for all lanes at work if it depends on them, else once. What reads no memory is remembered and used again. A select whose
-arms read memory that is not proven to be there, and such a right side of `and`/`or`, becomes a branch; over lanes the branch is
-taken if any lane takes it, and inside only those lanes are active (`self.mask`).
+An expression is emitted for all lanes at work if it depends on them, else once. What reads no memory is remembered and used
+again. A select whose arms read memory that is not proven to be there, and such a right side of `and`/`or`, becomes a
+branch; over lanes the branch is taken if any lane takes it, and inside only those lanes are active (`self.mask`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from .llvm_types import HALVES, Val, float_literal, literal, register_type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FLOAT_OPS = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv"}
-_INT_OPS = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
-_FLOAT_COMPARES = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
+_FLOAT_OPS: dict[type[Expr], str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv"}
+_INT_OPS: dict[type[Expr], str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
+_FLOAT_COMPARES: dict[type[Expr], str] = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
+_INT_COMPARES: dict[type[Expr], str] = {E.Eq: "eq", E.Ne: "ne", E.Lt: "lt", E.Le: "le"}
 _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
 
 
@@ -49,13 +50,14 @@ class Expressions(Scopes):
                 found = _EMIT[type(e)](self, e)
                 self.loads[e] = found
             return found
-        found = self.recall(e)
-        if found is None:
+        value: Val | None = self.recall(e)
+        if value is None:
             emit = _EMIT.get(type(e))
             if emit is None:
                 raise InternalError(f"{type(e).__name__} has no code: {e}")
-            found = self.remember(e, emit(self, e), free_vars(e))
-        return found
+            value = emit(self, e)
+            self.remember(e, value, free_vars(e))
+        return value
 
     def load(self, e: Load) -> Val:
         """The value of an element; see `llvm_memory.py`."""
@@ -174,8 +176,8 @@ class Expressions(Scopes):
         if a.dtype.is_float:
             return self.compare(f"fcmp {_FLOAT_COMPARES[type(e)]}", a, b)
         sign = "s" if a.dtype.kind == "i" else "u"
-        op = {E.Eq: "eq", E.Ne: "ne", E.Lt: f"{sign}lt", E.Le: f"{sign}le"}[type(e)]
-        return self.compare(f"icmp {op}", a, b)
+        op = _INT_COMPARES[type(e)]
+        return self.compare(f"icmp {op if op in ('eq', 'ne') else sign + op}", a, b)
 
     def _logic(self, e: Expr) -> Val:
         left, right = e.args

@@ -1,8 +1,8 @@
 """Memory: where buffers are, and reading and writing their elements, one or a group of lanes.
 
-A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a broadcast, anything else a gather or
-scatter. Buffers of scope `register` are rows of values: leading indices are constants where they are used, the last is a constant or the lanes from a constant on,
-so that LLVM turns each group into registers.
+A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
+broadcast, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading indices are constants
+where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group into registers.
 """
 
 from __future__ import annotations
@@ -215,9 +215,10 @@ class Memory(Expressions):
     def _register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[str, int]:
         place = self.register_place(buffer, indices)
         if place is None:
+            where = f"`{', '.join(map(str, indices))}`"
             raise UnsupportedError(
-                f"register buffer `{buffer.name}` is indexed by `{', '.join(map(str, indices))}`, which is no constant once loops are unrolled",
-                facts=[f"loop variables in it: {', '.join(sorted(v.name for i in indices for v in free_vars(i)))}"],
+                f"register buffer `{buffer.name}` is indexed by {where}, which is no constant once loops are unrolled",
+                facts=["loop variables in it: " + ", ".join(sorted({v.name for i in indices for v in free_vars(i)}))],
                 help='unroll these loops, vectorise the one over the last axis, or give the buffer the scope "stack"',
             )
         lead, first, lanes = place

@@ -1,8 +1,8 @@
 """What the code generator knows at a point of a function: values of variables, memoised expressions, ranges, index polynomials.
 
-A *scope* is a stretch of straight-line code, the iteration of an unrolled loop, or a lane group. What is computed in a scope may be used again
-until it is left. The iterations of unrolled loops and lane groups are *open*: they are no blocks of their own, so what does not depend
-on their variable belongs to the scope around them.
+A *scope* is a stretch of straight-line code, the iteration of an unrolled loop, or a lane group. What is computed in a
+scope may be used again until it is left. The iterations of unrolled loops and lane groups are *open*: they are no blocks of
+their own, so what does not depend on their variable belongs to the scope around them.
 
 Index arithmetic is done on polynomials (`sym/poly.py`): variables of unrolled loops are numbers in them, lets are looked
 through, and sums are emitted outermost variables first, so that LLVM can hoist what an inner loop does not change.
@@ -89,13 +89,12 @@ class Scopes(Builder):
                 return found
         return None
 
-    def remember(self, key: Any, value: Any, variables: Iterable[Var]) -> Any:
+    def remember(self, key: Any, value: Any, variables: Iterable[Var]) -> None:
         """Keep `value` for the widest scope in which it is right."""
         at = len(self.scopes) - 1
         while self.scopes[at].open and self.scopes[at].vars.isdisjoint(variables):
             at -= 1
         self.scopes[at].values[key] = value
-        return value
 
     def bind(self, var: Var, value: Val) -> None:
         """Give a variable its value for the innermost scope."""
@@ -150,8 +149,11 @@ class Scopes(Builder):
         """`e` with numbers for unrolled variables and definitions for lets, folded."""
         if isinstance(e, Const) or (self.numbers.keys().isdisjoint(fv := free_vars(e)) and self.definitions.keys().isdisjoint(fv)):
             return e
-        found = self.recall(("resolve", e))
-        return found if found is not None else self.remember(("resolve", e), rewrite(e, self._resolved), fv)
+        found: Expr | None = self.recall(("resolve", e))
+        if found is None:
+            found = rewrite(e, self._resolved)
+            self.remember(("resolve", e), found, fv)
+        return found
 
     def _resolved(self, e: Expr) -> Expr | None:
         if isinstance(e, Var):

@@ -258,7 +258,7 @@ class Statements(Memory):
         self.start_block(done)
 
     def _for(self, s: For) -> None:
-        if s.kind == "unroll":
+        if s.kind == "unroll" or (s.kind == "vector" and self.lanes and self.extent_of(s) is not None):
             self.unroll(s)
         elif s.kind == "vector" and not self.lanes:
             self.vector_loop(s)
@@ -337,7 +337,7 @@ class Statements(Memory):
 
     # Calls.
 
-    def _call(self, s: Call) -> None:
+    def _launch(self, s: Call) -> None:
         name = self.state.inner(s.func)
         buffers = [f"ptr {self.pointer(a)}" for a in s.args if isinstance(a, Buffer)]
         scalars = [self.expr(a).typed for a in (*s.dims, *(a for a in s.args if isinstance(a, Expr)))]
@@ -370,6 +370,6 @@ _EMIT: dict[type[Stmt], Callable[[Any, Any], None]] = {
     If: Statements._if,
     While: Statements._while,
     For: Statements._for,
-    Call: Statements._call,
+    Call: Statements._launch,
     Check: Statements._check,
 }

@@ -1,8 +1,8 @@
 """What the LLVM code generator says about types: names, literals, values in registers, and the layout of `Ctx`.
 
-A value in a register is a `Val`: the LLVM text that names it, its dtype, and its lanes (0 for a scalar). In registers a bool is an
-`i1`, and the half types f16 and bf16 are their 16 bits (`i16`): arithmetic on them widens to f32 and rounds back, so nothing is
-lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte.
+A value in a register is a `Val`: the LLVM text that names it, its dtype, and its lanes (0 for a scalar). In registers a
+bool is an `i1`, and the half types f16 and bf16 are their 16 bits (`i16`): arithmetic on them widens to f32 and rounds
+back, so nothing is lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte.
 
     >>> Val("%v1", f32, 8).type
     '<8 x float>'

@@ -1,11 +1,173 @@
-"""Vector loops."""
+"""Vector loops: iterations become lanes.
+
+A constant extent of up to 64 is one group of that many lanes (a power of two, else several groups), which LLVM splits over
+registers. Other loops are cut into groups of one register's lanes; the rest is one masked group where the machine has masked
+loads and stores for the elements, else a scalar loop:
+
+    for j in vector(n):                     for j0 in 0, 8, … while j0 + 8 <= n:  y[j0 : j0+8] = f(x[j0 : j0+8])
+        y[j] = f(x[j])             ->       y[j0 : n] = f(x[j0 : n])             (masked)
+
+A loop that cannot be lanes (it has calls or checks inside, lanes write the same element, its lanes are rows of a register
+buffer) is run one iteration after the other, which is what a legal vector loop means anyway.
+"""
 
 from __future__ import annotations
 
-from ..loop.stmt import For
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..dtype import i32, i64
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
+from ..sym.expr import Const, Eq, Expr, FloorMod, Var, free_vars, walk
+from .llvm_memory import Lanes
+from .llvm_scope import has_load
 from .llvm_stmt import Statements
+from .llvm_types import Val
+
+MAX_LANES = 64
+_ALLOWED = (Seq, Store, Reduce, Let, If, For, View)
+
+
+class Access(NamedTuple):
+    """An element that a loop's body reads, writes, or (both) combines with."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    reads: bool
+    writes: bool
 
 
 class VectorLoops(Statements):
+    """Emits vector loops."""
+
     def vector_loop(self, s: For) -> None:
-        self.serial(s)
+        constant = self.extent_of(s)
+        if constant is not None and constant[1] <= 1:
+            self.unroll(s)
+            return
+        with self.scope():
+            varying = _varying(s)
+            for inner in walk_stmts(s.body):
+                if isinstance(inner, Let) and inner.var.dtype.is_int and not has_load(inner.value):
+                    self.definitions[inner.var] = inner.value  # so that indices are seen through it
+            laned = [a for a in _accesses(s.body) if any(not varying.isdisjoint(free_vars(i)) for i in a.indices)]
+            possible = self._has_lanes(s, varying, laned)
+            contiguous = all(self._stride(a, s.var, varying) == 1 for a in laned)
+        in_registers = any(a.buffer.scope == "register" for a in laned)
+        if not possible and in_registers:
+            self.unroll(s)
+        elif not possible:
+            self.serial(s)
+        elif constant is not None and (constant[1] <= MAX_LANES or in_registers):
+            self._groups(s, *constant)
+        else:
+            self._strips(s, self.target.vector_bits // max(8 * a.buffer.dtype.itemsize for a in laned), self._masks(laned, contiguous))
+
+    # Which loops can be lanes, and how.
+
+    def _has_lanes(self, s: For, varying: set[Var], laned: list[Access]) -> bool:
+        for inner in walk_stmts(s.body):
+            if not isinstance(inner, _ALLOWED):
+                return False
+            if isinstance(inner, (For, View)) and any(not varying.isdisjoint(free_vars(e)) for e in exprs(inner)):
+                return False
+        if not laned or any(a.writes and a not in laned for a in _accesses(s.body)):
+            return False  # lanes that write one element: the last one wins, or adds to what the one before wrote
+        return all(self._works(a, s.var, varying) for a in laned)
+
+    def _works(self, access: Access, var: Var, varying: set[Var]) -> bool:
+        if access.buffer.scope == "register":
+            leading = access.indices[:-1]
+            return self._stride(access, var, varying) == 1 and all(varying.isdisjoint(free_vars(self.resolve(i))) for i in leading)
+        if access.reads and access.writes:  # a combination must not meet itself in another lane
+            return self._stride(access, var, varying) is not None
+        return True
+
+    def _stride(self, access: Access, var: Var, varying: set[Var]) -> int | None:
+        """The distance between lanes in elements, if it is a constant other than 0."""
+        if access.buffer.scope == "register":
+            p = self.poly(access.indices[-1])
+        else:
+            p = self.flat(access.indices, access.buffer.element_strides())
+        if any(m != (var,) and not varying.isdisjoint(free_vars(a)) for m in p for a in m):
+            return None
+        return p.get((var,), 0) or None
+
+    def _masks(self, laned: list[Access], contiguous: bool) -> bool:
+        """Whether a masked group is cheap here: x86 has masked loads and stores of 4 and 8 bytes, AVX-512 of any."""
+        features = self.target.features
+        narrow = min(a.buffer.dtype.itemsize for a in laned) < 4
+        return contiguous and ("avx512bw" in features or ("avx2" in features and not narrow))
+
+    # Emitting.
+
+    def _groups(self, s: For, start: int, extent: int) -> None:
+        """All lanes of a constant extent, in groups whose sizes are powers of two: LLVM keeps no others in registers."""
+        while extent:
+            count = min(MAX_LANES, 1 << (extent.bit_length() - 1))
+            if count == 1:
+                self.iteration(s, start)
+            else:
+                self._group(s, start, count)
+            start, extent = start + count, extent - count
+
+    def _group(self, s: For, first: int | Val, count: int) -> None:
+        """The body for `count` lanes from `first` on."""
+        start = Var(s.var.name)
+        with self.scope(s.var, start, open=True):
+            if isinstance(first, int):
+                self.numbers[start] = first
+            else:
+                self.bind(start, first)
+            self.depth[s.var] = self.depth[start] = self.loop_depth
+            self.know_range(s.var, s.start, s.stop)
+            self.vector, self.lanes = Lanes(s.var, start, count), count
+            self.varying.add(s.var)
+            self.stmt(s.body)
+            self.vector, self.lanes = None, 0
+            self.varying.clear()
+
+    def _strips(self, s: For, lanes: int, masks: bool) -> None:
+        """Groups of `lanes` as long as they are full, then the rest."""
+        start, stop = self.expr(s.start), self.expr(s.stop)
+        extent = self.intrinsic("smax", [self.binary("sub", stop, start), Val("0", i64)])
+        rest = self.binary("urem", extent, Val(str(lanes), i64))
+        full = self.binary("sub", extent, rest)
+        middle = self.binary("add", start, full)
+        first = Var(s.var.name)
+        self.loop(first, start, middle, lambda: self._group(s, self.value_of(first), lanes), step=lanes)
+        if self.proves(Eq(FloorMod(s.extent, Const(lanes, i64)), Const(0, i64))):
+            return
+        if not masks:
+            self.loop(s.var, middle, stop, lambda: self.stmt(s.body))
+            return
+        then, join = self.new_label("rest"), self.new_label("join")
+        self.branch_if(self.compare("icmp ne", rest, Val("0", i64)), then, join)
+        self.start_block(then)
+        with self.scope():
+            steps = Val("<" + ", ".join(f"i32 {n}" for n in range(lanes)) + ">", i32, lanes)
+            with self.active(self.compare("icmp ult", steps, self.convert("trunc", rest, i32))):
+                self._group(s, middle, lanes)
+        self.branch(join)
+        self.start_block(join)
+
+
+def _varying(s: For) -> set[Var]:
+    """The variables of the body that may differ from lane to lane."""
+    varying = {s.var}
+    for inner in walk_stmts(s.body):
+        if isinstance(inner, Let) and not varying.isdisjoint(free_vars(inner.value)):
+            varying.add(inner.var)
+    return varying
+
+
+def _accesses(s: Stmt) -> Iterator[Access]:
+    """Every element that a statement reads or writes."""
+    for inner in walk_stmts(s):
+        for e in exprs(inner):
+            yield from (Access(n.buffer, n.indices, True, False) for n in walk(e) if isinstance(n, Load))
+        if isinstance(inner, Store):
+            yield Access(inner.buffer, inner.indices, False, True)
+        elif isinstance(inner, Reduce):
+            yield from (Access(t.buffer, t.indices, True, True) for t in inner.targets)

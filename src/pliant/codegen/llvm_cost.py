@@ -1,0 +1,94 @@
+"""A rough estimate of how long an iteration of a loop takes, as an expression of the dims: what decides the grain of
+parallel loops.
+
+The estimate counts operations, and multiplies them by the extents of the loops around them. It is a sum of terms `factor *
+extent * extent …` in nanoseconds. An extent that changes from iteration to iteration counts as in the middle; one that is
+read from memory as 64.
+
+    for i in parallel(n): for k in range(m): c[i] += a[i, k]          cost: 1.3 * m
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..dtype import i64
+from ..loop.buffer import Load
+from ..loop.stmt import Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
+from ..sym import expr as E
+from ..sym.expr import Const, Expr, Var, substitute, walk
+from ..target import Target
+from .llvm_scope import has_load
+
+Term = tuple[float, tuple[Expr, ...]]
+
+_GUESS = Const(64, i64)
+_OPERATION, _INDEX, _MEMORY, _DIVISION, _FUNCTION = 0.25, 0.05, 0.4, 2.0, 8.0  # ns, scalar
+
+
+def cost(loop: For, target: Target) -> list[Term]:
+    """The terms of the time of one iteration, over variables from outside of the loop."""
+    estimate = _Estimate(target, {loop.var: _middle(loop, {})})
+    estimate.visit(loop.body, 1.0, ())
+    merged: dict[tuple[Expr, ...], float] = {}
+    for factor, extents in estimate.terms:
+        merged[extents] = merged.get(extents, 0.0) + factor
+    return [(factor, extents) for extents, factor in merged.items()]
+
+
+def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
+    start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
+    return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
+
+
+class _Estimate:
+    def __init__(self, target: Target, known: dict[Var, Expr]) -> None:
+        self.lanes = max(1, target.vector_bits // 32)
+        self.known = known  # variables bound inside -> a typical value over outer ones
+        self.terms: list[Term] = []
+
+    def visit(self, s: Stmt, factor: float, extents: tuple[Expr, ...]) -> None:
+        own = sum(_expression(e) for e in exprs(s)) + _MEMORY * isinstance(s, (Store, Reduce))
+        if own:
+            self.terms.append((own * factor, extents))
+        if isinstance(s, For):
+            extent = substitute(s.extent, self.known)
+            self.known[s.var] = _middle(s, self.known)
+            if s.kind == "vector":
+                factor /= self.lanes
+            if isinstance(extent, Const):
+                factor *= max(0, extent.value)
+            else:
+                extents = (*extents, _GUESS if has_load(extent) else extent)
+        elif isinstance(s, While):
+            factor *= _GUESS.value
+        elif isinstance(s, Let):
+            value = substitute(s.value, self.known)
+            self.known[s.var] = _GUESS if has_load(value) and s.var.dtype is i64 else value
+        elif isinstance(s, Call):
+            self._call(s.func, s, factor, extents)
+        for inner in children(s):
+            self.visit(inner, factor, extents)
+
+    def _call(self, func: Func, s: Call, factor: float, extents: tuple[Expr, ...]) -> None:
+        scalars = (a for a in s.args if isinstance(a, Expr))
+        for var, value in zip((*func.symbols, *func.scalars), (*s.dims, *scalars), strict=True):
+            given = substitute(value, self.known)
+            self.known[var] = _GUESS if has_load(given) and var.dtype is i64 else given
+        self.visit(func.body, factor, extents)
+
+
+def _expression(e: Expr) -> float:
+    total = 0.0
+    for node in walk(e):
+        if isinstance(node, (Const, Var)):
+            continue
+        if isinstance(node, Load):
+            total += _MEMORY
+        elif isinstance(node, (E.Div, E.FloorDiv, E.FloorMod)):
+            total += _DIVISION
+        elif isinstance(node, E.Call):
+            total += _DIVISION if node.payload in E.PRIMITIVE_FUNCTIONS else _FUNCTION
+        else:
+            total += _INDEX if node.dtype is i64 else _OPERATION
+    return total
