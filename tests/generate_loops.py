@@ -207,12 +207,12 @@ class Generator:
     def shape(self, rank: int) -> tuple[Expr, ...]:
         return tuple(self.pick(self.dims) if self.chance(0.6) else Const(self.pick([1, 2, 3, 4, 5, 8]), i64) for _ in range(rank))
 
-    def loops(self, iters: list[tuple[str, Expr]]) -> tuple[list[Expr], list[tuple[Var, Expr, str]], Expr]:
-        """Loops for iterators of (kind, extent): the values bound to them, the loops (variable, extent, kind of loop), a predicate."""
+    def loops(self, iters: list[tuple[str, Expr]], vs: list[Var]) -> tuple[list[Expr], list[tuple[Var, Expr, str]], Expr]:
+        """Loops for iterators of (kind, extent): the values bound to them, the loops (variable, extent, what it feeds), a predicate."""
         groups: list[list[tuple[Var, Expr, str]]] = []
         values: list[Expr] = []
         guards: list[Expr] = []
-        for kind, extent in iters:
+        for (kind, extent), iterator in zip(iters, vs, strict=True):
             v = self.var("i")
             if kind != "O" and self.chance(0.35):
                 factor = self.pick([2, 3, 4, 8])
@@ -220,7 +220,7 @@ class Generator:
                 groups.append([(v, (extent + (factor - 1)) // factor, kind), (inner, Const(factor, i64), kind)])
                 value = v * factor + inner
                 if not (isinstance(extent, Const) and extent.value % factor == 0):
-                    guards.append(E.Lt(value, extent))
+                    guards.append(E.Lt(iterator, extent))
             else:
                 groups.append([(v, extent, kind)])
                 value = v
@@ -256,8 +256,8 @@ class Generator:
 
     def block(self, iters: list[tuple[str, Expr]], make: Callable[[list[Var]], tuple[Stmt, Stmt | None]]) -> Stmt:
         """A nest of loops around a block with such iterators; `make` gives its body and init."""
-        values, loops, predicate = self.loops(iters)
         vs = [self.var("v") for _ in iters]
+        values, loops, predicate = self.loops(iters, vs)
         body, init = make(vs)
         bound = tuple(Iter(v, kind, value) for v, (kind, _), value in zip(vs, iters, values, strict=True))  # type: ignore[arg-type]
         return self.nest(loops, Block(self.fresh("b"), bound, body, init, predicate))
@@ -320,7 +320,7 @@ class Generator:
         right = (self.var("b", best.dtype), self.var("d", out.dtype))
         better = compare(left[0], right[0])
         result = (Select(better, right[0], left[0]), Select(better, right[1], left[1]))
-        combiner = Combiner(self.fresh("pick"), left, right, result)
+        combiner = Combiner("lambda", left, right, result)
 
         def make(vs: list[Var]) -> tuple[Stmt, Stmt]:
             place = tuple(vs[:-1])
@@ -389,12 +389,12 @@ class Generator:
         if self.chance(0.5):
             size = E.product(out.shape) * out.dtype.itemsize
             memory = Buffer(self.fresh("bytes"), u8, (size + 64,), scope="workspace")
-            inside = Buffer(self.fresh("view"), out.dtype, out.shape)
+            inside = Buffer(self.fresh("view"), out.dtype, out.shape, scope=memory.scope)
             start: tuple[Expr, ...] = (Const(self.pick([0, 8, 64]), i64),)
         else:
             memory = Buffer(self.fresh("wide"), out.dtype, (*out.shape, Const(3, i64)), scope="workspace")
             strides = memory.element_strides()[:-1]
-            inside = Buffer(self.fresh("view"), out.dtype, out.shape, strides)
+            inside = Buffer(self.fresh("view"), out.dtype, out.shape, strides, memory.scope)
             start = tuple(ZERO for _ in memory.shape)
         written = self.map_(inside, scope)
         copied = self.block(
