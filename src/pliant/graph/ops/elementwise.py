@@ -23,7 +23,6 @@ from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ...sym.semantics import cast as cast_array
 from ..deduce import Deduction, decide
 from ..node import Annotation, Scalar, Tensor
-from . import approx
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, operands, register
 
@@ -123,6 +122,8 @@ def _rsqrt(x: Expr) -> Expr:
 
 def sigmoid_formula(x: Expr) -> Expr:
     """1 / (1 + exp(-x))."""
+    if x.dtype is not f64:
+        return Call("sigmoid", x)
     one = Const(1.0, x.dtype)
     return E.Div(one, E.Add(one, Call("exp", E.Neg(x))))
 
@@ -168,11 +169,14 @@ _UNARY: tuple[tuple[str, Formula, Callable[..., Any], _Kind], ...] = (
     ("exp", lambda x: Call("exp", x), np.exp, _FLOATS),
     ("sqrt", lambda x: Call("sqrt", x), np.sqrt, _FLOATS),
     ("rsqrt", _widened(_rsqrt), lambda x: 1 / np.sqrt(x), _FLOATS),
-    ("sigmoid", _widened(sigmoid_formula), _np_sigmoid, _FLOATS),
+    ("sigmoid", sigmoid_formula, _np_sigmoid, _FLOATS),
     ("silu", _widened(_silu), lambda x: x * _np_sigmoid(x), _FLOATS),
     ("relu", _relu, lambda x: np.maximum(x, 0), _NUMBERS),
-    ("tanh", _widened(approx.tanh), np.tanh, _NARROW),
-    ("erf", _widened(approx.erf), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), _NARROW),
+    ("log", lambda x: Call("log", x), np.log, _NARROW),
+    ("sin", lambda x: Call("sin", x), np.sin, _NARROW),
+    ("cos", lambda x: Call("cos", x), np.cos, _NARROW),
+    ("tanh", lambda x: Call("tanh", x), np.tanh, _NARROW),
+    ("erf", lambda x: Call("erf", x), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), _NARROW),
 )
 
 for _name, _formula, _reference, _kind in _BINARY:
@@ -197,11 +201,11 @@ def _gelu_formula(attrs: GeluAttrs) -> Formula:
         return E.Mul(E.Mul(Const(0.5, x.dtype), x), E.Add(Const(1.0, x.dtype), inner))
 
     def erf_form(x: Expr) -> Expr:
-        return half_of(x, approx.erf(E.Mul(x, Const(math.sqrt(0.5), x.dtype))))
+        return half_of(x, Call("erf", E.Mul(x, Const(math.sqrt(0.5), x.dtype))))
 
     def tanh_form(x: Expr) -> Expr:
         cubed = E.Mul(Const(0.044715, x.dtype), E.Mul(x, E.Mul(x, x)))
-        return half_of(x, approx.tanh(E.Mul(Const(_TANH_SCALE, x.dtype), E.Add(x, cubed))))
+        return half_of(x, Call("tanh", E.Mul(Const(_TANH_SCALE, x.dtype), E.Add(x, cubed))))
 
     return _widened(erf_form if attrs.approximate == "none" else tanh_form)
 
@@ -405,6 +409,21 @@ def silu(x: Any) -> Any:
 def relu(x: Any) -> Any:
     """`max(x, 0)`."""
     return emit("relu", (x,))
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return emit("log", (x,))
+
+
+def sin(x: Any) -> Any:
+    """The sine."""
+    return emit("sin", (x,))
+
+
+def cos(x: Any) -> Any:
+    """The cosine."""
+    return emit("cos", (x,))
 
 
 def tanh(x: Any) -> Any:

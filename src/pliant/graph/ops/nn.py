@@ -18,7 +18,6 @@ from ...support.errors import ShapeError
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from .approx import cos_sin
 from .reduce import accumulator
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, register, tensor_of
@@ -117,8 +116,8 @@ def _rotary_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: An
         return found if wide is x.dtype else Cast(x.dtype, found)
 
     return (
-        Stage("cos", f32, table, lambda i, r, read: cos_sin(angle(i, read))[0]),
-        Stage("sin", f32, table, lambda i, r, read: cos_sin(angle(i, read))[1]),
+        Stage("cos", f32, table, lambda i, r, read: Call("cos", angle(i, read))),
+        Stage("sin", f32, table, lambda i, r, read: Call("sin", angle(i, read))),
         Stage("out", x.dtype, x.shape, rotate),
     )
 

@@ -22,7 +22,7 @@ from ...dtype import DType, bool_, f32, i64
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error
 from ...support.source import caller_span
-from ...sym.expr import Expr
+from ...sym.expr import Const, Expr
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
 from .stage import Stage
@@ -143,20 +143,26 @@ def emit(name: str, args: Sequence[Any], attrs: Any = None) -> Any:
 
 
 def operands(name: str, args: Sequence[Any]) -> tuple[Value, ...]:
-    """Operands as values: Python numbers take the dtype of the first value among them."""
+    """Operands as values: Python numbers take the dtype of the first value among them; beside host scalars alone they are such."""
     like = next((d for d in map(_dtype_of, args) if d is not None), None)
-    return tuple(operand(name, a, like) for a in args)
+    host = like is not None and not any(_is_tensor(a) for a in args)
+    return tuple(operand(name, a, like, host) for a in args)
 
 
-def operand(name: str, value: Any, like: DType | None = None) -> Value:
-    """One operand as a value; a Python number becomes a literal of the dtype `like`."""
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic) or (isinstance(value, Value) and not isinstance(value.annotation, Scalar))
+
+
+def operand(name: str, value: Any, like: DType | None = None, host: bool = False) -> Value:
+    """One operand as a value; a Python number becomes a literal of the dtype `like`, on the host if so wished."""
     builder = active(name)
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
         return builder.scalar(value)
     if isinstance(value, bool | int | float):
-        return builder.constant(np.array(value, _number_dtype(name, value, like).numpy()))
+        dtype = _number_dtype(name, value, like)
+        return builder.scalar(Const(value, dtype)) if host else builder.constant(np.array(value, dtype.numpy()))
     if isinstance(value, np.ndarray | np.generic):
         return builder.constant(np.asarray(value))
     raise Error(f"ops.{name} takes tensors, not an object of type `{type(value).__name__}`")

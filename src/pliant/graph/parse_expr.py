@@ -1,0 +1,425 @@
+"""Expressions of graph functions: from the syntax tree to nodes in the builder. Nothing of the user's code is executed.
+
+An expression means one of: a graph `Value`; a scalar over dims (`Expr`); a Python number, text, tuple or list of these; an
+array or an annotation. What is made of dims and numbers alone is read by `sym.parse`; the rest becomes operators and calls.
+
+    x @ w + 1.0        ->  matmul, const, add
+    x.shape[0] * 2     ->  the expression n * 2
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtype import DType
+from ..support.errors import Error, UnsupportedError
+from ..support.resolve import Source, near
+from ..support.source import Span
+from ..sym.expr import Const, Expr
+from ..sym.parse import _FUNCTION_NAMES, ExprParser, Open
+from ..sym.spec import Marker, Strides, TensorSpec, make_spec
+from . import ops
+from .builder import Builder
+from .node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple, Value
+from .ops.calls import annotation_of
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.MatMult: "matmul",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+    ast.USub: "neg",
+    ast.Not: "logical_not",
+    ast.And: "logical_and",
+    ast.Or: "logical_or",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+_ON_VALUES = {"min": "minimum", "max": "maximum", "abs": "abs"}
+OPS: dict[int, str] = {id(getattr(ops, name)): name for name in ops.__all__}
+ANNOTATIONS = (Tensor, Shape, Scalar, Tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A name that has no one meaning here; the error says why."""
+
+    what: str
+    notes: tuple[tuple[Span, str], ...] = ()
+    facts: tuple[str, ...] = ()
+    help: str = ""
+
+
+class _Scalars(ExprParser):
+    """Scalars over dims, with the function's own names."""
+
+    def __init__(self, owner: Expressions) -> None:
+        super().__init__(owner.source)
+        self.owner = owner
+
+    def lookup(self, node: ast.Name) -> object:
+        return self.owner.lookup(node)
+
+    def subscript(self, node: ast.Subscript) -> Any:
+        return self.literal(node, self.owner.evaluate(node))
+
+
+class Expressions:
+    """Evaluates the expressions of one function; statements are `parse`'s."""
+
+    def __init__(self, source: Source, builder: Builder) -> None:
+        self.source = source
+        self.builder = builder
+        self.names: dict[str, Any] = {}
+        self._scalars = _Scalars(self)
+
+    def error(self, node: ast.AST, what: str, *, facts: list[str] | None = None, help: str = "", note: str = "") -> Error:
+        """A user error at `node`."""
+        return Error(what, where=self.source.span(node), facts=facts or [], help=help, note=note)
+
+    # Names.
+
+    def lookup(self, node: ast.Name) -> Any:
+        """What a name means here: the function's own names first, then those around it."""
+        if node.id in self.names:
+            found = self.names[node.id]
+            if isinstance(found, Unusable):
+                raise Error(found.what, where=self.source.span(node), notes=found.notes, facts=found.facts, help=found.help)
+            return found
+        if node.id == self.builder.name:
+            raise self.error(node, f"`{node.id}` calls itself", help="graph functions do not recurse; use `while`")
+        if node.id in self.source.scope:
+            return self.source.scope[node.id]
+        raise self.source.undefined(node, self.names)
+
+    def resolve(self, node: ast.expr) -> Any:
+        """The object behind a name or a dotted name."""
+        if isinstance(node, ast.Name):
+            return self.lookup(node)
+        if isinstance(node, ast.Attribute):
+            owner = self.resolve(node.value)
+            if owner is ops and node.attr not in ops.__all__:
+                raise self.error(node, f"there is no operator `{node.attr}`", help=near(node.attr, ops.__all__) or "see pliant.ops")
+            if isinstance(owner, Value):
+                raise self._no_attribute(node, owner)
+            if not hasattr(owner, node.attr):
+                raise self.error(node, f"`{ast.unparse(node.value)}` has no `{node.attr}`", help=near(node.attr, dir(owner)))
+            return getattr(owner, node.attr)
+        raise self.error(node, f"`{ast.unparse(node)}` cannot be called", help="call an operator, a kernel or a function by its name")
+
+    def _no_attribute(self, node: ast.Attribute, owner: Value) -> Error:
+        help_ = f"write ops.{node.attr}({ast.unparse(node.value)}, …)" if node.attr in ops.__all__ else "a tensor has `shape` and `dtype`"
+        return self.error(node, f"a tensor has no `{node.attr}`", facts=[f"`{owner.name}` is {owner.annotation}"], help=help_)
+
+    # Evaluation.
+
+    def evaluate(self, node: ast.expr, hint: str = "") -> Any:
+        """What the expression means; `hint` is the name wanted for its value."""
+        if self._is_scalar(node):
+            return self._scalar(node)
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return self.lookup(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Tuple(elts):
+                return tuple(self.evaluate(e) for e in elts)
+            case ast.List(elts):
+                return [self.evaluate(e) for e in elts]
+            case ast.Subscript():
+                return self._subscript(node, hint)
+            case ast.BinOp(left, op, right):
+                return self._operator(node, type(op), [left, right], hint)
+            case ast.UnaryOp(op, operand):
+                if isinstance(op, ast.UAdd):
+                    return self.evaluate(operand, hint)
+                return self._operator(node, type(op), [operand], hint)
+            case ast.BoolOp(op, values):
+                found = values[0]
+                result = self.evaluate(found)
+                for v in values[1:]:
+                    result = self._emit(node, _OPERATORS[type(op)], [(found, result), (v, self.evaluate(v))], hint)
+                return result
+            case ast.Compare(left, [op], [right]):
+                return self._operator(node, type(op), [left, right], hint)
+            case ast.Call():
+                return self._call(node, hint)
+        raise UnsupportedError(
+            f"`{ast.unparse(node)}` is not part of graph functions",
+            where=self.source.span(node),
+            help="write operators, calls of kernels and functions, `if` and `while`",
+        )
+
+    def _is_scalar(self, node: ast.expr) -> bool:
+        """True for what is made of dims and numbers alone."""
+        match node:
+            case ast.Constant(value):
+                return isinstance(value, bool | int | float)
+            case ast.Name(name):
+                found = self.names.get(name, self.source.scope.get(name))
+                return isinstance(found, Expr | bool | int | float) and not isinstance(found, np.generic)
+            case ast.BinOp(left, op, right):
+                return not isinstance(op, ast.MatMult) and self._is_scalar(left) and self._is_scalar(right)
+            case ast.UnaryOp(_, operand):
+                return self._is_scalar(operand)
+            case ast.BoolOp(_, values):
+                return all(map(self._is_scalar, values))
+            case ast.Compare(left, _, comparators):
+                return all(map(self._is_scalar, [left, *comparators]))
+            case ast.IfExp(test, body, orelse):
+                return all(map(self._is_scalar, [test, body, orelse]))
+            case ast.Subscript(ast.Attribute(_, "shape"), index):
+                return self._is_scalar(index)
+            case ast.Call(ast.Name() | ast.Attribute() as func, args, []):
+                found = self._peek(func)
+                known = isinstance(found, DType) or id(found) in _FUNCTION_NAMES
+                start = 1 if _FUNCTION_NAMES.get(id(found)) in ("cast", "bitcast") else 0
+                return known and all(map(self._is_scalar, args[start:]))
+        return False
+
+    def _peek(self, node: ast.expr) -> Any:
+        """What a dotted name means, or None."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, self.source.scope.get(node.id))
+        return getattr(self._peek(node.value), node.attr, None) if isinstance(node, ast.Attribute) else None
+
+    def _scalar(self, node: ast.expr) -> Any:
+        found = self._scalars.value(node)
+        if isinstance(found, Open):
+            return found.number if found.number is not None else found.build(found.default)
+        if isinstance(found, Const) and isinstance(found.value, bool):
+            return found.value
+        return found
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        owner = self.evaluate(node.value)
+        if isinstance(owner, Value):
+            if node.attr == "shape" and isinstance(owner.annotation, Tensor):
+                return owner.annotation.shape
+            if node.attr == "dtype" and isinstance(owner.annotation, Tensor | Scalar):
+                return owner.annotation.dtype
+            raise self._no_attribute(node, owner)
+        return self.resolve(node)
+
+    def _subscript(self, node: ast.Subscript, hint: str) -> Any:
+        owner = self.evaluate(node.value)
+        if isinstance(owner, Marker):
+            return self._located(node, lambda: annotation_of(self._spec(owner, node), "here"))
+        if owner is tuple:
+            items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return Tuple(tuple(self.annotation(i) for i in items))
+        if isinstance(owner, Value):
+            return self._slices(node, owner, hint)
+        if isinstance(owner, tuple | list | dict):
+            key = self.evaluate(node.slice)
+            try:
+                return owner[key]
+            except (IndexError, KeyError, TypeError):
+                facts = [f"it has {len(owner)}"] if not isinstance(owner, dict) else [f"it has {', '.join(map(str, owner))}"]
+                raise self.error(node, f"`{ast.unparse(node.value)}` has no item {key}", facts=facts) from None
+        raise self.error(node, f"`{ast.unparse(node.value)}` cannot be indexed", help="tensors, shapes, tuples and dictionaries can")
+
+    def _spec(self, marker: Marker, node: ast.Subscript) -> TensorSpec:
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        found = [self.evaluate(i) for i in items]
+        for item, value in zip(items[1:], found[1:], strict=True):
+            if not isinstance(value, Expr | int | Strides) or isinstance(value, bool):
+                shown = f"is {value}" if isinstance(value, Value | float | str) else f"is an object of type `{type(value).__name__}`"
+                raise self.error(item, "an extent is a dim or a whole number", facts=[f"`{ast.unparse(item)}` {shown}"])
+            if isinstance(value, int) and value < 0:
+                raise self.error(item, f"an extent cannot be negative: {value}")
+        return make_spec(marker.role, tuple(found))
+
+    def _slices(self, node: ast.Subscript, owner: Value, hint: str) -> Value:
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        value = owner
+        for axis, item in enumerate(items):
+            if not isinstance(item, ast.Slice):
+                raise self.error(
+                    item,
+                    "a tensor is cut by slices, `x[a:b]`",
+                    facts=[f"`{owner.name}` is {owner.annotation}"],
+                    help="use x[i : i + 1] and ops.reshape, or ops.take for rows by number",
+                )
+            if item.lower is None and item.upper is None and item.step is None:
+                continue
+            bounds = [None if b is None else self.evaluate(b) for b in (item.lower, item.upper, item.step)]
+            args = (value, axis, bounds[0] if bounds[0] is not None else 0, bounds[1], bounds[2] or 1)
+            value = self.run(node, lambda args=args: ops.slice(*args), [(node.value, value)], hint)  # type: ignore[misc]
+        return value
+
+    # Operators and calls.
+
+    def _operator(self, node: ast.expr, op: type[ast.AST], operands: list[ast.expr], hint: str) -> Any:
+        if op not in _OPERATORS:
+            shown = ast.unparse(node)
+            raise UnsupportedError(f"`{shown}`: there is no such operator on tensors", where=self.source.span(node), help="see pliant.ops")
+        return self._emit(node, _OPERATORS[op], [(o, self.evaluate(o)) for o in operands], hint)
+
+    def _emit(self, node: ast.expr, name: str, operands: list[tuple[ast.expr, Any]], hint: str) -> Any:
+        for at, value in operands:
+            if not isinstance(value, Value | Expr | bool | int | float | np.ndarray | np.generic):
+                raise self.error(at, f"`{ast.unparse(at)}` is no tensor", facts=[f"it is an object of type `{type(value).__name__}`"])
+        return self.run(node, lambda: getattr(ops, name)(*(v for _, v in operands)), operands, hint)
+
+    def run(self, node: ast.AST, make: Callable[[], Any], operands: list[tuple[ast.expr, Any]], hint: str) -> Any:
+        """Emits with the place, the places of the operands and the wanted name set."""
+        b = self.builder
+        b.span, b.hint = self.source.span(node), hint
+        b.spans = {v: self.source.span(at) for at, v in operands if isinstance(v, Value)}
+        return self._located(node, make)
+
+    def _located(self, node: ast.AST, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except Error as error:
+            raise error.at(self.source.span(node)) from None
+
+    def _call(self, node: ast.Call, hint: str) -> Any:
+        found = self.resolve(node.func)
+        if id(found) in OPS:
+            return self._call_op(node, OPS[id(found)], found, hint)
+        callee, function = getattr(found, "callee", None), getattr(found, "graph", None)
+        if isinstance(callee, Callee):
+            return self._call_loop(node, callee, hint)
+        if isinstance(function, Function):
+            args, spans = self._positional(node, [p.name for p in function.params])
+            values = [self.value(at, a, p.annotation) for (at, a), p in zip(spans, function.params, strict=False)]
+            values += args[len(values) :]
+            return _unpack(self.run(node, lambda: self.builder.call_function(function, values), spans, hint))
+        name = _FUNCTION_NAMES.get(id(found), "")
+        if name in _ON_VALUES:
+            return self._emit(node, _ON_VALUES[name], [(a, self.evaluate(a)) for a in node.args], hint)
+        if found is len and len(node.args) == 1:
+            return len(self.evaluate(node.args[0]))
+        raise self._not_callable(node, found)
+
+    def _not_callable(self, node: ast.Call, found: Any) -> Error:
+        shown = ast.unparse(node.func)
+        if isinstance(found, Value):
+            return self.error(node.func, f"`{shown}` is a tensor, it cannot be called", facts=[f"it is {found.annotation}"])
+        last = shown.rpartition(".")[2]
+        help_ = f"use ops.{last}" if last in ops.__all__ else "decorate it with @function or @kernel, or use ops.call_host"
+        return self.error(node.func, f"`{shown}` cannot be called in a graph function", help=help_, facts=[_what(found)])
+
+    def _call_op(self, node: ast.Call, name: str, found: Callable[..., Any], hint: str) -> Any:
+        args = [self.evaluate(a) for a in self._plain(node)]
+        keywords = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg}
+        signature = inspect.signature(found)
+        try:
+            signature.bind(*args, **keywords)
+        except TypeError as problem:
+            shown = ", ".join(str(p).partition(":")[0] + _default_text(p) for p in signature.parameters.values())
+            unknown = [k for k in keywords if k not in signature.parameters]
+            help_ = near(unknown[0], signature.parameters) if unknown else ""
+            raise self.error(node, f"ops.{name}: {problem}", facts=[f"ops.{name}({shown})"], help=help_) from None
+        operands = [*zip(node.args, args, strict=True)]
+        for k in node.keywords:
+            operands.append((k.value, keywords[k.arg]))  # type: ignore[index]
+        for at, value in list(operands):
+            if isinstance(at, ast.List | ast.Tuple) and isinstance(value, list | tuple):
+                operands += zip(at.elts, value, strict=True)
+        return self.run(node, lambda: found(*args, **keywords), operands, hint)
+
+    def _plain(self, node: ast.Call) -> list[ast.expr]:
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                raise self.error(a, "arguments cannot be unpacked with `*`", help="write them out")
+        return node.args
+
+    def _positional(self, node: ast.Call, names: list[str]) -> tuple[list[Any], list[tuple[ast.expr, Any]]]:
+        """The arguments of a kernel or function in the order of its parameters, and where they are written."""
+        given: list[ast.expr] = list(self._plain(node))
+        by_name = {}
+        for k in node.keywords:
+            if k.arg not in names:
+                help_ = near(k.arg or "", names) or f"it has {', '.join(names)}"
+                raise self.error(k.value, f"`{ast.unparse(node.func)}` has no parameter `{k.arg}`", help=help_)
+            by_name[k.arg] = k.value
+        for name in names[len(given) :]:
+            if name in by_name:
+                given.append(by_name.pop(name))
+        spans = [(a, self.evaluate(a)) for a in given]
+        return [v for _, v in spans], spans
+
+    def _call_loop(self, node: ast.Call, callee: Callee, hint: str) -> Any:
+        params = [p for p in callee.params if p.role != "out"]
+        args, spans = self._positional(node, [p.name for p in params])
+        for k, ((at, value), p) in enumerate(zip(spans, params, strict=False)):
+            if p.shape is not None:
+                args[k] = self.value(at, value, Tensor(p.dtype, p.shape))
+            elif isinstance(value, bool | int | float):
+                args[k] = Const(value, p.dtype)
+            elif not isinstance(value, Value | Expr):
+                raise self.error(at, f"{callee.name}: argument `{p.name}` is a {p.dtype}, not {_what(value)}")
+        located = [(at, args[k]) for k, (at, _) in enumerate(spans)]
+        return _unpack(self.run(node, lambda: self.builder.call_loop(callee, args), located, hint))
+
+    def value(self, node: ast.AST, found: Any, like: Annotation | None = None) -> Value:
+        """What an expression means, as a graph value; numbers take the dtype of `like`."""
+        self.builder.span = self.source.span(node)
+        if isinstance(found, Value):
+            return found
+        if isinstance(found, Expr):
+            return self.builder.scalar(found)
+        if isinstance(found, np.ndarray | np.generic):
+            return self.builder.constant(np.asarray(found))
+        if isinstance(found, bool | int | float):
+            if isinstance(like, Tensor):
+                return self.builder.constant(np.array(found, like.dtype.numpy()))
+            dtype = like.dtype if isinstance(like, Scalar) else None
+            return self.builder.scalar(Const(found, dtype) if dtype else _literal(found))
+        raise self.error(node, "a tensor is expected here", facts=[_what(found)])
+
+    # Annotations.
+
+    def annotation(self, node: ast.expr) -> Annotation:
+        """The annotation that is written: Tensor[...], State[...], a dtype, or a tuple of these."""
+        if isinstance(node, ast.Tuple):
+            return Tuple(tuple(self.annotation(e) for e in node.elts))
+        found = self.evaluate(node)
+        if isinstance(found, ANNOTATIONS):
+            return found
+        if found in (bool, float, int) or isinstance(found, DType):
+            if found in (float, int):
+                help_ = "write f32 or f64" if found is float else "write i32 or i64"
+                raise self.error(node, f"`{ast.unparse(node)}` does not say how wide it is", help=help_)
+            from ..dtype import bool_
+
+            return Scalar(bool_ if found is bool else found)
+        if isinstance(found, TensorSpec):
+            return self._located(node, lambda: annotation_of(found, "here"))  # type: ignore[no-any-return]
+        raise self.error(node, f"`{ast.unparse(node)}` is no annotation", help="write Tensor[f32, n, 64], State[...], or a dtype")
+
+
+def _literal(value: float) -> Expr:
+    from ..sym.expr import wrap
+
+    return wrap(value)
+
+
+def _default_text(p: inspect.Parameter) -> str:
+    return "" if p.default is inspect.Parameter.empty or "=" in str(p).partition(":")[0] else f"={p.default!r}"
+
+
+def _what(found: Any) -> str:
+    return f"it is an object of type `{type(found).__name__}`"
+
+
+def _unpack(outs: tuple[Value, ...]) -> Any:
+    return outs[0] if len(outs) == 1 else outs
