@@ -386,7 +386,8 @@ class Replacer:
             return self.vars.get(e, e)
         if isinstance(e, Load):
             load = Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
-            return (self.loads(load) if self.loads else None) or load
+            found = self.loads(load) if self.loads else None
+            return load if found is None else found
         return None
 
     def target(self, e: Load) -> Load:
