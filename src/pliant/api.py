@@ -1,12 +1,12 @@
 """What users call: the decorators, `compile`, `parse`.
 
-    @kernel
-    def scale(x: Tensor[f32, n], y: Out[f32, n]) -> None:
-        for i in range(n):
-            y[i] = x[i] * 2.0
+@kernel
+def scale(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in range(n):
+        y[i] = x[i] * 2.0
 
-    scale(x)                        # compiled at the first call, kept
-    f = pliant.compile(scale)       # an Executable, with its contract
+scale(x)                        # compiled at the first call, kept
+f = pliant.compile(scale)       # an Executable, with its contract
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ def compile(
     cache: bool = True,
 ) -> Executable:
     """Compiles a kernel, a function or a Program into one executable for every shape of its contract."""
-    package = compile_program(program_of(src), target=target, dims=dims or {}, checked=checked, cache=cache)
-    return Executable(package, threads=threads)
+    program = program_of(src)
+    package = compile_program(program, target=target, dims=dims or {}, checked=checked, cache=cache)
+    constants = [program.constants[int(c.name)] for c in package.interface.constants]
+    return Executable(package, threads=threads, constants=constants)
 
 
 def program_of(src: Any) -> Program:

@@ -36,6 +36,7 @@ class State:
 
     function: Function
     target: Target
+    constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
     level: int = 2  # of LLVM's optimisation
     kernels: Kernels | None = None
     host: HostProgram | None = None
@@ -104,7 +105,7 @@ def _emit(s: State) -> State:
     from .lower.package import make_package
 
     assert s.host is not None
-    return replace(s, package=make_package(s.function, s.host, s.target, s.level))
+    return replace(s, package=make_package(s.function, s.host, s.target, s.constants, s.level))
 
 
 STEPS: tuple[Step, ...] = (
@@ -140,7 +141,7 @@ def compile_program(
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    package = run_steps(State(function, machine)).package
+    package = run_steps(State(function, machine, program.constants)).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())

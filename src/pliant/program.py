@@ -8,7 +8,9 @@ The text is a Python file: dims, then kernels, then functions, the entry last.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from .graph import node as g
 from .graph.node import Callee, Function
@@ -49,6 +51,11 @@ class Program:
         """The loop programs that are called, each once, callees of theirs left to them."""
         return tuple({func_of(c): None for c in callees(self.entry)})
 
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The arrays of the literal tensors, in order of appearance; code refers to them by number."""
+        return tuple({id(a): a for a in _constants(self.entry)}.values())
+
     @staticmethod
     def parse(text: str, file: str = "<text>") -> Program:
         """The program that printed text stands for; nothing is executed."""
@@ -70,6 +77,14 @@ class Program:
         from .graph.printer import print_function
 
         return print_function(self.entry)
+
+
+def _constants(function: Function) -> Iterator[Any]:
+    for n in g.walk_nodes(function.nodes):
+        if isinstance(n, g.Const):
+            yield n.array
+        elif isinstance(n, g.CallFunction):
+            yield from _constants(n.function)
 
 
 def callees(function: Function) -> list[Callee]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ..dtype import i64
 from ..graph import node as g
 from ..graph.ops.stage import Read, Stage
-from ..graph.ops.table import lookup, tensor_of
+from ..graph.ops.table import TABLE, tensor_of
 from ..loop.buffer import Buffer
 from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
 from ..support.errors import InternalError
@@ -35,7 +35,7 @@ def _lower_nodes(nodes: Sequence[g.Node], numbers: Numbers) -> tuple[g.Node, ...
 
 def _lower_node(n: g.Node, numbers: Numbers) -> g.Node:
     match n:
-        case g.Op() if not lookup(n.op).view:
+        case g.Op() if not TABLE[n.op].view:
             return lower_op(n, numbers)
         case g.If():
             return n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers))
@@ -51,7 +51,7 @@ def _lower_body(b: g.Body, numbers: Numbers) -> g.Body:
 def lower_op(n: g.Op, numbers: Numbers) -> g.CallLoop:
     """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
     shapes = tuple(tensor_of(a.annotation) for a in n.args)
-    stages = lookup(n.op).stages(shapes, tuple(v.tensor for v in n.outs), n.attrs)
+    stages = TABLE[n.op].stages(shapes, tuple(v.tensor for v in n.outs), n.attrs)
     sources: list[Buffer | Expr] = []
     for i, a in enumerate(n.args):
         match a.annotation:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
-from ..graph.ops.table import lookup
+from ..graph.ops.table import TABLE
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Call, Check, Func, If, Param, Seq, Stmt, View, seq
 from ..support.errors import InternalError, UnsupportedError
@@ -80,7 +80,7 @@ def build_host(function: g.Function, copy_kernel: CopyKernel) -> HostProgram:
 
 def is_view(node: g.Node) -> bool:
     """True for a node whose out is its first argument's memory under another shape."""
-    return isinstance(node, g.MatchCast) or (isinstance(node, g.Op) and lookup(node.op).view)
+    return isinstance(node, g.MatchCast) or (isinstance(node, g.Op) and TABLE[node.op].view)
 
 
 def _bytes(b: Buffer) -> Expr:

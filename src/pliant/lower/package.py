@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
 from ..codegen.llvm import compile_module, generate
 from ..graph import node as g
 from ..loop.stmt import Check
-from ..runtime.interface import Input, Interface, Output, Site, Symbol
+from ..runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from ..runtime.package import Package
 from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 from ..target import Target
 from .host import HostProgram
 
+Array = np.ndarray[Any, Any]
 
-def make_package(function: g.Function, host: HostProgram, target: Target, level: int = 2) -> Package:
-    """Machine code of the host program and all kernels, with its interface."""
+
+def make_package(function: g.Function, host: HostProgram, target: Target, constants: Sequence[Array], level: int = 2) -> Package:
+    """Machine code of the host program and all kernels, with its interface; `constants` are the program's, which buffers refer to by number."""
     module = generate((host.prepare, host.size, host.run), target)
     blob = compile_module(module, level)
-    return Package(blob, interface_of(function, host, module.sites, module.kernels), tuple(c.array for c in host.constants))
+    return Package(blob, interface_of(function, host, module.sites, module.kernels, constants))
 
 
-def interface_of(function: g.Function, host: HostProgram, sites: tuple[Check, ...], kernels: tuple[str, ...]) -> Interface:
+def interface_of(
+    function: g.Function, host: HostProgram, sites: Sequence[Check], kernels: tuple[str, ...], constants: Sequence[Array]
+) -> Interface:
     """What the runtime must know of a compiled function."""
+    number = {id(array): i for i, array in enumerate(constants)}
     return Interface(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
@@ -31,6 +41,7 @@ def interface_of(function: g.Function, host: HostProgram, sites: tuple[Check, ..
         ),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
+        constants=tuple(Constant(str(number[id(c.array)]), c.array.nbytes) for c in host.constants),
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
         kernels=kernels,

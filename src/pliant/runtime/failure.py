@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..support.errors import CancelledError, Error, InternalError, OutOfMemoryError, ShapeError
-from ..support.source import caller_span
+from ..support.source import Span, caller_span
 from .ctx import Code
-from .interface import Interface, Site, SiteKind
+from .interface import Interface
 
 
 def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -> Error:
@@ -30,92 +30,25 @@ def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -
         )
     if code != Code.CHECK or not 0 <= site < len(interface.sites):
         return InternalError(f"`{interface.name}` answered code {code}, site {site}, values {list(values)}", where=where)
-    error = _WRITERS[interface.sites[site].kind](interface, interface.sites[site], values)
-    place = interface.sites[site].place
-    if interface.sites[site].kind in _OF_THE_PROGRAM:
-        error.at(place, "here")
-        if where is not None:
-            error.places.append((where, "in this call"))
-    else:
-        error.at(where, "in this call")
-        if place is not None:
-            error.places.append((place, "declared here"))
-    return error
+    found = interface.sites[site]
+    what = _filled(found.message, values)
+    if found.kind == "check":
+        return Error(
+            what,
+            where=found.place or where,
+            note="" if found.place is None else "here",
+            notes=_also(found.place, where, "in this call"),
+            help=found.help,
+        )
+    return ShapeError(what, where=where, note="in this call", notes=_also(where, found.place, "stated here"), help=found.help)
 
 
-def _expected(site: Site, value: int) -> str:
-    """`4`, or `2*n = 8` when the rule is a formula."""
-    return site.expected if _is_number(site.expected) else f"{site.expected} = {value}"
+def _also(first: Span | None, second: Span | None, note: str) -> list[tuple[Span, str]]:
+    return [(second, note)] if first is not None and second is not None else []
 
 
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").isdecimal()
-
-
-def _rule(site: Site) -> list[str]:
-    return [f"the rule is {site.rule}"] if site.rule else []
-
-
-def _dim(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    signature = [str(i) for i in interface.inputs if i.name == site.argument]
-    facts = [f"the signature says {text}" for text in signature] + _rule(site)
-    what = f"argument `{site.argument}`: dim {site.dim} is {values[0]}, expected {_expected(site, values[1])}"
-    return ShapeError(what, facts=facts)
-
-
-def _contract(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    name = site.expected
-    facts = []
-    if site.argument and site.dim is not None:
-        facts.append(f"`{name}` is dim {site.dim} of argument `{site.argument}`")
-    elif site.argument:
-        facts.append(f"`{name}` is argument `{site.argument}`")
-    return ShapeError(
-        f"{name} = {values[0]} is outside its contract {site.rule}",
-        facts=facts,
-        help=f"compile for a wider contract: dims={{{name!r}: (min, max)}}, or pad the data",
-    )
-
-
-def _stride(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    return ShapeError(
-        f"argument `{site.argument}`: the stride of dim {site.dim} is {values[0]} elements, expected {_expected(site, values[1])}",
-        facts=_rule(site) or ["the program reads this argument in row-major order"],
-        help=f"np.ascontiguousarray({site.argument})",
-    )
-
-
-def _alignment(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    return ShapeError(
-        f"argument `{site.argument}`: its data begins {values[0]} bytes after a multiple of {site.expected}",
-        facts=_rule(site),
-        help=f"{site.argument}.copy() has memory of its own, well aligned",
-    )
-
-
-def _match_cast(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    what = f"match_cast of `{site.argument}`: dim {site.dim} is {values[0]}, expected {_expected(site, values[1])}"
-    return ShapeError(what, facts=_rule(site))
-
-
-def _bounds(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    what = f"index {values[0]} is outside dim {site.dim} of `{site.argument}`, whose size is {values[1]}"
-    return Error(what, facts=_rule(site))
-
-
-def _assert(interface: Interface, site: Site, values: Sequence[int]) -> Error:
-    facts = [f"found {values[0]}, expected {_expected(site, values[1])}"] if site.expected else []
-    subject = f"argument `{site.argument}`: " if site.argument else ""
-    return ShapeError(f"{subject}{site.rule} does not hold", facts=facts)
-
-
-_WRITERS = {
-    SiteKind.DIM: _dim,
-    SiteKind.CONTRACT: _contract,
-    SiteKind.STRIDE: _stride,
-    SiteKind.ALIGNMENT: _alignment,
-    SiteKind.MATCH_CAST: _match_cast,
-    SiteKind.BOUNDS: _bounds,
-    SiteKind.ASSERT: _assert,
-}
-_OF_THE_PROGRAM = (SiteKind.MATCH_CAST, SiteKind.BOUNDS)
+def _filled(message: str, values: Sequence[int]) -> str:
+    """The message with its numbered places filled in; the texts of others are never read as formats."""
+    for number, value in enumerate(values):
+        message = message.replace(f"{{{number}}}", str(value))
+    return message

@@ -7,7 +7,7 @@ scalars after them, both in this order; `symbols` is region B; `outputs` is regi
 
     Input("x", "tensor", "f32", ("n", "768"))              # prints as  x: Tensor[f32, n, 768]
     Symbol("n", 1, 2048, 8)                                # prints as  n in 1..2048 step 8
-    Site(SiteKind.DIM, argument="x", dim=1, expected="4")  # becomes    argument `x`: dim 1 is 3, expected 4
+    Site("shape", "argument `x`: dim 1 is {0}, expected 4")  # becomes    argument `x`: dim 1 is 3, expected 4
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from ..support.errors import ModelFileError
@@ -73,27 +72,17 @@ class Symbol:
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
 
-class SiteKind(StrEnum):
-    """What a check is about, and which values its error record carries."""
-
-    DIM = "dim"  # a dim of an argument: found, expected
-    CONTRACT = "contract"  # a symbol (`expected` is its name) outside `rule`: found
-    STRIDE = "stride"  # a stride that the program cannot serve: found, expected
-    ALIGNMENT = "alignment"  # data not at a multiple of `expected` bytes: the remainder
-    MATCH_CAST = "match_cast"  # a dim of a value inside the program: found, expected
-    BOUNDS = "bounds"  # an index into `argument`: found, size of the dim
-    ASSERT = "assert"  # any other `rule`: its values
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in the program that can refuse: error records name it by its index in the table."""
+    """A place in the program that can refuse: error records name it by its index in the table.
 
-    kind: SiteKind
-    argument: str = ""  # whose dim, stride, … is checked
-    dim: int | None = None
-    rule: str = ""  # in the user's words
-    expected: str = ""
+    `{0}`, `{1}`, … in the message stand for the values of the record. A `shape` is about what the caller gave, a `check`
+    about something inside the program.
+    """
+
+    kind: str  # "shape" or "check"
+    message: str
+    help: str = ""
     place: Span | None = None
 
 
@@ -181,13 +170,6 @@ def _record(record: Any) -> Any:
     return lambda value, path: _read(record, value, path)
 
 
-def _kind(value: Any, path: str) -> SiteKind:
-    try:
-        return SiteKind(value)
-    except ValueError:
-        raise _broken(path, "not a kind of check") from None
-
-
 # How the fields are read, by the text of their declared type.
 _FORMS: dict[str, Any] = {
     "str": _text,
@@ -196,7 +178,6 @@ _FORMS: dict[str, Any] = {
     "int | None": _maybe(_int),
     "tuple[str, ...]": _list(_text),
     "tuple[int | None, ...]": _list(_maybe(_int)),
-    "SiteKind": _kind,
     "Span | None": _maybe(_record(Span)),
     "tuple[Input, ...]": _list(_record(Input)),
     "tuple[Output, ...]": _list(_record(Output)),
@@ -228,6 +209,9 @@ def _check(made: Interface) -> None:
             raise _broken(path, "it names a run-time count that is not there")
         if output.alias is not None:
             _check_alias(made, output, path)
+    for at, site in enumerate(made.sites):
+        if site.kind not in ("shape", "check"):
+            raise _broken(f"interface.sites[{at}]", f"unknown kind `{site.kind}`")
     for at, symbol in enumerate(made.symbols):
         if symbol.multiple_of < 1:
             raise _broken(f"interface.symbols[{at}]", "a step is at least 1")
