@@ -12,7 +12,7 @@ import functools
 from pliant.codegen.emit import emit_object
 from pliant.codegen.link_elf import link
 from pliant.runtime.blob import Blob
-from pliant.runtime.interface import Constant, Input, Interface, Output, Site, SiteKind, Symbol
+from pliant.runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from pliant.runtime.package import Package
 from pliant.support.source import Span
 from pliant.target import target
@@ -157,10 +157,10 @@ def add_package() -> Package:
             (Output("y", "f32", ("n",)),),
             (Symbol("n", 1, 2048, 8),),
             (
-                Site(SiteKind.CONTRACT, "a", 0, "n in 1..2048 step 8", "n"),
-                Site(SiteKind.DIM, "b", 0, "", "n", place),
-                Site(SiteKind.STRIDE, "a", 0, "", "1"),
-                Site(SiteKind.STRIDE, "b", 0, "", "1"),
+                Site("shape", "n = {0} is outside its contract n in 1..2048 step 8", "compile for a wider contract"),
+                Site("shape", "argument `b`: dim 0 is {0}, expected n = {1}", "", place),
+                Site("shape", "argument `a`: the stride of dim 0 is {0} elements, expected 1", "np.ascontiguousarray(a)"),
+                Site("shape", "argument `b`: the stride of dim 0 is {0} elements, expected 1", "np.ascontiguousarray(b)"),
             ),
             workspace="4*n",
             workspace_max=8192,
@@ -244,7 +244,7 @@ def count_package() -> Package:
             "count",
             (Input("state", "tensor", "i64", ("m",), consumed=True), Input("step", "scalar", "i64")),
             (Output("new_state", "i64", ("m",), alias=0),),
-            sites=(Site(SiteKind.ASSERT, "state", None, "state >= 0", ""),),
+            sites=(Site("shape", "argument `state`: state >= 0 does not hold"),),
         ),
     )
 

@@ -1,0 +1,327 @@
+"""The thread pool: every chunk once, errors, cancelling, nesting, many callers, fork, the end of the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from launching import Launch
+from runtime_programs import compiled
+
+from pliant.codegen.pool import compile_pool
+from pliant.runtime import threads as pool_module
+from pliant.runtime.blob import load
+from pliant.runtime.ctx import Code
+from pliant.runtime.native import native
+from pliant.runtime.threads import Pool, View, Worker
+
+# Adds 1 to each element of its chunk.
+INCREMENT = """
+define i32 @body(ptr %ctx, ptr %env, i64 %b, i64 %e) {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ %b, %entry ], [ %i1, %work ]
+  %more = icmp slt i64 %i, %e
+  br i1 %more, label %work, label %out
+work:
+  %at = getelementptr i64, ptr %env, i64 %i
+  %v = load i64, ptr %at
+  %v1 = add i64 %v, 1
+  store i64 %v1, ptr %at
+  %i1 = add i64 %i, 1
+  br label %next
+out:
+  ret i32 0
+}
+"""
+
+
+def increment() -> tuple[object, int]:
+    loaded = load(compiled(INCREMENT, "body"))
+    return loaded, loaded.address("body")
+
+
+def test_records_lie_where_native_code_expects_them() -> None:
+    offsets = {name: getattr(Pool, name).offset for name in ("workers", "semaphore", "recent", "busy", "asleep", "tickets")}
+    assert offsets == {"workers": 16, "semaphore": 64, "recent": 72, "busy": 128, "asleep": 136, "tickets": 256}
+    assert (Pool.done.offset, Pool.result.offset, Pool.job.offset, Pool.worker.offset) == (384, 392, 512, 640)
+    assert (ctypes.sizeof(Worker), Worker.shed_until.offset, Worker.waited_for.offset) == (128, 24, 40)
+    assert (View.pool.offset, View.limit.offset) == (0, 8)
+
+
+@pytest.mark.parametrize(("machine", "windows"), [("x86_64", False), ("x86_64", True), ("aarch64", False)])
+def test_the_pool_compiles_for_every_machine(machine: str, windows: bool) -> None:
+    assert "parallel_for" in compile_pool(machine, windows).exports  # the linker refuses undefined symbols
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_chunk_once(threads: int) -> None:
+    random.seed(threads)
+    launch = Launch(threads)
+    keep, body = increment()
+    for _ in range(1500):
+        extent = random.choice([0, 1, 2, 3, 7, 64, 1000])
+        grain = random.choice([1, 2, 5, 64, 5000])
+        data = np.zeros(extent + 1, np.int64)
+        assert launch.native(body, data.ctypes.data, extent, grain) == 0
+        assert (data[:extent] == 1).all() and data[extent] == 0
+    assert keep is not None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_grid_depends_on_extent_and_grain_only(threads: int) -> None:
+    seen: list[tuple[int, int]] = []
+    assert Launch(threads)(lambda b, e: seen.append((b, e)) or 0, 23, 5) == 0
+    assert sorted(seen) == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 23)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_huge_grid_near_the_end_of_the_numbers(threads: int) -> None:
+    ends: list[tuple[int, int]] = []
+    assert Launch(threads)(lambda b, e: ends.append((b, e)) or 0, 2**62 + 1, 2**61) == 0
+    assert sorted(ends) == [(0, 2**61), (2**61, 2**62), (2**62, 2**62 + 1)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_more_chunks_than_tickets_are_still_chunks(threads: int) -> None:
+    """2^33 chunks do not fit into the range of tickets; the first failure shows that each is still one element."""
+    seen: list[tuple[int, int]] = []
+
+    def body(begin: int, end: int) -> int:
+        seen.append((begin, end))
+        return 9 if len(seen) > 50 else 0
+
+    assert Launch(threads)(body, 2**33, 1) == 9
+    assert all(end == begin + 1 for begin, end in seen) and len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_the_first_failure_stops_the_rest(threads: int) -> None:
+    ran: list[int] = []
+
+    def body(begin: int, end: int) -> int:
+        ran.append(begin)
+        return 7 if begin == 10 else 0
+
+    for _ in range(50):
+        ran.clear()
+        assert Launch(threads)(body, 100_000, 1) == 7
+        assert len(ran) < 100_000
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cancel_is_looked_at_before_each_chunk(threads: int) -> None:
+    launch = Launch(threads)
+    ran: list[int] = []
+
+    def body(begin: int, end: int) -> int:
+        ran.append(begin)
+        launch.cancel.value = 1
+        return 0
+
+    assert launch(body, 1000, 1) == Code.CANCELLED == launch.error()
+    assert len(ran) <= threads
+    assert Launch(threads)(lambda b, e: 0, 1000, 1) == 0, "the pool is free again"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_grain_below_one_is_a_broken_call(threads: int) -> None:
+    launch = Launch(threads)
+    assert launch(lambda b, e: 0, 10, 0) == Code.BAD_CALL == launch.error()
+
+
+def test_nested_loops_run_inline() -> None:
+    launch = Launch(3)
+    seen: Counter[tuple[int, int]] = Counter()
+    threads: dict[int, set[int]] = {}
+
+    def outer(begin: int, end: int) -> int:
+        me = threading.get_ident()
+
+        def inner(b: int, e: int) -> int:
+            seen[begin, b] += 1
+            threads.setdefault(begin, set()).add(threading.get_ident())
+            return 0
+
+        code = launch(inner, 4, 1)
+        assert threads[begin] == {me}
+        return code
+
+    for _ in range(20):
+        seen.clear()
+        threads.clear()
+        assert launch(outer, 6, 1) == 0
+        assert seen == Counter({(i, j): 1 for i in range(6) for j in range(4)})
+
+
+def test_many_python_threads_at_once() -> None:
+    keep, body = increment()
+    problems: list[str] = []
+
+    def caller(seed: int) -> None:
+        chance = random.Random(seed)
+        launch = Launch(chance.choice([1, 2, 4]))
+        for _ in range(400):
+            extent, grain = chance.randrange(1, 300), chance.randrange(1, 50)
+            data = np.zeros(extent, np.int64)
+            if launch.native(body, data.ctypes.data, extent, grain) or not (data == 1).all():
+                problems.append(f"{extent} {grain} {data}")
+
+    callers = [threading.Thread(target=caller, args=(i,)) for i in range(6)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    assert not problems and keep is not None
+
+
+def test_sleeping_workers_wake_up() -> None:
+    launch = Launch(2)
+    keep, body = increment()
+    for _ in range(30):
+        time.sleep(0.003)  # longer than workers spin
+        data = np.zeros(64, np.int64)
+        assert launch.native(body, data.ctypes.data, 64, 1) == 0 and (data == 1).all()
+    assert keep is not None
+
+
+def test_a_worker_really_helps() -> None:
+    """Two chunks that wait for each other can only end on two threads."""
+    barrier = threading.Barrier(2, timeout=30)
+    launch = Launch(2)
+    for _ in range(20):
+        pool_module._pool.worker[0].shed_until = 0  # waiting for the GIL may have looked like a stall
+        assert launch(lambda b, e: barrier.wait() * 0, 2, 1) == 0
+
+
+def test_a_limit_below_the_pool_is_kept() -> None:
+    Launch(6)
+    for _ in range(50):
+        used: set[int] = set()
+
+        def body(begin: int, end: int, used: set[int] = used) -> int:
+            used.add(threading.get_ident())
+            time.sleep(0.0002)
+            return 0
+
+        assert Launch(2)(body, 12, 1) == 0
+        assert len(used) <= 2
+
+
+def test_a_stalled_worker_is_shed_and_comes_back() -> None:
+    launch = Launch(2)
+    me = threading.get_ident()
+    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
+    record = pool_module._pool.worker[0]
+    took = threading.Event()
+
+    def stall(begin: int, end: int) -> int:
+        if threading.get_ident() != me:
+            took.set()
+            time.sleep(0.03)
+        else:
+            took.wait(10)
+        return 0
+
+    before = record.shed_until
+    for _ in range(5):  # a scheduler may make the launcher's own chunk as long, which excuses the worker
+        took.clear()
+        launch(stall, 2, 1)
+        if record.shed_until > before:
+            break
+    assert record.shed_until > before
+    seen: set[int] = set()
+
+    def note(begin: int, end: int) -> int:
+        seen.add(threading.get_ident())
+        time.sleep(0.0005)
+        return 0
+
+    while ticks() < record.shed_until - record.shed_period // 2:
+        seen.clear()
+        launch(note, 4, 1)
+        assert seen == {me} or ticks() >= record.shed_until
+    deadline = time.monotonic() + 30
+    while seen == {me} and time.monotonic() < deadline:
+        launch(note, 4, 1)
+    assert seen != {me}
+
+
+LATE = """
+import ctypes, mmap
+from launching import Launch
+from test_threads import increment
+launch = Launch(8)
+keep, body = increment()
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+for _ in range(3000):
+    page = libc.mmap(None, 4096, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    assert launch.native(body, page, 512, 3) == 0
+    assert list((ctypes.c_int64 * 512).from_address(page)) == [1] * 512
+    libc.munmap(page, 4096)
+print("fine")
+"""
+
+
+def test_late_workers_never_touch_a_finished_launch(finish: Callable[..., str]) -> None:
+    """More threads than cores, so that some wake late; the memory of a launch is gone when it returns."""
+    assert finish(LATE) == "fine\n"
+
+
+FORK = """
+import os, sys
+import numpy as np
+from launching import Launch
+from test_threads import increment
+keep, body = increment()
+def check():
+    for _ in range(50):
+        data = np.zeros(100, np.int64)
+        assert Launch(2).native(body, data.ctypes.data, 100, 3) == 0 and (data == 1).all()
+check()
+for generation in range(3):
+    child = os.fork()
+    if child == 0:
+        check()
+        continue
+    check()
+    assert os.waitpid(child, 0)[1] == 0
+    break
+print("fine", flush=True)
+"""
+
+
+def test_fork(finish: Callable[..., str]) -> None:
+    assert finish(FORK) == "fine\n" * 4
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05])
+def test_the_interpreter_ends_while_workers_spin_or_sleep(finish: Callable[..., str], pause: float) -> None:
+    text = f"""
+import numpy as np, time
+from launching import Launch
+from test_threads import increment
+keep, body = increment()
+data = np.zeros(100, np.int64)
+Launch(4).native(body, data.ctypes.data, 100, 1)
+time.sleep({pause})
+print(int(data.sum()))
+"""
+    for _ in range(3):
+        assert finish(text) == "100\n"
+
+
+def test_the_pool_comes_from_the_cache_without_llvm(finish: Callable[..., str]) -> None:
+    text = "import sys; from launching import Launch; Launch(2); print('llvmlite' in sys.modules)"
+    finish(text)
+    assert finish(text) == "False\n"
