@@ -4,7 +4,7 @@ A pattern is written like an expression, of free pattern variables (`x`), litera
 exactly these bits) and node classes. A rule says: where the pattern matches an expression of one of its dtypes and
 the condition holds, the result has the same value. Commutative nodes match in both orders.
 
-    rule("min-of-max", FLOAT, Min(x, Max(x, y)) …)
+    rule("and-self", INT, op(BitAnd, x, x), x)        # x & x -> x
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Rule:
     def apply(self, e: Expr, facts: Facts) -> Expr | None:
         """What this rule makes of the node `e`, or None."""
         for found in self.pattern.match(e, {}):
-            of = operand_dtype(e)
+            of = operand_dtype(found)
             if of in self.dtypes and (self.when is None or self.when(found, facts)):
                 return self.result.build(found, of)
         return None
@@ -127,6 +127,6 @@ class Rule:
         return f"{self.name}: {self.pattern} -> {self.result}"
 
 
-def operand_dtype(e: Expr) -> DType:
-    """The dtype that a node works on: that of its (last) operand, of which a comparison makes a bool."""
-    return e.args[-1].dtype if e.args else e.dtype
+def operand_dtype(found: Bindings) -> DType:
+    """The dtype that a rule speaks of: that of `x`; a rule without `x` is about truth values."""
+    return found["x"].dtype if "x" in found else bool_
