@@ -318,8 +318,8 @@ class Builder:
         return Body(frame.params, tuple(frame.nodes), tuple(results)), gone
 
     def carried(self, name: str, annotation: Annotation) -> Value:
-        """A parameter for the body of a loop."""
-        return Value(self.unique(name), annotation)
+        """A parameter for the body of a loop; it is printed under the name of the loop's result."""
+        return Value(name, annotation)
 
     def if_(
         self, cond: Value, then: tuple[Body, Mapping[Value, Span | None]], orelse: tuple[Body, Mapping[Value, Span | None]]

@@ -61,8 +61,8 @@ class _Statements(Expressions):
     def function(self) -> Function:
         """The whole function."""
         tree = self.source.tree
-        self._params(tree.args)
         returns = self.annotation(tree.returns) if tree.returns is not None else None
+        self._params(tree.args)
         body = tree.body
         if not isinstance(body[-1], ast.Return):
             raise self.error(tree, f"`{tree.name}` returns nothing", help="end it with `return`")
@@ -93,6 +93,7 @@ class _Statements(Expressions):
                 raise self.error(arg, f"parameter `{arg.arg}` has no annotation", help=f"for example {arg.arg}: Tensor[f32, n, 64]")
             annotation = self.annotation(arg.annotation)
             written.append((arg, annotation))
+        for arg, annotation in written:  # annotations do not see the parameters, as in Python
             self.names[arg.arg] = self.builder.param(arg.arg, annotation)
         for arg, annotation in written:
             assert arg.annotation is not None
@@ -246,9 +247,10 @@ class _Statements(Expressions):
         self.block(node.orelse)
         else_names, orelse = self.names, self.builder.pause()
         self.names = dict(before)
-        changed = [n for n in _stored([*node.body, *node.orelse]) if then_names.get(n) is not else_names.get(n)]
-        same = [n for n in _stored([*node.body, *node.orelse]) if then_names.get(n) is else_names.get(n)]
+        stored = _stored([*node.body, *node.orelse])
+        same = [n for n in stored if then_names.get(n) is else_names.get(n) and not isinstance(then_names.get(n), Value)]
         self.names.update({n: then_names[n] for n in same})
+        changed = [n for n in stored if n not in same]
         merged = [n for n in changed if self._mergeable(n, node, then_names, else_names)]
         self.builder.resume(then)
         then_body = self.builder.close([self.value(node, then_names[n]) for n in merged])

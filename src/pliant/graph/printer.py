@@ -1,0 +1,301 @@
+"""Graph functions as text: an importable Python module that `parse_module` reads back to the same structure.
+
+Dims first, then the graph functions that are called, then the function, one node a line with its annotation behind it. Small literals
+stand in the text; large ones are `constants["name"]`, and `constants_of` gives the mapping. Kernels are only named.
+
+    n = dim("n")
+
+
+    @function
+    def mlp(x: Tensor[f32, n, 64], w: Tensor[f32, 64, 128]) -> Tensor[f32, n, 128]:
+        matmul = ops.matmul(x, w)  # Tensor[f32, n, 128]
+        return matmul
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ..dtype import ALL as DTYPES
+from ..dtype import DType, bool_
+from ..dtype import dtype as to_dtype
+from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, text
+from .deduce import annotation_vars
+from .node import (
+    Annotation,
+    Body,
+    CallFunction,
+    CallHost,
+    CallLibrary,
+    CallLoop,
+    Const,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Op,
+    Scalar,
+    Shape,
+    Tensor,
+    Tuple,
+    Value,
+    While,
+    walk_nodes,
+)
+from .ops.table import attr_exprs
+
+INLINE = 16  # literals of more elements are named
+
+_WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "max", "min", "nan", "ops", "select")
+_RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
+
+
+def print_function(function: Function) -> str:
+    """The text of a function and of the functions it calls."""
+    return _Printer(function).module()
+
+
+def constants_of(function: Function) -> dict[str, np.ndarray[Any, Any]]:
+    """The literals that the text of `function` names, for `parse_module(…, constants=…)`."""
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for f in called_functions(function):
+        for n in walk_nodes(f.nodes):
+            if isinstance(n, Const) and _is_large(n):
+                found[f"{f.name}.{n.outs[0].name}"] = n.array
+    return found
+
+
+def called_functions(function: Function) -> list[Function]:
+    """The function and all it calls, callees first, each once."""
+    found: dict[Function, None] = {}
+
+    def visit(f: Function) -> None:
+        for node in walk_nodes(f.nodes):
+            if isinstance(node, CallFunction) and node.function not in found:
+                visit(node.function)
+        found[f] = None
+
+    visit(function)
+    return list(found)
+
+
+def function_vars(function: Function) -> list[Var]:
+    """The variables of a function in order of appearance."""
+    found: dict[Var, None] = {}
+
+    def note(a: Annotation) -> None:
+        for v in sorted(annotation_vars(a), key=lambda v: v.payload[1]):
+            found[v] = None
+
+    for p in function.params:
+        note(p.annotation)
+    for node in walk_nodes(function.nodes):
+        for e in attr_exprs(node.attrs) if isinstance(node, Op) else ():
+            found.update(dict.fromkeys(sorted(free_vars(e), key=lambda v: v.payload[1])))
+        for o in node.outs:
+            note(o.annotation)
+    return list(found)
+
+
+def _is_large(node: Node) -> bool:
+    return isinstance(node, Const) and (node.array.size > INLINE or node.array.size == 0)
+
+
+class _Printer:
+    """Names everything, then writes it."""
+
+    def __init__(self, function: Function) -> None:
+        self.functions = called_functions(function)
+        self.taken: set[str] = set(_RESERVED)
+        self.taken |= {p.name for f in self.functions for p in f.params}
+        self.taken |= {n.callee.name for f in self.functions for n in walk_nodes(f.nodes) if isinstance(n, CallLoop)}
+        self.function_names = {f: self.unique(f.name) for f in reversed(self.functions)}
+        self.dims: dict[Var, str] = {}
+        for f in self.functions:
+            for v in function_vars(f):
+                if v not in self.dims:
+                    self.dims[v] = self.unique(v.name)
+        self.values: dict[Value, str] = {}
+
+    def unique(self, hint: str) -> str:
+        """A Python name like `hint` that is not taken."""
+        base = re.sub(r"\W", "_", hint) or "v"
+        base = f"v{base}" if base[0].isdigit() else base
+        name, k = base, 0
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        return name
+
+    def module(self) -> str:
+        """The whole text."""
+        dims = [f"{name} = {_dim_text(v)}" for v, name in self.dims.items()]
+        parts = ["\n".join(dims)] if dims else []
+        parts += ["\n".join(self.function(f)) for f in self.functions]
+        body = "\n\n\n".join(parts) + "\n"
+        used = set(re.findall(r"\b\w+\b", re.sub(r'"[^"\n]*"|#[^\n]*', "", body)))
+        words = sorted(used & ({*_WORDS} | {*DTYPES, "bool_"} - {"bool"}))
+        return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
+
+    def function(self, f: Function) -> list[str]:
+        """One function."""
+        kept = set(self.taken)
+        for p in f.params:
+            self.values[p] = p.name
+        params = ", ".join(f"{p.name}: {self.annotation(p.annotation)}" for p in f.params)
+        returns = [self.annotation(r.annotation) for r in f.results]
+        shown = returns[0] if len(returns) == 1 else f"tuple[{', '.join(returns)}]"
+        lines = ["@function", f"def {self.function_names[f]}({params}) -> {shown}:"]
+        for node in f.nodes:
+            lines += self.node(node, "    ", f)
+        lines.append(f"    return {self.names(f.results)}")
+        self.taken = kept
+        return lines
+
+    def name(self, value: Value) -> str:
+        """The printed name of a value."""
+        found = self.values.get(value)
+        if found is None:
+            found = self.values[value] = self.unique(value.name)
+        return found
+
+    def names(self, values: tuple[Value, ...]) -> str:
+        return ", ".join(map(self.name, values))
+
+    def expr(self, e: Expr, expect: DType | None = None) -> str:
+        return text(e, expect, lambda v: self.dims[v] if isinstance(v, Var) else str(v))
+
+    def dim(self, e: Expr) -> str:
+        return self.expr(e, DTYPES["i64"])
+
+    def annotation(self, a: Annotation) -> str:
+        """An annotation in Python syntax."""
+        match a:
+            case Tensor():
+                return f"{'State' if a.state else 'Tensor'}[{', '.join([_dtype_text(a.dtype), *map(self.dim, a.shape)])}]"
+            case Scalar():
+                return _dtype_text(a.dtype)
+            case Shape():
+                return f"Shape[{', '.join(map(self.dim, a.values))}]"
+            case Tuple():
+                return f"tuple[{', '.join(map(self.annotation, a.items))}]"
+
+    # Nodes.
+
+    def node(self, node: Node, indent: str, f: Function) -> list[str]:
+        """The lines of one node."""
+        if isinstance(node, If):
+            return self._if(node, indent, f)
+        if isinstance(node, While):
+            return self._while(node, indent, f)
+        call = self.call(node, f)
+        remark = ", ".join(self._remark(o.annotation) for o in node.outs)
+        if node.requires:
+            remark += "; checked: " + " and ".join(f"({self.expr(r.cond)})" for r in node.requires)
+        if _is_large(node):
+            assert isinstance(node, Const)
+            remark += f", crc32 {zlib.crc32(np.ascontiguousarray(node.array).tobytes()):08x}"
+        return [f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
+
+    def _remark(self, a: Annotation) -> str:
+        return f"{a.dtype} {self.expr(a.value)}" if isinstance(a, Scalar) and a.value is not None else self.annotation(a)
+
+    def call(self, node: Node, f: Function) -> str:
+        """The right side of a node's line."""
+        match node:
+            case Const():
+                return self._constant(node, f)
+            case Op():
+                return f"ops.{node.op}({', '.join([*self._op_args(node), *self._attrs(node.attrs)])})"
+            case CallLoop():
+                args = [self.name(a) if isinstance(a, Value) else self.expr(a) for a in node.args]
+                return f"{node.callee.name}({', '.join(args)})"
+            case CallLibrary():
+                return f'ops.call_library("{node.symbol}", [{self.names(node.args)}], out={self._out(node)})'
+            case CallHost():
+                return f"ops.call_host({getattr(node.fn, '__name__', 'fn')}, [{self.names(node.args)}], out={self._out(node)})"
+            case CallFunction():
+                return f"{self.function_names[node.function]}({self.names(node.args)})"
+            case MatchCast():
+                return f"ops.match_cast({self.name(node.value)}, {self.annotation(node.outs[0].annotation)})"
+        raise AssertionError(type(node).__name__)
+
+    def _op_args(self, node: Op) -> Iterator[str]:
+        if node.op == "concat":
+            yield f"[{self.names(node.args)}]"
+            return
+        yield from map(self.name, node.args)
+
+    def _out(self, node: Node) -> str:
+        shown = [self.annotation(o.annotation) for o in node.outs]
+        return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+
+    def _attrs(self, attrs: Any) -> list[str]:
+        if attrs is None:
+            return []
+        typed = {"value"}  # literals here say their dtype
+        return [f"{f.name}={self.attr(getattr(attrs, f.name), f.name in typed)}" for f in fields(attrs)]
+
+    def attr(self, value: Any, typed: bool = False) -> str:
+        """One attribute in Python syntax."""
+        if isinstance(value, Expr):
+            return self.expr(value) if typed else self.dim(value)
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(self.attr, value))}]"
+        if isinstance(value, DType):
+            return _dtype_text(value)
+        if isinstance(value, str):
+            return f'"{value}"'
+        return repr(value)
+
+    def _constant(self, node: Const, f: Function) -> str:
+        if _is_large(node):
+            return f'ops.constant(constants["{f.name}.{node.outs[0].name}"])'
+        dtype = to_dtype(node.array.dtype)
+        shown = node.array.astype(np.float64).tolist() if dtype.is_float else node.array.tolist()
+        return f"ops.constant({shown!r}, dtype={_dtype_text(dtype)})"
+
+    def _if(self, node: If, indent: str, f: Function) -> list[str]:
+        outs = self.names(node.outs)
+        lines = [f"{indent}if {self.name(node.cond)}:"]
+        lines += self._body(node.then, indent + "    ", f, outs)
+        lines.append(f"{indent}else:")
+        return lines + self._body(node.orelse, indent + "    ", f, outs)
+
+    def _body(self, body: Body, indent: str, f: Function, targets: str) -> list[str]:
+        lines = [line for n in body.nodes for line in self.node(n, indent, f)]
+        if body.results:
+            lines.append(f"{indent}{targets} = {self.names(body.results)}")
+        return lines or [f"{indent}pass"]
+
+    def _while(self, node: While, indent: str, f: Function) -> list[str]:
+        outs = self.names(node.outs)
+        for params in (node.cond.params, node.body.params):
+            self.values.update({p: self.values[o] for p, o in zip(params, node.outs, strict=True)})
+        lines = [f"{indent}{outs} = {self.names(node.init)}", f"{indent}while True:"]
+        inner = indent + "    "
+        lines += [line for n in node.cond.nodes for line in self.node(n, inner, f)]
+        lines += [f"{inner}if not {self.name(node.cond.results[0])}:", f"{inner}    break"]
+        return lines + self._body(node.body, inner, f, outs)
+
+
+def _dim_text(v: Var) -> str:
+    extra = ""
+    if isinstance(v, Dim):
+        extra += f", min={v.min}" if v.min else ""
+        extra += f", max={v.max}" if v.max != DIM_MAX else ""
+        extra += f", multiple_of={v.multiple_of}" if v.multiple_of != 1 else ""
+    return f'dim("{v.name}"{extra})'
+
+
+def _dtype_text(d: DType) -> str:
+    return "bool_" if d is bool_ else d.name

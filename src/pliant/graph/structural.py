@@ -1,0 +1,161 @@
+"""Comparison of graph functions by structure: `same`, `assert_same`, `structural_hash`.
+
+A function is turned into a canonical form: nested tuples of texts and numbers, where values and dims are numbered in order of
+definition. Names of values, spans and origins do not count; names of functions, parameters and dims, and contracts of dims do.
+
+    assert_same(f, parse(print(f)))      # AssertionError: nodes[3].attrs: 2 is not 1
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ..dtype import DType
+from ..sym.expr import Dim, Expr, Var, text
+from .deduce import annotation_exprs
+from .node import (
+    Annotation,
+    Body,
+    Callee,
+    CallFunction,
+    CallHost,
+    CallLibrary,
+    CallLoop,
+    Const,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Op,
+    Value,
+    While,
+)
+
+Form = Any  # nested tuples of (label, form), texts and numbers
+
+
+def canonical(function: Function) -> Form:
+    """The canonical form of a function."""
+    return _Canonical().function(function)
+
+
+def same(a: Function, b: Function) -> bool:
+    """True if the two have the same structure."""
+    return bool(canonical(a) == canonical(b))
+
+
+def assert_same(a: Function, b: Function) -> None:
+    """AssertionError naming the first place where two functions differ."""
+    difference = _difference(canonical(a), canonical(b), a.name)
+    if difference is not None:
+        raise AssertionError(difference)
+
+
+def structural_hash(function: Function) -> str:
+    """A text that is equal for functions of the same structure."""
+    return hashlib.sha256(repr(canonical(function)).encode()).hexdigest()
+
+
+def _difference(a: Form, b: Form, path: str) -> str | None:
+    if a == b:
+        return None
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        for k, (x, y) in enumerate(zip(a, b, strict=False)):
+            label = f".{x[0]}" if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) else f"[{k}]"
+            found = _difference(x, y, path + label)
+            if found is not None:
+                return found
+        return f"{path}: {len(b)} items, not {len(a)}"
+    return f"{path}: {b!r} is not {a!r}"
+
+
+class _Canonical:
+    """Numbers values and dims in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.values: dict[Value, int] = {}
+        self.dims: dict[Expr, str] = {}
+
+    def function(self, f: Function) -> Form:
+        params = tuple((p.name, self.define(p)) for p in f.params)
+        nodes = tuple(self.node(n) for n in f.nodes)
+        return (("name", f.name), ("params", params), ("nodes", nodes), ("results", tuple(self.use(r) for r in f.results)))
+
+    def define(self, value: Value) -> Form:
+        self.values[value] = len(self.values)
+        return self.annotation(value.annotation)
+
+    def use(self, value: Value) -> int:
+        return self.values.get(value, -1)
+
+    def expr(self, e: Expr) -> str:
+        return text(e, None, self._name)
+
+    def _name(self, e: Expr) -> str:
+        if e not in self.dims:
+            contract = f" in {e.min}..{e.max}/{e.multiple_of}" if isinstance(e, Dim) else ""
+            self.dims[e] = f"#{len(self.dims)}{e.name if isinstance(e, Var) else e.payload}{contract}"
+        return self.dims[e]
+
+    def annotation(self, a: Annotation) -> Form:
+        kind = f"{type(a).__name__} {getattr(a, 'dtype', '')} {getattr(a, 'state', '')}"
+        return (kind, tuple(self.expr(e) for e in annotation_exprs(a)))
+
+    def attr(self, value: Any) -> Form:
+        if isinstance(value, Expr):
+            return self.expr(value)
+        if isinstance(value, tuple):
+            return tuple(self.attr(v) for v in value)
+        return str(value) if isinstance(value, DType) else value
+
+    def node(self, node: Node) -> Form:
+        what = self.content(node)
+        outs = tuple(self.define(o) for o in node.outs)
+        return (("kind", type(node).__name__), *what, ("outs", outs), ("requires", tuple(self.expr(r.cond) for r in node.requires)))
+
+    def content(self, node: Node) -> tuple[Form, ...]:
+        match node:
+            case Const():
+                return (("array", array_form(node.array)),)
+            case Op():
+                attrs = () if node.attrs is None else tuple((f.name, self.attr(getattr(node.attrs, f.name))) for f in fields(node.attrs))
+                return (("op", node.op), ("args", self.args(node.args)), ("attrs", attrs))
+            case CallLoop():
+                return (("callee", callee_form(node.callee)), ("args", self.args(node.args)), ("dims", tuple(map(self.expr, node.dims))))
+            case CallLibrary():
+                return (("symbol", node.symbol), ("args", self.args(node.args)))
+            case CallHost():
+                return (("fn", getattr(node.fn, "__name__", repr(node.fn))), ("args", self.args(node.args)))
+            case CallFunction():
+                return (("function", _Canonical().function(node.function)), ("args", self.args(node.args)))
+            case MatchCast():
+                return (("value", self.use(node.value)), ("defines", tuple(map(self._name, node.defines))))
+            case If():
+                return (("cond", self.use(node.cond)), ("then", self.body(node.then)), ("orelse", self.body(node.orelse)))
+            case While():
+                return (("init", self.args(node.init)), ("cond", self.body(node.cond)), ("body", self.body(node.body)))
+        raise AssertionError(type(node).__name__)
+
+    def args(self, args: tuple[Value | Expr, ...]) -> Form:
+        return tuple(self.use(a) if isinstance(a, Value) else self.expr(a) for a in args)
+
+    def body(self, body: Body) -> Form:
+        params = tuple(self.define(p) for p in body.params)
+        nodes = tuple(self.node(n) for n in body.nodes)
+        return (("params", params), ("nodes", nodes), ("results", tuple(self.use(r) for r in body.results)))
+
+
+def array_form(array: np.ndarray[Any, Any]) -> Form:
+    """A literal tensor by dtype, shape and bits."""
+    return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest())
+
+
+def callee_form(callee: Callee) -> Form:
+    """A loop program by name and signature."""
+    names = _Canonical()
+    params = tuple((p.name, str(p.dtype), p.role, None if p.shape is None else tuple(map(names.expr, p.shape))) for p in callee.params)
+    return (callee.name, params)
