@@ -22,6 +22,8 @@ import signal
 import socket
 import threading
 
+from .native import immortal
+
 _calls: list[ctypes.c_int32] = []  # cancel flags of the main thread's running calls
 _sockets: tuple[socket.socket, socket.socket] | None = None
 _tried = False
@@ -57,11 +59,13 @@ def _install() -> None:
     global _sockets, _tried
     _tried = True
     try:
-        reader, writer = socket.socketpair()
+        reader, writer = map(immortal, socket.socketpair())  # used until the very end, so never closed by it
         writer.setblocking(False)
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
+            reader.close()
+            writer.close()
             return
         _sockets = reader, writer
         threading.Thread(target=_watch, args=(reader,), name="pliant-interrupt", daemon=True).start()
