@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 import pliant
-from pliant import InOut, Out, State, Tensor, alloc, block, check, dim, exp, f32, fma, function, grid, i32, inf, kernel, ops
-from pliant import parallel, unroll, vector
+from pliant import InOut, Out, State, Tensor, alloc, cast, check, dim, exp, f32, fma, function, i32, i64, inf, kernel, ops, parallel, unroll, vector
 
 WIDTH, HEADS, KV_HEADS, HEAD, FFN, PAGE = 576, 9, 3, 64, 1536, 64
 BASE, EPS = 100000.0, 1e-5
@@ -32,13 +31,14 @@ pages = dim("pages", min=1, max=65536)  # pages in the cache
 @kernel
 def sequence_of(seq_start: Tensor[i32, b + 1], kv_len: Tensor[i32, b], positions: Tensor[i32, t], sequence: Out[i32, t]) -> None:
     """Which sequence each token belongs to; refuses offsets that are not in order or positions beyond the cached length."""
-    check(seq_start[0] == 0 and seq_start[b] == t, "seq_start runs from {0} to {1}, not from 0 to t = {2}", seq_start[0], seq_start[b], t)
+    check(seq_start[0] == 0 and cast(i64, seq_start[b]) == t, "seq_start runs from {0} to {1}, not from 0 to {2}", seq_start[0], seq_start[b], t)
     for s in range(b):
-        check(seq_start[s] <= seq_start[s + 1], "sequence {0} starts at {1} and ends at {2}", s, seq_start[s], seq_start[s + 1])
-        check(seq_start[s] >= 0 and seq_start[s + 1] <= t, "sequence {0} ends at token {1} of {2}", s, seq_start[s + 1], t)
-        for i in range(seq_start[s], seq_start[s + 1]):
-            check(positions[i] >= 0 and positions[i] < kv_len[s], "token {0} is at {1}, beyond {2}", i, positions[i], kv_len[s])
-            sequence[i] = i32(s)
+        first = cast(i64, seq_start[s])
+        last = cast(i64, seq_start[s + 1])
+        check(0 <= first and first <= last and last <= t, "sequence {0} is tokens {1} to {2} of {3}", s, first, last, t)
+        for i in range(first, last):
+            check(0 <= positions[i] and positions[i] < kv_len[s], "token {0} is at {1}, beyond {2}", i, positions[i], kv_len[s])
+            sequence[i] = cast(i32, s)
 
 
 @kernel
@@ -51,12 +51,13 @@ def append(
 ) -> None:
     """Writes the new keys (or values) to their places in the pages."""
     for i in range(t):
-        check(positions[i] // PAGE < p, "position {0} is beyond the {1} pages of its sequence", positions[i], p)
-        page = page_table[sequence[i], positions[i] // PAGE]
-        check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+        at = cast(i64, positions[i])
+        check(at // PAGE < p, "position {0} is beyond the {1} pages of its sequence", at, p)
+        page = cast(i64, page_table[sequence[i], at // PAGE])
+        check(0 <= page and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
         for h in range(KV_HEADS):
             for d in vector(HEAD):
-                cache[page, h, positions[i] % PAGE, d] = new[i, h, d]
+                cache[page, h, at % PAGE, d] = new[i, h, d]
 
 
 @kernel(scheduled=True)
@@ -81,10 +82,11 @@ def attention(
             total[0] = 0.0
             for d in vector(HEAD):
                 acc[d] = 0.0
-            for j in range(positions[i] // PAGE + 1):
-                page = page_table[sequence[i], j]
-                check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
-                count = min(PAGE, positions[i] + 1 - j * PAGE)
+            keys_seen = cast(i64, positions[i]) + 1
+            for j in range((keys_seen + PAGE - 1) // PAGE):
+                page = cast(i64, page_table[sequence[i], j])
+                check(0 <= page and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+                count = min(PAGE, keys_seen - j * PAGE)
                 old = best[0]
                 for k in range(count):
                     for l in vector(LANES):

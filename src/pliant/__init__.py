@@ -23,7 +23,7 @@ _PLACES = {
     ".program": "Program",
     ".dtype": "DType dtype",
     ".graph": "ops",
-    ".graph.script": "match_cast",
+    ".graph.ops": "match_cast",
     ".loop.script": "alloc annotate block check combine gpu grid init parallel reads serial unroll vector view where writes",
     ".sym.script": "bitcast cast ceil cos erf exp floor fma inf log nan rsqrt select sigmoid sin sqrt tanh trunc",
     ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f64 i16 i32 i64 i8 strides u16 u32 u64 u8",
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .api import Function, Kernel, compile, function, kernel, parse
     from .dtype import DType, dtype
     from .graph import ops
-    from .graph.script import match_cast
+    from .graph.ops import match_cast
     from .loop.script import (
         alloc,
         annotate,
