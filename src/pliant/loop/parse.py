@@ -235,8 +235,10 @@ class KernelParser(StmtParser):
                     self.arguments(call, -1)
                     regions[word] = tuple(self.region(a) for a in call.args)
             elif isinstance(head, ast.With) and self.word(head.items[0].context_expr) == "init" and init is None:
+                self.reducing = {i.var for i in iters if i.kind == "R"}
                 with self.scope():
                     init = self.body(head.body)
+                self.reducing = set()
             else:
                 break
             rest.pop(0)
@@ -284,8 +286,10 @@ class KernelParser(StmtParser):
             raise self.error(
                 arg.annotation, f"`{shown}` is no annotation of a parameter", help="for example Tensor[f32, n], Out[f32, n] or f32"
             )
-        buffer = Buffer(arg.arg, found.dtype, found.shape, found.strides)
+        if found.role == "state":
+            raise self.error(arg.annotation, "a kernel has no state", help="annotate the parameter with InOut[...]")
         role: Role = found.role
+        buffer = Buffer(arg.arg, found.dtype, found.shape, found.strides)
         self.bind(arg, arg.arg, buffer, "parameter", fixed=True)
         if role == "in":
             self.inputs.add(buffer)

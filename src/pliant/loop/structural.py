@@ -1,8 +1,8 @@
 """Structural equality and hashes of loop programs.
 
-Two programs are the same if they do the same step by step: names of functions, parameters, variables and buffers, and places in the source, do not
-count; dims' ranges, block names, annotations and the order of parameters do. A symbol that is a plain variable counts as
-a dim of the full range. Nested sequences count as one.
+Two programs are the same if they do the same step by step: names of functions, parameters, variables and buffers, and places in
+the source, do not count; dims' ranges, block names, annotations and the order of parameters do. A symbol that is a plain variable
+counts as a dim of the full range. Nested sequences count as one.
 
     same(a, b); assert_same(a, b)        # the latter names the first path that differs
     structural_hash(func)                # sha256, stable across processes
@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var
+from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, walk
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region, Seq, Stmt, Store, View, While
 
@@ -63,6 +63,7 @@ class _Writer:
         self.vars: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
         self.seen: dict[Expr, str] = {}
+        self.count = 0
         self.function(func)
 
     def shown(self, line: int) -> str:
@@ -77,14 +78,20 @@ class _Writer:
 
     def bind(self, var: Var) -> str:
         """The number of a variable that is bound here."""
-        made = self.vars[var] = f"v{len(self.vars)}"
+        if var in self.vars:  # bound a second time, in another scope: what was seen of it there is something else
+            self.seen = {e: n for e, n in self.seen.items() if var not in free_vars(e)}
+        self.count += 1
+        made = self.vars[var] = f"v{self.count}"
         return f"{made}:{var.dtype.name}"
 
     def buffer(self, b: Buffer, part: str) -> str:
         """The number of a buffer that is defined here, and what it is."""
         shape = self.exprs(b.shape, f"{part}.shape")
         strides = "-" if b.strides is None else self.exprs(b.strides, f"{part}.strides")
-        made = self.buffers[b] = f"b{len(self.buffers)}"
+        if b in self.buffers:
+            self.seen = {e: n for e, n in self.seen.items() if not any(isinstance(x, Load) and x.buffer is b for x in walk(e))}
+        self.count += 1
+        made = self.buffers[b] = f"b{self.count}"
         return f"{made}:{b.dtype.name} {b.scope} [{shape}] {strides}"
 
     def use(self, b: Buffer) -> str:
@@ -101,16 +108,13 @@ class _Writer:
         if isinstance(e, Var):
             made = self.vars.get(e)
             return made if made is not None else f"?{e.name}"  # not remembered: it may be bound later
-        self.path.append(part)
-        args = [self.expr(a, part) for a in e.args] if not isinstance(e, Const) else []
-        self.path.pop()
+        args = [self.expr(a, part) for a in e.args]
         extra = self.use(e.buffer) if isinstance(e, Load) else "" if e.payload is None else str(e.payload)
-        made = self.seen[e] = f"e{len(self.seen)}"
-        if self.track:
-            self.path.append(part)
+        self.count += 1
+        made = self.seen[e] = f"e{self.count}"
+        self.path.append(part)
         self.emit(f"{made}={type(e).__name__}:{e.dtype.name} {extra} {' '.join(args)}", e)
-        if self.track:
-            self.path.pop()
+        self.path.pop()
         return made
 
     def exprs(self, es: Iterable[Expr], part: str) -> str:

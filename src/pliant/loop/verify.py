@@ -1,0 +1,426 @@
+"""`verify(func)`: is this loop program well formed? Run on kernels as they are written, and after every pass.
+
+What holds afterwards: every variable and buffer is defined once on its way from the root and used only where it is visible; a
+block uses nothing but its iterators and what the loops around it cannot change; dtypes and ranks agree; inputs are not written;
+bindings are independent quasi-affine maps; an init uses no reduction iterator; and nothing is provably wrong about memory
+(`verify_memory.py`).
+
+A mistake in a statement that comes from a user's line is an Error at that line; elsewhere it is an InternalError with the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..dtype import DType, bool_, i64, u8
+from ..support.errors import Error, InternalError
+from ..sym.affine import Refusal, detect_iter_map
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
+from ..sym.facts import EMPTY
+from ..sym.prove import prove
+from ..sym.simplify import simplify
+from .buffer import Buffer, Load, loaded_dtype
+from .stmt import (
+    NAMED_COMBINERS,
+    Alloc,
+    Block,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Param,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    exprs,
+)
+from .verify_memory import check_memory
+
+_BOOLEAN = ("and", "or")
+
+
+def verify(func: Func) -> None:
+    """Raises an error that says what is wrong with the program, if anything is."""
+    _Verifier(func).run()
+    check_memory(func)
+
+
+class _Verifier:
+    """Walks the program with what is visible. `fixed` of a name: blocks inside may see it."""
+
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.visible: dict[Var | Buffer, bool] = {}  # -> fixed
+        self.hidden: set[Var | Buffer] = set()  # visible outside of the innermost block only
+        self.readonly: set[Buffer] = set()
+        self.loops: dict[Var, For] = {}  # since the innermost block
+        self.path: list[str] = []
+        self.stmt_now: Stmt | None = None
+        self.repeated = 0
+        self.guard: Expr = TRUE  # checks that were passed
+
+    def run(self) -> None:
+        """Checks the parameters and the body."""
+        seen: set[Buffer | Var] = set()
+        for p in self.func.params:
+            if p.value in seen:
+                raise self.fail(f"parameter `{p.value.name}` is there twice")
+            seen.add(p.value)
+            self.visible[p.value] = True
+            if isinstance(p.value, Buffer):
+                self.buffer(p.value)
+                if p.role == "in":
+                    self.readonly.add(p.value)
+            elif p.role != "in":
+                raise self.fail(f"scalar parameter `{p.value.name}` is not an input")
+        for s in self.func.symbols:
+            if s.dtype is not i64:
+                raise self.fail(f"dim `{s.name}` is {s.dtype}, not i64")
+            self.visible[s] = True
+        self.stmt(self.func.body, "body")
+
+    def fail(self, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
+        """The error for the statement at hand."""
+        span = self.stmt_now.span if self.stmt_now is not None else self.func.span
+        if span is not None:
+            return Error(what, where=span, facts=facts, help=help)
+        return InternalError(f"{what}, in `{self.func.name}` at {'.'.join(self.path) or 'its parameters'}", facts=facts)
+
+    # Scopes.
+
+    @contextmanager
+    def scope(self, *, repeated: bool = False) -> Iterator[None]:
+        """What is defined inside is gone afterwards."""
+        kept = dict(self.visible), set(self.readonly), self.guard
+        self.repeated += repeated
+        yield
+        self.repeated -= repeated
+        self.visible, self.readonly, self.guard = kept
+
+    def define(self, value: Var | Buffer, *, fixed: bool) -> None:
+        """A definition; what is visible cannot be defined again."""
+        if value in self.visible or value in self.hidden:
+            raise self.fail(f"`{value.name}` is defined again inside of its own scope")
+        self.visible[value] = fixed
+
+    def unchanging(self, parts: Iterable[Expr]) -> bool:
+        """Whether the parts have the same value wherever the loops stand."""
+        return all(self.visible.get(v, False) for e in parts for v in free_vars(e)) and not any(
+            isinstance(n, Load) for e in parts for n in walk(e)
+        )
+
+    # Expressions.
+
+    def expr(self, e: Expr, dtype: DType | None, what: str) -> None:
+        """An expression of a dtype over what is visible."""
+        if dtype is not None and e.dtype is not dtype:
+            raise self.fail(f"{what} is {e.dtype}, not {dtype}", [f"`{e}`"], f"write cast({dtype}, {e})")
+        for v in free_vars(e):
+            if v not in self.visible:
+                raise self.not_visible(v)
+        for node in walk(e):
+            if isinstance(node, Load):
+                self.use(node.buffer)
+                self.indices(node.buffer, node.indices)
+
+    def not_visible(self, value: Var | Buffer) -> Error:
+        """The error for something that is not visible here."""
+        if value in self.hidden:
+            help_ = "a block uses its iterators, the parameters, and what is defined outside of all loops: bind it to an iterator"
+            return self.fail(f"`{value.name}` cannot be used in this block", help=help_)
+        return self.fail(f"`{value.name}` is used where it is not defined")
+
+    def use(self, buffer: Buffer) -> None:
+        """A buffer that has to be visible."""
+        if buffer not in self.visible:
+            raise self.not_visible(buffer)
+
+    def indices(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str = "an index") -> None:
+        """One i64 for each dimension."""
+        if len(indices) != buffer.ndim:
+            raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, {len(indices)} indices given", [f"`{buffer}`"])
+        for i in indices:
+            if i.dtype is not i64:
+                raise self.fail(f"{dtype} of `{buffer.name}` is {i.dtype}, not i64", [f"`{i}`"])
+
+    def buffer(self, b: Buffer) -> None:
+        """The shape and the strides of a buffer that is being defined."""
+        if b.strides is not None and len(b.strides) != len(b.shape):
+            raise self.fail(f"`{b.name}` has {len(b.strides)} strides for {len(b.shape)} dimensions")
+        for e in (*b.shape, *(b.strides or ())):
+            if e.dtype is not i64:
+                raise self.fail(f"an extent of `{b.name}` is {e.dtype}, not i64", [f"`{e}`"])
+
+    # Statements.
+
+    def stmt(self, s: Stmt, label: str) -> None:
+        """One statement in its place."""
+        around = self.stmt_now
+        self.path.append(label)
+        self.stmt_now = s
+        _CHECK[type(s)](self, s)
+        self.path.pop()
+        self.stmt_now = around
+
+    def inner(self, s: Stmt, label: str, *, repeated: bool = False) -> None:
+        """A statement in a scope of its own."""
+        with self.scope(repeated=repeated):
+            self.stmt(s, label)
+
+    def seq(self, s: Seq) -> None:
+        for k, inner in enumerate(s.body):
+            self.stmt(inner, str(k))
+
+    def loop(self, s: For) -> None:
+        for e in (s.start, s.stop):
+            self.expr(e, i64, f"a bound of loop `{s.var.name}`")
+        if s.kind not in ("serial", "parallel", "vector", "unroll") and not s.kind.startswith("gpu."):
+            raise self.fail(f'there is no kind of loop "{s.kind}"')
+        if s.var.dtype is not i64:
+            raise self.fail(f"loop variable `{s.var.name}` is {s.var.dtype}, not i64")
+        with self.scope(repeated=True):
+            self.define(s.var, fixed=False)
+            self.loops[s.var] = s
+            self.stmt(s.body, f"for {s.var.name}")
+            del self.loops[s.var]
+
+    def block(self, s: Block) -> None:
+        for i in s.iters:
+            self.expr(i.value, i64, f"the value of iterator `{i.var.name}`")
+            if i.kind not in ("S", "R", "O") or i.var.dtype is not i64:
+                raise self.fail(f'iterator `{i.var.name}` of kind "{i.kind}" and type {i.var.dtype}: kinds are S, R, O, the type is i64')
+        self.bindings(s)
+        around, hidden, loops = self.visible, self.hidden, self.loops
+        self.hidden = hidden | {v for v, fixed in around.items() if not fixed}
+        self.loops = {}
+        with self.scope(repeated=True):
+            self.visible = {v: fixed for v, fixed in around.items() if fixed}
+            for i in s.iters:
+                self.define(i.var, fixed=False)
+            self.expr(s.predicate, bool_, "the predicate")
+            for r in (*(s.reads or ()), *(s.writes or ())):
+                self.region(r)
+            if s.init is not None:
+                self.init(s, s.init)
+            self.inner(s.body, f"block {s.name}")
+        self.visible, self.hidden, self.loops = around, hidden, loops
+
+    def init(self, s: Block, init: Stmt) -> None:
+        """An init sees the spatial iterators only."""
+        spatial = dict(self.visible)
+        for i in s.iters:
+            if i.kind == "R":
+                del self.visible[i.var]
+                self.hidden.add(i.var)
+        try:
+            self.inner(init, f"block {s.name}.init")
+        finally:
+            self.visible = spatial
+            self.hidden -= {i.var for i in s.iters}
+
+    def bindings(self, s: Block) -> None:
+        """The values of the iterators are independent quasi-affine maps of the loops."""
+        values = [i.value for i in s.iters]
+        if all(v in self.loops for v in values) and len(set(values)) == len(values):
+            return  # each is a loop variable of its own
+        from_zero = {v: Var(v.name) for v in self.loops}  # the same loops, counted from 0
+        shift: dict[Var, Expr] = {v: from_zero[v] + f.start if not _is_zero(f.start) else from_zero[v] for v, f in self.loops.items()}
+        extents = {from_zero[v]: substitute(f.extent, shift) for v, f in self.loops.items()}
+        predicate = substitute(s.predicate, {i.var: i.value for i in s.iters})
+        found = detect_iter_map([substitute(v, shift) for v in values], extents, substitute(predicate, shift))
+        if isinstance(found, Refusal):
+            shown = ", ".join(f"{i.var.name} = {i.value}" for i in s.iters)
+            raise self.fail(
+                f"the iterators of block `{s.name}` are not independent: {found.reason}",
+                [f"bindings: {shown}"],
+                "each iterator is a loop variable, or part of one, that no other iterator uses",
+            )
+
+    def region(self, r: Region) -> None:
+        self.use(r.buffer)
+        self.indices(r.buffer, r.starts)
+        self.indices(r.buffer, r.extents, "an extent")
+        for e in (*r.starts, *r.extents):
+            self.expr(e, i64, "a region")
+
+    def written(self, buffer: Buffer) -> None:
+        """A buffer that is written here."""
+        self.use(buffer)
+        if buffer in self.readonly:
+            help_ = "annotate the parameter with Out[...] (written only) or InOut[...] (read and written)"
+            raise self.fail(f"`{buffer.name}` is an input and cannot be written", help=help_)
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        """A place that is written."""
+        self.written(buffer)
+        self.indices(buffer, indices)
+        for i in indices:
+            self.expr(i, i64, "an index")
+
+    def store(self, s: Store) -> None:
+        self.place(s.buffer, s.indices)
+        self.expr(s.value, loaded_dtype(s.buffer.dtype), f"the value stored to `{s.buffer.name}`")
+
+    def reduce(self, s: Reduce) -> None:
+        for t in s.targets:
+            self.place(t.buffer, t.indices)
+        c = s.combiner
+        if c.name in NAMED_COMBINERS:
+            count = 2 if c.name == "fma" else 1
+            if len(s.targets) != 1 or len(s.values) != count:
+                raise self.fail(f"reduction `{c.name}` has one target and {count} values")
+            d = s.targets[0].dtype
+            if (d is bool_) != (c.name in _BOOLEAN) or (c.name == "fma" and not d.is_float):
+                raise self.fail(f"there is no reduction `{c.name}` of {d}")
+        else:
+            self.combiner(s)
+        for v in s.values:
+            want = s.targets[0].dtype if c.name in NAMED_COMBINERS else None
+            self.expr(v, want, f"the value reduced into `{s.targets[0].buffer.name}`")
+
+    def combiner(self, s: Reduce) -> None:
+        """A lambda: as many of everything as targets, of their dtypes, over its own arguments."""
+        c = s.combiner
+        types = [t.dtype for t in s.targets]
+        for what, found in (("left", c.left), ("right", c.right), ("results", c.result), ("values", s.values)):
+            if [e.dtype for e in found] != types:
+                raise self.fail(
+                    f"the {what} of the combiner do not fit its targets", [f"targets: {types}", f"{what}: {[e.dtype for e in found]}"]
+                )
+        own = {*c.left, *c.right}
+        for e in c.result:
+            for v in free_vars(e) - own:
+                raise self.fail(f"the combiner uses `{v.name}`, which is not one of its arguments")
+
+    def let(self, s: Let) -> None:
+        self.expr(s.value, s.var.dtype, f"the value of `{s.var.name}`")
+        self.define(s.var, fixed=not self.repeated)
+
+    def alloc(self, s: Alloc) -> None:
+        b = s.buffer
+        for e in exprs(s):
+            self.expr(e, i64, f"an extent of `{b.name}`")
+        self.buffer(b)
+        if b.scope == "global":
+            raise self.fail(f"`{b.name}` is allocated in scope global, which only parameters have")
+        if b.scope in ("stack", "register"):
+            for e in b.shape:
+                if not isinstance(simplify(e), Const):
+                    help_ = f'allocate in the workspace: alloc(..., scope="workspace"), or make `{e}` a constant'
+                    raise self.fail(f"`{b.name}` in scope {b.scope} has no constant size", [f"an extent is `{e}`"], help_)
+        self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
+
+    def view(self, s: View) -> None:
+        b, source = s.buffer, s.source
+        self.use(source)
+        self.indices(source, s.start)
+        for e in exprs(s):
+            self.expr(e, i64, f"a number of view `{b.name}`")
+        self.buffer(b)
+        if b.dtype is not source.dtype and source.dtype is not u8:
+            raise self.fail(f"view `{b.name}` of {source.dtype} is {b.dtype}: only u8 bytes can be seen as another type")
+        self.define(b, fixed=not self.repeated or (self.visible[source] and self.unchanging((*s.start, *b.shape))))
+        if source in self.readonly:
+            self.readonly.add(b)
+
+    def if_(self, s: If) -> None:
+        self.expr(s.cond, bool_, "the condition")
+        self.inner(s.then, "if")
+        if s.orelse is not None:
+            self.inner(s.orelse, "else")
+
+    def while_(self, s: While) -> None:
+        self.expr(s.cond, bool_, "the condition")
+        self.inner(s.body, "while", repeated=True)
+
+    def check(self, s: Check) -> None:
+        self.expr(s.cond, bool_, "the condition")
+        for v in s.values:
+            self.expr(v, i64, "a value of the message")
+        self.guard = all_of(self.guard, s.cond)
+
+    def call(self, s: Call) -> None:
+        f = s.func
+        if len(s.args) != len(f.params) or len(s.dims) != len(f.symbols):
+            raise self.fail(f"`{f.name}` takes {len(f.params)} arguments and {len(f.symbols)} dims, not {len(s.args)} and {len(s.dims)}")
+        for d in s.dims:
+            self.expr(d, i64, "a dim")
+        binding: dict[Var, Expr] = dict(zip(f.symbols, s.dims, strict=True))
+        for p, a in zip(f.params, s.args, strict=True):
+            if isinstance(p.value, Var) and isinstance(a, Expr):
+                self.expr(a, p.value.dtype, f"argument `{p.value.name}`")
+                binding[p.value] = a
+        for p, a in zip(f.params, s.args, strict=True):
+            self.argument(p, a, binding)
+        for sym, value in zip(f.symbols, s.dims, strict=True):
+            self.contract(f, sym, value)
+        buffers = [(p, a) for p, a in zip(f.params, s.args, strict=True) if isinstance(a, Buffer)]
+        for k, (p, a) in enumerate(buffers):
+            for q, b in buffers[:k]:
+                if a is b and (p.role != "in" or q.role != "in"):
+                    raise self.fail(f"`{a.name}` is passed to `{f.name}` twice, and written there", help="parameters must not overlap")
+
+    def argument(self, p: Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
+        """An argument against its parameter."""
+        if isinstance(p.value, Var) or not isinstance(a, Buffer):
+            if isinstance(p.value, Var) == isinstance(a, Expr):
+                return
+            raise self.fail(f"argument `{p.value.name}`: a tensor and a number are exchanged")
+        self.use(a)
+        if p.role != "in":
+            self.written(a)
+        facts = [f"given: `{a}`", f"expected: `{p.value}`"]
+        if a.dtype is not p.value.dtype or a.ndim != p.value.ndim:
+            raise self.fail(f"argument `{p.value.name}` does not fit", facts)
+        pairs = [*zip(a.shape, p.value.shape, strict=True)]
+        if p.value.strides is not None or a.strides is not None:
+            pairs += zip(a.element_strides(), p.value.element_strides(), strict=True)
+        for given, want in pairs:
+            if simplify(Eq(given, substitute(want, binding))) is FALSE:
+                raise self.fail(f"argument `{p.value.name}` does not fit: {given} is not {substitute(want, binding)}", facts)
+
+    def contract(self, f: Func, symbol: Var, value: Expr) -> None:
+        """The callee's dim is in its range; a user's call has to make sure of it."""
+        if not isinstance(symbol, Dim) or self.stmt_now is None or self.stmt_now.span is None or value is symbol:
+            return
+        rules = [
+            Le(Const(symbol.min, i64), value) if symbol.min > 0 else TRUE,
+            Le(value, Const(symbol.max, i64)) if symbol.max < Dim("").max else TRUE,
+            Eq(FloorMod(value, Const(symbol.multiple_of, i64)), Const(0, i64)) if symbol.multiple_of > 1 else TRUE,
+        ]
+        facts = EMPTY.with_condition(self.guard) if self.guard is not TRUE else EMPTY
+        for rule in rules:
+            if not prove(rule, facts):
+                raise self.fail(
+                    f"the call may break the contract of `{f.name}`: {symbol.contract}",
+                    [f"`{symbol.name}` is `{value}` here"],
+                    f'make sure of it: check({rule}, "...")',
+                )
+
+
+_CHECK: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
+    Seq: _Verifier.seq,
+    For: _Verifier.loop,
+    Block: _Verifier.block,
+    Store: _Verifier.store,
+    Reduce: _Verifier.reduce,
+    Let: _Verifier.let,
+    Alloc: _Verifier.alloc,
+    View: _Verifier.view,
+    If: _Verifier.if_,
+    While: _Verifier.while_,
+    Call: _Verifier.call,
+    Check: _Verifier.check,
+}
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0

@@ -1,0 +1,358 @@
+"""What can be proved wrong about a program's memory: elements out of range, reads of what nobody wrote, races of parallel loops.
+
+Only certain mistakes are refused. *Out of range* needs a witness: values of the dims and loop variables, found by trying the corners of
+the loops at small dims, for which the statement runs and the index is outside; the error shows them. *Unwritten* means that no write
+can come before the read. *Races* are writes of a parallel or vector loop whose place does not depend on the loop's variable.
+
+The walk carries, for each place, the loops and conditions around it and the values of iterators and lets over loop variables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..dtype import bool_, i64
+from ..support.errors import Error, InternalError
+from ..sym import expr as E
+from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute, walk
+from ..sym.facts import EMPTY, Facts
+from ..sym.prove import prove
+from .buffer import Buffer, Load
+from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts
+
+CONCURRENT = ("parallel", "vector")
+Witness = tuple[dict[Var, int], int, int]  # values of dims and loop variables, of the index, of the extent
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the walk stands."""
+
+    loops: tuple[For, ...] = ()
+    guards: tuple[Expr, ...] = ()  # conditions over dims and loop variables that hold here
+    values: dict[Var, Expr] | None = None  # of iterators and lets
+    unknown: bool = False  # inside of something that may not run for reasons that are not seen
+
+    def see(self, e: Expr) -> Expr:
+        """`e` over dims, scalars and loop variables."""
+        return substitute(e, self.values) if self.values else e
+
+    def bind(self, values: dict[Var, Expr]) -> Place:
+        """With the values of iterators or lets."""
+        return replace(self, values={**(self.values or {}), **{v: self.see(e) for v, e in values.items()}})
+
+    def given(self, condition: Expr) -> Place:
+        """Where a condition holds."""
+        return self if condition is TRUE else replace(self, guards=(*self.guards, self.see(condition)))
+
+
+def check_memory(func: Func) -> None:
+    """Raises an error for memory that is certainly used wrongly."""
+    memory = _Memory(func)
+    memory.visit(func.body, Place())
+
+
+class _Memory:
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.root: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory it is
+        self.starts: dict[Buffer, tuple[Expr, ...]] = {}  # of views: the place where they start, over loop variables
+        self.home: dict[Buffer, int] = {}  # how many loops are around a buffer's allocation
+        self.undefined = {p.value for p in func.params if p.role == "out" and isinstance(p.value, Buffer)}
+        self.done: set[Buffer] = set()  # what may have been written so far
+        self.pending: list[set[Buffer]] = []  # for each open loop: what it writes
+        self.symbols = func.symbols
+
+    def fail(self, s: Stmt, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
+        if s.span is not None:
+            return Error(what, where=s.span, facts=facts, help=help)
+        return InternalError(f"{what}, in `{self.func.name}`", facts=facts)
+
+    def memory(self, b: Buffer) -> Buffer:
+        """The buffer whose memory `b` is."""
+        return self.root.get(b, b)
+
+    # The walk, in order of execution.
+
+    def visit(self, s: Stmt, at: Place) -> Place:
+        """Checks `s`; what holds after it."""
+        match s:
+            case Seq():
+                for inner in s.body:
+                    at = self.visit(inner, at)
+                return at
+            case For():
+                self.reads(s, at)
+                self.inside(s.body, replace(at, loops=(*at.loops, s.with_(start=at.see(s.start), stop=at.see(s.stop)))), loop=True)
+            case While():
+                self.reads(s, at)
+                self.inside(s.body, replace(at, unknown=True), loop=True)
+            case If():
+                self.reads(s, at)
+                self.inside(s.then, at.given(s.cond))
+                if s.orelse is not None:
+                    self.inside(s.orelse, at.given(E.Not(s.cond)))
+            case Block():
+                self.block(s, at)
+            case Let():
+                self.reads(s, at)
+                return at.bind({s.var: s.value})
+            case Check():
+                self.reads(s, at)
+                return at.given(s.cond)
+            case Alloc():
+                self.undefined.add(s.buffer)
+                self.home[s.buffer] = len(at.loops)
+            case View():
+                self.root[s.buffer] = self.memory(s.source)
+                self.starts[s.buffer] = (*self.starts.get(s.source, ()), *(at.see(e) for e in s.start))
+            case _:
+                self.access(s, at)
+        return at
+
+    def inside(self, s: Stmt, at: Place, *, loop: bool = False) -> None:
+        """A nested statement; in a loop, later statements come before earlier ones of the next iteration."""
+        if loop:
+            self.pending.append(self.writes_in(s))
+        self.visit(s, at)
+        if loop:
+            self.pending.pop()
+
+    def block(self, s: Block, at: Place) -> None:
+        inner = at.bind({i.var: i.value for i in s.iters})
+        if s.init is not None:
+            self.visit(s.init, inner)
+        inner = inner.given(s.predicate)
+        self.visit(s.body, inner)
+
+    # Reads and writes.
+
+    def reads(self, s: Stmt, at: Place) -> None:
+        """The loads in the expressions of `s`."""
+        for e in exprs(s):
+            self.loads(s, e, at)
+
+    def loads(self, s: Stmt, e: Expr, at: Place) -> None:
+        """The loads in `e`; those in an arm of a select only count where the arm is taken."""
+        if isinstance(e, E.Select):
+            self.loads(s, e.args[0], at)
+            self.loads(s, e.args[1], at.given(e.args[0]))
+            self.loads(s, e.args[2], at.given(E.Not(e.args[0])))
+            return
+        if isinstance(e, E.And | E.Or):
+            self.loads(s, e.args[0], at)
+            self.loads(s, e.args[1], at.given(e.args[0] if isinstance(e, E.And) else E.Not(e.args[0])))
+            return
+        for a in e.args:
+            if a.args:
+                self.loads(s, a, at)
+        if isinstance(e, Load):
+            self.was_written(s, e.buffer)
+            self.in_range(s, e.buffer, e.indices, at)
+
+    def access(self, s: Stmt, at: Place) -> None:
+        """A store, a reduction or a call."""
+        if not isinstance(s, Reduce | Store | Call):
+            return
+        self.reads(s, at)
+        if isinstance(s, Reduce):
+            for t in s.targets:
+                self.was_written(s, t.buffer)
+        if isinstance(s, Call):
+            for p, a in zip(s.func.params, s.args, strict=True):
+                if isinstance(a, Buffer) and p.role != "out":
+                    self.was_written(s, a)
+        for buffer, indices in _targets(s):
+            if indices is not None:
+                self.in_range(s, buffer, indices, at)
+            self.no_race(s, buffer, indices or (), at)
+            self.done.add(self.memory(buffer))
+
+    def writes_in(self, s: Stmt) -> set[Buffer]:
+        """What `s` gives a first value to: writes that do not read the same buffer."""
+        views = {x.buffer: x.source for x in walk_stmts(s) if isinstance(x, View)}
+        found: set[Buffer] = set()
+        for x in walk_stmts(s):
+            if isinstance(x, Store | Call):
+                own = {n.buffer for n in walk(x.value) if isinstance(n, Load)} if isinstance(x, Store) else set()
+                for b, _ in _targets(x):
+                    if b not in own:
+                        while b in views:
+                            b = views[b]
+                        found.add(self.memory(b))
+        return found
+
+    def was_written(self, s: Stmt, buffer: Buffer) -> None:
+        """Refuses to read what cannot have been written."""
+        b = self.memory(buffer)
+        if b in self.undefined and b not in self.done and not any(b in p for p in self.pending):
+            what = "an output, undefined on entry" if b not in self.home else "allocated, its contents undefined"
+            help_ = "give it a first value: with init(): ... at the head of the block" if isinstance(s, Reduce) else "store to it first"
+            if b not in self.home:
+                help_ += ", or annotate the parameter with InOut[...]"
+            raise self.fail(s, f"`{buffer.name}` is read before anything is written to it", [f"`{b.name}` is {what}"], help_)
+
+    # Races.
+
+    def no_race(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
+        """Refuses a write of a concurrent loop to a place that is the same in every iteration."""
+        place = (*(at.see(i) for i in indices), *self.starts.get(buffer, ()))
+        used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
+        for depth, loop in enumerate(at.loops):
+            if not (loop.kind in CONCURRENT or loop.kind.startswith("gpu.")) or loop.var in used or at.unknown:
+                continue
+            if depth < self.home.get(self.memory(buffer), 0) or (isinstance(loop.extent, Const) and loop.extent.value <= 1):
+                continue
+            facts = [f"its place does not depend on `{loop.var.name}`"]
+            if isinstance(s, Reduce):
+                help_ = f"make the loop over `{loop.var.name}` serial, or reduce into parts of their own and join them afterwards"
+                raise self.fail(s, f"a reduction over the {loop.kind} loop `{loop.var.name}`", facts, help_)
+            help_ = f"index with `{loop.var.name}`, or allocate the buffer inside of the loop"
+            raise self.fail(
+                s, f"every iteration of the {loop.kind} loop `{loop.var.name}` writes the same place of `{buffer.name}`", facts, help_
+            )
+
+    # Ranges.
+
+    def in_range(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
+        """Refuses an access that has a witness of being outside."""
+        if s.span is None or at.unknown:  # programs that are made may rely on what their maker knows of the dims
+            return
+        for k, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+            seen, limit = at.see(index), at.see(extent)
+            if _plainly_inside(seen, limit, at):
+                continue
+            found = witness(seen, limit, at, self.symbols)
+            if found is not None:
+                point, value, bound = found
+                names = [f"{v.name} = {point[v]}" for v in point if v in free_vars(seen) | free_vars(limit) or v in self.symbols]
+                facts = (
+                    [f"for {', '.join(names)}: `{index}` is {value}, the extent is {bound}"]
+                    if names
+                    else [f"`{index}` is {value}, the extent is {bound}"]
+                )
+                help_ = "shorten the loop, or put the access under a condition"
+                raise self.fail(s, f"index {k} of `{buffer.name}` is out of range", facts, help_)
+
+
+def _targets(s: Stmt) -> list[tuple[Buffer, tuple[Expr, ...] | None]]:
+    """What a statement writes."""
+    if isinstance(s, Store):
+        return [(s.buffer, s.indices)]
+    if isinstance(s, Reduce):
+        return [(t.buffer, t.indices) for t in s.targets]
+    if isinstance(s, Call):
+        return [(a, None) for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer) and p.role != "in"]
+    return []
+
+
+def _plainly_inside(index: Expr, extent: Expr, at: Place) -> bool:
+    """A loop variable from 0 to the extent, or constants: the usual case, without a search."""
+    if isinstance(index, Const):
+        return isinstance(extent, Const) and 0 <= index.value < extent.value
+    return any(index is f.var and isinstance(f.start, Const) and f.start.value >= 0 and f.stop is extent for f in at.loops)
+
+
+def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Witness | None:
+    """Values of dims and loop variables for which the place is reached and `index` is outside of 0..extent-1, and the two values."""
+    known = {*symbols, *(f.var for f in at.loops)}
+    parts = [index, extent, *at.guards, *(e for f in at.loops for e in (f.start, f.stop))]
+    if any(free_vars(e) - known or any(isinstance(n, Load) for n in walk(e)) for e in parts):
+        return None
+    used = frozenset().union(*(free_vars(e) for e in parts))
+    if prove(E.And(E.Le(Const(0, i64), index), E.Lt(index, extent)), _facts(at)):
+        return None
+    for point in itertools.islice(_dim_points([v for v in symbols if v in used]), 24):
+        found = _corner(index, extent, at, point, used)
+        if found is not None:
+            return found
+    return None
+
+
+def _dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
+    """Small values of the dims, all alike first, then mixed, then the largest."""
+    choices = [_admitted(d) for d in dims]
+    for k in range(max((len(c) for c in choices), default=1)):
+        yield {d: c[min(k, len(c) - 1)] for d, c in zip(dims, choices, strict=True)}
+    for values in itertools.product(*(c[:3] for c in choices)):
+        yield dict(zip(dims, values, strict=True))
+
+
+def _admitted(d: Var) -> list[int]:
+    low, high, step = (d.min, d.max, d.multiple_of) if isinstance(d, Dim) else (0, E.DIM_MAX, 1)
+    first = -(-low // step) * step
+    return [v for v in dict.fromkeys((first + step, first + 2 * step, first, first + 7 * step, high // step * step)) if low <= v <= high]
+
+
+def _facts(at: Place) -> Facts:
+    facts = EMPTY
+    for f in at.loops:
+        facts = facts.with_loop(f.var, f.extent, f.start)
+    for g in at.guards:
+        facts = facts.with_condition(g)
+    return facts
+
+
+def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: frozenset[Var], depth: int = 0) -> Witness | None:
+    """The first corner of the loops from `depth` on that is a witness; only loops whose variables are used have two ends."""
+    if depth == len(at.loops):
+        if not all(_compute(g, point) for g in at.guards):
+            return None
+        value, bound = _compute(index, point), _compute(extent, point)
+        return (dict(point), value, bound) if value is not None and bound is not None and not 0 <= value < bound else None
+    loop = at.loops[depth]
+    start, stop = _compute(loop.start, point), _compute(loop.stop, point)
+    if start is None or stop is None:
+        return None
+    ends = (stop - 1, start) if loop.var in used else (start,)
+    for value in dict.fromkeys(ends) if stop > start else ():
+        found = _corner(index, extent, at, {**point, loop.var: value}, used, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _compute(e: Expr, point: dict[Var, int]) -> int | None:
+    """The value of an expression of integers and bools; None when it is of another kind or overflows."""
+    if isinstance(e, Const):
+        return int(e.value) if not e.dtype.is_float else None
+    if isinstance(e, Var):
+        return point.get(e)
+    if isinstance(e, E.Select):
+        condition = _compute(e.args[0], point)
+        return None if condition is None else _compute(e.args[1 if condition else 2], point)
+    step = _INTEGER.get(type(e))
+    if step is None or not all(a.dtype.is_int or a.dtype is bool_ for a in e.args):
+        return None
+    args = [_compute(a, point) for a in e.args]
+    if any(a is None for a in args):
+        return None
+    value = step(*args)
+    if e.dtype.is_int and not e.dtype.min <= value <= e.dtype.max:
+        return None
+    return value
+
+
+_INTEGER: dict[type[Expr], Callable[..., int]] = {
+    E.Add: lambda a, b: a + b,
+    E.Sub: lambda a, b: a - b,
+    E.Mul: lambda a, b: a * b,
+    E.FloorDiv: lambda a, b: a // b if b else 0,
+    E.FloorMod: lambda a, b: a % b if b else 0,
+    E.Min: min,
+    E.Max: max,
+    E.Neg: lambda a: -a,
+    E.Not: lambda a: not a,
+    E.And: lambda a, b: a and b,
+    E.Or: lambda a, b: a or b,
+    E.Eq: lambda a, b: a == b,
+    E.Ne: lambda a, b: a != b,
+    E.Lt: lambda a, b: a < b,
+    E.Le: lambda a, b: a <= b,
+    E.BitAnd: lambda a, b: a & b,
+    E.BitOr: lambda a, b: a | b,
+    E.BitXor: lambda a, b: a ^ b,
+    E.Cast: lambda a: a,
+}
