@@ -181,7 +181,7 @@ def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
 
 def _owned(p: Expr, q: Expr, v: Var, facts: Facts) -> bool:
     """Whether p(v) and q(v') differ for v != v': both are c*v + rest, and the rests differ by less than c."""
-    one, two = _linear(p, v), _linear(q, v)
+    one, two = linear(p, v), linear(q, v)
     if one is None or two is None or one[0] != two[0] or not one[0]:
         return False
     c = to_expr(one[0], i64)
@@ -190,7 +190,7 @@ def _owned(p: Expr, q: Expr, v: Var, facts: Facts) -> bool:
     return prove(Const(0, i64) < c, facts) and prove(d < c, facts) and prove(Const(0, i64) - c < d, facts)
 
 
-def _linear(e: Expr, v: Var) -> tuple[Poly, Poly] | None:
+def linear(e: Expr, v: Var) -> tuple[Poly, Poly] | None:
     """`e` as c*v + rest, where neither has v in it."""
     c: Poly = {}
     rest: Poly = {}

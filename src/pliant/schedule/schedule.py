@@ -147,6 +147,7 @@ class Schedule:
         return made  # type: ignore[return-value]
 
     split = primitive(loop_primitives.split, tuple)
+    partition = primitive(loop_primitives.partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
     reorder = primitive(loop_primitives.reorder)
     unroll = primitive(loop_primitives.unroll)

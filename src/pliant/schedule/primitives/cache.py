@@ -13,7 +13,7 @@ from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, Mover, fresh_name
 from ..nest import accesses, allocation, block_names, blocks, facts_at, fed_by, loop_facts, loops_above, path_to
 from ..refusal import refuse
-from ..tile import inner_loops, nest_of, predicate_without, rebound, tile_of
+from ..tile import Tile, inner_loops, nest_of, predicate_without, rebound, tile_of
 
 
 def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
@@ -46,52 +46,66 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
         span=block.span,
     )
     nest, _ = nest_of([x for x in inner if x not in reducing], back)
-    return insert(func, block, new, at, (Alloc(buffer),), (nest,), made=(blocks(nest)[0],))
+    return insert(func, block, new, inner, (Alloc(buffer),), (nest,))
 
 
 def cache_read(
     func: Func, block: Block, buffer: str, at: For | None = None, scope: Scope = "stack", order: tuple[int, ...] | None = None
 ) -> tuple[Func, Forward]:
-    """Let a block read the tile of a buffer that one iteration of `at` needs from a copy, made where the iteration begins.
+    """Let the blocks inside of `at` read the tile of a buffer that an iteration needs from a copy, made where it begins.
 
-    The copy is `…_copy` in the given scope, as is the block that makes it; `order` gives its dimensions in another order.
+    `block` is one of the readers; all others inside of `at` must read the same tile. The copy is `…_copy` in the given
+    scope, as is the block that makes it; `order` gives its dimensions in another order.
     """
     what = f"cannot cache `{buffer}` for block `{block.name}`"
-    inner = inner_loops(func, block, at)
-    found = {(a.buffer, a.over_loops()) for a in accesses(block) if a.buffer.name == buffer and not a.write}
-    if len(found) != 1:
+    inner_loops(func, block, at)
+    around: Stmt = at.body if at is not None else func.body
+    source = next((a.buffer for a in accesses(block) if a.buffer.name == buffer and not a.write), None)
+    if source is None:
         reads = ", ".join(sorted({a.buffer.name for a in accesses(block) if not a.write})) or "nothing"
-        raise refuse(
-            f"{what}: it reads it at {len(found) or 'no'} places, not at one",
-            func,
-            (block, f"reads {reads}"),
-            help="name a buffer that it reads once",
-        )
-    source, indices = found.pop()
-    around: Stmt = at if at is not None else func.body
+        raise refuse(f"{what}: it does not read it", func, (block, f"reads {reads}"))
     writer = next((b for b in blocks(around) if any(a.buffer is source and a.write for a in accesses(b))), None)
-    if writer is not None and (at is not None or writer is block):
-        raise refuse(f"{what}: block `{writer.name}` writes it inside of the loop", func, (writer, "writes"), (block, "reads"))
+    if writer is not None:
+        raise refuse(f"{what}: block `{writer.name}` writes it there", func, (writer, "writes"), (block, "reads"))
     if order is not None and sorted(order) != list(range(source.ndim)):
         raise refuse(f"{what}: order {order} is no permutation of its {source.ndim} dimensions", func, (block, "this block"))
-    tile = tile_of(func, block, indices, inner, "cache what is read by")
-    perm = order or tuple(range(source.ndim))
-    shape = tuple(Const(tile.extent[d], i64) for d in perm)
-    copy = Buffer(f"{buffer}_copy", source.dtype, shape, None, scope)
-    bound = rebound(func, block, "cache what is read by")
-    place = tuple(substitute(tile.offset[d], bound.iters) for d in perm)
-    replacer = Replacer(loads=lambda e: Load(copy, place) if e.buffer is source else None)
-    new = bound.block.with_(
-        body=replacer.stmt(bound.block.body), init=None if bound.block.init is None else replacer.stmt(bound.block.init)
-    )
-    nest = _copy_nest(func, block, at, source, copy, perm, tile.base, tile.extent)
-    return insert(func, block, new, at, (Alloc(copy), nest), (), made=(blocks(nest)[0],))
+    tiles = {b: _read_tile(func, b, source, at, what) for b in blocks(around) if any(a.buffer is source for a in accesses(b))}
+    base = tiles[block].base
+    for b, tile in tiles.items():
+        if tile.base != base:
+            raise refuse(
+                f"{what}: block `{b.name}` reads another part of it", func, (b, f"from {tile.base} on"), (block, f"from {base} on")
+            )
+    extent = tuple(max(t.extent[d] for t in tiles.values()) for d in range(source.ndim))
+    perm = tuple(order) if order is not None else tuple(range(source.ndim))
+    copy = Buffer(f"{buffer}_copy", source.dtype, tuple(Const(extent[d], i64) for d in perm), None, scope)
+    edit = Edit(func)
+    inner = Edit(Func("", (), around))
+    for b, tile in tiles.items():
+        bound = rebound(func, b, "cache what is read by")
+        place = Load(copy, tuple(substitute(tile.offset[d], bound.iters) for d in perm))
+        replacer = Replacer(loads=lambda e, place=place: place if e.buffer is source else None)  # type: ignore[misc]
+        init = bound.block.init
+        new = bound.block.with_(body=replacer.stmt(bound.block.body), init=None if init is None else replacer.stmt(init))
+        inner.replace(b, new)
+        inner.move(b, new)
+    body = inner.done()[0].body
+    nest = _copy_nest(func, block, source, copy, perm, base, extent)
+    edit.moved.update(inner.moved)
+    edit.replace(around, seq(Alloc(copy), nest, body))
+    return edit.done(made=(blocks(nest)[0],))
+
+
+def _read_tile(func: Func, block: Block, source: Buffer, at: For | None, what: str) -> Tile:
+    found = {a.over_loops() for a in accesses(block) if a.buffer is source}
+    if len(found) != 1:
+        raise refuse(f"{what}: block `{block.name}` reads it at {len(found)} places, not at one", func, (block, "this block"))
+    return tile_of(func, block, found.pop(), inner_loops(func, block, at), "cache what is read by")
 
 
 def _copy_nest(
     func: Func,
     block: Block,
-    at: For | None,
     source: Buffer,
     copy: Buffer,
     perm: tuple[int, ...],
@@ -170,11 +184,11 @@ def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[
             (outer, "feeds a reduction iterator"),
             help="reorder the reduction loops into the tile",
         )
-    around: Stmt = at if at is not None else func.body
+    around: Stmt = inner[0] if inner else block
     other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
-    if other is not None and at is not None:
+    if other is not None:
         raise refuse(
-            f"cannot {what} block `{block.name}`: block `{other.name}` inside of `{at.var.name}` uses `{target.buffer.name}` too",
+            f"cannot {what} block `{block.name}`: block `{other.name}` in the same loops uses `{target.buffer.name}` too",
             func,
             (other, "this block"),
             (block, "and this one"),
@@ -209,24 +223,19 @@ def insert(
     func: Func,
     block: Block,
     new: Block,
-    at: For | None,
+    inner: list[For],
     before: tuple[Stmt, ...],
     after: tuple[Stmt, ...],
-    made: tuple[Stmt, ...],
     rounding: str = "",
 ) -> tuple[Func, Forward]:
-    """Replace a block, and put statements before and after what `at` has in it (the whole nest when that is None)."""
-    around: Stmt
-    if at is not None:
-        around = at.body
-    else:
-        above = loops_above(func, block)
-        around = above[0] if above else block
-    inner = Edit(Func("", (), around))
-    inner.replace(block, new)
-    inner.move(block, new)
-    body = inner.done()[0].body
+    """Replace a block, and put statements before and after the loops `inner` around it."""
+    around: Stmt = inner[0] if inner else block
+    edit = Edit(Func("", (), around))
+    edit.replace(block, new)
+    edit.move(block, new)
+    body = edit.done()[0].body
+    moved = edit.moved
     edit = Edit(func)
-    edit.moved.update(inner.moved)
+    edit.moved.update(moved)
     edit.replace(around, seq(*before, body, *after))
-    return edit.done(made=made, rounding=rounding)
+    return edit.done(made=(blocks(after[-1])[0],), rounding=rounding)

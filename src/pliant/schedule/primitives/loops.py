@@ -1,4 +1,4 @@
-"""Primitives on loops: split, fuse, reorder, unroll, vectorize, parallel, annotate.
+"""Primitives on loops: split, partition, fuse, reorder, unroll, vectorize, parallel, annotate.
 
 Each is a pure function `(func, loop, …) -> (func, forward)`; `forward.made` holds the loops it made, in the order of the
 results of the method of `Schedule`. Loops that only feed S iterators may run in any order; the order of a reduction is kept
@@ -13,13 +13,15 @@ from typing import Any, Literal
 
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, If, Let, Reduce, Stmt, Store, map_children, seq, walk_stmts
-from ...sym.expr import TRUE, Const, Eq, Expr, Var, all_of, free_vars, product
+from ...sym.bounds import poly_interval
+from ...sym.expr import TRUE, Const, Eq, Expr, Le, Lt, Max, Min, Var, all_of, free_vars, product
 from ...sym.facts import Facts
+from ...sym.poly import to_expr
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward, Mover
-from ..dependence import Conflict, bare_statement, cross_dependence, dependence
-from ..nest import block_names, blocks, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
+from ..dependence import Conflict, bare_statement, cross_dependence, dependence, linear
+from ..nest import block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ..refusal import refuse
 
 Tail = Literal["guard", "cut", "balance"]
@@ -165,6 +167,69 @@ def _without_inits(s: For, later: set[Block]) -> For:
     body = edit.done()[0].body
     assert isinstance(body, For)
     return body
+
+
+def partition(func: Func, loop: For) -> tuple[Func, Forward]:
+    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`)."""
+    what = f"cannot partition loop `{loop.var.name}`"
+    _check_serial(func, loop, "partition")
+    found = [c for b in blocks(loop.body) for c in conjuncts(b.predicate) if loop.var in free_vars(c)]
+    begun = next((b for b in blocks(loop.body) if b.init is not None and fed_by(b, loop) - {"S"}), None)
+    if not found or begun is not None:
+        raise refuse(
+            f"{what}: " + ("no predicate depends on it" if not found else f"block `{begun.name if begun else ''}` has an init"),
+            func,
+            (loop, "this loop"),
+            help="" if not found else "decompose_reduction takes the init out",
+        )
+    at: Expr = loop.stop
+    outside = facts_at(func, loop)
+    inside = outside
+    for x in loops_in(loop):
+        inside = loop_facts(inside, x)
+    for c in found:
+        first = _first_failure(c, loop.var, {x.var for x in loops_in(loop.body)}, inside)
+        if first is None:
+            raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
+        at = Min(at, first) if not prove(first <= at, outside) else first
+    at = simplify(Max(at, loop.start), outside)
+    edit = Edit(func)
+    main = For(loop.var, loop.start, at, "serial", loop.body, loop.annotations, loop.span)
+    facts = loop_facts(outside, main)
+
+    def relieved(s: Stmt, facts: Facts) -> Stmt:
+        if isinstance(s, For):
+            facts = loop_facts(facts, s)
+        if isinstance(s, Block):
+            new: Stmt = s.with_(predicate=all_of(*(c for c in conjuncts(s.predicate) if not prove(c, facts))))
+        else:
+            new = map_children(s, lambda x: relieved(x, facts))
+        edit.moved[s] = new
+        return new
+
+    main = main.with_(body=relieved(loop.body, facts))
+    rest = Copier(block_names(func), "_rest").copy(loop)
+    assert isinstance(rest, For)
+    rest = rest.with_(start=at)
+    edit.replace(loop, seq(main, rest))
+    edit.move(loop, main)
+    return edit.done(made=(main, rest))
+
+
+def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Expr | None:
+    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail."""
+    if not isinstance(condition, (Lt, Le)):
+        return None
+    a, b = condition.args
+    c = linear(simplify(a - b, facts), v)
+    if c is None or set(c[0]) != {()} or c[0][()] < 1:
+        return None
+    step = c[0][()]
+    loose = {m: k for m, k in c[1].items() if any(free_vars(x) & inner for x in m)}
+    most = poly_interval(loose, facts)[1]
+    fixed = to_expr({m: -k for m, k in c[1].items() if m not in loose}, i64)
+    slack = fixed - most - (0 if isinstance(condition, Le) else 1)
+    return simplify((slack + step) // step, facts)
 
 
 def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:

@@ -139,7 +139,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     )
     nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), Const(lanes, i64), "serial", total))
     rounding = reassociation(func, block)
-    return insert(func, block, new, at, (Alloc(buffer),), (nest,), made=(blocks(nest)[0],), rounding=rounding)
+    return insert(func, block, new, inner, (Alloc(buffer),), (nest,), rounding)
 
 
 def _identity(func: Func, block: Block, combiner: str, target: Load) -> Expr:

@@ -1,0 +1,67 @@
+"""The rule that takes anything: threads over the outermost loops, vectors along contiguous stores, wherever that is legal."""
+
+from __future__ import annotations
+
+from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
+from ...sym.expr import free_vars
+from ...target import Target
+from ..dependence import dependence
+from ..nest import accesses, blocks, fed_by, loops_above, loops_in
+from ..schedule import LoopHandle, Schedule
+
+
+def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
+    """Share out and vectorise the nests around the given blocks as far as their dependences allow."""
+    done: list[str] = []
+    for name in names:
+        found = next((b for b in blocks(s.program.body) if b.name == name), None)
+        if found is None:
+            continue
+        loop = _innermost(s.program, found)
+        if loop is not None and dependence(s.program, loop) is None:
+            s.vectorize(_handle(s, name, loop))
+            done.append(f"vectors along `{loop.var.name}` in `{name}`")
+        outer = _outermost(s.program, name)
+        if outer is not None:
+            s.parallel(_handle(s, name, outer))
+            done.append(f"threads over `{outer.var.name}`")
+    return "fallback: " + (", ".join(done) or "as it stands")
+
+
+def _innermost(func: Func, block: Block) -> For | None:
+    """The innermost loop around a block, if it only feeds S iterators and goes along what the block stores."""
+    loops = loops_above(func, block)
+    if not loops:
+        return None
+    loop = loops[-1]
+    inside = any(isinstance(x, For) for x in walk_stmts(block.body))
+    if loop.kind != "serial" or fed_by(block, loop) != {"S"} or inside or loops_in(loop.body) or blocks(loop) != [block]:
+        return None
+    for a in accesses(block):
+        if a.write:
+            over = a.over_loops()
+            if not over or loop.var not in free_vars(over[-1]) or any(loop.var in free_vars(e) for e in over[:-1]):
+                return None
+    return loop
+
+
+def _outermost(func: Func, name: str) -> For | None:
+    """The outermost serial loop around a block whose iterations are independent, if nothing around it or in it is parallel."""
+    block = next(b for b in blocks(func.body) if b.name == name)
+    loops = loops_above(func, block)
+    if any(x.kind == "parallel" for x in loops):
+        return None
+    for x in loops:
+        if x.kind != "serial":
+            return None
+        if not any(y.kind == "parallel" for y in loops_in(x.body)) and not _has_calls(x) and dependence(func, x) is None:
+            return x
+    return None
+
+
+def _has_calls(s: Stmt) -> bool:
+    return type(s).__name__ == "Call" or any(_has_calls(c) for c in children(s))
+
+
+def _handle(s: Schedule, name: str, loop: For) -> LoopHandle:
+    return next(h for h in s.loops(name) if h.loop is loop)

@@ -1,0 +1,134 @@
+"""What default rules ask of a program: is this block a matrix product, elementwise, cheap; which loop runs along memory.
+
+Answers are records or None; reasons are sentences for `default_schedule`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...loop.buffer import Load
+from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, walk_stmts
+from ...sym.expr import TRUE, Call, Const, Div, Expr, Mul, Var, free_vars, walk
+from ..nest import accesses, blocks, loops_above, path_to, plain_iters
+
+
+class NotApplicable(Exception):
+    """Why a rule does not take a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """A sum of products `c[…, i, j] += a[…, i, k] * b[…, k, j]`: the loops of its iterators by their role."""
+
+    batch: tuple[str, ...]  # names of iterators: indices of both sides, or of the left side only but not the last of these
+    row: str | None  # index of the left side only
+    column: str  # along the rows of the right side and of the result
+    reduced: tuple[str, ...]
+
+
+def plain_loops(func: Func, block: Block) -> dict[Var, For] | str:
+    """The loop of each iterator of a block that is alone in a nest of one serial loop for each iterator; else what is otherwise."""
+    loops = loops_above(func, block)
+    of = {x.var: x for x in loops}
+    found: dict[Var, For] = {}
+    for i in block.iters:
+        loop = of.get(i.value)  # type: ignore[call-overload]
+        if loop is None or loop in found.values():
+            return f"iterator `{i.var.name}` of block `{block.name}` is not one loop"
+        found[i.var] = loop
+    if block.predicate is not TRUE:
+        return f"block `{block.name}` has a predicate"
+    if len(loops) != len(found):
+        return f"there are loops around block `{block.name}` that it does not use"
+    for x in loops:
+        if x.kind != "serial" or blocks(x) != [block] or not (isinstance(x.start, Const) and x.start.value == 0):
+            return f"loop `{x.var.name}` is not a serial loop from 0 around block `{block.name}` alone"
+        if any(not free_vars(x.stop).isdisjoint([y.var]) for y in loops):
+            return f"the extent of loop `{x.var.name}` depends on another loop"
+    if any(not isinstance(s, (For, Seq)) for s in path_to(func, block)) or any(isinstance(x.body, Seq) for x in loops):
+        return f"block `{block.name}` is not alone in its loops"
+    return found
+
+
+def matmul_of(block: Block) -> Matmul | str:
+    """The roles of the iterators of a sum of products; else why it is none."""
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.name not in ("add", "fma") or block.init is None or len(s.targets) != 1:
+        return f"block `{block.name}` is no sum"
+    factors = s.values if s.combiner.name == "fma" else s.values[0].args if isinstance(s.values[0], Mul) else ()
+    if len(factors) != 2:
+        return f"block `{block.name}` does not sum products"
+    out = plain_iters(s.targets[0].indices, block)
+    spatial = [i.var for i in block.iters if i.kind == "S"]
+    if not out or set(out) != set(spatial):
+        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+    if any(i.kind == "O" for i in block.iters):
+        return f"block `{block.name}` has an ordered iterator"
+    column = out[-1]
+    wide = [f for f in factors if column in free_vars(f)]
+    narrow = [f for f in factors if column not in free_vars(f)]
+    if len(wide) != 1:
+        return f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone"
+    if any(not along(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)):
+        return f"what block `{block.name}` multiplies is not contiguous along `{column.name}`"
+    rows = [v for v in out[:-1] if v in free_vars(narrow[0]) and v not in free_vars(wide[0])]
+    row = rows[-1] if rows else None
+    batch = tuple(v.name for v in out[:-1] if v is not row)
+    reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+    return Matmul(batch, row.name if row is not None else None, column.name, reduced)
+
+
+def along(e: Load, v: Var) -> bool:
+    """Whether a load goes through neighbouring elements with `v`."""
+    strides = e.buffer.strides
+    unit = strides is None or (isinstance(strides[-1], Const) and strides[-1].value == 1)
+    return bool(e.indices) and unit and e.indices[-1] is v and all(v not in free_vars(i) for i in e.indices[:-1])
+
+
+def elementwise(block: Block) -> Store | None:
+    """The store of a block that is one store over S iterators."""
+    s = block.body
+    return s if isinstance(s, Store) and block.init is None and all(i.kind == "S" for i in block.iters) else None
+
+
+def is_cheap(value: Expr) -> bool:
+    """Whether computing a value again costs about as much as loading it."""
+    nodes = list(walk(value))
+    calls = any(isinstance(e, (Call, Div)) and e.dtype.is_float for e in nodes)
+    return not calls and sum(isinstance(e, Load) for e in nodes) <= 2 and sum(bool(e.args) for e in nodes if not _is_index(e)) <= 6
+
+
+def _is_index(e: Expr) -> bool:
+    return e.dtype.is_int and not isinstance(e, Load)
+
+
+def reads_once(block: Block, buffer_of: Store) -> bool:
+    """Whether each instance of a block reads an element of the buffer that no other instance reads."""
+    for a in accesses(block):
+        if a.buffer is buffer_of.buffer and not a.write:
+            iters = plain_iters(a.indices, block)
+            if iters is None or len(iters) != len(block.iters):
+                return False
+    return True
+
+
+def root_nests(func: Func) -> list[Stmt]:
+    """The statements of a program's body that contain blocks."""
+    body = func.body.body if isinstance(func.body, Seq) else (func.body,)
+    return [s for s in body if blocks(s)]
+
+
+def find_block(func: Func, name: str) -> Block:
+    """The block of that name."""
+    return next(s for s in walk_stmts(func.body) if isinstance(s, Block) and s.name == name)
+
+
+def has_block(func: Func, name: str) -> bool:
+    """Whether there is a block of that name."""
+    return any(isinstance(s, Block) and s.name == name for s in walk_stmts(func.body))
+
+
+def iter_named(block: Block, name: str) -> Iter:
+    """The iterator of that name."""
+    return next(i for i in block.iters if i.var.name == name)
