@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallLoop, Function
+from .graph.node import CallLoop, Function, walk_nodes
+from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
 from .runtime.package import Package
@@ -136,7 +137,8 @@ def compile_program(
         from .graph.passes.bind_dims import bind_dims
 
         function = bind_dims(function, dims)
-    key = cache_key(function, machine)
+    program = Program(function)
+    key = cache_key(program, machine)
     if cache:
         found = code_cache.get(key)
         if found is not None:
@@ -148,11 +150,22 @@ def compile_program(
     return package
 
 
-def cache_key(function: Function, machine: Target) -> bytes:
-    """What a package is found by: the whole program, the machine, and the compiler's own version."""
-    from .graph.structural import canonical_text
+def cache_key(program: Program, machine: Target) -> bytes:
+    """What a package is found by: the whole program, the machine, and the compiler's own version.
 
-    return "\n".join((FORMAT, repr(machine), canonical_text(function))).encode()
+    Code depends on structure alone, but a package also tells where its checks stand in the user's source, so these places are part of it.
+    """
+    from .graph.structural import canonical
+    from .loop.structural import canonical_text
+
+    parts = [FORMAT, repr(machine), repr(canonical(program.entry)), *map(repr, _places(program.entry))]
+    for func in program.kernels:
+        parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in walk_stmts(func.body) if isinstance(s, Check))]
+    return "\n".join(parts).encode()
+
+
+def _places(function: Function) -> list[Any]:
+    return [(r.message, r.help, r.span) for n in walk_nodes(function.nodes) for r in n.requires]
 
 
 def run_steps(state: State) -> State:
