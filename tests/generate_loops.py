@@ -225,7 +225,10 @@ class Generator:
                 groups.append([(v, extent, kind)])
                 value = v
             values.append(value)
-        if len(iters) >= 2 and self.chance(0.1) and all(len(g) == 1 for g in groups[:2]) and "O" not in (iters[0][0], iters[1][0]):
+        kinds = [kind for kind, _ in iters[:2]]
+        # An init in the instance itself runs only if the instance does: then no reduction may be empty.
+        filled = kinds == ["S", "S"] or all(isinstance(e, Const) for kind, e in iters if kind == "R")
+        if len(iters) >= 2 and self.chance(0.1) and all(len(g) == 1 for g in groups[:2]) and "O" not in kinds and filled:
             fused = self.var("f")  # two iterators from one loop
             (_, a, ka), (_, b, kb) = groups[0][0], groups[1][0]
             values[:2] = [fused // b, fused % b]
