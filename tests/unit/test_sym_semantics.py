@@ -231,14 +231,8 @@ def test_fma_rounds_once(d: DType) -> None:
         spread = rng.choice([3, 30, top])
         a, b = (float(kind(rng.uniform(-2, 2) * 2.0 ** (rng.randint(-spread, spread) // 2))) for _ in "ab")
         product = a * b if math.isfinite(a * b) else 1.0
-        c = [
-            rng.uniform(-2, 2) * 2.0 ** rng.randint(-spread, spread),
-            -product,
-            -product * (1 + 2.0**-20),
-            product * 2.0**30,
-            5e-324,
-            1e-40,
-        ][k % 6]
+        free = rng.uniform(-2, 2) * 2.0 ** rng.randint(-spread, spread)
+        c = [free, -product, -product * (1 + 2.0**-20), product * 2.0**30, 5e-324, 1e-40][k % 6]
         rows.append((a, b, float(kind(c))))
     rows += [(1.0 + 2.0**-12, 1.0 + 2.0**-12, -1.0), (float(kind(0.1)), 10.0, -1.0), (2.0**-70, 2.0**-70, 2.0**-149), (3.0, 5.0, -15.0)]
     rows = [r for r in rows if all(map(math.isfinite, r))]

@@ -150,11 +150,14 @@ class Facts:
         elif kind in (Lt, Le, Eq, Ne) and e.args[0].dtype.is_int:
             self._add_compare(e, truth)
         else:
-            from .simplify import simplify
+            self._add_known(e, truth)
 
-            done = simplify(e, self)
-            if not isinstance(done, Const):
-                self.known[done] = truth
+    def _add_known(self, e: Expr, truth: bool) -> None:
+        from .simplify import simplify
+
+        done = simplify(e, self)
+        if not isinstance(done, Const):
+            self.known[done] = truth
 
     def _add_compare(self, e: Expr, truth: bool) -> None:
         a, b = e.args
@@ -175,16 +178,15 @@ class Facts:
         from .simplify import simplify
 
         a, b = simplify(a, self), simplify(b, self)
-        for claim, truth in (((Lt if gap else Le)(a, b), True), ((Le if gap else Lt)(b, a), False)):
-            done = simplify(claim, self)
-            if not isinstance(done, Const):
-                self.known[done] = truth
         below, above = _parts(a, Max), _parts(b, Min)  # max(x, y) <= b bounds both
         for x in below:
             for y in above:
                 p, q = poly_of(x), poly_of(y)
                 if exact(p, x.dtype, self) and exact(q, y.dtype, self):
                     self._add_inequality(add(add(q, p, -1), constant(-gap)))
+                else:  # no statement about integers, but the same comparison may come again
+                    self._add_known((Lt if gap else Le)(x, y), True)
+                    self._add_known((Le if gap else Lt)(y, x), False)
 
     def _add_equal(self, a: Expr, b: Expr) -> None:
         from .simplify import simplify
@@ -233,9 +235,7 @@ class Facts:
         from .simplify import simplify
 
         a, b = simplify(a, self), simplify(b, self)
-        same = simplify(Eq(a, b), self)
-        if not isinstance(same, Const):
-            self.known[same] = False
+        self._add_known(Eq(a, b), False)
         (alo, ahi), (blo, bhi) = bounds(a, self), bounds(b, self)
         if alo is None or ahi is None or blo is None or bhi is None:
             return

@@ -39,13 +39,23 @@ def nonneg(p: Poly, facts: Facts) -> bool:
 
 
 def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
-    if _Search(facts, left, p).prove(p):
+    if _Search(facts, left, p).prove(p) or _scaled(p, facts, left):
         return True
     if splits == 0 or left[0] <= 0:
         return False
     for atom in atoms(p):
         if type(atom) in (E.Min, E.Max, E.Select):
             return all(_with_cases(replace(p, atom, value), under(), splits - 1, left) for value, under in _cases(atom, facts))
+    return False
+
+
+def _scaled(p: Poly, facts: Facts, left: list[int]) -> bool:
+    """With x // d in p, d > 0 not a literal: integers p >= 0 exactly when d*p + d - 1 >= 0, where d * (x // d) can be cancelled."""
+    for atom in atoms(p):
+        if type(atom) is E.FloorDiv and type(atom.args[1]) is not E.Const and int_range(atom.args[1], facts)[0] > 0:
+            d = _integer(atom.args[1], facts)
+            q = add(multiply(p, d), add(d, constant(-1)))
+            return poly_interval(q, facts)[0] >= 0 or _Search(facts, left, q).prove(q)
     return False
 
 

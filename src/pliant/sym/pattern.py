@@ -43,7 +43,7 @@ class Pattern:
             elif bound is e:
                 yield found
         elif self.head is Const:
-            if type(e) is Const and Const(self.value, e.dtype) is e:
+            if type(e) is Const and (e.dtype is bool_) == isinstance(self.value, bool) and Const(self.value, e.dtype) is e:
                 yield found
         elif type(e) is self.head and (self.head is not E.Call or e.payload == self.name):
             yield from self._match_args(e.args, 0, found)

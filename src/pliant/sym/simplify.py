@@ -32,12 +32,11 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     cache = facts.cache("simplify")
     found: Expr | None = cache.get(e)
     if found is None:
-        found = _visit(e, facts)
+        found, before = _visit(e, facts), e
         for _ in range(ROUNDS):
-            again = _visit(found, facts)
-            if again is found:
+            if found is before:
                 break
-            found = again
+            found, before = _visit(found, facts), found
         cache.put(e, found)
         cache.put(found, found)
     return found
