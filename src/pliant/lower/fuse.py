@@ -8,7 +8,8 @@ The value between the two must have no other use. A group has at most one progra
 
     c = matmul(a, b); s = silu(c); y = mul(s, u)      ->      y = matmul_silu_mul(a, b, u)
 
-Inside a group, elementwise producers are inlined; a reduction's result stays a buffer between two blocks, which the schedule then keeps in registers.
+The merged program has the blocks of its members, with buffers between them; the default rules inline the elementwise ones and keep a
+reduction's result in registers until its epilogue.
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ from ..graph import node as g
 from ..loop.analysis.pattern import Kind, pattern_kind, reads_elementwise
 from ..loop.buffer import Buffer
 from ..loop.passes.instantiate import instantiate
-from ..loop.stmt import Alloc, Block, Func, Param, Stmt, Store, map_children, seq, walk_stmts
-from ..schedule.nest import readers
-from ..schedule.primitives.inline import compute_inline
-from ..support.errors import ScheduleError
-from ..sym.expr import Call, Div, Expr, Var, walk
+from ..loop.stmt import Alloc, Block, Func, Param, Stmt, map_children, seq
+from ..sym.expr import Expr, Var
 from .callee import callee_of, func_of
 from .from_ops import free_variables
 
@@ -155,7 +153,7 @@ def merge(members: Sequence[g.CallLoop]) -> g.CallLoop:
     written = tuple(Param(local[v], "out") for v in last.outs)
     func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
     extra = tuple(v for v in free_variables(func.body) if v not in func.symbols and v not in func.scalars)
-    func = inline_elementwise(func.with_(params=(*params, *(Param(v) for v in extra), *written)))
+    func = func.with_(params=(*params, *(Param(v) for v in extra), *written))
     return g.CallLoop(
         outs=last.outs,
         requires=tuple(r for m in members for r in m.requires),
@@ -200,23 +198,3 @@ class _Names:
 def _rename_blocks(s: Stmt, names: _Names) -> Stmt:
     s = map_children(s, lambda x: _rename_blocks(x, names))
     return s.with_(name=names.new(s.name)) if isinstance(s, Block) else s
-
-
-def _repeats_work(func: Func, block: Block) -> bool:
-    """Whether inlining would compute something dear (a function, a division) more often than now: read under more iterators."""
-    if not isinstance(block.body, Store) or not any(isinstance(e, Call | Div) for e in walk(block.body.value)):
-        return False
-    return any(len(b.iters) > len(block.iters) for b in readers(func, block.body.buffer))
-
-
-def inline_elementwise(func: Func) -> Func:
-    """The program with every block inlined that only computes elements for later blocks of its own."""
-    for block in [s for s in walk_stmts(func.body) if isinstance(s, Block)]:
-        current = next((s for s in walk_stmts(func.body) if isinstance(s, Block) and s.name == block.name), None)
-        if current is None or _repeats_work(func, current):
-            continue
-        try:
-            func, _ = compute_inline(func, current)
-        except ScheduleError:  # a reduction, an output, or what is read in another order: it stays
-            continue
-    return func
