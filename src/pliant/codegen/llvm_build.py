@@ -273,7 +273,10 @@ class Builder:
         if self.target.has_fma:
             return self.intrinsic("fma", [a, b, c])
         if a.dtype is f64:
-            return self.soft_fma64(a, b, c)
+            from .llvm_fma import fma64
+
+            a, b, c = self.level(a, b, c)
+            return self.value(f"call {a.type} {fma64(self.declarations, a.lanes)}({a.typed}, {b.typed}, {c.typed})", f64, a.lanes)
         p = self.binary("fmul", self.convert("fpext", a, f64), self.convert("fpext", b, f64))  # exact: 24 + 24 bits
         d = self.convert("fpext", c, f64)
         s = self.binary("fadd", p, d)
@@ -288,19 +291,6 @@ class Builder:
         odd = self.select(self.binary("and", inexact, even), moved, bits)
         return self.convert("fptrunc", self.convert("bitcast", odd, f64), f32)
 
-    def soft_fma64(self, a: Val, b: Val, c: Val) -> Val:
-        """fma of f64 by a helper function on integers, lane by lane."""
-        self.declarations.lines.setdefault("pliant.fma64", SOFT_FMA64)
-        if not max(a.lanes, b.lanes, c.lanes):
-            return self.value(f'call double @"pliant.fma64"({a.typed}, {b.typed}, {c.typed})', f64)
-        a, b, c = self.level(a, b, c)
-        result = Val("poison", f64, a.lanes)
-        for lane in range(a.lanes):
-            x, y, z = (self.extract(v, lane) for v in (a, b, c))
-            one = self.raw(f'call double @"pliant.fma64"({x.typed}, {y.typed}, {z.typed})')
-            result = self.value(f"insertelement {result.typed}, double {one}, i64 {lane}", f64, a.lanes)
-        return result
-
     def extract(self, v: Val, lane: int) -> Val:
         """One lane of a vector."""
         return self.value(f"extractelement {v.typed}, i64 {lane}", v.dtype)
@@ -308,6 +298,3 @@ class Builder:
 
 def _half(lanes: int) -> str:
     return f"<{lanes} x half>" if lanes else "half"
-
-
-SOFT_FMA64 = ""
