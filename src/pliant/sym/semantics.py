@@ -139,7 +139,7 @@ def _fma64(a: Value, b: Value, c: Value) -> Value:
 
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     direct = ~finite | (a == 0) | (b == 0)
-    result = np.where(direct, p + c, result)
+    result = np.where(direct, np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, p + c), result)
     for i in np.argwhere(~direct & ~(moderate(a) & moderate(b) & moderate(c))):
         at = tuple(i)
         result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
