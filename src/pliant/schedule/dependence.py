@@ -150,8 +150,8 @@ def _joined(indices: list[Expr], facts: Facts) -> list[Index]:
     found: list[Index] = [((n,), e) for n, e in enumerate(indices)]
     digits: dict[Expr, list[tuple[int, Expr, Expr | None]]] = {}
     for n, e in enumerate(indices):
-        for x, place, base in _digit(e):
-            digits.setdefault(x, []).append((n, place, base))
+        for x, unit, base in _digit(e):
+            digits.setdefault(x, []).append((n, unit, base))
     for x, parts in digits.items():
         used: list[int] = []
         place: Expr = Const(1, i64)

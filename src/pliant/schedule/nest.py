@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, Reduce, Stmt, Store, children, exprs, walk_stmts
+from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, children, exprs, walk_stmts
 from ..sym.expr import And, Const, Expr, Not, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify
@@ -111,7 +111,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return [condition]
 
 
-def fed_by(block: Block, loop: For) -> set[str]:
+def fed_by(block: Block, loop: For) -> set[IterKind]:
     """The kinds of the iterators that a loop feeds."""
     return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..loop.stmt import Block, For, Func, Stmt, walk_stmts
@@ -164,6 +165,18 @@ class Schedule:
     set_scope = primitive(cache.set_scope)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """What is done inside is undone if it ends with an exception; handles made inside are gone then."""
+        state = self.program, list(self.rounding), list(self._places), list(self._entries), set(self._names)
+        try:
+            yield
+        except BaseException:
+            self.program, self.rounding, places, self._entries, self._names = state
+            made = len(self._places) - len(places)
+            self._places = [*places, *["what made it was undone"] * made]
+            raise
 
     def _statement(self, handle: Handle) -> Stmt:
         place = self._places[handle.id.number]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..loop.stmt import Block, For, Func, Iter, IterKind, Replacer, Stmt
+from ..loop.stmt import Block, For, Func, Iter, Replacer, Stmt
 from ..sym.bounds import bounds
 from ..sym.expr import Const, Expr, Var, all_of, free_vars, substitute
 from ..sym.facts import Facts
@@ -110,7 +110,7 @@ def rebound(func: Func, block: Block, verb: str) -> Rebound:
                 (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
             )
         if kinds:
-            kind: IterKind = next(iter(kinds))  # type: ignore[assignment]
+            kind = next(iter(kinds))
             var = Var(f"v{x.var.name}")
             iters.append(Iter(var, kind, x.var))
             var_of[x.var] = var

@@ -8,6 +8,9 @@ computed where they are read, where that costs nothing. A program with the attri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...target import Target
@@ -15,7 +18,7 @@ from ..nest import allocation, blocks, readers
 from ..schedule import Schedule
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
-from .match import NotApplicable, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests
+from .match import NotApplicable, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, untouched
 from .matmul import matmul
 from .reduction import schedule_rows
 
@@ -26,29 +29,30 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
         return func, "as it stands: the program says that it is scheduled"
     s = Schedule(func)
     said = _inline(s)
-    done: set[str] = set()
     for b in blocks(s.program.body):
         if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
-            before = {x.name for x in blocks(s.program.body)}
-            _attempt(said, lambda b=b: matmul(s, b.name, target))  # type: ignore[misc]
-            done |= {x.name for x in blocks(s.program.body)} - before | ({b.name} if _is_scheduled(s, b.name) else set())
-    for group in _groups(s.program, done):
-        if len(group) > 1 or any(i.kind != "S" for b in group for i in b.iters):
-            names = [b.name for b in group]
-            _attempt(said, lambda names=names: schedule_rows(s, names, target))  # type: ignore[misc]
-    for b in _untouched(s.program):
-        _attempt(said, lambda b=b: schedule_elementwise(s, b.name, target))  # type: ignore[misc]
-    rest = [b.name for b in _untouched(s.program)]
+            said += _attempt(s, "matmul", partial(matmul, s, b.name, target))
+    for group in _groups(s.program):
+        if any(i.kind != "S" for b in group for i in b.iters):
+            said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))
+    for b in untouched(s.program):
+        if elementwise(b) is not None:
+            said += _attempt(s, "elementwise", partial(schedule_elementwise, s, b.name, target))
+    rest = [b.name for b in untouched(s.program)]
     if rest:
         said.append(schedule_anything(s, rest, target))
     return s.program.with_(attrs={**s.program.attrs, "scheduled": True}), "; ".join(said) or "nothing to schedule"
 
 
-def _attempt(said: list[str], rule: object) -> None:
+def _attempt(s: Schedule, name: str, rule: Callable[[], str]) -> list[str]:
+    """What a rule says it did, or why it does not apply; then nothing was done."""
     try:
-        said.append(rule())  # type: ignore[operator]
+        with s.attempt():
+            return [rule()]
     except NotApplicable as reason:
-        said.append(f"not otherwise because {reason}")
+        return [f"not {name}: {reason}"]
+    except ScheduleError as error:
+        return [f"not {name}: {error.what}"]
 
 
 def _inline(s: Schedule) -> list[str]:
@@ -68,25 +72,13 @@ def _inline(s: Schedule) -> list[str]:
     return [f"inlined {', '.join(done)}"] if done else []
 
 
-def _is_scheduled(s: Schedule, name: str) -> bool:
-    from ..nest import loops_above
-
-    return any(x.kind != "serial" for b in blocks(s.program.body) if b.name == name for x in loops_above(s.program, b))
-
-
-def _untouched(func: Func) -> list[Block]:
-    """The blocks around which all loops are serial still."""
-    from ..nest import loops_above
-
-    return [b for b in blocks(func.body) if all(x.kind == "serial" for x in loops_above(func, b))]
-
-
-def _groups(func: Func, done: set[str]) -> list[list[Block]]:
+def _groups(func: Func) -> list[list[Block]]:
     """Runs of neighbouring nests of one block each that no rule has taken yet."""
     groups: list[list[Block]] = [[]]
+    free = set(untouched(func))
     for nest in root_nests(func):
         inside = blocks(nest)
-        if len(inside) == 1 and inside[0].name not in done and inside[0] in _untouched(func):
+        if len(inside) == 1 and inside[0] in free:
             groups[-1].append(inside[0])
         else:
             groups.append([])

@@ -40,9 +40,8 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
     nest = [handles[loops[v]] for v in order]
     if len(nest) > 1:
         s.reorder(*nest)
-    if is_flat(block):
-        flat = s.fuse(*nest) if len(nest) > 1 else nest[0]
-        return _flat(s, name, flat)
+    if len(nest) == 1 or is_flat(block):
+        return _flat(s, name, s.fuse(*nest) if len(nest) > 1 else nest[0])
     *rows, columns = nest
     s.vectorize(columns)
     outer = s.fuse(*rows) if len(rows) > 1 else rows[0] if rows else None

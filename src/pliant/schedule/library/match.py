@@ -119,6 +119,16 @@ def root_nests(func: Func) -> list[Stmt]:
     return [s for s in body if blocks(s)]
 
 
+def untouched(func: Func) -> list[Block]:
+    """The blocks around which all loops are serial still."""
+    return [b for b in blocks(func.body) if all(x.kind == "serial" for x in loops_above(func, b))]
+
+
+def alone(func: Func, block: Block) -> list[For]:
+    """The loops around this block only, outermost first."""
+    return [x for x in loops_above(func, block) if blocks(x) == [block]]
+
+
 def find_block(func: Func, name: str) -> Block:
     """The block of that name."""
     return next(s for s in walk_stmts(func.body) if isinstance(s, Block) and s.name == name)

@@ -15,17 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dtype import DType
-from ...loop.buffer import Load
-from ...loop.stmt import Block, For, Func, Reduce, walk_stmts
+from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
-from ...sym.expr import Const, Expr, free_vars, walk
+from ...sym.expr import free_vars
 from ...target import Target
 from ..nest import blocks, constant_extent
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, elementwise, iter_named, matmul_of, plain_loops
+from .match import Matmul, NotApplicable, alone, elementwise, find_block, has_block, iter_named, matmul_of, plain_loops
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
-MAX_COPY = 1 << 17  # bytes of a panel of the right side that are worth a copy in contiguous memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def tile_size(target: Target, dtype: DType, columns: int | None) -> TileSize:
 def matmul(s: Schedule, name: str, target: Target) -> str:
     """Tile the sum of products `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     func = s.program
-    block = _block(func, name)
+    block = find_block(func, name)
     roles = matmul_of(block)
     if isinstance(roles, str):
         raise NotApplicable(roles)
@@ -68,10 +66,6 @@ def matmul(s: Schedule, name: str, target: Target) -> str:
     text = rule.apply()
     folded = [e for e in epilogue if _try_fold(s, e)]
     return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
-
-
-def _block(func: Func, name: str) -> Block:
-    return next(s for s in walk_stmts(func.body) if isinstance(s, Block) and s.name == name)
 
 
 def _epilogue(func: Func, block: Block) -> list[str]:
@@ -98,7 +92,7 @@ class _Rule:
         self.row = handles[loops[roles.row]] if roles.row else None
         self.column = handles[loops[roles.column]]
         self.reduced = [handles[loops[v]] for v in roles.reduced]
-        body = _block(s.program, name).body
+        body = find_block(s.program, name).body
         assert isinstance(body, Reduce)
         self.dtype = body.targets[0].dtype
         self.columns = constant_extent(s.program, self.column.loop)
@@ -121,13 +115,13 @@ class _Rule:
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers"
 
     def _contracted(self) -> bool:
-        body = _block(self.s.program, self.name).body
+        body = find_block(self.s.program, self.name).body
         return not isinstance(body, Reduce) or body.combiner.name == "fma"
 
     def _rest(self) -> None:
         """The columns behind the last whole panel: a narrower panel, or vectors with a mask where their number is not known."""
-        rest = next((b.name for b in blocks(self.s.program.body) if b.name == f"{self.name}_rest"), None)
-        if rest is None:
+        rest = f"{self.name}_rest"
+        if not has_block(self.s.program, rest):
             return
         column = self._loop_of(rest, self.roles.column)
         if constant_extent(self.s.program, column.loop) is not None:
@@ -138,7 +132,7 @@ class _Rule:
 
     def _loop_of(self, block: str, iterator: str) -> LoopHandle:
         """The loop that feeds an iterator of a block."""
-        found = iter_named(_block(self.s.program, block), iterator)
+        found = iter_named(find_block(self.s.program, block), iterator)
         return next(h for h in self.s.loops(block) if h.loop.var in free_vars(found.value))
 
     def _panel(self, name: str, outer: LoopHandle | None, inner: LoopHandle) -> None:
@@ -162,7 +156,7 @@ class _Rule:
         self._registers(name, tiles, [within], reduced, inner)
         for r in range(1, self.tile.rows):
             tail = f"{name}_tail{r}"
-            if any(b.name == tail for b in blocks(s.program.body)):
+            if has_block(s.program, tail):
                 self._tail(tail, around)
 
     def _tail(self, name: str, around: LoopHandle | None) -> None:
@@ -181,7 +175,7 @@ class _Rule:
         for h in rows:
             s.unroll(h)
         s.vectorize(columns)
-        *outer, last = [h for h in s.loops(written) if h.loop in _nest_of(s, written.block)]
+        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         for h in outer:
             s.unroll(h)
         s.vectorize(last)
@@ -193,7 +187,7 @@ class _Rule:
         count = None if panels is None else constant_extent(s.program, panels.loop)
         few = panels is None or (count is not None and count < FEW_PANELS)
         for name in (self.name, f"{self.name}_rest"):
-            if not any(b.name == name for b in blocks(s.program.body)):
+            if not has_block(s.program, name):
                 continue
             handles = list(s.loops(name))
             serial = [h for h in handles if h.loop.kind == "serial" and h not in self.reduced]
@@ -210,24 +204,9 @@ class _Rule:
                 _try_parallel(s, s.fuse(*chain) if len(chain) > 1 else chain[0])
 
 
-def _nest_of(s: Schedule, block: Block) -> list[For]:
-    """The loops around one block alone."""
-    from ..nest import loops_above
-
-    return [x for x in loops_above(s.program, block) if blocks(x) == [block]]
-
-
 def _try_parallel(s: Schedule, h: LoopHandle) -> bool:
     try:
         s.parallel(h)
     except ScheduleError:
         return False
     return True
-
-
-def right_side(block: Block, column: Expr) -> Load | None:
-    """The only load of a sum of products that goes along the columns."""
-    body = block.body
-    assert isinstance(body, Reduce)
-    found = [e for v in body.values for e in walk(v) if isinstance(e, Load) and column in free_vars(e)]
-    return found[0] if len(found) == 1 and isinstance(found[0].buffer.shape[0], Const) else None

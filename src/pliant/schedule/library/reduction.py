@@ -11,14 +11,16 @@ equals the row in a batch.
 
 from __future__ import annotations
 
-from ...loop.buffer import Load
+from collections.abc import Callable
+from functools import partial
+
 from ...loop.stmt import Block, For, Reduce
 from ...support.errors import ScheduleError
-from ...sym.expr import Var, free_vars, walk
+from ...sym.expr import TRUE, free_vars
 from ...target import Target
-from ..nest import accesses, blocks, constant_extent, fed_by, loops_above, plain_iters
+from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, elementwise, find_block, plain_loops
+from .match import NotApplicable, alone, find_block, plain_loops
 
 LANES = 16
 
@@ -38,15 +40,18 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
             raise NotApplicable(f"block `{b.name}` has an ordered iterator")
     anchor = inside[-1]
     rows = _rows(s, anchor, sums)
-    joined: list[str] = []
+    joined = [anchor.name]
     if rows is not None:
         for b in reversed(inside[:-1]):
-            if _row_local(s, find_block(s.program, b.name), rows) and _try(lambda b=b: s.compute_at(b.name, rows)):  # type: ignore[misc]
+            if _row_local(find_block(s.program, b.name), rows.loop) and _try(partial(s.compute_at, b.name, rows)):
                 joined.append(b.name)
         s.parallel(rows)
-    for name in [n for n in names if n in joined or n == anchor.name]:
-        _vectorise(s, name, rows)
-    stages = ", ".join(f"`{n}`" for n in names if n in joined or n == anchor.name)
+    if not any(b.name in joined for b in sums):
+        raise NotApplicable(f"block `{anchor.name}` does not go row by row over what is reduced")
+    together = [n for n in names if n in joined]
+    for name in together:
+        _vectorise(s, name)
+    stages = ", ".join(f"`{n}`" for n in together)
     return f"rows: {stages} together, one row after the other, sums in {LANES} lanes"
 
 
@@ -68,68 +73,56 @@ def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
     nest = [handles[loops[v]] for v in order]
     if len(nest) + len(reduced) > 1:
         s.reorder(*nest, *reduced)
-    return s.fuse(*nest[:depth]) if depth > 1 else nest[0]  # type: ignore[no-any-return]
+    return s.fuse(*nest[:depth]) if depth > 1 else nest[0]
 
 
-def _row_local(s: Schedule, block: Block, rows: LoopHandle) -> bool:
-    """Whether the rows' iterations read different parts of what a block computes, so that nothing is computed twice."""
-    target = next(a.buffer for a in accesses(block) if a.write)
-    order = plain_iters(next(a.indices for a in accesses(block) if a.write), block) or []
-    readers = [a for b in blocks(rows.loop) for a in accesses(b) if a.buffer is target and not a.write]
-    split = {n for a in readers for n, e in enumerate(a.over_loops()) if rows.loop.var in free_vars(e)}
-    leading = _leading(readers, rows.loop.var)
-    return bool(readers) and bool(order) and bool(split) and leading
-
-
-def _leading(readers: list[object], row: Var) -> bool:
-    """Whether all readers use the row in the same way: the same indices depend on it, and on nothing else."""
+def _row_local(block: Block, rows: For) -> bool:
+    """Whether different rows read different parts of what a block computes, so that nothing is computed twice."""
+    target = next((a.buffer for a in accesses(block) if a.write), None)
+    inner = {x.var for x in loops_in(rows.body)}
     found = set()
-    for a in readers:
-        over = a.over_loops()  # type: ignore[attr-defined]
-        used = tuple((n, e) for n, e in enumerate(over) if row in free_vars(e))
-        if any(free_vars(e) != {row} and any(v.name != row.name and not _is_dim(v) for v in free_vars(e)) for _, e in used):
-            return False
-        found.add(used)
-    return len(found) == 1
+    for b in blocks(rows):
+        for a in accesses(b):
+            if a.buffer is target and not a.write:
+                over = a.over_loops()
+                found.add(tuple((n, e) for n, e in enumerate(over) if rows.var in free_vars(e)))
+                if any(not free_vars(e).isdisjoint(inner) for e in over if rows.var in free_vars(e)):
+                    return False
+    return len(found) == 1 and found != {()}
 
 
-def _is_dim(v: Var) -> bool:
-    return type(v).__name__ == "Dim"
-
-
-def _vectorise(s: Schedule, name: str, rows: LoopHandle | None) -> None:
-    """Vectorise one stage of a row."""
+def _vectorise(s: Schedule, name: str) -> None:
+    """Vectorise one stage of a row: along the row, a reduction by lanes."""
     block = find_block(s.program, name)
-    inner = [x for x in loops_above(s.program, block) if rows is None or x is not rows.loop]
-    inner = [x for x in inner if blocks(x) == [block]]
-    if elementwise(block) is not None:
-        if inner and _contiguous(block, inner[-1]):
-            _try(lambda: s.vectorize(_handle(s, name, inner[-1])))
+    inner = alone(s.program, block)
+    if not inner or inner[-1].kind != "serial" or not _contiguous(block, inner[-1]):
         return
-    last = inner[-1] if inner else None
-    if last is None or fed_by(block, last) != {"R"} or not _contiguous(block, last) or not isinstance(block.body, Reduce):
-        if last is not None and fed_by(block, last) == {"S"}:
-            _try(lambda: s.vectorize(_handle(s, name, last)))
-        return
-    _try(lambda: _lanes(s, name, _handle(s, name, last), rows))
+    last = next(h for h in s.loops(name) if h.loop is inner[-1])
+    kinds = fed_by(block, last.loop)
+    if kinds == {"S"}:
+        _try(partial(s.vectorize, last))
+    elif kinds == {"R"} and isinstance(block.body, Reduce):
+        _try(partial(_lanes, s, name, last))
 
 
-def _lanes(s: Schedule, name: str, loop: LoopHandle, rows: LoopHandle | None) -> None:
+def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
+    """Sum in lanes: as many partial sums as there are, in registers, then one after the other."""
     extent = constant_extent(s.program, loop.loop)
     if extent is not None and extent < 2 * LANES:
         return
-    at = next((h for h in reversed(s.loops(name)[: s.loops(name).index(loop)])), None)
-    outer, lane = s.split(loop, LANES)
-    total = s.rfactor(name, lane, at, scope="register")
-    s.vectorize(lane)
-    s.decompose_reduction(name, outer)
-    if find_block(s.program, name).predicate is not find_block(s.program, f"{name}_init").predicate:
-        s.partition(outer)
-    copied = s.cache_write(total, at, scope="register")
-    summing = s.loops(total)[-1]
-    s.unroll(summing)
-    s.decompose_reduction(total, summing)
-    del copied, rows
+    above = s.loops(name)
+    at = above[above.index(loop) - 1] if above.index(loop) else None
+    with s.attempt():
+        outer, lane = s.split(loop, LANES)
+        total = s.rfactor(name, lane, at, scope="register")
+        s.vectorize(lane)
+        s.decompose_reduction(name, outer)
+        if find_block(s.program, name).predicate is not TRUE:
+            s.partition(outer)
+        s.cache_write(total, at, scope="register")
+        summing = s.loops(total)[-1]
+        s.unroll(summing)
+        s.decompose_reduction(total, summing)
 
 
 def _contiguous(block: Block, loop: For) -> bool:
@@ -145,16 +138,9 @@ def _contiguous(block: Block, loop: For) -> bool:
     return found
 
 
-def _handle(s: Schedule, name: str, loop: For) -> LoopHandle:
-    return next(h for h in s.loops(name) if h.loop is loop)
-
-
-def _try(act: object) -> bool:
+def _try(act: Callable[[], object]) -> bool:
     try:
-        act()  # type: ignore[operator]
+        act()
     except ScheduleError:
         return False
     return True
-
-
-__all__ = ["LANES", "Load", "schedule_rows", "walk"]

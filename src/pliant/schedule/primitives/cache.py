@@ -33,7 +33,7 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
     outside = loops_above(func, block)
     kept = [x for x in outside if x.var in bound.iters and x not in reducing]
     iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
-    place = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    place: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
     back = Block(
         fresh_name(f"{block.name}_write", block_names(func)),
         iters,

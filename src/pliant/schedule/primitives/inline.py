@@ -6,6 +6,8 @@ written. Both remove the buffer between the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, Func, Replacer, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Expr, Var, substitute, walk
@@ -134,7 +136,7 @@ def _domain_differs(func: Func, block: Block, buffer: Buffer, iters: list[Var]) 
             return f"it does not run over all of `{buffer.name}` with one loop for each dimension (`{v.name}` = {value[v]} of {extent})"
     unused = set(of) - {value[v] for v in iters}
     if unused:
-        return f"loop `{next(iter(unused)).name}` around it repeats it"  # type: ignore[attr-defined]
+        return f"loop `{next(iter(unused)).name}` around it repeats it"
     return None
 
 
@@ -143,9 +145,7 @@ def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Va
     for b in writers(func, buffer):
         assert isinstance(b.body, Store)
         made = b.body
-        replacer = Replacer(
-            dict(zip(iters, made.indices, strict=True)), loads=lambda e, made=made: made.value if e.buffer is buffer else None
-        )
+        replacer = Replacer(dict(zip(iters, made.indices, strict=True)), loads=_value_for(buffer, made.value))
         body = made.with_(buffer=store.buffer, indices=tuple(replacer.expr(e) for e in store.indices), value=replacer.expr(store.value))
         new = b.with_(body=body, reads=None, writes=None)
         edit.replace(b, new)
@@ -158,6 +158,10 @@ def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Va
         edit.replace(out, EMPTY)  # it must come before its new writer: it takes the place of the buffer that went
         edit.replace(alloc, out.with_())
     return edit.done()
+
+
+def _value_for(buffer: Buffer, value: Expr) -> Callable[[Load], Expr | None]:
+    return lambda e: value if e.buffer is buffer else None
 
 
 def _comes_after(func: Func, s: Stmt, other: Stmt) -> bool:

@@ -122,7 +122,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     summing = Var(f"{loop.var.name}")
     iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
     last = Iter(Var(f"v{loop.var.name}"), "R", summing)
-    where = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
     out = tuple(substitute(substitute(e, over_loops), where) for e in target.indices)
     init = Replacer({v: substitute(e, where) for v, e in over_loops.items()}).stmt(block.init)
     total = Block(
