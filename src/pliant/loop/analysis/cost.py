@@ -1,0 +1,167 @@
+"""How much a loop program does, as formulas of its dims: operations, bytes read and bytes written.
+
+Operations are those on element values (an fma is two, a function of `sym/functions.py` as many as its definition has); index
+arithmetic is free. Bytes are those of the boxes that are touched (`regions.py`), each once: what must come from memory when
+caches do the rest; where accesses are known to be fewer than the box has elements (a gather), these count. A loop whose bounds
+depend on outer ones counts with its greatest extent, a branch with both arms, a while loop as one round.
+
+    cost(matmul)  ->  Cost(operations=n * m * k * 2, read=(n * k + k * m + n * m) * 4, written=n * m * 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+
+from ...dtype import DType, i64
+from ...sym import expr as E
+from ...sym.expr import EXPANDED_FUNCTIONS, Const, Expr, Fma, Max, Min, Var, product, substitute
+from ...sym.expr import Call as Function
+from ...sym.facts import EMPTY, Facts
+from ...sym.prove import prove
+from ...sym.region import upper
+from ...sym.simplify import simplify
+from ..buffer import Buffer, Load
+from ..stmt import Block, Call, For, Func, Reduce, Region, Stmt, Store, children, exprs
+from .regions import regions, symbol_facts
+
+_FREE = (E.Const, E.Var, E.Bitcast)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a program or a statement costs; each a formula of the dims and the variables around it."""
+
+    operations: Expr
+    read: Expr  # bytes
+    written: Expr  # bytes
+
+    @property
+    def bytes(self) -> Expr:
+        """The traffic both ways."""
+        return simplify(self.read + self.written)
+
+
+def cost(func: Func) -> Cost:
+    """What one call costs, over the program's symbols."""
+    return stmt_cost(func.body, symbol_facts(func))
+
+
+def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
+    """What running a statement once costs, over the variables that are free in it."""
+    counter = _Counter()
+    counter.stmt(s, (), facts)
+    touched = regions(s, facts)
+    return Cost(
+        simplify(counter.operations, facts),
+        simplify(_bytes(touched.reads, counter.loads, facts), facts),
+        simplify(_bytes(touched.writes, counter.stores, facts), facts),
+    )
+
+
+def _bytes(boxes: Iterable[Region], accesses: dict[Buffer, Expr], facts: Facts) -> Expr:
+    total: Expr = Const(0, i64)
+    for box in boxes:
+        elements = simplify(product(tuple(simplify(Max(n, Const(0, i64)), facts) for n in box.extents)), facts)
+        done = accesses.get(box.buffer)
+        if done is not None:
+            done = simplify(done, facts)
+            elements = elements if prove(elements <= done, facts) else done if prove(done <= elements, facts) else Min(elements, done)
+        total = total + _size(elements, box.buffer.dtype)
+    return total
+
+
+def _size(elements: Expr, dtype: DType) -> Expr:
+    return elements * dtype.itemsize if dtype.bits >= 8 else (elements * dtype.bits + 7) // 8
+
+
+@dataclass(slots=True)
+class _Counter:
+    """Adds up operations and accesses; `times` is the product of the extents around."""
+
+    operations: Expr = field(default_factory=lambda: Const(0, i64))
+    loads: dict[Buffer, Expr] = field(default_factory=dict)
+    stores: dict[Buffer, Expr] = field(default_factory=dict)
+    inner: tuple[Var, ...] = ()
+    called: set[Buffer] = field(default_factory=set)
+
+    def stmt(self, s: Stmt, times: tuple[Expr, ...], facts: Facts) -> None:
+        match s:
+            case For():
+                extent = simplify(s.stop - s.start, facts)
+                most = simplify(Max(upper(extent, facts, self.inner), Const(0, i64)), facts)
+                self.inner = (*self.inner, s.var)
+                self.stmt(s.body, (*times, most), facts.with_loop(s.var, extent, s.start))
+                return
+            case Block():
+                self.block(s, times, facts)
+                return
+            case Store():
+                self.access(self.stores, s.buffer, times)
+            case Reduce():
+                for t in s.targets:
+                    self.access(self.loads, t.buffer, times)
+                    self.access(self.stores, t.buffer, times)
+                self.add(max(1, sum(operations_of(e) for e in s.combiner.result)) * (2 if s.combiner.name == "fma" else 1), times)
+            case Call():
+                inside = cost(s.func)
+                self.operations += substitute(inside.operations, dict(zip(s.func.symbols, s.dims, strict=True))) * product(times)
+                for a in s.args:
+                    if isinstance(a, Buffer):  # how often the callee reads it is not looked at: its box counts
+                        self.called.add(a)
+                        self.loads.pop(a, None)
+                        self.stores.pop(a, None)
+        for e in exprs(s):
+            self.expr(e, times)
+        for child in children(s):
+            self.stmt(child, times, facts)
+
+    def block(self, s: Block, times: tuple[Expr, ...], facts: Facts) -> None:
+        """A block runs at most once for each point of its loops; its init is counted with every point of the S iterators only."""
+        self.stmt(s.body, times, facts)
+        if s.init is not None:
+            reduced = {v for i in s.iters if i.kind != "S" for v in E.free_vars(i.value)}
+            loops = self.inner[len(self.inner) - len(times) :]
+            self.stmt(s.init, tuple(n for n, v in zip(times, loops, strict=True) if v not in reduced), facts)
+
+    def expr(self, e: Expr, times: tuple[Expr, ...]) -> None:
+        self.add(operations_of(e), times)
+        for n in E.walk(e):
+            if isinstance(n, Load):
+                self.access(self.loads, n.buffer, times)
+
+    def access(self, into: dict[Buffer, Expr], buffer: Buffer, times: tuple[Expr, ...]) -> None:
+        if buffer not in self.called:
+            into[buffer] = into.get(buffer, Const(0, i64)) + product(times)
+
+    def add(self, operations: int, times: tuple[Expr, ...]) -> None:
+        if operations:
+            self.operations += product(times) * operations
+
+
+def operations_of(e: Expr) -> int:
+    """The operations on values in an expression; what is inside of an index is not one, nor is arithmetic of indices alone."""
+    seen: set[Expr] = set()
+    stack = [e]
+    total = 0
+    while stack:
+        n = stack.pop()
+        if n in seen or (n.dtype is i64 and not any(isinstance(x, Load) for x in E.walk(n))):
+            continue
+        seen.add(n)
+        if isinstance(n, Load):
+            continue
+        stack.extend(n.args)
+        if isinstance(n, Function) and n.fn in EXPANDED_FUNCTIONS:
+            total += _operations_in(n.fn, n.dtype)
+        elif not isinstance(n, _FREE):
+            total += 2 if isinstance(n, Fma) else 1
+    return total
+
+
+@cache
+def _operations_in(fn: str, dtype: DType) -> int:
+    from ...sym.functions import definition
+
+    return operations_of(definition(fn, dtype)[1])

@@ -1,0 +1,246 @@
+"""What kind of computation a loop program is, from its accesses: what fusion and default schedules choose by.
+
+    elementwise   y[i, j] = f(a[i, j], b[j])            some input is read at the index that is written, others may be broadcast
+    broadcast     y[i, j] = f(b[j])                     every input is read at a part of that index, in order
+    injective     y[i, j] = f(a[j, i]), f(a[i, 2*j])    at indices that depend on the iterators only
+    gather        y[i] = a[t[i]]                        at indices that depend on data
+    scatter       y[t[i]] = a[i]                        it writes at such indices
+    reduction     y[i] += f(a[i, k])                    also with what comes before and after: softmax and norms are reductions
+    matmul        y[i, j] += a[i, k] * b[k, j]          a sum of products in which an operand is used again along some output dim
+    opaque        anything else: ordered, several shapes, loops inside of blocks, code outside of blocks
+
+A program of several blocks is what its output block is, together with the blocks that it reads through memory of the
+program's own: elementwise code after a matmul is still matmul-like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...sym.expr import Cast, Const, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
+from ..buffer import Buffer, Load
+from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, walk_stmts
+
+
+class Kind(IntEnum):
+    """Pattern kinds, the harder to fuse the greater."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    GATHER = 3
+    SCATTER = 4
+    REDUCTION = 5
+    MATMUL = 6
+    OPAQUE = 7
+
+
+_SIMPLE = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.GATHER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What a block does: the places it writes, what it reads (not its own target), and its kind taken alone."""
+
+    block: Block
+    target: tuple[Expr, ...]  # the index that is written
+    writes: frozenset[Buffer]
+    reads: tuple[Load, ...]
+    kind: Kind
+
+
+def pattern_kind(func: Func) -> Kind:
+    """The pattern kind of a loop program."""
+    blocks = _outer_blocks(func.body)
+    if blocks is None:
+        return Kind.OPAQUE
+    computed = [_compute(b) for b in blocks]
+    makers: dict[Buffer, _Computed] = {}
+    for c in computed:
+        if c is None or any(b in makers for b in c.writes):
+            return Kind.OPAQUE
+        makers |= dict.fromkeys(c.writes, c)
+    outputs = [p.value for p in func.params if p.role != "in" and isinstance(p.value, Buffer)]
+    if not outputs or any(b not in makers for b in outputs) or any(b.shape != outputs[0].shape for b in outputs):
+        return Kind.OPAQUE
+    kinds = [_joined(makers[b], makers, frozenset()) for b in outputs]
+    return max(kinds)
+
+
+def reads_elementwise(func: Func, position: int) -> bool:
+    """Whether the argument at `position` (of those that are passed in) is only read at the index that is written."""
+    given = [p for p in func.params if p.role != "out"]
+    buffer = given[position].value
+    blocks = _outer_blocks(func.body)
+    if blocks is None or not isinstance(buffer, Buffer):
+        return False
+    found = [(c, load) for c in map(_compute, blocks) if c is not None for load in c.reads if load.buffer is buffer]
+    outputs = [p.value for p in func.params if p.role != "in"]
+    return bool(found) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in found)
+
+
+def _outer_blocks(s: Stmt) -> list[Block] | None:
+    """The outermost blocks in order; None if something else happens beside them."""
+    match s:
+        case Block():
+            return [s]
+        case Alloc() | Check():
+            return []
+        case Let():
+            return [] if not any(isinstance(n, Load) for n in walk(s.value)) else None
+        case For() | Seq():
+            found = [_outer_blocks(c) for c in children(s)]
+            return None if any(f is None for f in found) else [b for f in found if f is not None for b in f]
+    return None
+
+
+def _joined(c: _Computed, makers: dict[Buffer, _Computed], above: frozenset[_Computed]) -> Kind:
+    """The kind of a block together with those whose results it reads."""
+    if c in above:
+        return Kind.OPAQUE
+    kind = c.kind
+    for load in c.reads:
+        maker = makers.get(load.buffer)
+        if maker is None or maker is c:
+            continue
+        before = _joined(maker, makers, above | {c})
+        kind = _composed(kind, before, load.indices == c.target)
+    return kind
+
+
+def _composed(kind: Kind, before: Kind, in_place: bool) -> Kind:
+    """`kind` reading the result of `before`, at the index it writes or elsewhere."""
+    if Kind.OPAQUE in (kind, before) or Kind.SCATTER in (kind, before):
+        return Kind.OPAQUE
+    if kind in _SIMPLE and before in _SIMPLE:
+        return max(kind, before)
+    if before is Kind.MATMUL:
+        return Kind.MATMUL if kind in (Kind.ELEMENTWISE, Kind.BROADCAST) and in_place else Kind.OPAQUE
+    if kind is Kind.MATMUL:
+        return Kind.MATMUL if before in _SIMPLE else Kind.OPAQUE
+    return Kind.REDUCTION if kind is not Kind.GATHER else Kind.OPAQUE
+
+
+def _compute(block: Block) -> _Computed | None:
+    """What the block does, or None if it is nothing that has a kind."""
+    stores: list[Load] = []
+    loads: list[Load] = []
+    reduces = False
+    block = block.with_(body=_without_lets(block.body))
+    for s in walk_stmts(block.body):
+        match s:
+            case Let():
+                continue  # what uses it has its value in place
+            case Store():
+                stores.append(Load(s.buffer, s.indices))
+            case Reduce():
+                stores += s.targets
+                reduces = True
+            case Seq() | If():
+                pass
+            case _:
+                return None
+        loads += _loads(exprs(s))
+    kinds = {i.kind for i in block.iters}
+    targets = {t.indices for t in stores}
+    if "O" in kinds or len(targets) != 1:
+        return None
+    (target,) = targets
+    writes = frozenset(t.buffer for t in stores)
+    reads = tuple(load for load in loads if load.buffer not in writes)
+    own = [load for load in loads if load.buffer in writes and load.indices != target]
+    if own:
+        return None
+    reduces = reduces or "R" in kinds
+    return _Computed(block, target, writes, reads, _kind(block, target, reads, reduces))
+
+
+def _without_lets(s: Stmt) -> Stmt:
+    """The statement with the values of lets in the place of their variables."""
+    lets: dict[Var, Expr] = {}
+    for x in walk_stmts(s):
+        if isinstance(x, Let):
+            lets[x.var] = substitute(x.value, lets)
+    return Replacer(lets).stmt(s) if lets else s
+
+
+def _loads(values: Iterable[Expr]) -> list[Load]:
+    return [n for e in values for n in walk(e) if isinstance(n, Load)]
+
+
+def _kind(block: Block, target: tuple[Expr, ...], reads: tuple[Load, ...], reduces: bool) -> Kind:
+    spatial = [i.var for i in block.iters if i.kind == "S"]
+    if _loads(target):
+        return Kind.SCATTER if not reduces else Kind.OPAQUE
+    written = frozenset().union(*(free_vars(e) for e in target)) & frozenset(i.var for i in block.iters)
+    if not written <= frozenset(spatial):
+        return Kind.OPAQUE  # it writes along a reduction
+    if reduces:
+        return Kind.MATMUL if _sums_products(block, spatial) else Kind.REDUCTION
+    if not all(isinstance(e, Var) for e in target if free_vars(e)):
+        return Kind.INJECTIVE if not any(_loads(r.indices) for r in reads) else Kind.GATHER
+    kinds = [_read_kind(r, target) for r in reads]
+    hardest = max(kinds, default=Kind.ELEMENTWISE)
+    return Kind.ELEMENTWISE if hardest is Kind.BROADCAST and Kind.ELEMENTWISE in kinds else hardest
+
+
+def _read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
+    """How the index of a read relates to the index that is written."""
+    if load.indices == target:
+        return Kind.ELEMENTWISE
+    if _loads(load.indices):
+        return Kind.GATHER
+    places = [e for e in target if isinstance(e, Var)]
+    at = -1
+    for index in load.indices:
+        v = _plain(index)
+        if v is None:
+            continue
+        if v not in places or places.index(v) <= at:
+            return Kind.INJECTIVE
+        at = places.index(v)
+    fixed = all(_plain(i) is not None or _fixed(i, places) for i in load.indices)
+    return Kind.BROADCAST if fixed else Kind.INJECTIVE
+
+
+def _plain(index: Expr) -> Var | None:
+    """The iterator that an index is, also where a dim of 1 is broadcast: `select(n == 1, 0, v)`."""
+    if isinstance(index, Var):
+        return index
+    if isinstance(index, Select):
+        arms = [a for a in index.args[1:] if not isinstance(a, Const)]
+        if len(arms) == 1 and isinstance(arms[0], Var) and arms[0] not in free_vars(index.args[0]):
+            return arms[0]
+    return None
+
+
+def _fixed(index: Expr, places: list[Var]) -> bool:
+    return free_vars(index).isdisjoint(places)
+
+
+def _sums_products(block: Block, spatial: list[Var]) -> bool:
+    """Whether the block adds up products of two operands, one of which does not depend on some output iterator."""
+    reduced = {i.var for i in block.iters if i.kind == "R"}
+    for s in walk_stmts(block.body):
+        pair = _factors(s)
+        if pair is not None:
+            uses = [free_vars(e) for e in pair]
+            again = any(v not in u for u in uses for v in spatial)
+            return all(u & reduced for u in uses) and again and all(_loads([e]) for e in pair)
+    return False
+
+
+def _factors(s: Stmt) -> tuple[Expr, Expr] | None:
+    """The operands of the product that a statement adds to its target."""
+    if isinstance(s, Reduce) and s.combiner.name == "fma":
+        return s.values[0], s.values[1]
+    if isinstance(s, Reduce) and s.combiner.name == "add":
+        value = s.values[0]
+        while isinstance(value, Cast):
+            value = value.args[0]
+        return (value.args[0], value.args[1]) if isinstance(value, Mul) else None
+    if isinstance(s, Store) and isinstance(s.value, Fma) and s.value.args[2] is Load(s.buffer, s.indices):
+        return s.value.args[0], s.value.args[1]
+    return None
