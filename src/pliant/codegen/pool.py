@@ -49,7 +49,7 @@ define {cc}i64 @ticks() {{
 }}
 
 ; The first failure is written into the error record by whoever wins it.
-define internal void @set_error(ptr %ctx, i64 %code) alwaysinline {{
+define internal void @set_error(ptr %ctx, i64 %code) {{
   %error = getelementptr i8, ptr %ctx, i64 56
   cmpxchg ptr %error, i64 0, i64 %code seq_cst seq_cst
   ret void
@@ -90,7 +90,7 @@ ok:
 }}
 
 ; The chunks of a grid; a grain below 1 is a broken call.
-define internal i64 @count_chunks(ptr %ctx, i64 %extent, i64 %grain) alwaysinline {{
+define internal i64 @count_chunks(ptr %ctx, i64 %extent, i64 %grain) {{
   %empty = icmp slt i64 %extent, 1
   br i1 %empty, label %none, label %some
 none:
@@ -120,7 +120,7 @@ run:
 }}
 
 ; One ticket of the present launch, or -1. Taking it keeps the launch, and so the job, alive until `finish`.
-define internal i64 @take(ptr %pool, i1 %front) alwaysinline {{
+define internal i64 @take(ptr %pool, i1 %front) {{
 entry:
   %at = getelementptr i8, ptr %pool, i64 256
   %first = load atomic i64, ptr %at acquire, align 8
@@ -186,7 +186,7 @@ out:
 }}
 
 ; A worker pays the `done` of its ticket, and wakes the launcher if that was the last one.
-define internal void @finish(ptr %pool) alwaysinline {{
+define internal void @finish(ptr %pool) {{
   %total.at = getelementptr i8, ptr %pool, i64 568
   %total = load i64, ptr %total.at
   %done.at = getelementptr i8, ptr %pool, i64 384
@@ -211,7 +211,7 @@ out:
 }}
 
 ; May this worker serve the present launch: is it within the launch's limit, and not shed?
-define internal i1 @may_serve(ptr %pool, ptr %me, i64 %index) alwaysinline {{
+define internal i1 @may_serve(ptr %pool, ptr %me, i64 %index) {{
   %limit.at = getelementptr i8, ptr %pool, i64 576
   %limit = load atomic i64, ptr %limit.at monotonic, align 8
   %within = icmp slt i64 %index, %limit
@@ -223,7 +223,7 @@ define internal i1 @may_serve(ptr %pool, ptr %me, i64 %index) alwaysinline {{
   ret i1 %both
 }}
 
-define internal i1 @any_ticket(ptr %pool) alwaysinline {{
+define internal i1 @any_ticket(ptr %pool) {{
   %at = getelementptr i8, ptr %pool, i64 256
   %w = load atomic i64, ptr %at seq_cst, align 8
   %lo = and i64 %w, 4294967295
@@ -552,7 +552,8 @@ def compile_pool(machine: str, windows: bool) -> Blob:
     from .emit import emit_object
     from .link_elf import link
 
-    return link(emit_object(pool_text(machine, windows), target(_MACHINES[machine][0])), EXPORTS)
+    # Without LLVM's passes: they would take ten times as long, in the first call on a machine, and gain 30 ns for a launch.
+    return link(emit_object(pool_text(machine, windows), target(_MACHINES[machine][0]), level=0), EXPORTS)
 
 
 def pool_blob() -> Blob:

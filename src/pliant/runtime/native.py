@@ -6,6 +6,7 @@ native().address("parallel_for")
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +29,15 @@ def native() -> Loaded:
             if _loaded is None:
                 _loaded = immortal(load(pool_blob()))
     return _loaded
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def immortal(value: _T) -> _T:
