@@ -17,8 +17,6 @@ from ..dtype import bool_, i64
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
 from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute, walk
-from ..sym.facts import EMPTY, Facts
-from ..sym.prove import prove
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts
 
@@ -176,7 +174,7 @@ class _Memory:
         found: set[Buffer] = set()
         for x in walk_stmts(s):
             if isinstance(x, Store | Call):
-                own = {n.buffer for n in walk(x.value) if isinstance(n, Load)} if isinstance(x, Store) else set()
+                own = {n.buffer for n in _certain_loads(x.value)} if isinstance(x, Store) else set()
                 for b, _ in _targets(x):
                     if b not in own:
                         while b in views:
@@ -220,7 +218,7 @@ class _Memory:
         """Refuses an access that has a witness of being outside."""
         if s.span is None or at.unknown:  # programs that are made may rely on what their maker knows of the dims
             return
-        for k, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+        for index, extent in zip(indices, buffer.shape, strict=True):
             seen, limit = at.see(index), at.see(extent)
             if _plainly_inside(seen, limit, at):
                 continue
@@ -228,13 +226,21 @@ class _Memory:
             if found is not None:
                 point, value, bound = found
                 names = [f"{v.name} = {point[v]}" for v in point if v in free_vars(seen) | free_vars(limit) or v in self.symbols]
-                facts = (
-                    [f"for {', '.join(names)}: `{index}` is {value}, the extent is {bound}"]
-                    if names
-                    else [f"`{index}` is {value}, the extent is {bound}"]
+                where = f"for {', '.join(names)}: " if names else ""
+                raise self.fail(
+                    s,
+                    f"`{buffer.name}[{', '.join(map(str, indices))}]` is out of range",
+                    [f"{where}`{index}` is {value}, the extent is {bound}"],
+                    "shorten the loop, or put the access under a condition",
                 )
-                help_ = "shorten the loop, or put the access under a condition"
-                raise self.fail(s, f"index {k} of `{buffer.name}` is out of range", facts, help_)
+
+
+def _certain_loads(e: Expr) -> Iterator[Load]:
+    """The loads that happen whenever `e` is evaluated: not those under a condition."""
+    if isinstance(e, Load):
+        yield e
+    for a in e.args[:1] if isinstance(e, E.Select | E.And | E.Or) else e.args:
+        yield from _certain_loads(a)
 
 
 def _targets(s: Stmt) -> list[tuple[Buffer, tuple[Expr, ...] | None]]:
@@ -262,9 +268,9 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
     if any(free_vars(e) - known or any(isinstance(n, Load) for n in walk(e)) for e in parts):
         return None
     used = frozenset().union(*(free_vars(e) for e in parts))
-    if prove(E.And(E.Le(Const(0, i64), index), E.Lt(index, extent)), _facts(at)):
+    if _proved(index, extent, at):
         return None
-    for point in itertools.islice(_dim_points([v for v in symbols if v in used]), 24):
+    for point in _dim_points([v for v in symbols if v in used]):
         found = _corner(index, extent, at, point, used)
         if found is not None:
             return found
@@ -272,27 +278,33 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
 
 
 def _dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
-    """Small values of the dims, all alike first, then mixed, then the largest."""
+    """Values of the dims to try: small ones, all alike and then mixed, at last the largest."""
     choices = [_admitted(d) for d in dims]
     for k in range(max((len(c) for c in choices), default=1)):
         yield {d: c[min(k, len(c) - 1)] for d, c in zip(dims, choices, strict=True)}
-    for values in itertools.product(*(c[:3] for c in choices)):
+    for values in itertools.islice(itertools.product(*choices), 16):
         yield dict(zip(dims, values, strict=True))
+    yield {d: d.max // d.multiple_of * d.multiple_of if isinstance(d, Dim) else E.DIM_MAX for d in dims}
 
 
 def _admitted(d: Var) -> list[int]:
+    """A few small values that the dim's contract admits."""
     low, high, step = (d.min, d.max, d.multiple_of) if isinstance(d, Dim) else (0, E.DIM_MAX, 1)
     first = -(-low // step) * step
-    return [v for v in dict.fromkeys((first + step, first + 2 * step, first, first + 7 * step, high // step * step)) if low <= v <= high]
+    return [v for v in (first + step, first + 2 * step, first, first + 7 * step) if low <= v <= high]
 
 
-def _facts(at: Place) -> Facts:
+def _proved(index: Expr, extent: Expr, at: Place) -> bool:
+    """Whether the index is known to be inside; saves the search."""
+    from ..sym.facts import EMPTY  # most programs need no proof, and reading them should not load the prover
+    from ..sym.prove import prove
+
     facts = EMPTY
     for f in at.loops:
         facts = facts.with_loop(f.var, f.extent, f.start)
     for g in at.guards:
         facts = facts.with_condition(g)
-    return facts
+    return prove(E.And(E.Le(Const(0, i64), index), E.Lt(index, extent)), facts)
 
 
 def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: frozenset[Var], depth: int = 0) -> Witness | None:
