@@ -26,10 +26,7 @@ from .support.errors import Error
 from .support.source import caller_span
 
 if TYPE_CHECKING:
-    from .sym.expr import Dim
     from .target import Target
-
-DimSpec = "int | tuple[int, int] | str | Dim"
 
 
 class _Callable:
@@ -137,6 +134,6 @@ def program_of(src: Any) -> Program:
     )
 
 
-def parse(text: str, file: str = "<text>") -> Program:
-    """The program that printed text stands for; nothing is executed."""
-    return Program.parse(text, file)
+def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
+    """The program that printed text stands for; nothing is executed. `constants` are those that `named_constants` gave."""
+    return Program.parse(text, file, constants)

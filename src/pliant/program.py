@@ -7,8 +7,7 @@ The text is a Python file: dims, then kernels, then functions, the entry last.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,27 +55,34 @@ class Program:
         """The arrays of the literal tensors, in order of appearance; code refers to them by number."""
         return tuple({id(a): a for a in _constants(self.entry)}.values())
 
+    @property
+    def named_constants(self) -> dict[str, Any]:
+        """The literal tensors that are too large for the text, under the names that the text has for them."""
+        from .graph.printer import constants_of
+
+        return constants_of(self.entry)
+
     @staticmethod
-    def parse(text: str, file: str = "<text>") -> Program:
-        """The program that printed text stands for; nothing is executed."""
+    def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
+        """The program that printed text stands for, its entry the last function; nothing is executed."""
         from .graph.parse import parse_module as parse_functions
         from .loop.parse import parse_module as parse_kernels
 
-        try:
-            tree = ast.parse(text)
-        except SyntaxError as e:
-            raise Error(f"this is not Python syntax: {e.msg}", facts=[f"{file}, line {e.lineno}"]) from None
         kernels = parse_kernels(text, file)
-        functions = parse_functions(text, {name: callee_of(f) for name, f in kernels.items()}, file)
-        last = next((n.name for n in reversed(tree.body) if isinstance(n, ast.FunctionDef)), None)
-        if last is None:
-            raise Error("there is no function in this text", facts=[f"{file} has {len(tree.body)} statements"])
-        return Program(functions[last]) if last in functions else Program.of_kernel(kernels[last])
+        functions = parse_functions(text, {name: callee_of(f) for name, f in kernels.items()}, file, constants=constants)
+        if functions:
+            return Program(list(functions.values())[-1])
+        if kernels:
+            return Program.of_kernel(list(kernels.values())[-1])
+        raise Error("there is no function in this text", facts=[f"it is {file}"], help="a program has a @kernel or a @function")
 
     def __str__(self) -> str:
         from .graph.printer import print_function
+        from .loop.printer import print_func
 
-        return print_function(self.entry)
+        entry = _unique_names(self.entry)
+        kernels = dict.fromkeys(func_of(c) for c in callees(entry))
+        return "\n\n".join([*map(print_func, kernels), print_function(entry)])
 
 
 def _constants(function: Function) -> Iterator[Any]:
@@ -85,6 +91,41 @@ def _constants(function: Function) -> Iterator[Any]:
             yield n.array
         elif isinstance(n, g.CallFunction):
             yield from _constants(n.function)
+
+
+def _unique_names(function: Function) -> Function:
+    """The function with its loop programs renamed where two different ones have one name."""
+    taken: dict[str, object] = {}
+    renamed: dict[object, Callee] = {}
+
+    def rename(c: Callee) -> Callee:
+        if c.program not in renamed:
+            name, number = c.name, 1
+            while name in taken:
+                name, number = f"{c.name}_{number}", number + 1
+            taken[name] = c.program
+            renamed[c.program] = c if name == c.name else callee_of(func_of(c).with_(name=name))
+        return renamed[c.program]
+
+    def visit(f: Function) -> Function:
+        return f.with_(nodes=tuple(node(n) for n in f.nodes))
+
+    def body(b: g.Body) -> g.Body:
+        return g.Body(b.params, tuple(node(n) for n in b.nodes), b.results)
+
+    def node(n: g.Node) -> g.Node:
+        match n:
+            case g.CallLoop():
+                return n.with_(callee=rename(n.callee))
+            case g.CallFunction():
+                return n.with_(function=visit(n.function))
+            case g.If():
+                return n.with_(then=body(n.then), orelse=body(n.orelse))
+            case g.While():
+                return n.with_(cond=body(n.cond), body=body(n.body))
+        return n
+
+    return visit(function)
 
 
 def callees(function: Function) -> list[Callee]:

@@ -322,6 +322,8 @@ def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
     found: dict[str, Func] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
+            if any(isinstance(d, ast.Name) and d.id == "function" for d in node.decorator_list):
+                continue  # a graph function, which a program's text has beside its kernels
             parser = KernelParser(Source(file, lines, node, scope))
             found[node.name] = names[node.name] = parser.kernel(_attrs(parser, node))
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
