@@ -26,12 +26,14 @@ class Native:
         self.loaded = load(compile_module(self.module, level))
         self.ctx = Ctx()
         self.cancel = ctypes.c_int32(0)
+        self.profile: int | None = None
 
     def call(self, name: str, arguments: Sequence[Any], dims: Sequence[int] = (), *, threads: int = 1, workspace: int = 0) -> int:
         """Run a program on arrays and numbers, one for each parameter; the code that it answers."""
         func = self.funcs[name]
         self.ctx = ctx = Ctx()
         ctx.cancel = ctypes.addressof(self.cancel)
+        ctx.profile = self.profile
         set_threads(ctx, threads)
         memory = np.zeros(workspace + 64, np.uint8)
         ctx.workspace, ctx.workspace_size = memory.ctypes.data + -memory.ctypes.data % 64, workspace

@@ -1,7 +1,7 @@
 """Blocks become plain statements: iterators are replaced by their values, predicates become ifs, inits are put where they run.
 
-An init runs for every point of the spatial iterators just before the outermost loop that feeds a reduction iterator, also when that
-loop runs zero times:
+An init runs for every point of the spatial iterators just before the outermost loop that feeds a reduction iterator, also
+when that loop runs zero times:
 
     for i in range(n):                           for i in range(n):
         for k in range(m):                           c[i] = 0.0
@@ -9,8 +9,9 @@ loop runs zero times:
                 init: c[i] = 0.0                         c[i] = c[i] + a[i, k]
                 c[i] = c[i] + a[i, k]
 
-Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop (or one inside of it, together with a
-reduction iterator) feeds a spatial iterator itself, the init runs in the instance, where every reduction iterator is 0.
+Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop (or one inside
+of it, together with a reduction iterator) feeds a spatial iterator itself, the init runs in the instance, where every
+reduction iterator is 0.
 """
 
 from __future__ import annotations
