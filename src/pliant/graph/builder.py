@@ -286,14 +286,18 @@ class Builder:
                     raise undefined_dim(var, self.span)
 
     def match_cast(self, value: Value, annotation: Annotation) -> Value:
-        """`value` under a finer annotation, checked at run time; new variables that stand alone are defined by it."""
+        """`value` under a finer annotation, checked at run time; new variables that stand alone are defined by it.
+
+        State stays state under a State annotation, which consumes it; under a Tensor annotation it is read.
+        """
         d = self.deduction("match_cast", [value])
         defines = deduce_match(d, annotation, self.dims)
-        if is_state(value):
+        linear = isinstance(annotation, Tensor) and annotation.state
+        if linear:
             self.consume(value)
         self._frames[-1].dims.update(defines)
         self.hint = self.hint or value.name
-        live = [] if is_state(value) else [value]
+        live = [] if linear else [value]
         return self.emit(MatchCast, [annotation], live, value=value, defines=defines, requires=tuple(d.requires))[0]
 
     # Bodies.

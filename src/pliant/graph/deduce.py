@@ -333,7 +333,7 @@ def _blank(a: Annotation) -> Annotation:
 
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
     """The variables that `match_cast(args[0], target)` defines; the rest of the target is checked."""
-    found = d.args[0].annotation
+    found = _as_read(target, d.args[0].annotation)
     match = subsumes(_blank(target), _blank(found))
     if match.fit is not Fit.HOLDS:
         raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)

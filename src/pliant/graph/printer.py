@@ -53,6 +53,7 @@ from .node import (
 from .ops.table import attr_exprs
 
 INLINE = 16  # literals of more elements are named
+WIDTH = 120  # signatures longer than this are broken
 
 _WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "max", "min", "nan", "ops", "select")
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
@@ -142,7 +143,8 @@ class _Printer:
         parts = ["\n".join(dims)] if dims else []
         parts += ["\n".join(self.function(f)) for f in self.functions]
         body = "\n\n\n".join(parts) + "\n"
-        used = set(re.findall(r"\b\w+\b", re.sub(r'"[^"\n]*"|#[^\n]*', "", body)))
+        bare = re.sub(r'"[^"\n]*"|#[^\n]*', "", body)
+        used = set(re.findall(r"(?<![.\w])\w+\b(?!=)", bare))  # no attributes, no keywords of calls
         words = sorted(used & ({*_WORDS} | {*DTYPES, "bool_"} - {"bool"}))
         return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
 
@@ -154,7 +156,11 @@ class _Printer:
         params = ", ".join(f"{p.name}: {self.annotation(p.annotation)}" for p in f.params)
         returns = [self.annotation(r.annotation) for r in f.results]
         shown = returns[0] if len(returns) == 1 else f"tuple[{', '.join(returns)}]"
-        lines = ["@function", f"def {self.function_names[f]}({params}) -> {shown}:"]
+        head = f"def {self.function_names[f]}({params}) -> {shown}:"
+        if len(head) > WIDTH:
+            every = "".join(f"    {p.name}: {self.annotation(p.annotation)},\n" for p in f.params)
+            head = f"def {self.function_names[f]}(\n{every}) -> {shown}:"
+        lines = ["@function", head]
         for node in f.nodes:
             lines += self.node(node, "    ", f)
         lines.append(f"    return {self.names(f.results)}")

@@ -1,0 +1,95 @@
+"""Removes nodes that nothing needs, and results of branches that nobody uses.
+
+A node is needed when one of its outs is used, when it defines a dim that something needed mentions (a dim in an annotation is a
+dependency like any other), or when it is a match_cast with a check: an assertion of the user stays.
+
+    a = ops.exp(x)          ->
+    b = ops.silu(x)             b = ops.silu(x)
+    return b                    return b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...sym.expr import Expr, Var, free_vars
+from ..deduce import annotation_exprs, annotation_vars, defined_vars
+from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, bodies, node_args
+from ..ops.table import attr_exprs
+
+
+def dead_code(function: Function) -> Function:
+    """The function without nodes that nothing needs; the same object if there are none."""
+    live = _Live()
+    live.use(function.results)
+    nodes = live.nodes(function.nodes)
+    return function if nodes == function.nodes else function.with_(nodes=nodes)
+
+
+class _Live:
+    """What is needed by the nodes after the one that is looked at."""
+
+    def __init__(self) -> None:
+        self.values: set[Value] = set()
+        self.dims: set[Var] = set()
+
+    def use(self, values: Iterable[Value]) -> None:
+        for v in values:
+            self.values.add(v)
+            self.dims.update(annotation_vars(v.annotation))
+
+    def mention(self, expressions: Iterable[Expr]) -> None:
+        for e in expressions:
+            self.dims.update(free_vars(e))
+
+    def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        kept: list[Node] = []
+        for node in reversed(nodes):
+            if self.needed(node):
+                kept.append(self.keep(node))
+        return tuple(reversed(kept))
+
+    def needed(self, node: Node) -> bool:
+        if any(o in self.values for o in node.outs) or (isinstance(node, MatchCast) and node.requires):
+            return True
+        defines = node.defines if isinstance(node, MatchCast) else ()
+        if isinstance(node, CallFunction):  # it may define the dims of its results
+            defines = defined_vars(o.annotation for o in node.outs)
+            given = {v for a in node.args for v in annotation_vars(a.annotation)}
+            defines = tuple(v for v in defines if v not in given)
+        return any(v in self.dims for v in defines)
+
+    def keep(self, node: Node) -> Node:
+        """Notes what a needed node needs; branches lose the results that nobody uses."""
+        if isinstance(node, If):
+            node = self.branches(node)
+        elif isinstance(node, While):
+            changed = {"cond": self.body(node.cond), "body": self.body(node.body)}
+            if changed["cond"] is not node.cond or changed["body"] is not node.body:
+                node = replace(node, **changed)  # type: ignore[arg-type]
+        self.use(node_args(node))
+        self.use(node.outs)
+        for r in node.requires:
+            self.mention([r.cond, *r.values])
+        if isinstance(node, Op):
+            self.mention(attr_exprs(node.attrs))
+        if isinstance(node, CallLoop):
+            self.mention([*node.dims, *(a for a in node.args if isinstance(a, Expr))])
+        for body in bodies(node):
+            for p in body.params:
+                self.mention(annotation_exprs(p.annotation))
+        return node
+
+    def branches(self, node: If) -> If:
+        used = [k for k, o in enumerate(node.outs) if o in self.values]
+        if len(used) < len(node.outs):
+            then, orelse = (Body(b.params, b.nodes, tuple(b.results[k] for k in used)) for b in (node.then, node.orelse))
+            node = replace(node, outs=tuple(node.outs[k] for k in used), then=then, orelse=orelse)
+        then, orelse = self.body(node.then), self.body(node.orelse)
+        return node if then is node.then and orelse is node.orelse else replace(node, then=then, orelse=orelse)
+
+    def body(self, body: Body) -> Body:
+        self.use(body.results)
+        nodes = self.nodes(body.nodes)
+        return body if nodes == body.nodes else Body(body.params, nodes, body.results)

@@ -1,0 +1,143 @@
+"""Replaces calls of graph functions by their nodes; values get new names, dims are substituted.
+
+What a call checks stays checked: an argument whose annotation is not literally that of the parameter goes through a match_cast, which
+carries the call's conditions, and so does a result. A dim of the callee whose contract the argument is not known to meet becomes a
+variable of its own, because the callee's nodes rely on the contract.
+
+    y = double(x)           ->  add = ops.add(x, x)
+    return y                    return add
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...support.errors import ShapeError
+from ...sym.expr import Expr, Var
+from ..builder import is_state
+from ..deduce import Deduction, annotation_exprs, deduce_match, defined_vars, substitute_annotation
+from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Require, Tensor, Value, While, walk_nodes
+from ..rewrite import Renamer
+
+
+def inline_functions(function: Function) -> Function:
+    """The function without calls of other graph functions; the same object if it has none."""
+    if not any(isinstance(n, CallFunction) for n in walk_nodes(function.nodes)):
+        return function
+    return _Inliner(function).run()
+
+
+class _Inliner:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.names = {p.name for p in function.params} | {o.name for n in walk_nodes(function.nodes) for o in n.outs}
+        self.renamed: dict[Value, Value] = {}  # results of calls -> the values that stand for them
+
+    def run(self) -> Function:
+        dims = set(defined_vars(p.annotation for p in self.function.params))
+        nodes = self.nodes(self.function.nodes, dims)
+        return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
+
+    def unique(self, hint: str) -> str:
+        name, k = hint, 0
+        while name in self.names:
+            k += 1
+            name = f"{hint}_{k}"
+        self.names.add(name)
+        return name
+
+    def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        return tuple(self.renamed.get(v, v) for v in values)
+
+    def nodes(self, nodes: Sequence[Node], dims: set[Var]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in nodes:
+            if isinstance(node, CallFunction):
+                found += self.inline(replace(node, args=self.uses(node.args)), dims)
+                continue
+            found.append(self.kept(node, dims))
+            if isinstance(node, MatchCast):
+                dims.update(node.defines)
+        return tuple(found)
+
+    def kept(self, node: Node, dims: set[Var]) -> Node:
+        """A node that stays, over what now stands for the results of calls."""
+        if isinstance(node, If):
+            then, orelse = self.body(node.then, dims), self.body(node.orelse, dims)
+            return replace(node, cond=self.uses([node.cond])[0], then=then, orelse=orelse)
+        if isinstance(node, While):
+            return replace(node, init=self.uses(node.init), cond=self.body(node.cond, dims), body=self.body(node.body, dims))
+        if isinstance(node, MatchCast):
+            return replace(node, value=self.uses([node.value])[0])
+        args = getattr(node, "args", None)
+        return node if args is None else replace(node, args=tuple(self.renamed.get(a, a) for a in args))  # type: ignore[call-arg]
+
+    def body(self, body: Body, dims: set[Var]) -> Body:
+        nodes = self.nodes(body.nodes, set(dims))
+        return Body(body.params, nodes, self.uses(body.results))
+
+    def inline(self, call: CallFunction, dims: set[Var]) -> list[Node]:
+        callee = inline_functions(call.function)
+        found: list[Node] = []
+        values, substitution = self.arguments(call, callee, dims, found)
+        renamer = Renamer(values, substitution, self.unique)
+        for out, result in zip(call.outs, callee.results, strict=True):  # dims that the callee defines are named as the call names them
+            for inner, outer in zip(annotation_exprs(result.annotation), annotation_exprs(out.annotation), strict=True):
+                if isinstance(inner, Var) and isinstance(outer, Var) and inner not in substitution and outer not in dims:
+                    renamer.dims[inner] = outer
+                    dims.add(outer)
+        for node in callee.nodes:
+            new = renamer.node(node)
+            found.append(new.with_(origin=tuple(dict.fromkeys((*call.origin, *new.origin)))))
+            if isinstance(new, MatchCast):
+                dims.update(new.defines)
+        for out, result in zip(call.outs, renamer.uses(callee.results), strict=True):
+            self.renamed[out] = self.cast(result, out.annotation, call, dims, found)
+        return found
+
+    def arguments(
+        self, call: CallFunction, callee: Function, dims: set[Var], found: list[Node]
+    ) -> tuple[dict[Value, Value], dict[Var, Expr]]:
+        """Values for the callee's parameters and expressions for its dims; match_casts where something is to be checked."""
+        substitution: dict[Var, Expr] = {}
+        for p, a in zip(callee.params, call.args, strict=True):
+            for dim, value in zip(annotation_exprs(p.annotation), annotation_exprs(a.annotation), strict=False):
+                if isinstance(dim, Var) and dim not in substitution:
+                    substitution[dim] = value if _meets(dim, value) else Renamer().fresh(dim)
+        values: dict[Value, Value] = {}
+        pending = call.requires  # carried by the first match_cast
+        for k, (p, a) in enumerate(zip(callee.params, call.args, strict=True)):
+            target = substitute_annotation(p.annotation, substitution)
+            read = Tensor(a.annotation.dtype, a.annotation.shape) if isinstance(a.annotation, Tensor) and not is_state(p) else a.annotation
+            if target == read and not (pending and k == len(call.args) - 1):
+                values[p] = a
+                continue
+            values[p] = self.cast(a, target, call, dims, found, pending)
+            pending = ()
+        return values, substitution
+
+    def cast(
+        self, value: Value, target: Annotation, call: CallFunction, dims: set[Var], found: list[Node], requires: tuple[Require, ...] = ()
+    ) -> Value:
+        """`value` under the annotation `target`, by a match_cast where it is another one or there is something to check."""
+        if value.annotation == target and not requires:
+            return value
+        d = Deduction(call.function.name, (value,), span=call.span)
+        defines = deduce_match(d, target, frozenset(dims))
+        dims.update(defines)
+        have = {r.cond for r in requires}
+        out = Value(self.unique(value.name), target)
+        checks = (*requires, *(r for r in d.requires if r.cond not in have))
+        found.append(MatchCast(outs=(out,), value=value, defines=defines, requires=checks, origin=call.origin, span=call.span))
+        return out
+
+
+def _meets(dim: Var, value: Expr) -> bool:
+    """Whether the value is known to satisfy the contract of the dim."""
+    d = Deduction("")
+    try:
+        d.contract(dim, value, "")
+    except ShapeError:
+        return False
+    return not d.requires

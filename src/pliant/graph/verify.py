@@ -1,0 +1,292 @@
+"""The verifier of graph functions: every rule of the grammar in `node.py`. It runs after each pass; what it finds is Pliant's own mistake.
+
+- Every value is defined once and before it is used, in its own body or around it; names are unique.
+- Every variable is defined (alone in a parameter, by a match_cast, by a call that returns a new one) before any annotation, attribute,
+  dim or condition uses it.
+- State is consumed at most once and not used after; branches consume the same; loops carry what they consume.
+- Every annotation is what deduction gives, and no run-time check that deduction asks for is missing.
+- Functions that are called have different names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..support.errors import Error, InternalError
+from ..sym.expr import Eq, Expr, Var, free_vars
+from .builder import check_condition, is_state, join
+from .deduce import (
+    ONE,
+    Deduction,
+    annotation_exprs,
+    annotation_vars,
+    decide,
+    deduce_call,
+    deduce_function,
+    deduce_match,
+    defined_vars,
+    map_dims,
+    substitute_annotation,
+)
+from .node import (
+    Annotation,
+    Body,
+    CallFunction,
+    CallLoop,
+    Const,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Op,
+    Scalar,
+    Tensor,
+    Value,
+    While,
+    node_args,
+)
+from .ops.table import TABLE, attr_exprs
+
+
+def verify(function: Function) -> None:
+    """Raises an InternalError at the first rule that the function or one it calls breaks."""
+    from .printer import called_functions
+
+    names: set[str] = set()
+    for f in called_functions(function):
+        if f.name in names:
+            raise InternalError(f"two functions are named `{f.name}`", where=f.span)
+        names.add(f.name)
+        _Verifier(f).run()
+
+
+class _Scope:
+    """What is defined in a body and around it."""
+
+    def __init__(self, outer: _Scope | None = None, loop: bool = False) -> None:
+        self.outer = outer
+        self.loop = loop
+        self.own: set[Value] = set()
+        self.values: set[Value] = set(outer.values) if outer else set()
+        self.dims: set[Var] = set(outer.dims) if outer else set()
+        self.consumed: set[Value] = set(outer.consumed) if outer else set()
+
+
+class _Verifier:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.defined: set[Value] = set()
+        self.names: set[str] = set()
+
+    def fail(self, what: str, node: Node | None = None, facts: Sequence[str] = ()) -> InternalError:
+        shown = [f"in function `{self.function.name}`", *([f"at {', '.join(map(repr, node.outs))}"] if node else []), *facts]
+        return InternalError(what, where=node.span if node else self.function.span, facts=shown)
+
+    def run(self) -> None:
+        f = self.function
+        scope = _Scope()
+        scope.dims.update(defined_vars(p.annotation for p in f.params))
+        for p in f.params:
+            self.define(p, scope, None)
+        self.nodes(f.nodes, scope)
+        for r in f.results:
+            self.use(r, scope, None)
+
+    # Values, dims, state.
+
+    def define(self, value: Value, scope: _Scope, node: Node | None, *, named: bool = True) -> None:
+        if value in self.defined:
+            raise self.fail(f"`{value.name}` is defined twice", node)
+        if named and value.name in self.names:
+            raise self.fail(f"two values are named `{value.name}`", node)
+        self.defined.add(value)
+        if named:
+            self.names.add(value.name)
+        self.known(annotation_exprs(value.annotation), scope, node)
+        scope.values.add(value)
+        scope.own.add(value)
+
+    def known(self, expressions: Iterable[Expr], scope: _Scope, node: Node | None) -> None:
+        for e in expressions:
+            for var in free_vars(e):
+                if var not in scope.dims:
+                    raise self.fail(f"dim `{var.name}` is used before it is defined", node, [f"in {e}"])
+
+    def use(self, value: Value, scope: _Scope, node: Node | None) -> None:
+        if value not in scope.values:
+            raise self.fail(f"`{value.name}` is used where it is not defined", node)
+        if value in scope.consumed:
+            raise self.fail(f"state `{value.name}` is used after it was consumed", node)
+
+    def consume(self, value: Value, scope: _Scope, node: Node) -> None:
+        if not is_state(value):
+            raise self.fail(f"`{value.name}` is consumed and is no state", node)
+        inner: _Scope | None = scope
+        while inner is not None and value not in inner.own:
+            if inner.loop:
+                raise self.fail(f"state `{value.name}` is consumed in every round of a loop", node)
+            inner = inner.outer
+        scope.consumed.add(value)
+
+    # Nodes.
+
+    def nodes(self, nodes: Sequence[Node], scope: _Scope) -> None:
+        for node in nodes:
+            self.node(node, scope)
+
+    def node(self, node: Node, scope: _Scope) -> None:
+        args = node_args(node)
+        for a in args:
+            self.use(a, scope, node)
+        consumed = consumes(node)
+        for value in consumed:
+            if sum(a is value for a in args) > 1:
+                raise self.fail(f"state `{value.name}` is consumed and used again by the same node", node)
+        if isinstance(node, Op):
+            self.known(attr_exprs(node.attrs), scope, node)
+        if isinstance(node, CallLoop):
+            self.known([*node.dims, *(a for a in node.args if isinstance(a, Expr))], scope, node)
+        for r in node.requires:
+            self.known([r.cond, *r.values], scope, node)
+        try:
+            annotations, requires = self.deduce(node, scope)
+        except InternalError:
+            raise
+        except Error as error:
+            raise self.fail(f"deduction fails: {error.what}", node, error.facts) from None
+        for value in consumed:
+            self.consume(value, scope, node)
+        self.compare(node, annotations, requires)
+        for out in node.outs:
+            self.define(out, scope, node)
+
+    def deduce(self, node: Node, scope: _Scope) -> tuple[Sequence[Annotation], Sequence[Expr]]:
+        """What deduction says of the node now: annotations of its outs, and conditions."""
+        d = Deduction(type(node).__name__, node_args(node), span=node.span)
+        match node:
+            case Op():
+                if node.op not in TABLE:
+                    raise self.fail(f"there is no operator `{node.op}`", node)
+                op = TABLE[node.op]
+                least, most = op.arity
+                if len(node.args) < least or (most is not None and len(node.args) > most):
+                    raise self.fail(f"`{node.op}` has {len(node.args)} arguments", node)
+                d.what = node.op
+                return op.deduce(d, node.attrs), [r.cond for r in d.requires]
+            case CallLoop():
+                return self.call_loop(node, d)
+            case CallFunction():
+                found = deduce_function(d, node.function)
+                scope.dims.update(v for v in defined_vars(o.annotation for o in node.outs) if v not in scope.dims)
+                return _unified(found, node.outs, scope.dims), [r.cond for r in d.requires]
+            case MatchCast():
+                target = node.outs[0].annotation
+                defines = deduce_match(d, target, frozenset(scope.dims))
+                if set(defines) != set(node.defines):
+                    raise self.fail("a match_cast defines other variables than it says", node)
+                scope.dims.update(defines)
+                return [target], [r.cond for r in d.requires]
+            case If():
+                return self.if_(node, scope), []
+            case While():
+                return self.while_(node, scope), []
+            case Const():
+                shape = tuple(int(n) for n in node.array.shape)
+                a = node.outs[0].annotation
+                if not isinstance(a, Tensor) or a.dtype.numpy() != node.array.dtype or tuple(map(str, a.shape)) != tuple(map(str, shape)):
+                    raise self.fail("a literal is not what its annotation says", node)
+        return [o.annotation for o in node.outs], []
+
+    def call_loop(self, node: CallLoop, d: Deduction) -> tuple[Sequence[Annotation], Sequence[Expr]]:
+        given = [p for p in node.callee.params if p.role != "out"]
+        if len(given) != len(node.args):
+            raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(given)}", node)
+        d.args = tuple(a if isinstance(a, Value) else Value("", Scalar(a.dtype, a)) for a in node.args)
+        outs, dims = deduce_call(d, node.callee)
+        for symbol, found, expected in zip(node.callee.symbols, node.dims, dims, strict=True):
+            if found is not expected and not decide(Eq(found, expected)):
+                raise self.fail(f"symbol `{symbol.name}` of `{node.callee.name}` is {found}, not {expected}", node)
+        return outs, [r.cond for r in d.requires]
+
+    def if_(self, node: If, scope: _Scope) -> list[Annotation]:
+        check_condition(node.cond, node.span)
+        inner = [self.body(b, _Scope(scope), node) for b in (node.then, node.orelse)]
+        gone = [{v for v in s.consumed if v not in s.own and v not in scope.consumed} for s in inner]
+        if gone[0] != gone[1]:
+            raise self.fail("the branches consume different state", node)
+        if not len(node.then.results) == len(node.orelse.results) == len(node.outs):
+            raise self.fail("the branches have different numbers of results", node)
+        scope.consumed.update(gone[0])
+        return [join(a, b, node.span) for a, b in zip(node.then.results, node.orelse.results, strict=True)]
+
+    def while_(self, node: While, scope: _Scope) -> list[Annotation]:
+        if not len(node.init) == len(node.outs) == len(node.cond.params) == len(node.body.params) == len(node.body.results):
+            raise self.fail("a loop carries different numbers of values", node)
+        if len(node.cond.results) != 1:
+            raise self.fail("the condition of a loop has one result", node)
+        if self.body(node.cond, _Scope(scope, loop=True), node).consumed - scope.consumed:
+            raise self.fail("the condition of a loop consumes state", node)
+        self.body(node.body, _Scope(scope, loop=True), node)
+        check_condition(node.cond.results[0], node.span)
+        for init, out, c, p, r in zip(node.init, node.outs, node.cond.params, node.body.params, node.body.results, strict=True):
+            for value in (init, out, c, r):
+                if not _equal(_forgotten(p.annotation), _forgotten(value.annotation)):
+                    raise self.fail(f"`{p.name}` changes from round to round of a loop", node, [f"{p.annotation}", f"{value.annotation}"])
+        return [p.annotation for p in node.body.params]
+
+    def body(self, body: Body, scope: _Scope, node: Node) -> _Scope:
+        for p in body.params:
+            self.define(p, scope, node, named=False)
+        self.nodes(body.nodes, scope)
+        for r in body.results:
+            self.use(r, scope, node)
+        return scope
+
+    def compare(self, node: Node, annotations: Sequence[Annotation], requires: Sequence[Expr]) -> None:
+        if len(annotations) != len(node.outs):
+            raise self.fail(f"a node has {len(node.outs)} results, deduction gives {len(annotations)}", node)
+        for out, a in zip(node.outs, annotations, strict=True):
+            if not _equal(out.annotation, a):
+                raise self.fail(f"`{out.name}` is annotated {out.annotation}, deduction gives {a}", node)
+        have = {r.cond for r in node.requires}
+        for condition in requires:
+            if condition not in have and not decide(condition):
+                raise self.fail("a run-time check is missing", node, [f"{condition}"])
+
+
+def consumes(node: Node) -> list[Value]:
+    """The state that a node consumes (not what its bodies do)."""
+    match node:
+        case CallLoop():
+            given = [p for p in node.callee.params if p.role != "out"]
+            return [a for p, a in zip(given, node.args, strict=False) if p.role == "inout" and isinstance(a, Value)]
+        case CallFunction():
+            return [a for p, a in zip(node.function.params, node.args, strict=False) if is_state(p)]
+        case MatchCast():
+            return [node.value] if is_state(node.value) and is_state(node.outs[0]) else []
+        case While():
+            return [a for a in node.init if is_state(a)]
+    return []
+
+
+def _forgotten(a: Annotation) -> Annotation:
+    return Scalar(a.dtype) if isinstance(a, Scalar) else a
+
+
+def _equal(a: Annotation, b: Annotation) -> bool:
+    """The same annotation, with dims that are the same or proven equal."""
+    if a == b:
+        return True
+    if map_dims(a, lambda e: ONE) != map_dims(b, lambda e: ONE):
+        return False
+    return all(x is y or decide(Eq(x, y)) for x, y in zip(annotation_exprs(a), annotation_exprs(b), strict=True))
+
+
+def _unified(found: Sequence[Annotation], outs: Sequence[Value], known: set[Var]) -> list[Annotation]:
+    """What a call returns, with the variables that it newly defines named as the node names them."""
+    names: dict[Var, Expr] = {}
+    for a, out in zip(found, outs, strict=False):
+        for x, y in zip(annotation_exprs(a), annotation_exprs(out.annotation), strict=False):
+            if isinstance(x, Var) and isinstance(y, Var) and x not in known:
+                names.setdefault(x, y)
+    return [substitute_annotation(a, names) if annotation_vars(a) & names.keys() else a for a in found]

@@ -1,0 +1,235 @@
+"""The interpreter of graph programs, in numpy: operators by their references, loop programs by `interp.loop`.
+
+It checks what native code checks: dtype, rank and contract of the arguments, and every `Require`. Results of operators are new arrays;
+state is updated on a copy, and a state argument whose new value is returned is overwritten at the end, when all went well.
+
+    y, = run_graph(mlp, [x, w])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtype import dtype as to_dtype
+from ..graph.builder import is_state
+from ..graph.deduce import annotation_exprs
+from ..graph.node import (
+    Annotation,
+    Body,
+    CallFunction,
+    CallHost,
+    CallLibrary,
+    CallLoop,
+    Const,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Op,
+    Require,
+    Scalar,
+    Tensor,
+    Value,
+    While,
+)
+from ..graph.ops.table import TABLE, map_attrs
+from ..support.errors import Error, InternalError, ShapeError, UnsupportedError
+from ..sym.expr import Dim, Expr, Var, free_vars
+from ..sym.semantics import evaluate, value_of
+
+Array = np.ndarray[Any, Any]
+Env = dict[Var, int]
+Libraries = Mapping[str, Callable[..., Any]]
+
+
+def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Libraries | None = None) -> list[Array]:
+    """The results of a graph function; `libraries` are Python stand-ins for the symbols of call_library, taking inputs, then outputs."""
+    if len(arguments) != len(function.params):
+        raise ShapeError(
+            f"`{function.name}` takes {len(function.params)} arguments, {len(arguments)} given",
+            facts=[f"{function.name}({', '.join(map(repr, function.params))})"],
+        )
+    given = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
+    copies = [a.copy() if is_state(p) else a for p, a in zip(function.params, given, strict=True)]
+    results = _Interpreter(libraries or {}).function(function, copies)
+    final = []
+    for value, result in zip(function.results, results, strict=True):
+        for original, copy in zip(given, copies, strict=True):
+            if is_state(value) and result is copy:
+                np.copyto(original, copy)
+                result = original
+        final.append(result)
+    return final
+
+
+def _argument(param: Value, argument: Any) -> Array:
+    a = param.annotation
+    if isinstance(a, Scalar):
+        return np.asarray(value_of(argument, a.dtype))
+    if not isinstance(a, Tensor):
+        raise UnsupportedError(f"argument `{param.name}`: {a} cannot be passed from outside")
+    if not isinstance(argument, np.ndarray):
+        raise ShapeError(f"argument `{param.name}` is an object of type `{type(argument).__name__}`, an array is expected")
+    if argument.dtype != a.dtype.numpy():
+        raise ShapeError(f"argument `{param.name}` has dtype {to_dtype(argument.dtype)}, {a.dtype} is expected", facts=[f"it is {a}"])
+    if argument.ndim != len(a.shape):
+        raise ShapeError(f"argument `{param.name}` has {argument.ndim} dims, {len(a.shape)} are expected", facts=[f"it is {a}"])
+    return argument
+
+
+def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
+    """The values of a function's dims from the shapes of its arguments, all of which are checked."""
+    env: Env = {}
+    for p, a in zip(params, arrays, strict=True):
+        if isinstance(p.annotation, Tensor):
+            for i, (dim, size) in enumerate(zip(p.annotation.shape, a.shape, strict=True)):
+                if isinstance(dim, Var) and dim not in env:
+                    _check_contract(dim, size, f"dim {i} of argument `{p.name}`")
+                    env[dim] = size
+    for p, a in zip(params, arrays, strict=True):
+        if isinstance(p.annotation, Tensor):
+            for i, (dim, size) in enumerate(zip(p.annotation.shape, a.shape, strict=True)):
+                expected = _number(dim, env)
+                if expected != size:
+                    shown = f"{dim} = {expected}" if free_vars(dim) else str(expected)
+                    raise ShapeError(f"dim {i} of argument `{p.name}` is {size}, {shown} is expected", facts=[f"it is {p.annotation}"])
+    return env
+
+
+def _check_contract(dim: Var, size: int, which: str) -> None:
+    if isinstance(dim, Dim) and not (dim.min <= size <= dim.max and size % dim.multiple_of == 0):
+        raise ShapeError(f"{which} is {size}, and the contract says {dim.contract}")
+
+
+def _number(e: Expr, env: Env) -> int:
+    return int(evaluate(e, env))
+
+
+def check(require: Require, env: Env) -> None:
+    """Raises the error of a run-time condition that does not hold."""
+    if not evaluate(require.cond, env):
+        values = [_number(v, env) for v in require.values]
+        raise ShapeError(require.message.format(*values), where=require.span, help=require.help)
+
+
+class _Interpreter:
+    """Runs functions; holds what is the same for all of them."""
+
+    def __init__(self, libraries: Libraries) -> None:
+        self.libraries = libraries
+
+    def function(self, f: Function, arguments: Sequence[Array]) -> list[Array]:
+        env = bind_dims(f.params, arguments)
+        values: dict[Value, Array] = dict(zip(f.params, arguments, strict=True))
+        self.nodes(f.nodes, values, env)
+        return [values[r] for r in f.results]
+
+    def nodes(self, nodes: Sequence[Node], values: dict[Value, Array], env: Env) -> None:
+        for node in nodes:
+            for require in node.requires:
+                check(require, env)
+            try:
+                outs = self.node(node, values, env)
+            except Error as error:
+                raise error.at(node.span) from None
+            for out, array in zip(node.outs, outs, strict=True):
+                _fit(out, array, env)
+                values[out] = array
+
+    def body(self, body: Body, arguments: Sequence[Array], values: dict[Value, Array], env: Env) -> list[Array]:
+        inner = {**values, **dict(zip(body.params, arguments, strict=True))}
+        self.nodes(body.nodes, inner, dict(env))
+        return [inner[r] for r in body.results]
+
+    def node(self, node: Node, values: dict[Value, Array], env: Env) -> Sequence[Array]:
+        match node:
+            case Const():
+                return [node.array]
+            case Op():
+                attrs = map_attrs(node.attrs, lambda e: _attribute(e, env))
+                return [_owned(a) for a in TABLE[node.op].reference([values[a] for a in node.args], attrs)]
+            case CallLoop():
+                return self.call_loop(node, values, env)
+            case CallFunction():
+                return self.function(node.function, [values[a] for a in node.args])
+            case CallHost():
+                found = node.fn(*(values[a] for a in node.args))
+                return [np.asarray(a) for a in (found if isinstance(found, tuple | list) else (found,))]
+            case CallLibrary():
+                return self.call_library(node, values, env)
+            case MatchCast():
+                found = values[node.value]
+                return [found.copy() if is_state(node.value) and not is_state(node.outs[0]) else found]
+            case If():
+                return self.body(node.then if bool(values[node.cond]) else node.orelse, (), values, env)
+            case While():
+                carried = [values[v] for v in node.init]
+                while bool(self.body(node.cond, carried, values, env)[0]):
+                    carried = self.body(node.body, carried, values, env)
+                return carried
+        raise InternalError(f"no meaning for {type(node).__name__}")
+
+    def call_loop(self, node: CallLoop, values: dict[Value, Array], env: Env) -> list[Array]:
+        from ..loop.stmt import Func
+        from .loop import run_loop
+
+        callee = node.callee
+        assert isinstance(callee.program, Func)
+        given, outs = iter(node.args), iter(node.outs)
+        arguments: list[Any] = []
+        results: list[Array] = []
+        for p in callee.params:
+            if p.role == "out":
+                made = np.empty([_number(e, env) for e in annotation_exprs(next(outs).annotation)], p.dtype.numpy())
+                arguments.append(made)
+                results.append(made)
+                continue
+            a = next(given)
+            found = values[a] if isinstance(a, Value) else evaluate(a, env)
+            if p.shape is None:
+                found = np.asarray(found)[()]
+            elif p.role == "inout":
+                next(outs)
+                results.append(found)
+            arguments.append(found)
+        run_loop(callee.program, arguments, [_number(d, env) for d in node.dims])
+        return results
+
+    def call_library(self, node: CallLibrary, values: dict[Value, Array], env: Env) -> list[Array]:
+        found = self.libraries.get(node.symbol)
+        if found is None:
+            raise UnsupportedError(f"the symbol `{node.symbol}` is not known to the interpreter", help="give a stand-in: libraries={…}")
+        outs = [np.empty([_number(e, env) for e in annotation_exprs(o.annotation)], o.tensor.dtype.numpy()) for o in node.outs]
+        found(*(values[a] for a in node.args), *outs)
+        return outs
+
+
+def _attribute(e: Expr, env: Env) -> Any:
+    found = evaluate(e, env)
+    return int(found) if e.dtype.is_int and e.dtype.bits == 64 else found
+
+
+def _owned(array: Any) -> Array:
+    """The array, or a copy where it is a view of another one: state may be overwritten later."""
+    found = np.asarray(array)
+    return found if found.flags.owndata and found.flags.c_contiguous else found.copy()
+
+
+def _fit(out: Value, array: Array, env: Env) -> None:
+    """Defines the dims that the result is the first to show, and checks that it is what its annotation says."""
+    a: Annotation = out.annotation
+    if isinstance(a, Scalar):
+        return
+    if not isinstance(a, Tensor):
+        raise InternalError(f"`{out.name}`: no array is {a}")
+    if array.dtype != a.dtype.numpy() or array.ndim != len(a.shape):
+        raise ShapeError(f"`{out.name}` is {to_dtype(array.dtype)} with shape {array.shape}, {a} is expected")
+    for dim, size in zip(a.shape, array.shape, strict=True):
+        if isinstance(dim, Var) and dim not in env:
+            env[dim] = size
+    expected = tuple(_number(dim, env) for dim in a.shape)
+    if expected != array.shape:
+        raise ShapeError(f"`{out.name}` has shape {array.shape}, and {a} says {expected}")
