@@ -172,11 +172,11 @@ def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
         if not isinstance(p.annotation, g.Tensor) or not p.annotation.shape:
             continue
         shape = p.annotation.shape
-        empty = FALSE
+        empty: Expr = FALSE
         for e in shape:
             if not isinstance(e, Const) or e.value == 0:
                 empty = Eq(e, const(0)) if empty is FALSE else Or(empty, Eq(e, const(0)))
-        ok = TRUE
+        ok: Expr = TRUE
         for i, e in enumerate(shape):
             right = Eq(dims.load(const(at + len(shape) + i)), simplify(product(shape[i + 1 :])))
             ok = all_of(ok, right if isinstance(e, Const) and e.value > 1 else Or(Le(e, const(1)), right))

@@ -100,7 +100,7 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
 
 def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
     extents = (*stage.shape, *stage.reduce)
-    kinds: list[IterKind] = ["S"] * len(stage.shape) + ["R"] * len(stage.reduce)
+    kinds: list[IterKind] = [*("S" for _ in stage.shape), *("R" for _ in stage.reduce)]
     loops = [Var(f"{'ijklmnop'[i % 8]}{i // 8 or ''}", i64) for i in range(len(extents))]
     iters = tuple(Iter(Var(f"v{v.name}", i64), kind, v) for v, kind in zip(loops, kinds, strict=True))
     variables = tuple(i.var for i in iters)

@@ -77,7 +77,7 @@ def _largest(size: Expr) -> int | None:
     """The size at the upper end of the contract, where sizes are largest (they grow with every dim); None if a dim has no end."""
     if isinstance(size, Const):
         return int(size.value)
-    ends = {v: v.max for v in free_vars(size) if isinstance(v, Dim)}
+    ends: dict[Var, int] = {v: v.max for v in free_vars(size) if isinstance(v, Dim)}
     if len(ends) < len(free_vars(size)) or DIM_MAX in ends.values():
         return None
     return int(evaluate(size, ends))
