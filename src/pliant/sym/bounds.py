@@ -46,7 +46,7 @@ def int_range(e: Expr, facts: Facts) -> Range:
     found: Range | None = cache.get(e)
     if found is None:
         lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
-        if e in facts.ranges:
+        if e in facts.ranges and type(e) in _RANGES:
             low, high = facts.ranges[e]
             lo, hi = max(lo, low), min(hi, high)
         replaced = facts.equal.get(e)
@@ -63,7 +63,11 @@ def whole(d: DType) -> Range:
 
 
 def _unknown(e: Expr, facts: Facts) -> Range:
-    return whole(e.dtype) if e.dtype is bool_ else facts.range_of(e)
+    if e.dtype is bool_:
+        return (0, 1)
+    lo, hi = facts.range_of(e)
+    k = facts.multiple_of(e)
+    return (lo, hi) if k == 1 else (-(-lo // k) * k, hi // k * k)
 
 
 def within(r: Range, d: DType) -> Range:
@@ -88,6 +92,8 @@ def poly_interval(p: Poly, facts: Facts) -> Range:
                 r = _product(r, int_range(atom, facts))
                 if atom is m[i - 1] and i == 1:  # a square
                     r = (max(r[0], 0), r[1])
+            if m in facts.products:
+                r = (max(r[0], facts.products[m][0]), min(r[1], facts.products[m][1]))
             lo += c * (r[0] if c > 0 else r[1])
             hi += c * (r[1] if c > 0 else r[0])
     return (lo, hi)

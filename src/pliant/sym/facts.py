@@ -34,10 +34,11 @@ class Cache(dict[Any, Any]):
 class Facts:
     """What is known; see the module."""
 
-    __slots__ = ("caches", "children", "ends", "equal", "inequalities", "known", "multiples", "ranges", "used")
+    __slots__ = ("caches", "children", "ends", "equal", "inequalities", "known", "multiples", "products", "ranges", "used")
 
     def __init__(self) -> None:
         self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
+        self.products: dict[Mono, tuple[int, int]] = {}  # product of atoms -> constant range, where it is narrower than theirs
         self.ends: dict[Expr, tuple[Expr | None, Expr | None]] = {}  # variable -> its range as it was given
         self.multiples: dict[Expr, int] = {}  # variable -> a divisor of it
         self.equal: dict[Expr, Expr] = {}  # simplified node -> what to put in its place
@@ -127,7 +128,7 @@ class Facts:
     def _copy(self) -> Facts:
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
-        new.ends = dict(self.ends)
+        new.ends, new.products = dict(self.ends), dict(self.products)
         new.inequalities, new.known = self.inequalities, dict(self.known)
         new.used = {m: list(hs) for m, hs in self.used.items()}
         return new
@@ -265,16 +266,23 @@ class Facts:
                 continue
             rest = poly_interval({n: d for n, d in p.items() if n != m}, self)[1]  # c * x >= -rest
             if len(m) > 1:
-                changed |= c > 0 and self._narrow_factors(m, -(rest // c))
+                changed |= self._narrow_product(m, c, rest)
                 continue
             lo, hi = self.range_of(m[0])
             changed |= self._narrow_to(m[0], max(lo, -(rest // c)) if c > 0 else lo, hi if c > 0 else min(hi, rest // -c))
         return changed
 
-    def _narrow_factors(self, m: Mono, least: int) -> bool:
-        """x * y >= least >= 1 with neither factor negative: both are at least 1."""
-        changed = False
-        if least >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
+    def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
+        """c * x * y >= -rest; where that makes x * y >= 1 with neither factor negative, both are at least 1."""
+        from .bounds import poly_interval
+
+        was = poly_interval({m: 1}, self)
+        lo, hi = (max(was[0], -(rest // c)), was[1]) if c > 0 else (was[0], min(was[1], rest // -c))
+        changed = (lo, hi) != was
+        if changed:
+            self.products[m] = (lo, hi)
+            self.caches.clear()
+        if lo >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
             for a in m:
                 lo, hi = self.range_of(a)
                 changed |= self._narrow_to(a, max(lo, 1), hi)

@@ -95,6 +95,8 @@ def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
     half, whole = 1 << (dtype.bits - 1), 1 << dtype.bits
     if all(-half <= c < half for c in p.values()):
         return p
+    if len(p) == 1 and () in p:
+        return constant(dtype.wrap(p[()]))  # a literal is itself
     reduced = {m: (c + half) % whole - half for m, c in p.items()}
     return {m: c for m, c in reduced.items() if c}
 
@@ -132,9 +134,12 @@ def _poly(e: Expr) -> Poly:
 
 
 def to_expr(p: Poly, dtype: DType) -> Expr:
-    """The expression of a polynomial: positive terms first, high degrees first, the constant last."""
+    """The expression of a polynomial: positive terms first, high degrees first, the constant last (first if it alone is positive)."""
     terms = sorted(((c < 0, mono_order(m), m, c) for m, c in p.items() if m), key=lambda t: t[:2])
+    rest = p.get((), 0)
     result: Expr | None = None
+    if rest > 0 and terms and terms[0][0]:  # 3 - n
+        result, rest = Const(rest, dtype), 0
     for _, _, m, c in terms:
         product = reduce(Mul, m) if len(m) > 1 else m[0]
         if result is None:
@@ -142,7 +147,6 @@ def to_expr(p: Poly, dtype: DType) -> Expr:
         else:
             sized = product if abs(c) == 1 else Mul(product, Const(abs(c), dtype))
             result = Add(result, sized) if c > 0 else Sub(result, sized)
-    rest = p.get((), 0)
     if result is None:
         return Const(rest, dtype)
     if rest:

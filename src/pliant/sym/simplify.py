@@ -19,7 +19,7 @@ from . import expr as E
 from .bounds import int_range
 from .compare import equal, extreme, less, unequal
 from .divmod import floordiv, floormod, merge
-from .expr import FALSE, TRUE, Const, Expr, Var, free_vars
+from .expr import FALSE, TRUE, Const, Expr, Var, free_vars, walk
 from .facts import EMPTY, Facts
 from .poly import Poly, poly_of, reduce_coefficients, to_expr
 from .rules import BY_HEAD
@@ -51,8 +51,24 @@ def _visit(e: Expr, facts: Facts) -> Expr:
         args = _guarded(e, facts)
     else:
         args = tuple(simplify(a, facts) for a in e.args)
-    result = _local(e.with_args(args), facts)
+    result = _implied(args, type(e), facts) if isinstance(e, (E.And, E.Or)) else None
+    if result is None:
+        result = _local(e.with_args(args), facts)
     return _replaced(result, facts)
+
+
+def _implied(args: tuple[Expr, ...], kind: type[Expr], facts: Facts) -> Expr | None:
+    """`a and b` is b where b implies a, `a or b` is b where a implies b; but a may guard what b loads."""
+    a, b = args
+    if isinstance(a, Const) or isinstance(b, Const) or free_vars(a).isdisjoint(free_vars(b)) or not _pure(b):
+        return None
+    first, second = (b, a) if kind is E.And else (a, b)
+    return b if simplify(second, facts.with_condition(first)) is TRUE else None
+
+
+def _pure(e: Expr) -> bool:
+    """True if nothing in `e` reads memory: all of it is the grammar of sym/expr.py."""
+    return all(type(node).__module__ == E.__name__ for node in walk(e))
 
 
 def _replaced(e: Expr, facts: Facts) -> Expr:
