@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class State:
     target: Target
     constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
     level: int = 2  # of LLVM's optimisation
+    poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -99,7 +100,7 @@ def _host(s: State) -> State:
     from .lower.host import build_host
 
     assert s.kernels is not None
-    return replace(s, host=build_host(s.function, s.kernels.copy))
+    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison))
 
 
 def _emit(s: State) -> State:
@@ -160,7 +161,8 @@ def cache_key(program: Program, machine: Target) -> bytes:
 
     parts = [FORMAT, repr(machine), repr(canonical(program.entry)), *map(repr, _places(program.entry))]
     for func in program.kernels:
-        parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in walk_stmts(func.body) if isinstance(s, Check))]
+        checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
+        parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
     return "\n".join(parts).encode()
 
 
@@ -168,10 +170,10 @@ def _places(function: Function) -> list[Any]:
     return [(r.message, r.help, r.span) for n in walk_nodes(function.nodes) for r in n.requires]
 
 
-def run_steps(state: State) -> State:
-    """Runs every step, verifying, showing and timing as asked."""
+def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
+    """Runs the steps, verifying, showing and timing as asked."""
     shown = set(os.environ.get("PLIANT_SHOW", "").split(","))
-    for step in STEPS:
+    for step in steps:
         start = time.perf_counter()
         after = step.run(state)
         elapsed = time.perf_counter() - start

@@ -23,7 +23,7 @@ from ..graph import node as g
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ..support.errors import Error
-from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Or, Var, all_of, free_vars, product
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Mul, Or, Var, all_of, free_vars, product
 from ..sym.simplify import simplify
 
 LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
@@ -104,20 +104,23 @@ def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
     return (a.value,) if isinstance(a, g.Scalar) and a.value is not None else ()
 
 
-def prepare_func(layout: Layout, requires: Sequence[g.Require], workspace: Expr) -> Func:
-    """The function that checks the arguments and fills B, C and D."""
+Shapes = Sequence[tuple[str, tuple[Expr, ...]]]  # what has the shape, for messages, and the shape
+
+
+def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, workspace: Expr) -> Func:
+    """The function that checks the arguments and fills B, C and D; `shapes` are those of the memory that the program makes."""
     dims = layout.buffer()
     body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_strides(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
     body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
-    body += [*_check_sizes(layout), *_sizes(layout, dims, workspace)]
+    body += [*_check_sizes(shapes), *_sizes(layout, dims, workspace)]
     return Func("prepare", (Param(dims, "inout"),), Seq(tuple(body)), {"entry": True, "scheduled": True})
 
 
-def size_func(layout: Layout, workspace: Expr) -> Func:
+def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
     """The function that fills C and D from B."""
     dims = layout.buffer()
-    body = (*layout.load_symbols(dims), *_check_sizes(layout), *_sizes(layout, dims, workspace))
+    body = (*layout.load_symbols(dims), *_check_sizes(shapes), *_sizes(layout, dims, workspace))
     return Func("size", (Param(dims, "inout"),), Seq(body), {"entry": True, "scheduled": True})
 
 
@@ -188,16 +191,23 @@ def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
     return checks
 
 
-def _check_sizes(layout: Layout) -> list[Stmt]:
-    checks: list[Stmt] = []
-    for number, t in enumerate(layout.outputs):
-        count: Expr = const(1)
-        for e in t.shape:
-            if not isinstance(e, Const) and count is not const(1):
-                cond = Or(Le(e, const(0)), Le(count, const(LIMIT) // e))
-                checks.append(Check(cond, f"output {number} would have more than 2**40 elements", (), "", "shape"))
-            count = count * e
-    return checks
+def _check_sizes(shapes: Shapes) -> list[Stmt]:
+    """Memory of a size that arithmetic could not hold is refused; one dim, times literals, always fits."""
+    checks: dict[Expr, Stmt] = {}
+    for what, shape in shapes:
+        factors = [f for e in shape for f in _factors(e) if not isinstance(f, Const)]
+        if len(factors) < 2 and all(isinstance(f, Var) for f in factors):
+            continue
+        count = simplify(product(tuple(e for e in shape if isinstance(e, Const))))
+        for f in factors:
+            cond = Or(Le(f, const(0)), Le(count, const(LIMIT) // f))
+            checks.setdefault(cond, Check(cond, f"{what} would have more than 2**40 elements", (), "", "shape"))
+            count = count * f
+    return list(checks.values())
+
+
+def _factors(e: Expr) -> list[Expr]:
+    return [f for a in e.args for f in _factors(a)] if isinstance(e, Mul) else [e]
 
 
 def _sizes(layout: Layout, dims: Buffer, workspace: Expr) -> list[Stmt]:

@@ -2,7 +2,7 @@
 
     y = ops.rms_norm(x, w)   ->   y = call rms_norm(x, w), where rms_norm is a loop program of two blocks
 
-Operators that only rename memory (reshape) stay: the host program serves them by views.
+Operators that only rename memory (reshape) stay: the host program serves them by views. So do those on host scalars: it computes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _lower_nodes(nodes: Sequence[g.Node], numbers: Numbers) -> tuple[g.Node, ...
 
 def _lower_node(n: g.Node, numbers: Numbers) -> g.Node:
     match n:
-        case g.Op() if not TABLE[n.op].view:
+        case g.Op() if not TABLE[n.op].view and not isinstance(n.outs[0].annotation, g.Scalar):
             return lower_op(n, numbers)
         case g.If():
             return n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers))
@@ -100,7 +100,8 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
 
 def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
     extents = (*stage.shape, *stage.reduce)
-    kinds: list[IterKind] = [*("S" for _ in stage.shape), *("R" for _ in stage.reduce)]
+    spatial_kinds: list[IterKind] = ["S" for _ in stage.shape]
+    kinds: list[IterKind] = spatial_kinds + ["R" for _ in stage.reduce]
     loops = [Var(f"{'ijklmnop'[i % 8]}{i // 8 or ''}", i64) for i in range(len(extents))]
     iters = tuple(Iter(Var(f"v{v.name}", i64), kind, v) for v, kind in zip(loops, kinds, strict=True))
     variables = tuple(i.var for i in iters)

@@ -1,8 +1,11 @@
 """The host program: a graph function whose nodes are calls of loop programs becomes a loop program that makes these calls.
 
 `run` binds the symbols, gives the raw argument and output pointers their shapes by views, slices the workspace by the
-memory plan, and calls the kernels in order; `if` on a value read back from a kernel is an `if` here. Its first buffer is the
-`dims` array of the ABI, the others are raw bytes: arguments, outputs, constants.
+memory plan, and calls the kernels in order; `if` on a value read back from a kernel is an `if` here, arithmetic of host scalars
+is an expression. Its first buffer is the `dims` array of the ABI, the others are raw bytes: arguments, outputs, constants.
+
+A plan that reuses memory too early, or a kernel that reads what nobody wrote, shows in poison mode: every temporary is filled with
+bytes 0xFF (NaN, for floats) before its first write and after its last use.
 
     @kernel
     def run(dims: InOut[i64, 9], x_raw: Tensor[u8, 2147483647], y_raw: Out[u8, 2147483647]) -> None:
@@ -22,17 +25,17 @@ from dataclasses import dataclass, field
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
-from ..graph.ops.table import TABLE
+from ..graph.ops.table import TABLE, tensor_of
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, Check, Func, If, Param, Seq, Stmt, View, seq
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Param, Seq, Stmt, Store, View, seq
 from ..support.errors import InternalError, UnsupportedError
-from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, product
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, Var, product
 from ..sym.simplify import simplify
 from .arguments import Layout, const, layout_of, prepare_func, size_func
 from .callee import func_of
 from .plan import Plan, Temporary, plan_memory
 
-CopyKernel = Callable[[g.Tensor], Func]
+CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives the values of its symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +60,23 @@ class HostProgram:
     temporaries: tuple[Temporary, ...]
 
 
-def build_host(function: g.Function, copy_kernel: CopyKernel) -> HostProgram:
+def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False) -> HostProgram:
     """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor."""
-    outputs = tuple(Output(r.tensor, _alias(function, r)) for r in function.results)
+    outputs = tuple(Output(tensor_of(r.annotation), _alias(function, r)) for r in function.results)
     layout = layout_of(function, [o.annotation for o in outputs])
     run = _Run(function, outputs, layout, copy_kernel)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
     plan = plan_memory(temporaries)
+    if poison:  # once more, now that the end of every temporary is known
+        run = _Run(function, outputs, layout, copy_kernel, ends=[t.last for t in temporaries])
+        body = run.body()
     requires = [r for n in function.nodes for r in n.requires]
+    shapes = [(f"output {i}", o.annotation.shape) for i, o in enumerate(outputs)]
+    shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for t in run.temps]
     return HostProgram(
-        prepare_func(layout, requires, plan.size),
-        size_func(layout, plan.size),
+        prepare_func(layout, requires, shapes, plan.size),
+        size_func(layout, shapes, plan.size),
         run.finish(body, plan),
         layout,
         outputs,
@@ -89,12 +97,17 @@ def _bytes(b: Buffer) -> Expr:
 
 def _alias(function: g.Function, result: g.Value) -> int | None:
     """The number of the state parameter that `result` is the last version of."""
-    if not result.tensor.state:
+    if not is_state(result):
         return None
     source = {new: old for n in function.nodes for old, new in _versions(n)}
     while result in source:
         result = source[result]
     return function.params.index(result)
+
+
+def is_state(value: g.Value) -> bool:
+    """True for a value that is linear."""
+    return isinstance(value.annotation, g.Tensor) and value.annotation.state
 
 
 def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
@@ -105,15 +118,25 @@ def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
         kept = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
         return list(zip(consumed, kept, strict=True))
     if isinstance(node, g.If):
-        inner = {new: old for n in node.then.nodes for old, new in _versions(n)}
-        pairs = []
-        for out, result in zip(node.outs, node.then.results, strict=True):
-            if isinstance(out.annotation, g.Tensor) and out.annotation.state:
-                while result in inner:
-                    result = inner[result]
-                pairs.append((result, out))
-        return pairs
-    return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and node.outs[0].tensor.state else []
+        then, orelse = ([_first_version(b, r) for r in b.results] for b in (node.then, node.orelse))
+        pairs = [(a, b, out) for a, b, out in zip(then, orelse, node.outs, strict=True) if is_state(out)]
+        for a, b, out in pairs:
+            if a is not b:
+                raise UnsupportedError(
+                    f"state `{out.name}` is `{a.name}` in one branch and `{b.name}` in the other",
+                    where=node.span,
+                    help="state is updated in place: let both branches update the same one",
+                )
+        return [(a, out) for a, _, out in pairs]
+    return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and is_state(node.outs[0]) else []
+
+
+def _first_version(body: g.Body, value: g.Value) -> g.Value:
+    """What a result of a body was before the body changed it."""
+    older = {new: old for n in body.nodes for old, new in _versions(n)}
+    while value in older:
+        value = older[value]
+    return value
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +144,18 @@ class _Temp:
     buffer: Buffer
     first: int
     last: int
+
+    @property
+    def raw(self) -> Buffer:
+        """The same memory as bytes."""
+        return Buffer(f"{self.buffer.name}_raw", u8, (_bytes(self.buffer),))
+
+
+def poison_kernel() -> Func:
+    """A loop program that fills memory with bytes of which no float is a number."""
+    memory, i = Buffer("memory", u8, (Var("size", i64),)), Var("i", i64)
+    fill = For(i, const(0), memory.shape[0], "serial", Store(memory, (i,), Const(0xFF, u8)))
+    return Func("poison", (Param(memory, "out"),), fill, {"scheduled": True})
 
 
 @dataclass(slots=True)
@@ -138,6 +173,10 @@ class _Run:
     constants: list[g.Const] = field(default_factory=list)
     raw: list[Param] = field(default_factory=list)
     prologue: list[Stmt] = field(default_factory=list)
+    wanted: list[View] = field(default_factory=list)  # views by which values are written to where they are wanted
+    consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
+    ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
+    fill: Func = field(default_factory=poison_kernel)
     dims: Buffer = field(init=False)
     step: int = 0
 
@@ -147,6 +186,7 @@ class _Run:
             self.argument(p, at)
         targets = [self.output(i, o) for i, o in enumerate(self.outputs)]
         self.find_constants(self.function.nodes)
+        self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in _versions(n)}
         defined = {out: n for n in self.function.nodes for out in n.outs}
         for target, result in zip(targets, self.function.results, strict=True):
             if target is not None:
@@ -164,6 +204,7 @@ class _Run:
             workspace = Buffer("workspace", u8, (plan.size,), scope="workspace")
             stmts.append(Alloc(workspace))
             stmts += [View(t.buffer, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
+        stmts += self.wanted
         attrs = {"entry": True, "host": True, "scheduled": True}
         return Func("run", (Param(self.dims, "in"), *self.raw), Seq((*stmts, *body)), attrs)
 
@@ -206,15 +247,20 @@ class _Run:
     def place(self, value: g.Value, target: Buffer, defined: dict[g.Value, g.Node]) -> None:
         """Has `value` written straight into `target`, if it is the fresh result of a kernel that is wanted only there."""
         node = defined.get(value)
-        if node is None or value in self.placed or value.tensor.state:
+        if node is None or value in self.placed or not isinstance(value.annotation, g.Tensor) or value.annotation.state:
             return
         if is_view(node):
             source = g.node_args(node)[0]
+            if not isinstance(source.annotation, g.Tensor):
+                return
             buffer = Buffer(source.name, source.tensor.dtype, source.tensor.shape)
-            before = len(self.placed)
+            view = View(buffer, target, zeros(target))
+            self.wanted.append(view)
             self.place(source, buffer, defined)
-            if len(self.placed) > before:
-                self.prologue.append(View(buffer, target, tuple(const(0) for _ in target.shape)))
+            if self.placed.get(source) is buffer:
+                self.placed[value] = target
+            else:
+                self.wanted.remove(view)
         elif isinstance(node, g.CallLoop | g.If):
             self.placed[value] = target
 
@@ -222,7 +268,7 @@ class _Run:
         """The buffer for a new value: where it is wanted, or a temporary."""
         if value in self.placed:
             return self.placed[value]
-        t = value.tensor
+        t = tensor_of(value.annotation)
         buffer = Buffer(value.name, t.dtype, t.shape)
         temp = _Temp(buffer, self.step, self.step)
         self.temps.append(temp)
@@ -240,12 +286,30 @@ class _Run:
 
     def copy(self, value: g.Value, target: Buffer) -> list[Stmt]:
         """A copy of `value` to `target`, unless it is there already."""
-        if self.values[value] is target or self.placed.get(value) is target:
+        if self.values[value] is target:
             return []
         self.step += 1
-        source = self.buffer(value)
-        func = self.copy_kernel(value.tensor)
-        return [] if _same_memory(source, target, self.prologue) else [Call(func, (source, target), func.symbols)]
+        if isinstance(value.annotation, g.Scalar):
+            return [Store(target, zeros(target), self.scalar(value)), *self.dead()]
+        return [self.copy_tensor(self.buffer(value), target), *self.dead()]
+
+    def copy_tensor(self, source: Buffer, target: Buffer) -> Stmt:
+        func, dims = self.copy_kernel(g.Tensor(source.dtype, source.shape))
+        return Call(func, (source, target), dims)
+
+    # Poison: the values of `ends` are those of a walk before this one, which took the same steps.
+
+    def born(self, known: int) -> list[Stmt]:
+        """Fills the temporaries that there are since `known`, in poison mode."""
+        return [self.poison(t) for t in self.temps[known:]] if self.ends is not None else []
+
+    def dead(self) -> list[Stmt]:
+        """Fills the temporaries whose last use is this step, in poison mode."""
+        return [self.poison(t) for t, end in zip(self.temps, self.ends, strict=False) if end == self.step] if self.ends is not None else []
+
+    def poison(self, t: _Temp) -> Stmt:
+        raw = t.raw
+        return Seq((View(raw, t.buffer, zeros(t.buffer)), Call(self.fill, (raw,), raw.shape)))
 
     # Nodes.
 
@@ -255,23 +319,45 @@ class _Run:
             self.step += 1
             if nested:
                 stmts += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in n.requires]
+            known = len(self.temps)
             if isinstance(n, g.Const):
                 continue
             if is_view(n):
-                stmts += self.view(n)
+                made = self.view(n)
             elif isinstance(n, g.CallLoop):
-                stmts.append(self.call(n))
+                made = [self.call(n)]
             elif isinstance(n, g.If):
                 stmts += self.branch(n)
+                continue
+            elif isinstance(n, g.Op) and isinstance(n.outs[0].annotation, g.Scalar):
+                self.values[n.outs[0]] = self.host_scalar(n, n.outs[0].annotation)
+                made = []
             else:
                 raise UnsupportedError(f"{type(n).__name__} cannot be compiled yet", where=n.span)
+            stmts += [*self.born(known), *made, *self.dead()]
         return stmts
 
+    def host_scalar(self, n: g.Op, out: g.Scalar) -> Expr:
+        """The value of an operator on host scalars: known from the dims, or its formula over the operands."""
+        if out.value is not None:
+            return out.value
+        args = [self.scalar(a) for a in n.args]
+        stages = TABLE[n.op].stages(tuple(tensor_of(a.annotation) for a in n.args), (tensor_of(out),), n.attrs)
+        return stages[0].value((), (), lambda k, *indices: args[k])
+
     def view(self, n: g.Node) -> list[Stmt]:
-        source, out = self.buffer(g.node_args(n)[0]), n.outs[0]
+        value, out = g.node_args(n)[0], n.outs[0]
+        if isinstance(value.annotation, g.Scalar):
+            self.values[out] = buffer = self.fresh(out)
+            return [Store(buffer, zeros(buffer), self.scalar(value))]
+        source = self.buffer(value)
         if out in self.placed:
             self.values[out] = self.placed[out]
             return []
+        if is_state(value) and not is_state(out) and value in self.consumed:  # what is updated later must not show here
+            self.values[out] = buffer = self.fresh(out)
+            old = Buffer(value.name, source.dtype, out.tensor.shape)
+            return [View(old, source, zeros(source)), self.copy_tensor(old, buffer)]
         if source.shape == out.tensor.shape:
             self.values[out] = source
             return []
@@ -279,7 +365,7 @@ class _Run:
         if source in self.home:
             self.home[buffer] = self.home[source]
         self.values[out] = buffer
-        return [View(buffer, source, tuple(const(0) for _ in source.shape))]
+        return [View(buffer, source, zeros(source))]
 
     def call(self, n: g.CallLoop) -> Stmt:
         func = func_of(n.callee)
@@ -307,12 +393,13 @@ class _Run:
         found = self.values[value]
         if isinstance(found, Expr):
             return found
-        return Load(self.buffer(value), tuple(const(0) for _ in found.shape))
+        return Load(self.buffer(value), zeros(found))
 
     def branch(self, n: g.If) -> list[Stmt]:
         cond = self.scalar(n.cond)
         cond = cond if cond.dtype is bool_ else Ne(cond, Const(0, cond.dtype))
         states = {new: old for old, new in _versions(n)}
+        known = len(self.temps)
         targets: list[Buffer | None] = []
         for out in n.outs:
             if out in states:
@@ -322,10 +409,12 @@ class _Run:
                 buffer = self.fresh(out)
                 self.values[out] = buffer
                 targets.append(buffer)
+        born = self.born(known)
         then, orelse = (self.branch_body(b, targets) for b in (n.then, n.orelse))
+        self.step += 1
         for out in n.outs:
             self.buffer(out)
-        return [If(cond, then, orelse, n.span)]
+        return [*born, If(cond, then, orelse, n.span), *self.dead()]
 
     def branch_body(self, b: g.Body, targets: list[Buffer | None]) -> Stmt:
         defined = {out: n for n in b.nodes for out in n.outs}
@@ -339,6 +428,6 @@ class _Run:
         return seq(*stmts) if stmts else Seq(())
 
 
-def _same_memory(a: Buffer, b: Buffer, views: Sequence[Stmt]) -> bool:
-    """True when the prologue made `a` a view of the whole of `b`."""
-    return any(isinstance(v, View) and v.buffer is a and v.source is b for v in views)
+def zeros(b: Buffer) -> tuple[Expr, ...]:
+    """The indices of the first element."""
+    return tuple(const(0) for _ in b.shape)

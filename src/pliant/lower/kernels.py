@@ -8,7 +8,7 @@ from ..loop.buffer import Buffer
 from ..loop.stmt import Func
 from ..loop.structural import structural_hash
 from ..schedule.library import default_schedule
-from ..sym.expr import substitute
+from ..sym.expr import Expr, substitute
 from ..target import Target
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
@@ -53,8 +53,8 @@ class Kernels:
             self.ready[key] = lift_workspace(scheduled)
         return self.ready[key]
 
-    def copy(self, t: g.Tensor) -> Func:
-        """A loop program that copies a tensor; its symbols are the variables of the shape."""
+    def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
+        """A loop program that copies a tensor, and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)
-        return self.make_ready(func)[0]
+        return self.make_ready(func)[0], func.symbols  # an equal one may be ready, over other variables
