@@ -1,6 +1,6 @@
 """The decoder layer of examples/decoder_layer.py against the same in numpy, and against the machine's FMA rate.
 
-    python benchmarks/decoder.py [--rounds 5]
+python benchmarks/decoder.py [--rounds 5]
 """
 
 from __future__ import annotations

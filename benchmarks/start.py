@@ -1,6 +1,6 @@
 """What it costs to start: importing, compiling a kernel of three loops, and the memory of a fresh process that runs the cached example.
 
-    python benchmarks/start.py [--rounds 5]
+python benchmarks/start.py [--rounds 5]
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ layer = pliant.compile(decoder_layer)
 layer(**prefill_arguments(w, 128))
 """
 ARRAYS = """
-shapes = [(576, 576), (576, 192), (576, 192), (576, 576), (576, 1536), (576, 1536), (1536, 576), (64, 3, 64, 64), (64, 3, 64, 64), (128, 576)]
+shapes = [(576, 576), (576, 192), (576, 192), (576, 576), (576, 1536), (576, 1536), (1536, 576), (128, 576)]
+shapes += [(64, 3, 64, 64), (64, 3, 64, 64)]
 arrays = [np.ones(shape, np.float32) for shape in shapes]  # as many bytes as the example's arguments
 """
 

@@ -16,7 +16,28 @@ from typing import Any
 import numpy as np
 
 import pliant
-from pliant import InOut, Out, State, Tensor, alloc, cast, check, dim, exp, f32, fma, function, i32, i64, inf, kernel, ops, parallel, unroll, vector
+from pliant import (
+    InOut,
+    Out,
+    State,
+    Tensor,
+    alloc,
+    cast,
+    check,
+    dim,
+    exp,
+    f32,
+    fma,
+    function,
+    i32,
+    i64,
+    inf,
+    kernel,
+    ops,
+    parallel,
+    unroll,
+    vector,
+)
 
 WIDTH, HEADS, KV_HEADS, HEAD, FFN, PAGE = 576, 9, 3, 64, 1536, 64
 BASE, EPS = 100000.0, 1e-5
@@ -31,13 +52,14 @@ pages = dim("pages", min=1, max=65536)  # pages in the cache
 @kernel
 def sequence_of(seq_start: Tensor[i32, b + 1], kv_len: Tensor[i32, b], positions: Tensor[i32, t], sequence: Out[i32, t]) -> None:
     """Which sequence each token belongs to; refuses offsets that are not in order or positions beyond the cached length."""
-    check(seq_start[0] == 0 and cast(i64, seq_start[b]) == t, "seq_start runs from {0} to {1}, not from 0 to {2}", seq_start[0], seq_start[b], t)
+    end = cast(i64, seq_start[b])
+    check(seq_start[0] == 0 and end == t, "seq_start runs from {0} to {1}, not from 0 to {2}", seq_start[0], end, t)
     for s in range(b):
         first = cast(i64, seq_start[s])
         last = cast(i64, seq_start[s + 1])
-        check(0 <= first and first <= last and last <= t, "sequence {0} is tokens {1} to {2} of {3}", s, first, last, t)
+        check(first >= 0 and first <= last and last <= t, "sequence {0} is tokens {1} to {2} of {3}", s, first, last, t)
         for i in range(first, last):
-            check(0 <= positions[i] and positions[i] < kv_len[s], "token {0} is at {1}, beyond {2}", i, positions[i], kv_len[s])
+            check(positions[i] >= 0 and positions[i] < kv_len[s], "token {0} is at {1}, beyond {2}", i, positions[i], kv_len[s])
             sequence[i] = cast(i32, s)
 
 
@@ -54,7 +76,7 @@ def append(
         at = cast(i64, positions[i])
         check(at // PAGE < p, "position {0} is beyond the {1} pages of its sequence", at, p)
         page = cast(i64, page_table[sequence[i], at // PAGE])
-        check(0 <= page and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+        check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
         for h in range(KV_HEADS):
             for d in vector(HEAD):
                 cache[page, h, at % PAGE, d] = new[i, h, d]
@@ -85,19 +107,19 @@ def attention(
             keys_seen = cast(i64, positions[i]) + 1
             for j in range((keys_seen + PAGE - 1) // PAGE):
                 page = cast(i64, page_table[sequence[i], j])
-                check(0 <= page and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+                check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
                 count = min(PAGE, keys_seen - j * PAGE)
                 old = best[0]
                 for k in range(count):
-                    for l in vector(LANES):
-                        lanes[l] = q[i, h, l] * keys[page, h // GROUP, k, l]
+                    for x in vector(LANES):
+                        lanes[x] = q[i, h, x] * keys[page, h // GROUP, k, x]
                     for c in unroll(1, HEAD // LANES):
-                        for l in vector(LANES):
-                            lanes[l] = fma(q[i, h, c * LANES + l], keys[page, h // GROUP, k, c * LANES + l], lanes[l])
-                    for l in vector(8):
-                        lanes[l] += lanes[l + 8]
-                    for l in vector(4):
-                        lanes[l] += lanes[l + 4]
+                        for x in vector(LANES):
+                            lanes[x] = fma(q[i, h, c * LANES + x], keys[page, h // GROUP, k, c * LANES + x], lanes[x])
+                    for x in vector(8):
+                        lanes[x] += lanes[x + 8]
+                    for x in vector(4):
+                        lanes[x] += lanes[x + 4]
                     score[k] = ((lanes[0] + lanes[2]) + (lanes[1] + lanes[3])) * SCALE
                     best[0] = max(best[0], score[k])
                 shrink = exp(old - best[0])
@@ -132,9 +154,7 @@ def decoder_layer(
     w_down: Tensor[f32, FFN, WIDTH],
     keys: State[f32, pages, KV_HEADS, PAGE, HEAD],
     values: State[f32, pages, KV_HEADS, PAGE, HEAD],
-) -> tuple[
-    Tensor[f32, t, WIDTH], State[f32, pages, KV_HEADS, PAGE, HEAD], State[f32, pages, KV_HEADS, PAGE, HEAD]
-]:
+) -> tuple[Tensor[f32, t, WIDTH], State[f32, pages, KV_HEADS, PAGE, HEAD], State[f32, pages, KV_HEADS, PAGE, HEAD]]:
     """Norm, attention over the cache, norm, gated feed-forward; two residuals."""
     sequence = sequence_of(seq_start, kv_len, positions)
     h = ops.rms_norm(x, norm1, eps=EPS)
@@ -308,7 +328,8 @@ def main() -> None:
         ours = best_time(lambda arguments=arguments: layer(**arguments))
         theirs = best_time(lambda arguments=arguments: reference(arguments["x"], w, no_past(np.float32), np.float32))
         flops = 2 * tokens * (2 * WIDTH * HEADS * HEAD + 2 * WIDTH * KV_HEADS * HEAD + 3 * WIDTH * FFN)
-        print(f"{tokens:4} tokens: {ours * 1e3:7.3f} ms ({flops / ours / 1e9:5.0f} GFLOP/s), numpy {theirs * 1e3:7.3f} ms: {theirs / ours:.1f} x")
+        speed = f"{ours * 1e3:7.3f} ms ({flops / ours / 1e9:5.0f} GFLOP/s)"
+        print(f"{tokens:4} tokens: {speed}, numpy {theirs * 1e3:7.3f} ms: {theirs / ours:.1f} x")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ Under parallel loops each iteration needs memory of its own: the parameter then 
 from __future__ import annotations
 
 from ..loop.buffer import Buffer
-from ..loop.stmt import Alloc, For, Func, Param, Seq, Stmt, View, map_children, seq
+from ..loop.stmt import Alloc, For, Func, Param, Stmt, View, map_children, seq
 from ..sym.expr import Const
 
 

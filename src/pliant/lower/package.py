@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def make_package(function: g.Function, host: HostProgram, target: Target, constants: Sequence[Array], level: int = 2) -> Package:
-    """Machine code of the host program and all kernels, with its interface; `constants` are the program's, which buffers refer to by number."""
+    """Machine code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
     module = generate((host.prepare, host.size, host.run), target)
     blob = compile_module(module, level)
     return Package(blob, interface_of(function, host, module.sites, module.kernels, constants))
