@@ -276,16 +276,17 @@ class Deduction:
         condition = inside if dim.multiple_of == 1 else And(inside, Eq(FloorMod(value, const(dim.multiple_of)), const(0)))
         self.require(condition, f"{self.what}: {name} is {{0}}, and the contract says {dim.contract}", (value,))
 
-    def bind(self, names: Sequence[str], expected: Sequence[Annotation], found: Sequence[Annotation]) -> dict[Var, Expr]:
+    def bind(
+        self, names: Sequence[str], expected: Sequence[Annotation], found: Sequence[Annotation], known: Mapping[Var, Expr] | None = None
+    ) -> dict[Var, Expr]:
         """The callee's variables by matching parameters with arguments: bound where they stand alone, all else must match."""
-        values: dict[Var, Expr] = {}
+        values: dict[Var, Expr] = dict(known or {})
         for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
             self._same_kind(k, name, e, f)
             if isinstance(e, Scalar):
                 continue
             for i, (dim, value) in enumerate(zip(annotation_exprs(e), annotation_exprs(f), strict=True)):
-                if isinstance(dim, Var) and dim not in values:
-                    values[dim] = value
+                if isinstance(dim, Var) and values.setdefault(dim, value) is value:
                     self.contract(dim, value, f"dim {i} of argument `{name}`")
         for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
             if isinstance(e, Scalar):
@@ -361,17 +362,23 @@ def undefined_dim(var: Var, where: Span | None) -> Error:
     )
 
 
-def deduce_call(d: Deduction, callee: Callee) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
-    """The results of a call of a loop program (its `inout` and `out` parameters) and the values of its symbols."""
+def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
+    """The results of a call of a loop program (its `inout` and `out` parameters) and the values of its symbols, unless these are given."""
     given = [p for p in callee.params if p.role != "out"]
     expected: list[Annotation] = [Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout") for p in given]
     found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
-    values = d.bind([p.name for p in given], expected, found)
+    values = dict(zip(callee.symbols, dims, strict=True)) if dims is not None else {}
+    for p, f in zip(given, found, strict=True):
+        if p.var is not None and isinstance(f, Scalar) and f.value is not None:
+            values[p.var] = f.value
+    values = d.bind([p.name for p in given], expected, found, values)
     for symbol in callee.symbols:
         d.bound(symbol, values, f"a dim of `{callee.name}`")
     outs: list[Annotation] = []
     for p in callee.params:
         if p.shape is not None and p.role != "in":
+            for i, e in enumerate(p.shape):
+                d.bound(e, values, f"dim {i} of `{p.name}`")
             outs.append(substitute_annotation(Tensor(p.dtype, p.shape, p.role == "inout"), values, d.facts))
     return tuple(outs), tuple(values[s] for s in callee.symbols)
 

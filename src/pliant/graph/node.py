@@ -127,12 +127,13 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a callee: `in`, `out` or `inout`; a scalar has the shape None."""
+    """A parameter of a callee: `in`, `out` or `inout`; a scalar has the shape None, and the variable that shapes know it by."""
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...] | None
     role: str = "in"
+    var: Var | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

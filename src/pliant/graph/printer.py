@@ -55,7 +55,7 @@ from .ops.table import attr_exprs
 INLINE = 16  # literals of more elements are named
 WIDTH = 120  # signatures longer than this are broken
 
-_WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "max", "min", "nan", "ops", "select")
+_WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "select")
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
 
 

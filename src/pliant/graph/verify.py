@@ -1,6 +1,6 @@
 """The verifier of graph functions: every rule of the grammar in `node.py`. It runs after each pass; what it finds is Pliant's own mistake.
 
-- Every value is defined once and before it is used, in its own body or around it; names are unique.
+- Every value is defined once and before it is used, in its own body or around it.
 - Every variable is defined (alone in a parameter, by a match_cast, by a call that returns a new one) before any annotation, attribute,
   dim or condition uses it.
 - State is consumed at most once and not used after; branches consume the same; loops carry what they consume.
@@ -76,7 +76,6 @@ class _Verifier:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.defined: set[Value] = set()
-        self.names: set[str] = set()
 
     def fail(self, what: str, node: Node | None = None, facts: Sequence[str] = ()) -> InternalError:
         shown = [f"in function `{self.function.name}`", *([f"at {', '.join(map(repr, node.outs))}"] if node else []), *facts]
@@ -94,14 +93,10 @@ class _Verifier:
 
     # Values, dims, state.
 
-    def define(self, value: Value, scope: _Scope, node: Node | None, *, named: bool = True) -> None:
+    def define(self, value: Value, scope: _Scope, node: Node | None) -> None:
         if value in self.defined:
             raise self.fail(f"`{value.name}` is defined twice", node)
-        if named and value.name in self.names:
-            raise self.fail(f"two values are named `{value.name}`", node)
         self.defined.add(value)
-        if named:
-            self.names.add(value.name)
         self.known(annotation_exprs(value.annotation), scope, node)
         scope.values.add(value)
         scope.own.add(value)
@@ -202,10 +197,7 @@ class _Verifier:
         if len(given) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(given)}", node)
         d.args = tuple(a if isinstance(a, Value) else Value("", Scalar(a.dtype, a)) for a in node.args)
-        outs, dims = deduce_call(d, node.callee)
-        for symbol, found, expected in zip(node.callee.symbols, node.dims, dims, strict=True):
-            if found is not expected and not decide(Eq(found, expected)):
-                raise self.fail(f"symbol `{symbol.name}` of `{node.callee.name}` is {found}, not {expected}", node)
+        outs, _ = deduce_call(d, node.callee, node.dims)
         return outs, [r.cond for r in d.requires]
 
     def if_(self, node: If, scope: _Scope) -> list[Annotation]:
@@ -236,7 +228,7 @@ class _Verifier:
 
     def body(self, body: Body, scope: _Scope, node: Node) -> _Scope:
         for p in body.params:
-            self.define(p, scope, node, named=False)
+            self.define(p, scope, node)
         self.nodes(body.nodes, scope)
         for r in body.results:
             self.use(r, scope, node)
