@@ -331,7 +331,7 @@ def positives_package() -> Package:
         Interface(
             "positives",
             (Input("x", "tensor", "f32", ("n",)),),
-            (Output("y", "f32", ("k",), count=(0,)),),
+            (Output("y", "f32", ("k",), counted_by=(0,)),),
             (Symbol("n"),),
             counts=("k",),
             constants=(Constant("scale", 4),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_a_read_only_folder_is_still_read(store: Cache, monkeypatch: pytest.Monk
         raise PermissionError(13, "Permission denied")
 
     # Tests may run as a user whom permissions do not stop, so the system's answer is given here.
-    monkeypatch.setattr(cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     monkeypatch.setattr(cache.os, "utime", refuse)
     os.chmod(store.files()[0], 0o400)
     assert store.get(b"a") == b"one"

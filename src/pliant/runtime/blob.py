@@ -17,7 +17,7 @@ import mmap
 import platform
 import struct
 import sys
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..support.errors import InternalError, ModelFileError
 
@@ -25,11 +25,10 @@ _MAGIC = b"PLBLOB\x00\x01"
 _HEAD = struct.Struct("<8sIQ")
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """Code that can be mapped at any page, and the offsets of the functions in it."""
 
-    code: bytes = field(repr=False)
+    code: bytes
     exports: dict[str, int]
 
     def to_bytes(self) -> bytes:
@@ -68,6 +67,9 @@ class Blob:
         if len(data) - at != size:
             raise _broken(f"{size} bytes of code are announced, {len(data) - at} are there")
         return Blob(data[at:], exports)
+
+    def __repr__(self) -> str:
+        return f"<Blob of {len(self.code)} bytes, exports {', '.join(self.exports)}>"
 
 
 class Loaded:

@@ -17,7 +17,6 @@ import hashlib
 import os
 import struct
 import sys
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -62,6 +61,8 @@ class Cache:
         if self.folder is None:
             _warn("there is no home folder")
             return
+        import tempfile  # slow to import, and needed by writers only
+
         head = _HEAD.pack(_MAGIC, len(key), len(payload), hashlib.sha256(key + payload).digest())
         temporary = None
         try:

@@ -51,7 +51,7 @@ class Executable:
         self._held = constants  # alive as long as their addresses are used
         self._marshal = Marshal(interface, prepare, _addresses(interface, constants))
         self._layout = self._marshal.layout
-        self._counted = any(c is not None for o in interface.outputs for c in o.count)
+        self._counted = any(c is not None for o in interface.outputs for c in o.counted_by)
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
@@ -172,9 +172,9 @@ class Executable:
     def _cut(self, slot: Slot, output: Output, result: Any) -> Any:
         """An output of which only the counted part was written."""
         counts = slot.dims[self._layout.e : self._layout.total]
-        if not any(c is not None for c in output.count):
+        if not any(c is not None for c in output.counted_by):
             return result
-        return result[tuple(slice(None) if c is None else slice(counts[c]) for c in output.count)]
+        return result[tuple(slice(None) if c is None else slice(counts[c]) for c in output.counted_by)]
 
     def _failure(self, code: int, slot: Slot) -> Error:
         site, values = slot.take_error()

@@ -12,17 +12,14 @@ scalars after them, both in this order; `symbols` is region B; `outputs` is regi
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..support.errors import ModelFileError
 from ..support.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """An argument; a consumed one is state, updated in place."""
 
     name: str
@@ -37,25 +34,23 @@ class Input:
         return f"{self.name}: {'State' if self.consumed else 'Tensor'}[{', '.join((self.dtype, *self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """A result; `alias` is the index of the consumed input whose memory it is.
 
-    `count` says for each dim which run-time count (slot of region E) is its true size; region C then holds the capacity.
+    `counted_by` says for each dim which run-time count (slot of region E) is its true size; region C then holds the capacity.
     """
 
     name: str
     dtype: str
     shape: tuple[str, ...] = ()
     alias: int | None = None
-    count: tuple[int | None, ...] = ()
+    counted_by: tuple[int | None, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: Tensor[{', '.join((self.dtype, *self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A dim of the contract and the values it may have."""
 
     name: str
@@ -72,8 +67,7 @@ class Symbol:
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A place in the program that can refuse: error records name it by its index in the table.
 
     `{0}`, `{1}`, … in the message stand for the values of the record. A `shape` is about what the caller gave, a `check`
@@ -86,16 +80,14 @@ class Site:
     place: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """Memory that the program reads besides its arguments: weights and tables."""
 
     name: str
     size: int  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """Everything the wrapper must know of one program."""
 
     name: str
@@ -113,7 +105,7 @@ class Interface:
 
     def to_json(self) -> str:
         """The record as JSON text."""
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(_plain(self), ensure_ascii=False, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Interface:
@@ -129,10 +121,24 @@ class Interface:
 
 def _read(record: Any, data: Any, path: str) -> Any:
     """One record from its dict, field by field as declared."""
-    fields = dataclasses.fields(record)
-    if not isinstance(data, dict) or set(data) != {f.name for f in fields}:
+    types = record.__annotations__
+    if not isinstance(data, dict) or set(data) != set(types):
         raise _broken(path, "its fields are not those of " + record.__name__)
-    return record(**{f.name: _FORMS[str(f.type)](data[f.name], f"{path}.{f.name}") for f in fields})
+    return record(**{name: _FORMS[_type_text(types[name])](data[name], f"{path}.{name}") for name in types})
+
+
+def _type_text(declared: Any) -> str:
+    """The text of a declared type (a named tuple wraps it)."""
+    return declared if isinstance(declared, str) else str(declared.__forward_arg__)
+
+
+def _plain(value: Any) -> Any:
+    """Records as dicts, all the way down."""
+    if isinstance(value, Span):
+        return {name: getattr(value, name) for name in Span.__annotations__}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: _plain(getattr(value, name)) for name in value._fields}
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _text(value: Any, path: str) -> str:
@@ -203,9 +209,9 @@ def _check(made: Interface) -> None:
         path = f"interface.outputs[{at}]"
         if output.dtype not in ALL:
             raise _broken(path, f"unknown data type `{output.dtype}`")
-        if output.count and len(output.count) != len(output.shape):
+        if output.counted_by and len(output.counted_by) != len(output.shape):
             raise _broken(path, "it has not one count for each dim")
-        if any(c is not None and not 0 <= c < len(made.counts) for c in output.count):
+        if any(c is not None and not 0 <= c < len(made.counts) for c in output.counted_by):
             raise _broken(path, "it names a run-time count that is not there")
         if output.alias is not None:
             _check_alias(made, output, path)

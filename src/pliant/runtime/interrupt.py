@@ -19,10 +19,13 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import threading
+from typing import TYPE_CHECKING
 
 from .native import immortal
+
+if TYPE_CHECKING:
+    import socket
 
 _calls: list[ctypes.c_int32] = []  # cancel flags of the main thread's running calls
 _sockets: tuple[socket.socket, socket.socket] | None = None
@@ -58,6 +61,8 @@ def _install() -> None:
     """Watch for signals from now on, unless somebody else does. Runs in the main thread, as set_wakeup_fd demands."""
     global _sockets, _tried
     _tried = True
+    import socket
+
     try:
         reader, writer = map(immortal, socket.socketpair())  # used until the very end, so never closed by it
         writer.setblocking(False)

@@ -9,7 +9,7 @@ Bytes (little endian): magic, size of the interface u64, size of the blob u64, t
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..support.errors import ModelFileError
 from .blob import Blob
@@ -20,8 +20,7 @@ _HEAD = struct.Struct("<8sQQ")
 ENTRIES = ("prepare", "size", "run")
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(NamedTuple):
     """A compiled program: exports `prepare`, `size` and `run`, and is described by its interface."""
 
     blob: Blob

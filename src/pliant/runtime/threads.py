@@ -22,9 +22,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..support.errors import Error
 from ..support.source import caller_span
@@ -87,8 +86,7 @@ class View(ctypes.Structure):
     _fields_ = [("pool", ctypes.c_void_p), ("limit", ctypes.c_int64)]
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(NamedTuple):
     """The addresses that go into `Ctx.parallel_for` and `Ctx.pool`."""
 
     parallel_for: int
@@ -160,8 +158,7 @@ def _ticks_per_microsecond() -> float:
     return min(max(float(last - first) * 1000 / (end - begin), 1.0), 10_000.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Semaphores:
+class _Semaphores(NamedTuple):
     """The system's semaphores, called as wait(s, -1, 0) and post(s, 1, 0); arguments a function does not have do no harm."""
 
     wait: int
