@@ -19,11 +19,12 @@ from ..dtype import ALL, DType, bool_, f32, i64
 from ..support.errors import InternalError
 from ..support.resolve import ALLOWED_BUILTINS
 from ..sym import spec
-from ..sym.expr import DIM_MAX, TRUE, Add, Cast, Const, Dim, Expr, Fma, Max, Min, Var, free_vars, text
+from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, free_vars, text
 from . import script
 from .buffer import Buffer, Load
 from .parse_stmt import match_dims, reduction_of
 from .stmt import (
+    NAMED_COMBINERS,
     Alloc,
     Block,
     Call,
@@ -225,7 +226,7 @@ class _Printer:
             case Store():
                 return [self.store(s)]
             case Reduce():
-                return [self.reduce(s)]
+                return self.reduce(s)
             case Let():
                 value = self.expr(s.value, s.value.dtype if s.value.dtype in (i64, f32) else None)
                 return [f"{self.name(s.var)} = {value}"]
@@ -311,34 +312,32 @@ class _Printer:
         value = self.expr(s.value, place.dtype)
         return f"{self.leaf(place)} = {value if reduction_of(place, s.value) is None else f'+({value})'}"
 
-    def reduce(self, s: Reduce) -> str:
+    def reduce(self, s: Reduce) -> list[str]:
         """A reduction in the shortest form that is read as one."""
         c, target = s.combiner, s.targets[0]
-        if c.name == "lambda" or len(s.targets) != 1 or c.result:
+        if c.name not in NAMED_COMBINERS:
             return self.combine(s)
         place = self.leaf(target)
         if c.name in ("add", "mul"):
-            return f"{place} {'+=' if c.name == 'add' else '*='} {self.expr(s.values[0], target.dtype)}"
-        if c.name in ("min", "max"):
-            value: Expr = (Min if c.name == "min" else Max)(target, s.values[0])
-            return f"{place} = {self.expr(value, target.dtype)}"
-        if c.name == "fma":
-            return f"{place} = {self.expr(Fma(s.values[0], s.values[1], target), target.dtype)}"
-        shown = self.expr(s.values[0])
-        return f"{place} = {place} {c.name} ({shown})" if " " in shown else f"{place} = {place} {c.name} {shown}"
+            return [f"{place} {'+=' if c.name == 'add' else '*='} {self.expr(s.values[0], target.dtype)}"]
+        node = {"min": Min, "max": Max, "and": And, "or": Or}.get(c.name)
+        value = Fma(s.values[0], s.values[1], target) if node is None else node(target, s.values[0])
+        return [f"{place} = {self.expr(value, target.dtype)}"]
 
-    def combine(self, s: Reduce) -> str:
-        """`a[i], b[i] = combine(lambda ...)`."""
-        targets = ", ".join(self.leaf(t) for t in s.targets)
-        values = ", ".join(self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True))
+    def combine(self, s: Reduce) -> list[str]:
+        """`a[i], b[i] = combine(lambda ...)`, over several lines if it is long."""
+        targets = [self.leaf(t) for t in s.targets]
+        values = [self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True)]
         taken, names = self.taken, dict(self.names)
         self.taken = set(self.file.taken)  # a combiner sees its own arguments only
         args = ", ".join(self.name(v) for v in (*s.combiner.left, *s.combiner.right))
-        results = ", ".join(self.expr(e, t.dtype) for e, t in zip(s.combiner.result, s.targets, strict=True))
+        results = [self.expr(e, t.dtype) for e, t in zip(s.combiner.result, s.targets, strict=True)]
         self.taken, self.names = taken, names
-        if len(s.targets) > 1:
-            return f"{targets} = combine(lambda {args}: ({results}), ({targets}), ({values}))"
-        return f"{targets} = combine(lambda {args}: {results}, {targets}, {values})"
+        result, again, value = (f"({', '.join(x)})" if len(x) > 1 else x[0] for x in (results, targets, values))
+        parts = [f"lambda {args}: {result}", again, value]
+        head = f"{', '.join(targets)} = combine("
+        line = f"{head}{', '.join(parts)})"
+        return [line] if len(line) <= WIDTH - 20 else [head, *(f"    {p}," for p in parts), ")"]
 
     def alloc(self, s: Alloc) -> str:
         """`t = alloc((n, 16), f32, scope="stack")`."""

@@ -650,8 +650,10 @@ def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None)
         if isinstance(first, Const) and isinstance(second, Const):  # 2 + 3 would be read as 5
             wanted = None
         if not e.symbol.isalpha() or e.symbol in ("and", "or"):
-            p = e.precedence
-            return f"{text(first, wanted, names, p + isinstance(e, Compare))} {e.symbol} {text(second, wanted, names, p + 1)}"
+            p, symbol = e.precedence, e.symbol
+            if isinstance(e, Lt | Le) and isinstance(first, Const) and not isinstance(second, Const):  # x > 0, not 0 < x
+                first, second, symbol = second, first, symbol.replace("<", ">")
+            return f"{text(first, wanted, names, p + isinstance(e, Compare))} {symbol} {text(second, wanted, names, p + 1)}"
         return f"{e.symbol}({text(first, wanted, names)}, {text(second, wanted, names)})"
     shown = ", ".join(text(a, wanted, names) for a in e.args)
     return f"{e.payload if isinstance(e, Call) else e.symbol or type(e).__name__}({shown})"
