@@ -6,7 +6,7 @@ import pytest
 
 from pliant.dtype import bool_, f32, i8, i32, i64, u8
 from pliant.sym.bounds import Interval, bounds, multiple
-from pliant.sym.expr import And, Call, Cast, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Select, Shl, Var, const
+from pliant.sym.expr import And, Call, Cast, Const, Dim, Eq, Expr, FloorMod, Lt, Max, Min, Ne, Not, Or, Select, Shl, Var, const
 from pliant.sym.facts import DIM_MAX, Facts
 from pliant.sym.prove import prove, prove_equal
 from pliant.sym.region import lower, upper

@@ -109,7 +109,7 @@ CASES: list[tuple[Expr, Facts, str]] = [
     (i * 4 + 3 < m * 4, TILED, "i < m"),
     (i * 4 < m * 4 + 3, TILED, "i <= m"),
     (n + i < n + 4, TILED, "i < 4"),
-    (n > 0, NONE, "0 < n"),
+    (n > 0, NONE, "n > 0"),
     (Eq(n * 2, m * 2), NONE, "m == n"),
     (Eq(n * 2, const(5)), NONE, "False"),
     (Ne(i * 64 + j, n * 64), TILED, "True"),
