@@ -26,6 +26,7 @@ from .support.errors import Error
 from .support.source import caller_span
 
 if TYPE_CHECKING:
+    from .sym.typing_stubs import Result
     from .target import Target
 
 
@@ -38,11 +39,12 @@ class _Callable:
         self.__wrapped__ = fn
         self._executable: Executable | None = None
 
-    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Result:
         """Runs natively; outputs are returned, or written to `out`."""
         if self._executable is None:
             self._executable = compile(self)
-        return self._executable(*args, out=out, **named)
+        result: Result = self._executable(*args, out=out, **named)
+        return result
 
 
 class Kernel(_Callable):

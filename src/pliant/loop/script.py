@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Scalar)
     A = TypeVar("A")
+    B = TypeVar("B")
+    C = TypeVar("C")
+    X = TypeVar("X")
+    Y = TypeVar("Y")
+    Z = TypeVar("Z")
     Int = SupportsIndex
     Shape = tuple[Int, ...]
 
@@ -160,7 +165,17 @@ def view(start: Any, shape: Any, /, *, dtype: Any = None, strides: Any = None) -
     outside("view")
 
 
-def combine(combiner: Callable[..., Any], targets: A, values: object, /) -> A:
+@overload
+def combine(combiner: Callable[[A, X], object], targets: A, values: X, /) -> A: ...
+@overload
+def combine(combiner: Callable[[A, B, X, Y], tuple[object, object]], targets: tuple[A, B], values: tuple[X, Y], /) -> tuple[A, B]: ...
+@overload
+def combine(
+    combiner: Callable[[A, B, C, X, Y, Z], tuple[object, object, object]], targets: tuple[A, B, C], values: tuple[X, Y, Z], /
+) -> tuple[A, B, C]: ...
+@overload
+def combine(combiner: Callable[..., tuple[object, ...]], targets: A, values: object, /) -> A: ...
+def combine(combiner: Any, targets: Any, values: Any, /) -> Any:
     """A reduction of tuples: `m[i], j[i] = combine(lambda a, i, b, k: (...), (m[i], j[i]), (x[i, k], k))`."""
     outside("combine")
 

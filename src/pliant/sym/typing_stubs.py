@@ -11,6 +11,7 @@ dtypes are an error there as they are in the language. Loop variables and block 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self, SupportsIndex
 
 Index = SupportsIndex | slice
@@ -112,6 +113,27 @@ class f32(Scalar): ...
 
 
 class f64(Scalar): ...
+
+
+class Result(bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64):
+    """What calling a kernel or a function gives: inside a function a tensor of any dtype, outside an array or a tuple of them."""
+
+    def _any(self, other: Any) -> Any:
+        raise NotImplementedError
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = _any
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _any
+    __lt__ = __le__ = __gt__ = __ge__ = _any
+    __getitem__ = _any
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError
 
 
 class DimInt(int):
