@@ -42,6 +42,19 @@ class Forward:
         return self.moved.get(s, s)
 
 
+def compose(first: Forward, second: Forward) -> Forward:
+    """The forward of two edits, one after the other."""
+    moved = {old: second.moved.get(new, new) for old, new in first.moved.items() if new not in second.dead}
+    dead = dict(first.dead) | {old: second.dead[new] for old, new in first.moved.items() if new in second.dead}
+    for old, new in second.moved.items():
+        moved.setdefault(old, new)
+    for old, reason in second.dead.items():
+        if old not in moved:
+            dead.setdefault(old, reason)
+    made = tuple(second(s) for s in first.made) + second.made
+    return Forward(moved, dead, made, "; ".join(r for r in (first.rounding, second.rounding) if r))
+
+
 class Edit:
     """Replacements in one program, applied together; records where every statement goes."""
 

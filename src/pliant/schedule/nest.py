@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, children, exprs, walk_stmts
+from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from ..sym.expr import And, Const, Expr, Not, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify
@@ -166,6 +166,41 @@ def _outside_reads(block: Block) -> Iterator[Access]:
             for a in s.args:
                 if isinstance(a, Buffer):
                     yield Access(a, (), False, block)
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """The buffers that statements outside of any block read and write; views count as both, for they are other names."""
+
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+
+
+def bare_uses(func: Func) -> Bare:
+    """What a program does to buffers outside of its blocks."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    stack = [func.body]
+    while stack:
+        s = stack.pop()
+        reads.update(node.buffer for e in exprs(s) for node in walk(e) if isinstance(node, Load))
+        match s:
+            case Block():
+                continue
+            case Store():
+                writes.add(s.buffer)
+            case Reduce():
+                writes.update(t.buffer for t in s.targets)
+                reads.update(t.buffer for t in s.targets)
+            case View():
+                writes.update((s.buffer, s.source))
+            case Call():
+                writes.update(a for a in s.args if isinstance(a, Buffer))
+        stack.extend(children(s))
+    for s in walk_stmts(func.body):
+        if isinstance(s, View):  # inside of blocks too
+            writes.update((s.buffer, s.source))
+    return Bare(frozenset(reads | writes), frozenset(writes))
 
 
 def allocation(func: Func, buffer: Buffer) -> Alloc | None:

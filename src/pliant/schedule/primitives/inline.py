@@ -13,7 +13,7 @@ from ...loop.stmt import Alloc, Block, Func, Replacer, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Expr, Var, substitute, walk
 from ...sym.prove import prove_equal
 from ..cursor import EMPTY, Edit, Forward
-from ..nest import accesses, allocation, blocks, facts_at, loops_above, path_to, plain_iters, readers, writers
+from ..nest import accesses, allocation, bare_uses, blocks, facts_at, loops_above, path_to, plain_iters, readers, writers
 from ..refusal import refuse
 
 
@@ -33,6 +33,15 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
         raise refuse(f"{what}: it reads the buffer it writes", func, (block, "this block"))
     if block.predicate is not TRUE:
         raise refuse(f"{what}: it has a predicate", func, (block, f"where {block.predicate}"))
+    bare = bare_uses(func)
+    shared = next((e.buffer for e in walk(store.value) if isinstance(e, Load) and e.buffer in bare.writes), None)
+    if store.buffer in bare.reads or shared is not None:
+        reason = (
+            f"statements outside of blocks use `{store.buffer.name}`"
+            if shared is None
+            else f"`{shared.name}`, which it reads, is written outside of blocks"
+        )
+        raise refuse(f"{what}: {reason}", func, (block, "this block"))
     users = readers(func, store.buffer)
     if not users:
         raise refuse(f"{what}: nobody reads `{store.buffer.name}`", func, (block, "this block"))
@@ -103,6 +112,12 @@ def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
 def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> str | None:
     if block.predicate is not TRUE:
         return f"it has the predicate {block.predicate}"
+    bare = bare_uses(func)
+    used = next((b for b in (buffer, store.buffer) if b in bare.reads), None) or next(
+        (a.buffer for a in accesses(block) if a.buffer in bare.writes), None
+    )
+    if used is not None:
+        return f"statements outside of blocks use `{used.name}`"
     if [b for b in readers(func, buffer) if b is not block]:
         return f"others read `{buffer.name}` too"
     if any(isinstance(e, Load) and e.buffer is buffer and tuple(e.indices) != tuple(iters) for e in walk(store.value)):

@@ -155,8 +155,8 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
     var = Var(f"{loop.var.name}_r")
     facts = loop_facts(facts_at(func, loop), loop.with_(var=var, start=zero(), stop=extent))
     copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: simplify(base + var, facts)}).stmt(copy.body), span=loop.span)
-    reduced = {b.name + suffix for b in blocks(loop) if fed_by(b, loop) - {"S"}}
-    return copy if not reduced else _without_inits(copy, {b for b in blocks(copy) if fed_by(b, copy) - {"S"}})
+    later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) - {"S"}}
+    return _without_inits(copy, later) if later else copy
 
 
 def _without_inits(s: For, later: set[Block]) -> For:
@@ -257,6 +257,14 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
                     func,
                     (inner, f"extent {inner.extent}"),
                 )
+    for b in blocks(loops[-1].body):
+        if b.init is not None and len({k for x in loops for k in fed_by(b, x)}) > 1:
+            raise refuse(
+                f"cannot fuse loops that feed S and R iterators of block `{b.name}`: its init would not run where the reduction is empty",
+                func,
+                *((x, f"feeds {', '.join(sorted(fed_by(b, x)))}") for x in loops),
+                help="decompose_reduction takes the init out",
+            )
     edit = Edit(func)
     extents = [simplify(x.extent, facts_at(func, x)) for x in loops]
     for x, e in zip(loops, extents, strict=True):

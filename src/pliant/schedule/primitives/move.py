@@ -9,15 +9,29 @@ from dataclasses import dataclass
 
 from ...dtype import i64
 from ...loop.buffer import Buffer
-from ...loop.stmt import Block, For, Func, Iter, Reduce, Stmt, Store, seq
+from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
 from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.poly import poly_of
 from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
-from ..cursor import EMPTY, Edit, Forward
+from ..cursor import EMPTY, Edit, Forward, compose
 from ..dependence import contains_stmt, dependence
-from ..nest import Access, accesses, allocation, blocks, facts_at, fed_by, loop_facts, loops_above, path_to, plain_iters, readers, writers
+from ..nest import (
+    Access,
+    accesses,
+    allocation,
+    bare_uses,
+    blocks,
+    facts_at,
+    fed_by,
+    loop_facts,
+    loops_above,
+    path_to,
+    plain_iters,
+    readers,
+    writers,
+)
 from ..refusal import refuse
 from ..tile import inner_loops
 
@@ -34,6 +48,7 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
+    _check_blocks_only(func, block, what)
     order = blocks(func.body)
     _check_place(func, block, loop, what, after=True)
     if allocation(func, target.buffer) is None:
@@ -54,10 +69,18 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     return _moved(func, block, loop, target, ranges, front=True, what=what)
 
 
+def _check_blocks_only(func: Func, block: Block, what: str) -> None:
+    bare = bare_uses(func)
+    used = next((a.buffer for a in accesses(block) if a.buffer in (bare.reads if a.write else bare.writes)), None)
+    if used is not None:
+        raise refuse(f"{what}: statements outside of blocks use `{used.name}`", func, (block, "this block"))
+
+
 def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
-    _target(func, block, what)
+    own = _target(func, block, what)
+    _check_blocks_only(func, block, what)
     _check_place(func, block, loop, what, after=False)
     made = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
     if not made:
@@ -84,7 +107,24 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
     _check_partition(func, block, loop, buffer, writes, ranges, what)
     of = dict(zip(iters, ranges, strict=True))
     placed = Access(buffer, tuple(iters), True, block)
-    return _moved(func, block, loop, placed, [of[v] for v in iters], front=False, what=what)
+    first, forward = _hoisted(func, own.buffer, loop)
+    new_block, new_loop = forward(block), forward(loop)
+    assert isinstance(new_block, Block) and isinstance(new_loop, For)
+    result, second = _moved(first, new_block, new_loop, placed, [of[v] for v in iters], front=False, what=what)
+    return result, compose(forward, second)
+
+
+def _hoisted(func: Func, buffer: Buffer, before: Stmt) -> tuple[Func, Forward]:
+    """The program with a buffer allocated before the statement that is to write it."""
+    edit = Edit(func)
+    alloc = allocation(func, buffer)
+    order = list(walk_stmts(func.body))
+    if alloc is not None and order.index(alloc) > order.index(before):
+        scope = next(s for s in reversed(path_to(func, alloc)) if isinstance(s, Seq))
+        rest = [s for s in scope.body if s is not alloc]
+        at = next(n for n, s in enumerate(rest) if contains_stmt(s, before))
+        edit.replace(scope, Seq((*rest[:at], alloc, *rest[at:])))
+    return edit.done()
 
 
 def _check_partition(func: Func, block: Block, loop: For, buffer: Buffer, writes: list[Access], ranges: list[Range], what: str) -> None:

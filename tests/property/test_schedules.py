@@ -1,0 +1,177 @@
+"""No accepted schedule changes a result beyond what it declares: random sequences of primitives, and the default rules.
+
+Bit for bit, in shuffled order, for odd, prime, tiny and zero dims; where a schedule declared another rounding, within the
+error bound of a sum in any order.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import generate_loops
+from conftest import count
+from schedule_kernels import KERNELS, kernel, make_arguments
+
+from pliant.interp.loop import run_loop
+from pliant.loop.printer import print_func
+from pliant.loop.stmt import Block, Func, walk_stmts
+from pliant.loop.structural import assert_same
+from pliant.schedule import Schedule, Trace, default_schedule
+from pliant.support.errors import ScheduleError
+from pliant.target import target
+
+DIMS = [0, 1, 1, 2, 3, 5, 7, 12, 17, 33]
+BATCH = 20
+TARGETS = ["llvm:x86-64-v3", "llvm:x86-64-v4", "wasm+simd128"]
+
+
+def compare(func: Func, scheduled: Func, arguments: list[Any], dims: list[int], rounding: list[str], seed: int) -> None:
+    """Fails with the text of the scheduled program when it computes something else."""
+    expected, found = [a.copy() for a in arguments], [a.copy() for a in arguments]
+    run_loop(func, expected, dims)
+    run_loop(scheduled, found, dims, order="shuffled", seed=seed)
+    for p, a, b in zip(func.params, expected, found, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        if rounding and a.dtype.kind == "f":
+            same = np.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True)
+        else:
+            same = np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        assert same, f"`{p.value}` differs for dims {dims} in\n{print_func(scheduled)}"
+
+
+class Player:
+    """Calls random methods of a schedule with arguments that are often legal."""
+
+    def __init__(self, func: Func, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.s = Schedule(func)
+        self.refused = 0
+
+    def names(self) -> list[str]:
+        return [b.name for b in walk_stmts(self.s.program.body) if isinstance(b, Block)]
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            name = self.random.choice(self.names())
+            loops = list(self.s.loops(name))
+            try:
+                self.random.choice(MOVES)(self, name, loops)
+            except ScheduleError as error:
+                self.refused += 1
+                assert error.what and "Traceback" not in str(error)
+
+    def split(self, name: str, loops: list[Any]) -> None:
+        factors = self.random.choice([(2,), (3,), (4,), (16,), (None, 2, 3), (8, 4), (1,)])
+        self.s.split(self.random.choice(loops), *factors, tail=self.random.choice(["guard", "guard", "cut", "balance"]))
+
+    def fuse(self, name: str, loops: list[Any]) -> None:
+        start = self.random.randrange(max(1, len(loops) - 1))
+        self.s.fuse(*loops[start : start + self.random.choice([2, 2, 3])])
+
+    def reorder(self, name: str, loops: list[Any]) -> None:
+        self.s.reorder(*self.random.sample(loops, min(len(loops), self.random.choice([2, 2, 3, 4]))))
+
+    def kind(self, name: str, loops: list[Any]) -> None:
+        how = self.random.choice([self.s.vectorize, self.s.parallel, self.s.unroll])
+        how(loops[-1] if self.random.random() < 0.5 else self.random.choice(loops))
+
+    def partition(self, name: str, loops: list[Any]) -> None:
+        self.s.partition(self.random.choice(loops))
+
+    def inline(self, name: str, loops: list[Any]) -> None:
+        self.random.choice([self.s.compute_inline, self.s.reverse_compute_inline])(name)
+
+    def decompose(self, name: str, loops: list[Any]) -> None:
+        self.s.decompose_reduction(name, self.random.choice(loops))
+
+    def contract(self, name: str, loops: list[Any]) -> None:
+        self.s.contract(name)
+
+    def cache(self, name: str, loops: list[Any]) -> None:
+        at = self.random.choice([None, *loops])
+        if self.random.random() < 0.6:
+            self.s.cache_write(name, at, scope=self.random.choice(["stack", "register"]))
+        else:
+            self.s.cache_read(name, self.random.choice("abxwtcue"), at)
+
+    def factor(self, name: str, loops: list[Any]) -> None:
+        self.s.rfactor(name, self.random.choice(loops), self.random.choice([None, *loops]))
+
+    def move(self, name: str, loops: list[Any]) -> None:
+        other = self.random.choice(self.names())
+        how = self.random.choice([self.s.compute_at, self.s.compute_at, self.s.reverse_compute_at])
+        how(other, self.random.choice(loops))
+
+    def scope(self, name: str, loops: list[Any]) -> None:
+        self.s.set_scope(name, self.random.choice("tuec"), self.random.choice(["stack", "workspace"]))
+
+    def annotate(self, name: str, loops: list[Any]) -> None:
+        self.s.annotate(self.random.choice(loops), "hint", self.random.randrange(9))
+
+
+MOVES = [
+    Player.split,
+    Player.split,
+    Player.split,
+    Player.fuse,
+    Player.reorder,
+    Player.reorder,
+    Player.kind,
+    Player.kind,
+    Player.partition,
+    Player.inline,
+    Player.decompose,
+    Player.contract,
+    Player.cache,
+    Player.cache,
+    Player.factor,
+    Player.move,
+    Player.move,
+    Player.scope,
+    Player.annotate,
+]
+
+
+@pytest.mark.parametrize("first", range(0, count(600, 100_000), BATCH))
+def test_random_schedules_keep_the_meaning(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        func = kernel(sorted(KERNELS)[seed % len(KERNELS)])
+        player = Player(func, seed)
+        player.play(player.random.randint(1, 8))
+        s = player.s
+        again = Trace.from_json(s.trace.to_json()).apply(func)
+        assert_same(s.program, again)
+        for _ in range(2):
+            dims = {v.name: player.random.choice(DIMS) for v in func.symbols}
+            arguments = make_arguments(func, dims, seed)
+            compare(func, s.program, arguments, [dims[v.name] for v in func.symbols], s.rounding, seed)
+
+
+@pytest.mark.parametrize("first", range(0, count(100, 10_000), BATCH))
+def test_default_rules_keep_the_meaning(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        func = generate_loops.make_program(seed)
+        scheduled, why = default_schedule(func, target(TARGETS[seed % len(TARGETS)]))
+        assert scheduled.attrs["scheduled"] and why
+        for n in range(2):
+            arguments, dims = generate_loops.make_arguments(func, seed * 2 + n)
+            compare(func, scheduled, arguments, dims, ["sums by lanes"] if "rows" in why or "matmul" in why else [], seed)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_default_rules_on_the_kernels(name: str, to: str) -> None:
+    func = kernel(name)
+    scheduled, _ = default_schedule(func, target(to))
+    rng = random.Random(name)
+    for seed in range(6):
+        dims = {v.name: rng.choice([*DIMS, 50, 100]) for v in func.symbols}
+        compare(func, scheduled, make_arguments(func, dims, seed), [dims[v.name] for v in func.symbols], ["fma"], seed)
