@@ -182,7 +182,7 @@ class Deduction:
         answer = decide(condition, self.facts)
         if answer is False:
             raise self.error(message.format(*values), help=help, arg=arg)
-        if answer is None:
+        if answer is None and all(r.cond is not condition for r in self.requires):
             self.requires.append(Require(condition, message, values, help, self.span))
 
     def equal(self, a: Expr, b: Expr, message: str, *, help: str = "", arg: int | None = None) -> Expr:
