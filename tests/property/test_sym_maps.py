@@ -59,10 +59,8 @@ def test_iter_maps(chunk: int) -> None:
     rng = random.Random(chunk)
     accepted = 0
     for _ in range(count(300, 30_000) // CHUNKS):
-        loops = {
-            Var(name): rng.choice([const(2), const(3), const(4), const(6), const(12), n, m, n * 4, n * m])
-            for name in "ijk"[: rng.randint(1, 3)]
-        }
+        sizes = [*map(const, (2, 3, 4, 6, 12)), n, m, n * 4, n * m]
+        loops = {Var(name): rng.choice(sizes) for name in "ijk"[: rng.randint(1, 3)]}
         names = list(loops)
         bindings: list[Expr] = []
         for v in names:

@@ -24,12 +24,18 @@ from .simplify import simplify
 
 def upper(e: Expr, facts: Facts, over: Collection[Var]) -> Expr:
     """The least expression found that is >= `e` and free of the variables `over`."""
-    return simplify(_extreme(simplify(e, facts), facts, frozenset(over), True), facts)
+    return _free_of(over, _extreme(simplify(e, facts), facts, frozenset(over), True), facts)
 
 
 def lower(e: Expr, facts: Facts, over: Collection[Var]) -> Expr:
     """The greatest expression found that is <= `e` and free of the variables `over`."""
-    return simplify(_extreme(simplify(e, facts), facts, frozenset(over), False), facts)
+    return _free_of(over, _extreme(simplify(e, facts), facts, frozenset(over), False), facts)
+
+
+def _free_of(over: Collection[Var], e: Expr, facts: Facts) -> Expr:
+    """`e` simplified; where an equality would bring the variables back, without the facts."""
+    done = simplify(e, facts)
+    return done if free_vars(done).isdisjoint(over) else simplify(e)
 
 
 def _extreme(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:

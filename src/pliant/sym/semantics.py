@@ -309,7 +309,9 @@ def _call(node: Expr, operands: Sequence[Value]) -> Value:
     if node.dtype in _HALF:
         return cast(primitive(np.asarray(operands[0]).astype(np.float32)), node.dtype)
     if node.dtype.is_int and node.payload != "abs":
-        return cast(primitive(operands[0]), node.dtype) if node.payload == "sqrt" else operands[0]
+        if node.payload == "sqrt":
+            raise InternalError(f"sqrt of {node.dtype}: {node}")
+        return operands[0]  # already whole
     return primitive(operands[0])
 
 
