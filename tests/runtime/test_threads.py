@@ -52,7 +52,9 @@ def test_records_lie_where_native_code_expects_them() -> None:
     offsets = {name: getattr(Pool, name).offset for name in ("workers", "semaphore", "recent", "busy", "asleep", "tickets")}
     assert offsets == {"workers": 16, "semaphore": 64, "recent": 72, "busy": 128, "asleep": 136, "tickets": 256}
     assert (Pool.done.offset, Pool.result.offset, Pool.job.offset, Pool.worker.offset) == (384, 392, 512, 640)
+    assert (Pool.shed.offset, Pool.clock.offset, Pool.rate.offset) == (48, 56, 80)
     assert (ctypes.sizeof(Worker), Worker.shed_until.offset, Worker.waited_for.offset) == (128, 24, 40)
+    assert (Worker.clock_id.offset, Worker.ran.offset) == (48, 56)
     assert (View.pool.offset, View.limit.offset) == (0, 8)
 
 
@@ -227,14 +229,14 @@ def test_a_stalled_worker_is_shed_and_comes_back() -> None:
             took.set()
             time.sleep(0.03)
         else:
-            took.wait(10)
+            took.wait(1)
         return 0
 
-    before = record.shed_until
-    for _ in range(5):  # a scheduler may make the launcher's own chunk as long, which excuses the worker
+    record.shed_until = before = 0
+    for _ in range(5):  # the launcher may have taken both chunks
         took.clear()
         launch(stall, 2, 1)
-        if record.shed_until > before:
+        if took.is_set():
             break
     assert record.shed_until > before
     seen: set[int] = set()
@@ -252,6 +254,43 @@ def test_a_stalled_worker_is_shed_and_comes_back() -> None:
     while seen == {me} and time.monotonic() < deadline:
         launch(note, 4, 1)
     assert seen != {me}
+
+
+@pytest.mark.parametrize("ran", ["all the time", "not at all"])
+def test_only_a_worker_that_did_not_run_is_shed(ran: str) -> None:
+    """The launcher waits for a long chunk; a clock of ours tells it how much the worker ran meanwhile."""
+    launch = Launch(2)
+    me = threading.get_ident()
+    pool = pool_module._pool
+    took = threading.Event()
+
+    def tell(clock: int, answer: int, _: int) -> int:
+        now = time.perf_counter_ns() if ran == "all the time" else 5
+        (ctypes.c_int64 * 2).from_address(answer)[:] = list(divmod(now, 1_000_000_000))
+        return 0
+
+    def uneven(begin: int, end: int) -> int:
+        if threading.get_ident() == me:
+            took.wait(1)
+        else:
+            took.set()
+            time.sleep(0.02)
+        return 0
+
+    clock = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(tell)
+    before = pool.clock
+    try:
+        pool.clock = ctypes.cast(clock, ctypes.c_void_p)
+        for _ in range(20):
+            pool.worker[0].shed_until = 0
+            took.clear()
+            launch(uneven, 2, 1)
+            if took.is_set():
+                break
+        assert took.is_set() and (pool.worker[0].shed_until > 0) == (ran == "not at all")
+    finally:
+        pool.clock = before
+        pool.worker[0].shed_until = 0
 
 
 LATE = """

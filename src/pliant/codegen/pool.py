@@ -7,9 +7,9 @@ returns when every ticket is done, and so waits only for tickets that were reall
 took a ticket, hence always the job of a launch that is still waiting for it: a worker that wakes late finds no ticket, or one of
 the present launch, and never touches what belonged to a finished one. The first answer other than 0 empties the range.
 
-A worker without work spins for a while, then sleeps in a semaphore of its own. A launcher that waited much longer than chunks
-take lately concludes that the workers it waits for lost their core: it sheds them (wakes and serves them no more) for 64 times
-the time lost, longer when it happens again soon.
+A worker without work spins for a while, then sleeps in a semaphore of its own. A launcher that has to wait long asks the system
+how much the workers it waits for really ran: those that lost their core meanwhile it sheds (wakes and serves them no more) for
+64 times the time lost, longer when it happens again soon. A worker that just has a long chunk is not shed.
 
     blob = pool_blob()          # from the code cache; LLVM is loaded only if it is not there
     blob.exports                # {"parallel_for": 0, "serial_for": …, "worker_loop": …, "ticks": …}
@@ -329,12 +329,34 @@ out:
   ret void
 }}
 
-; Notes which workers the launcher is waiting for.
+; Nanoseconds for which a worker was on a processor so far, or -1 where the system cannot say.
+define internal i64 @cpu_time(ptr %pool, ptr %worker) {{
+  %time = alloca [2 x i64]
+  %clock.at = getelementptr i8, ptr %pool, i64 56
+  %clock = load ptr, ptr %clock.at
+  %none = icmp eq ptr %clock, null
+  br i1 %none, label %unknown, label %read
+unknown:
+  ret i64 -1
+read:
+  %id.at = getelementptr i8, ptr %worker, i64 48
+  %id = load i64, ptr %id.at
+  store [2 x i64] zeroinitializer, ptr %time
+  call {cc}i64 %clock(i64 %id, ptr %time, i64 0)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}}
+
+; Notes which workers the launcher is waiting for, and how long they ran so far.
 define internal void @mark_waited(ptr %pool, i64 %workers) {{
 entry:
   br label %next
 next:
-  %i = phi i64 [ 0, %entry ], [ %i1, %look ]
+  %i = phi i64 [ 0, %entry ], [ %i1, %step ]
   %more = icmp slt i64 %i, %workers
   br i1 %more, label %look, label %out
 look:
@@ -346,13 +368,47 @@ look:
   %marked.at = getelementptr i8, ptr %w, i64 40
   store i64 %running, ptr %marked.at
   %i1 = add i64 %i, 1
+  %is.running = icmp ne i64 %running, 0
+  br i1 %is.running, label %read, label %step
+read:
+  %ran = call i64 @cpu_time(ptr %pool, ptr %w)
+  %ran.at = getelementptr i8, ptr %w, i64 56
+  store i64 %ran, ptr %ran.at
+  br label %step
+step:
   br label %next
 out:
   ret void
 }}
 
-; Sheds the noted workers for 64 times the time lost, or for twice the last time if that ended not long ago.
-define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %now) {{
+; Did this worker, noted %waited ticks ago, lose its core? Yes if it ran less than 3/4 of that time; where the system cannot
+; say, yes if the wait was far longer than tickets take lately.
+define internal i1 @lost_core(ptr %pool, ptr %worker, i64 %lost, i64 %waited) {{
+  %before.at = getelementptr i8, ptr %worker, i64 56
+  %before = load i64, ptr %before.at
+  %unknown = icmp slt i64 %before, 0
+  br i1 %unknown, label %guess, label %know
+know:
+  %after = call i64 @cpu_time(ptr %pool, ptr %worker)
+  %ran = sub i64 %after, %before
+  %rate.at = getelementptr i8, ptr %pool, i64 80
+  %rate = load i64, ptr %rate.at
+  %scaled = mul i64 %ran, %rate
+  %ticks = ashr i64 %scaled, 10
+  %ticks4 = shl i64 %ticks, 2
+  %waited3 = mul i64 %waited, 3
+  %idle = icmp slt i64 %ticks4, %waited3
+  ret i1 %idle
+guess:
+  %recent.at = getelementptr i8, ptr %pool, i64 72
+  %recent = load i64, ptr %recent.at
+  %normal = shl i64 %recent, 2
+  %long = icmp sgt i64 %lost, %normal
+  ret i1 %long
+}}
+
+; Sheds the noted workers that lost their core, for 64 times the time lost, or for twice the last time if that ended not long ago.
+define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %now) {{
 entry:
   %max.at = getelementptr i8, ptr %pool, i64 48
   %max = load i64, ptr %max.at
@@ -366,10 +422,14 @@ look:
   %stride = mul i64 %i, 128
   %offset = add i64 %stride, 640
   %w = getelementptr i8, ptr %pool, i64 %offset
+  %i1 = add i64 %i, 1
   %marked.at = getelementptr i8, ptr %w, i64 40
   %marked = load i64, ptr %marked.at
   %noted = icmp ne i64 %marked, 0
-  br i1 %noted, label %shed, label %step
+  br i1 %noted, label %judge, label %step
+judge:
+  %stolen = call i1 @lost_core(ptr %pool, ptr %w, i64 %lost, i64 %waited)
+  br i1 %stolen, label %shed, label %step
 shed:
   %until.at = getelementptr i8, ptr %w, i64 24
   %period.at = getelementptr i8, ptr %w, i64 32
@@ -387,7 +447,6 @@ shed:
   store atomic i64 %then, ptr %until.at monotonic, align 8
   br label %step
 step:
-  %i1 = add i64 %i, 1
   br label %next
 out:
   ret void
@@ -425,6 +484,7 @@ pause:
 late:
   ; The core that the launcher holds may be the one that the worker needs.
   call void @mark_waited(ptr %pool, i64 %workers)
+  %marked = call i64 {counter}()
   %wait.fn = load ptr, ptr %pool
   %sem.at = getelementptr i8, ptr %pool, i64 64
   %sem = load ptr, ptr %sem.at
@@ -443,12 +503,11 @@ judge:
   %lost = sub i64 %end, %start
   %floor.at = getelementptr i8, ptr %pool, i64 40
   %floor = load i64, ptr %floor.at
-  %normal = shl i64 %recent, 2
-  %bound = add i64 %normal, %floor
-  %stall = icmp sgt i64 %lost, %bound
+  %waited = sub i64 %end, %marked
+  %stall = icmp sgt i64 %lost, %floor
   br i1 %stall, label %shed, label %out
 shed:
-  call void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %end)
+  call void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %end)
   br label %out
 out:
   ret void

@@ -13,7 +13,6 @@ returned as the output that aliases it. `constants` are contiguous numpy arrays,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from ..support.errors import Error, InternalError, ShapeError
@@ -221,6 +220,8 @@ class Executable:
         self._no_such("argument", name, self._names)
 
     def _no_such(self, what: str, name: str, names: list[str]) -> NoReturn:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, names, 1)
         hint = f"did you mean `{near[0]}`?" if near else f"{what}s are: {', '.join(names)}"
         raise self._wrong_call(f"`{self.interface.name}` has no {what} `{name}`", hint)

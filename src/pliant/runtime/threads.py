@@ -32,7 +32,7 @@ from .native import immortal, native
 MAX_THREADS = 256
 
 # Times in microseconds: a worker spins this long before it sleeps, a launcher before it sleeps; a wait below this one is never
-# called a stall (a slice of the system's scheduler is longer); a worker is shed for at most this long.
+# held against a worker (a slice of the system's scheduler is longer); a worker is shed for at most this long.
 _SPIN, _PATIENCE, _STALL, _SHED = 60, 60, 300, 1_000_000
 
 
@@ -46,7 +46,8 @@ class Worker(ctypes.Structure):
         ("shed_until", ctypes.c_int64),
         ("shed_period", ctypes.c_int64),
         ("waited_for", ctypes.c_int64),
-        ("_", ctypes.c_int64 * 2),
+        ("clock_id", ctypes.c_int64),
+        ("ran", ctypes.c_int64),
         ("semaphore_memory", ctypes.c_int64 * 8),
     ]
 
@@ -62,10 +63,11 @@ class Pool(ctypes.Structure):
         ("patience", ctypes.c_int64),
         ("stall", ctypes.c_int64),
         ("shed", ctypes.c_int64),
-        ("_0", ctypes.c_int64),
+        ("clock", ctypes.c_void_p),
         ("semaphore", ctypes.c_void_p),
         ("recent", ctypes.c_int64),
-        ("_1", ctypes.c_int64 * 6),
+        ("rate", ctypes.c_int64),
+        ("_1", ctypes.c_int64 * 5),
         ("busy", ctypes.c_int64),
         ("asleep", ctypes.c_int64),
         ("_2", ctypes.c_int64 * 6),
@@ -132,6 +134,8 @@ def _grow(wanted: int) -> Pool:
             thread.start()
         except RuntimeError:  # a limit on threads, or the interpreter is ending
             break
+        if pool.clock:
+            worker.clock_id = time.pthread_getcpuclockid(thread.ident or 0)
         pool.workers = index + 1
     return pool
 
@@ -143,7 +147,9 @@ def _new_pool() -> Pool:
     semaphores = _semaphores()
     pool.wait, pool.post = semaphores.wait, semaphores.post
     pool.semaphore = semaphores.make(ctypes.addressof(pool) + Pool.semaphore_memory.offset)
+    pool.clock = _clock()
     rate = _ticks_per_microsecond()
+    pool.rate = int(rate * 1024 / 1000)  # in 1024 nanoseconds
     pool.spin, pool.patience, pool.stall, pool.shed = (int(rate * t) for t in (_SPIN, _PATIENCE, _STALL, _SHED))
     return pool
 
@@ -156,6 +162,13 @@ def _ticks_per_microsecond() -> float:
         pass
     last, end = ticks(), time.perf_counter_ns()
     return min(max(float(last - first) * 1000 / (end - begin), 1.0), 10_000.0)
+
+
+def _clock() -> int:
+    """The address of clock_gettime, if it can tell how long another thread ran; else 0."""
+    if sys.platform == "linux" and hasattr(time, "pthread_getcpuclockid"):
+        return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
+    return 0
 
 
 class _Semaphores(NamedTuple):
