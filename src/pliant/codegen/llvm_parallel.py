@@ -79,11 +79,11 @@ class ParallelLoops(VectorLoops):
             return self.intrinsic("smax", [wanted, Val("1", i64)])
         work = self._floats(cost(s, self.target))
         chunks = self.binary("fdiv", Val(float_literal(CHUNK_NS), f64), work)
-        return self.intrinsic("smax", [self.cast(self.intrinsic("ceil", [chunks]), i64), Val("1", i64)])
+        return self.binary("add", self.cast(chunks, i64), Val("1", i64))
 
     def _floats(self, terms: list[tuple[float, tuple[Expr, ...]]]) -> Val:
         """The sum of products of extents, in f64, which does not overflow; each extent counts as at least 1."""
-        total = Val(float_literal(0.5), f64)
+        total = Val(float_literal(1.0), f64)
         for factor, extents in terms:
             product = Val(float_literal(factor), f64)
             for e in extents:

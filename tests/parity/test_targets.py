@@ -1,0 +1,137 @@
+"""The same programs for other machines: wasm runs in wasmtime and equals native code bit for bit; no object needs anybody's functions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from codegen_native import same_bits, slot
+from conftest import count
+from generate_loops import make_arguments, make_program
+from native_loops import Native
+from test_codegen_ops import DTYPES, edges, elementwise, operations
+
+from pliant.codegen.emit import emit_object
+from pliant.codegen.link_elf import undefined_symbols
+from pliant.codegen.link_wasm import link_wasm
+from pliant.codegen.llvm import generate
+from pliant.codegen.llvm_types import ctx_layout
+from pliant.dtype import dtype
+from pliant.loop.buffer import Buffer
+from pliant.loop.stmt import Func
+from pliant.lower.lift_workspace import lift_workspace
+from pliant.sym.expr import Var
+from pliant.sym.semantics import evaluate
+from pliant.target import target
+
+WASM = ["wasm", "wasm+simd128"]
+OTHERS = [*WASM, "llvm:generic", "llvm:cortex-a76", "llvm:apple-m1", "llvm:x86-64", "llvm:x86-64-v2", "llvm:x86-64-v4"]
+SEEDS = range(count(16, 400))
+
+
+class Wasm:
+    """Loop programs in wasmtime, called through the ABI; `parallel_for` is a Python function."""
+
+    def __init__(self, funcs: Sequence[Func], name: str) -> None:
+        wasmtime = pytest.importorskip("wasmtime", reason="runs modules in wasmtime")
+        module = generate(funcs, target(name))
+        engine = wasmtime.Engine()
+        code = wasmtime.Module(engine, link_wasm(emit_object(module.text, module.target, 1), module.exports))
+        self.store = wasmtime.Store(engine)
+        self.exports = wasmtime.Instance(self.store, code, []).exports(self.store)
+        self.memory, self.table = self.exports["memory"], self.exports["table"]
+        self.heap = self.exports["__heap_base"].value(self.store)
+        i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
+        host = wasmtime.Func(self.store, wasmtime.FuncType([i32, i32, i32, i64, i64], [i32]), self._parallel_for)
+        self.parallel_for = self.table.grow(self.store, 1, host)
+        self.layout = ctx_layout(module.target)
+
+    def _parallel_for(self, ctx: int, body: int, env: int, extent: int, grain: int) -> int:
+        function = self.table.get(self.store, body)
+        for begin in range(0, extent, grain):
+            code = function(self.store, ctx, env, begin, min(begin + grain, extent))
+            if code:
+                return int(code)
+        return 0
+
+    def call(self, func: Func, arguments: Sequence[Any], dims: Sequence[int]) -> int:
+        """Run a program on arrays, in place."""
+        self.top = self.heap
+        arrays = [a for p, a in zip(func.params, arguments, strict=True) if isinstance(p.value, Buffer)]
+        scalars = [slot(a) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
+        places = [self._put(a.tobytes()) for a in arrays]
+        buffers = self._put(struct.pack(f"<{len(places)}I", *places))
+        numbers = self._put(struct.pack(f"<{len(dims) + len(scalars)}q", *dims, *scalars))
+        record = bytearray(self.layout.error + 64)
+        struct.pack_into("<I", record, self.layout.parallel_for, self.parallel_for)
+        struct.pack_into("<I", record, self.layout.cancel, self._put(bytes(4)))
+        code = self.exports[func.name](self.store, self._put(bytes(record)), buffers, numbers)
+        for a, place in zip(arrays, places, strict=True):
+            if a.nbytes:
+                content = bytes(self.memory.read(self.store, place, place + a.nbytes))
+                a[...] = np.frombuffer(content, a.dtype).reshape(a.shape)
+        return int(code)
+
+    def _put(self, content: bytes) -> int:
+        place = self.top
+        self.top += len(content) + -len(content) % 64
+        missing = self.top + 64 - self.memory.data_len(self.store)
+        if missing > 0:
+            self.memory.grow(self.store, -(-missing // 65536))
+        self.memory.write(self.store, content, place)
+        return int(place)
+
+
+def with_scratch(func: Func, arguments: Sequence[Any], dims: Sequence[int]) -> tuple[Func, list[Any]]:
+    """A program whose workspace buffers are parameters, and arguments for them."""
+    lifted, buffers = lift_workspace(func)
+    values = dict(zip(func.symbols, dims, strict=True))
+    shapes = [tuple(int(evaluate(e, values)) for e in b.shape) for b in buffers]
+    extra = [np.full(shape, 0x55, np.uint8).astype(b.dtype.numpy()) for b, shape in zip(buffers, shapes, strict=True)]
+    return lifted, [*arguments, *extra]
+
+
+@pytest.mark.parametrize("name", WASM)
+def test_random_programs_in_wasm_equal_native(name: str) -> None:
+    programs = [make_program(seed) for seed in SEEDS]
+    for seed, func in zip(SEEDS, programs, strict=True):
+        arguments, dims = make_arguments(func, seed)
+        native, foreign = [np.array(a) for a in arguments], [np.array(a) for a in arguments]
+        code = Native([func], 1).call(func, native, dims)
+        lifted, foreign_arguments = with_scratch(func, foreign, dims)
+        assert Wasm([lifted], name).call(lifted, foreign_arguments, dims) == code
+        if code == 0:
+            for p, x, y in zip(func.params, native, foreign, strict=True):
+                assert same_bits(x, y), f"seed {seed}: {p.value}"
+
+
+@pytest.mark.parametrize(("element", "name"), [(d, w) for d in DTYPES for w in WASM if "simd" in w or d in ("i64", "f16", "f32", "f64")])
+def test_every_operator_in_wasm(element: str, name: str) -> None:
+    d = dtype(element)
+    variables = tuple(Var(v, d) for v in "abc")
+    a = edges(d)
+    inputs = [np.repeat(a, len(a)), np.tile(a, len(a)), np.resize(np.roll(a, 5), len(a) ** 2)]
+    cases = list(operations(d, *variables))
+    funcs = [elementwise(f"f{n}", e, variables, ("serial", "vector")[n % 2]) for n, e in enumerate(cases)]
+    wasm = Wasm(funcs, name)
+    for func, e in zip(funcs, cases, strict=True):
+        out = np.zeros(len(inputs[0]), e.dtype.numpy())
+        assert wasm.call(func, [*inputs, out], [len(out)]) == 0
+        expected = np.broadcast_to(evaluate(e, dict(zip(variables, inputs, strict=True))), out.shape)
+        assert same_bits(out, expected), e
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_object_has_undefined_symbols(name: str) -> None:
+    funcs = []
+    for element in ("bool", "i8", "u16", "i32", "i64", "u64", "f16", "bf16", "f32", "f64"):
+        variables = tuple(Var(v, dtype(element)) for v in "abc")
+        for n, e in enumerate(operations(dtype(element), *variables)):
+            if n % 3 == 0 or element in ("f16", "f64"):
+                funcs.append(elementwise(f"{element}_{n}", e, variables, ("serial", "vector")[n % 2]))
+    programs = [lift_workspace(make_program(seed))[0] for seed in SEEDS]
+    funcs += [f.with_(name=f"program{n}") for n, f in enumerate(programs)]
+    assert undefined_symbols(emit_object(generate(funcs, target(name)).text, target(name), 1)) == []
