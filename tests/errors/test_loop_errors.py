@@ -169,7 +169,7 @@ CASES: dict[str, Case] = {
             "            c[vi] = a[vi, «vk»]",
             "        c[vi] += a[vi, vk]",
         ),
-        "`vk` is a reduction iterator and unknown in init",
+        "`vk` is no S iterator, and unknown in init",
         "before the first step",
     ),
     "where_after_body": Case(

@@ -235,7 +235,7 @@ class KernelParser(StmtParser):
                     self.arguments(call, -1)
                     regions[word] = tuple(self.region(a) for a in call.args)
             elif isinstance(head, ast.With) and self.word(head.items[0].context_expr) == "init" and init is None:
-                self.reducing = {i.var for i in iters if i.kind == "R"}
+                self.reducing = {i.var for i in iters if i.kind != "S"}
                 with self.scope():
                     init = self.body(head.body)
                 self.reducing = set()

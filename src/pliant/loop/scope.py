@@ -41,7 +41,7 @@ class ScopedParser(ExprParser):
         self.blocks: list[str] = []  # the names of the open blocks
         self.repeats = 0  # how many loops and blocks are open
         self.symbols: frozenset[Var] | None = None  # known once the parameters are read
-        self.reducing: set[object] = set()  # reduction iterators, while their block's init is read
+        self.reducing: set[object] = set()  # R and O iterators, while their block's init is read
         self.inputs: set[Buffer] = set()  # what must not be written
 
     # Binding.
@@ -86,8 +86,8 @@ class ScopedParser(ExprParser):
             if found.block < len(self.blocks) and not found.fixed:
                 raise self.outside_block(node, found)
             if found.value in self.reducing:
-                help_ = "init runs once, before the first step of the reduction: it sees the S and O iterators only"
-                raise self.error(node, f"`{node.id}` is a reduction iterator and unknown in init", help=help_)
+                help_ = "init runs before the first step of the reduction: it sees the S iterators only"
+                raise self.error(node, f"`{node.id}` is no S iterator, and unknown in init", help=help_)
             return found.value
         if node.id not in self.source.scope and node.id in self.gone:
             gone = self.gone[node.id]

@@ -26,11 +26,13 @@ Semantics:
   (a program is legal only if that equals the serial order). parallel: iterations in any order, at the same time; no iteration may
   read or write what another one writes. gpu.*: as parallel.
 - A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
-  values. Inside, only its iterators, the parameters, the symbols, and lets and buffers from outside of all loops may be used.
+  values. Inside, only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose place and shape
+  no loop around it changes may be used.
   S instances are independent; R instances may be reordered as far as a schedule declares; O instances keep their order and
   may read what earlier ones wrote.
 - `init` runs once for each point of the S iterators, all of them just before the outermost loop that feeds an R iterator, also when that
   loop runs zero times: an empty sum is what init says. (Where that loop feeds S iterators too, init runs where every R iterator is 0.)
+  It sees the S iterators only, and runs where those parts of the predicate hold that are about them alone.
 - `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
   left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
@@ -396,9 +398,7 @@ class Replacer:
 
     def region(self, r: Region) -> Region:
         """A region with everything replaced."""
-        return Region(
-            self.buffers.get(r.buffer, r.buffer), tuple(self.expr(e) for e in r.starts), tuple(self.expr(e) for e in r.extents)
-        )
+        return Region(self.buffers.get(r.buffer, r.buffer), tuple(self.expr(e) for e in r.starts), tuple(self.expr(e) for e in r.extents))
 
     def stmt(self, s: Stmt) -> Stmt:
         """`s` with everything replaced."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, bool_, i64, u8
 from ..support.errors import Error, InternalError
@@ -40,6 +40,9 @@ from .stmt import (
 )
 from .verify_memory import check_memory
 
+if TYPE_CHECKING:
+    from ..sym.facts import Facts
+
 _BOOLEAN = ("and", "or")
 
 
@@ -47,6 +50,13 @@ def verify(func: Func) -> None:
     """Raises an error that says what is wrong with the program, if anything is."""
     _Verifier(func).run()
     check_memory(func)
+
+
+class _Open(NamedTuple):
+    """A block that the walk is in, and the loops between it and the one outside of it."""
+
+    block: Block
+    loops: tuple[For, ...]
 
 
 class _Verifier:
@@ -58,6 +68,7 @@ class _Verifier:
         self.hidden: set[Var | Buffer] = set()  # visible outside of the innermost block only
         self.readonly: set[Buffer] = set()
         self.loops: dict[Var, For] = {}  # since the innermost block
+        self.blocks: list[_Open] = []
         self.path: list[str] = []
         self.stmt_now: Stmt | None = None
         self.repeated = 0
@@ -195,6 +206,7 @@ class _Verifier:
                 raise self.fail(f'iterator `{i.var.name}` of kind "{i.kind}" and type {i.var.dtype}: kinds are S, R, O, the type is i64')
         self.bindings(s)
         around, hidden, loops = self.visible, self.hidden, self.loops
+        self.blocks.append(_Open(s, tuple(loops.values())))
         self.hidden = hidden | {v for v, fixed in around.items() if not fixed}
         self.loops = {}
         with self.scope(repeated=True):
@@ -207,13 +219,14 @@ class _Verifier:
             if s.init is not None:
                 self.init(s, s.init)
             self.inner(s.body, f"block {s.name}")
+        self.blocks.pop()
         self.visible, self.hidden, self.loops = around, hidden, loops
 
     def init(self, s: Block, init: Stmt) -> None:
         """An init sees the spatial iterators only."""
         spatial = dict(self.visible)
         for i in s.iters:
-            if i.kind == "R":
+            if i.kind != "S":
                 del self.visible[i.var]
                 self.hidden.add(i.var)
         try:
@@ -233,7 +246,7 @@ class _Verifier:
         shift: dict[Var, Expr] = {v: from_zero[v] + f.start if not _is_zero(f.start) else from_zero[v] for v, f in self.loops.items()}
         extents = {from_zero[v]: substitute(f.extent, shift) for v, f in self.loops.items()}
         predicate = substitute(s.predicate, {i.var: i.value for i in s.iters})
-        found = detect_iter_map([substitute(v, shift) for v in values], extents, substitute(predicate, shift))
+        found = detect_iter_map([substitute(v, shift) for v in values], extents, substitute(predicate, shift), self.facts())
         if isinstance(found, Refusal):
             shown = ", ".join(f"{i.var.name} = {i.value}" for i in s.iters)
             raise self.fail(
@@ -241,6 +254,18 @@ class _Verifier:
                 [f"bindings: {shown}"],
                 "each iterator is a loop variable, or part of one, that no other iterator uses",
             )
+
+    def facts(self) -> Facts:
+        """What is known of the variables around the loops of a block: of the blocks that it is in."""
+        from ..sym.facts import EMPTY
+
+        facts = EMPTY
+        for outer in self.blocks:
+            for f in outer.loops:
+                facts = facts.with_loop(f.var, f.extent, f.start)
+            for i in outer.block.iters:
+                facts = facts.with_equal(i.var, i.value)
+        return facts
 
     def region(self, r: Region) -> None:
         self.use(r.buffer)

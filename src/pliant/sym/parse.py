@@ -279,9 +279,8 @@ class ExprParser:
     def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
         """`cls(a, b)` if the operation exists for the dtype."""
         d = a.dtype
-        shown = ast.unparse(node)
         if d is bool_:
-            raise self.error(node, f"`{shown}` is arithmetic on bool", help="use `and`, `or`, `!=`, or cast to a number first")
+            raise self.error(node, f"`{ast.unparse(node)}` is arithmetic on bool", help="use `and`, `or`, `!=`, or cast to a number first")
         if cls is Div and not d.is_float:
             raise self.error(node, f"`/` divides floats, not {d}", help="`//` divides integers and rounds down")
         if cls in _INTEGER_ONLY and not d.is_int:
@@ -399,6 +398,9 @@ class ExprParser:
 
     def arguments(self, node: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> dict[str, ast.expr]:
         """The keyword arguments, after checking the number of the others and the keywords' names."""
+        if count < 0 or len(node.args) == count:
+            if not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args):
+                return {}
         shown = ast.unparse(node.func)
         if any(isinstance(a, ast.Starred) for a in node.args):
             raise self.unsupported(node, f"`{shown}`: arguments cannot be unpacked with `*`")
