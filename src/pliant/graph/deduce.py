@@ -182,6 +182,7 @@ class Deduction:
         answer = decide(condition, self.facts)
         if answer is False:
             raise self.error(message.format(*values), help=help, arg=arg)
+        condition = simplify(condition, self.facts)
         if answer is None and all(r.cond is not condition for r in self.requires):
             self.requires.append(Require(condition, message, values, help, self.span))
 
