@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from pliant.dtype import DType, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from pliant.dtype import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from pliant.loop.buffer import Buffer, Load
 from pliant.loop.stmt import (
     NAMED_COMBINERS,
@@ -43,7 +44,7 @@ from pliant.sym import expr as E
 from pliant.sym.expr import TRUE, Const, Dim, Expr, Select, Var, all_of
 from pliant.sym.semantics import cast
 
-DTYPES = [f32, f32, f32, f64, f16, i8, i32, i32, i64, u8, bool_, i16, u16, u32, u64]
+DTYPES = [f32, f32, f32, f64, f16, i8, i32, i32, i64, u8, bool_, i16, u16, u32, u64, bf16]
 DIM_VALUES = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13]
 ZERO, ONE = Const(0, i64), Const(1, i64)
 SAME_WIDTH = {f32: i32, i32: f32, f64: i64, i64: f64, f16: i16, i16: f16, i8: u8, u8: i8, u32: f32, u64: f64}
@@ -270,7 +271,7 @@ class Generator:
     def stage(self, out: Buffer, scope: Scope) -> Stmt:
         kinds = [self.map_, self.map_, self.reduction, self.reduction, self.accumulate, self.plain, self.viewed, self.called]
         if out.ndim:
-            kinds += [self.scan, self.argmax]
+            kinds += [self.scan, self.argmax, self.tiled, self.blocked]
         return self.pick(kinds)(out, scope)
 
     def map_(self, out: Buffer, scope: Scope) -> Stmt:
@@ -349,9 +350,51 @@ class Generator:
     def plain(self, out: Buffer, scope: Scope) -> Stmt:
         """Loops without a block."""
         vs = [self.var("i") for _ in out.shape]
-        inner = scope.also(list(zip(vs, out.shape, strict=True)))
-        body = self.assign(out, tuple(vs), inner)
-        return self.nest([(v, e, "S") for v, e in zip(vs, out.shape, strict=True)], body)
+        places, before = list(vs), []
+        first = self.pick([0, 0, 0, 1, 5]) if vs else 0
+        if first:  # a loop that does not start at 0
+            places[0] = self.var("at")
+            before.append(Let(places[0], vs[0] - first))
+        body = self.assign(out, tuple(places), scope.also(list(zip(places, out.shape, strict=True))))
+        nest = self.nest([(v, e, "S") for v, e in zip(vs, out.shape, strict=True)], seq(*before, body))
+        return nest.with_(start=Const(first, i64), stop=out.shape[0] + first) if isinstance(nest, For) else nest
+
+    def tiled(self, out: Buffer, scope: Scope) -> Stmt:
+        """Rows by way of memory of their own: on the stack where the extent is constant, else workspace."""
+        *outer, extent = out.shape
+        vs = [self.var("i") for _ in outer]
+        row = Buffer(self.fresh("row"), out.dtype, (extent,), scope="stack" if isinstance(extent, Const) else "workspace")
+        inner = scope.also(list(zip(vs, outer, strict=True)))
+        j, k = self.var("j"), self.var("k")
+        made = self.nest([(j, extent, "S")], Store(row, (j,), self.expr(out.dtype, inner.also([(j, extent)]), 3)), parallel=False)
+        read = inner.also([(k, extent)], reads=[row])
+        kept = self.nest([(k, extent, "S")], Store(out, (*vs, k), self.expr(out.dtype, read, 2)), parallel=False)
+        loops = [(v, e, "S" if n == 0 else "plain") for n, (v, e) in enumerate(zip(vs, outer, strict=True))]
+        return self.nest(loops, seq(Alloc(row), made, kept), parallel=len(loops) > 0)
+
+    def blocked(self, out: Buffer, scope: Scope) -> Stmt:
+        """A block of tiles around a block of elements."""
+        extent = out.shape[0]
+        factor = self.pick([2, 3, 4])
+        (reduced,) = self.shape(1)
+        loop, tile, inside, k = self.var("i"), self.var("v"), self.var("j"), self.var("k")
+        vs = [self.var("v") for _ in out.shape]
+        vk = self.var("v")
+        others = [self.var("i") for _ in out.shape[1:]]
+        iters = [Iter(vs[0], "S", tile * factor + inside), *(Iter(v, "S", i) for v, i in zip(vs[1:], others, strict=True))]
+        init, predicate = None, E.Lt(vs[0], extent)
+        known = scope.also(list(zip(vs, out.shape, strict=True)))
+        loops = [[(inside, Const(factor, i64), "S")], *([(i, e, "S")] for i, e in zip(others, out.shape[1:], strict=True))]
+        if self.chance(0.5):
+            iters.append(Iter(vk, "R", k))
+            loops.append([(k, reduced, "R")])
+            init = Store(out, tuple(vs), self.expr(out.dtype, known, 1))
+            body = self.reduce(out, tuple(vs), known.also([(vk, reduced)]))
+        else:
+            body = self.assign(out, tuple(vs), known)
+        element = Block(self.fresh("b"), tuple(iters), body, init, predicate)
+        around = Block(self.fresh("b"), (Iter(tile, "S", loop),), self.nest(self.interleave(loops), element, parallel=False))
+        return self.nest([(loop, (extent + (factor - 1)) // factor, "S")], around)
 
     def accumulate(self, out: Buffer, scope: Scope) -> Stmt:
         """Plain loops with an accumulator of their own, a serial loop or a while inside."""
@@ -408,7 +451,8 @@ class Generator:
 
     def called(self, out: Buffer, scope: Scope) -> Stmt:
         """A call of another program that maps one buffer to another."""
-        sources = [b for b in scope.reads if b.shape == out.shape] or [b for b in scope.reads if b.strides is None]
+        whole = [b for b in scope.reads if b.strides is None]
+        sources = [b for b in whole if b.shape == out.shape] or whole
         source = self.pick(sources) if sources else None
         if source is None:
             return self.map_(out, scope)
@@ -437,7 +481,9 @@ class Generator:
         scope = Scope(values=[])
         for n in range(self.random.randint(1, 3)):
             dtype = i64 if n == 0 and self.chance(0.4) else self.pick(DTYPES)
-            params.append(Param(Buffer(f"x{n}", dtype, self.shape(self.random.randint(1, 3)))))
+            shape = self.shape(self.random.randint(1, 3))
+            strides = (Var(f"s{n}"), ONE) if len(shape) == 2 and self.chance(0.3) else None
+            params.append(Param(Buffer(f"x{n}", dtype, shape, strides)))
         holders = Param(Buffer("holder", f32, tuple(self.dims)))  # every dim has a place to be found
         params.append(holders)
         scope.reads = [p.value for p in params if isinstance(p.value, Buffer)]
@@ -492,10 +538,22 @@ def make_arguments(func: Func, seed: int) -> tuple[list[Any], list[int]]:
     for p in func.params:
         if isinstance(p.value, Buffer):
             shape = tuple(symbols[e] if isinstance(e, Var) else int(e.value) for e in p.value.shape)  # type: ignore[attr-defined]
-            arguments.append(values(rng, p.value.dtype, shape))
+            if p.value.strides is not None:  # rows of a wider array
+                stride = p.value.strides[0]
+                symbols[stride] = shape[1] + int(rng.integers(0, 4))  # type: ignore[index]
+                arguments.append(values(rng, p.value.dtype, (shape[0], symbols[stride]))[:, : shape[1]])  # type: ignore[index]
+            else:
+                arguments.append(values(rng, p.value.dtype, shape))
         else:
             arguments.append(values(rng, p.value.dtype, (1,))[0])
     return arguments, [symbols[v] for v in func.symbols]
+
+
+def clone(a: Any) -> Any:
+    """A copy of an argument with the same strides."""
+    if isinstance(a, np.ndarray) and a.base is not None and a.base.ndim == a.ndim:
+        return a.base.copy()[tuple(slice(n) for n in a.shape)]
+    return a.copy()
 
 
 def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -504,7 +562,7 @@ def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.is_float:
         plain = (rng.standard_normal(shape) * rng.choice([1.0, 10.0], shape)).astype(dtype.numpy())
-        limits = np.finfo(dtype.numpy())
+        limits = ml_dtypes.finfo(dtype.numpy())
         edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal, 1.0], dtype.numpy())
     else:
         plain = cast(rng.integers(-20, 100, shape), dtype) if shape else np.array(3, dtype.numpy())
