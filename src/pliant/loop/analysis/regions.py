@@ -34,6 +34,9 @@ def regions(s: Stmt, facts: Facts = EMPTY) -> Regions:
     """The boxes of a statement over the variables that are free in it; for a block, over its iterators."""
     walker = _Walker()
     if isinstance(s, Block):
+        for i in s.iters:
+            if i.var not in facts.ends:  # indices are sums and products of what memory can have; they do not overflow
+                facts = facts.with_range(i.var, -DIM_MAX, DIM_MAX)
         walker.inside(s, facts.with_condition(s.predicate) if s.predicate is not TRUE else facts)
     else:
         walker.stmt(s, facts)
@@ -155,7 +158,7 @@ class _Walker:
                 ends.append(size)
             else:
                 starts.append(_clamped(Max, lower(index, facts, self.inner), Const(0, i64), facts))
-                ends.append(_clamped(Min, simplify(upper(index, facts, self.inner) + 1, facts), size, facts))
+                ends.append(simplify(_clamped(Min, upper(index, facts, self.inner), size - 1, facts) + 1, facts))
         self.join(into, place.buffer, tuple(map(self.outer, starts)), tuple(map(self.outer, ends)))
 
     def outer(self, e: Expr) -> Expr:
