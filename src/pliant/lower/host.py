@@ -27,7 +27,7 @@ from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
 from ..graph.ops.table import TABLE, tensor_of
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Param, Seq, Stmt, Store, View, seq
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
 from ..support.errors import InternalError, UnsupportedError
 from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, Var, product
 from ..sym.simplify import simplify
@@ -231,8 +231,10 @@ class _Run:
                 raise UnsupportedError(f"a parameter of kind {p.annotation} is not supported at the border of a compiled program")
 
     def output(self, number: int, o: Output) -> Buffer | None:
-        buffer = self.pointer(f"result_{number}", o.annotation, "out")
-        return None if o.alias is not None else buffer
+        if o.alias is None:
+            return self.pointer(f"result_{number}", o.annotation, "out")
+        self.pointer(f"result_{number}", o.annotation, "inout")  # the state's pointer once more, which nobody uses
+        return None
 
     def find_constants(self, nodes: Sequence[g.Node]) -> None:
         for n in nodes:
@@ -330,20 +332,26 @@ class _Run:
                 stmts += self.branch(n)
                 continue
             elif isinstance(n, g.Op) and isinstance(n.outs[0].annotation, g.Scalar):
-                self.values[n.outs[0]] = self.host_scalar(n, n.outs[0].annotation)
-                made = []
+                made = self.host_scalar(n, n.outs[0].annotation)
             else:
                 raise UnsupportedError(f"{type(n).__name__} cannot be compiled yet", where=n.span)
             stmts += [*self.born(known), *made, *self.dead()]
         return stmts
 
-    def host_scalar(self, n: g.Op, out: g.Scalar) -> Expr:
-        """The value of an operator on host scalars: known from the dims, or its formula over the operands."""
+    def host_scalar(self, n: g.Op, out: g.Scalar) -> list[Stmt]:
+        """An operator on host scalars: its value is known from the dims, or computed by its formula."""
         if out.value is not None:
-            return out.value
+            self.values[n.outs[0]] = out.value
+            return []
         args = [self.scalar(a) for a in n.args]
         stages = TABLE[n.op].stages(tuple(tensor_of(a.annotation) for a in n.args), (tensor_of(out),), n.attrs)
-        return stages[0].value((), (), lambda k, *indices: args[k])
+        return [self.let(n.outs[0], stages[0].value((), (), lambda k, *indices: args[k]))]
+
+    def let(self, value: g.Value, e: Expr) -> Stmt:
+        """Has a host scalar computed now: what it is read from may be gone when it is used."""
+        var = Var(value.name, e.dtype)
+        self.values[value] = var
+        return Let(var, e)
 
     def view(self, n: g.Node) -> list[Stmt]:
         value, out = g.node_args(n)[0], n.outs[0]
@@ -414,7 +422,8 @@ class _Run:
         self.step += 1
         for out in n.outs:
             self.buffer(out)
-        return [*born, If(cond, then, orelse, n.span), *self.dead()]
+        lets = [self.let(out, self.scalar(out)) for out in n.outs if isinstance(out.annotation, g.Scalar)]
+        return [*born, If(cond, then, orelse, n.span), *lets, *self.dead()]
 
     def branch_body(self, b: g.Body, targets: list[Buffer | None]) -> Stmt:
         defined = {out: n for n in b.nodes for out in n.outs}
