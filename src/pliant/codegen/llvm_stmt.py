@@ -101,7 +101,10 @@ class Statements(Memory):
 
     def function_text(self, head: str) -> str:
         """The whole text of the function: allocations first, then its lines."""
-        return "\n".join([f"define {head} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
+        width = self.target.vector_bits
+        # Lanes are split into registers of this width, also where wider ones exist.
+        attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"' if self.target.arch == "x86_64" else ""
+        return "\n".join([f"define {head}{attributes} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
 
     def know_at_least_zero(self, var: Var) -> None:
         """A symbol is a dim."""
