@@ -179,6 +179,7 @@ class Writer(Values):
     def alloc(self, s: Alloc) -> None:
         """Writes an allocation; inside lanes each of them has its own."""
         shape, strides = self._layout(s.buffer)
+        self.lane_axes.pop(s.buffer, None)  # a nest is written twice, as lanes and one at a time
         if self.extents:
             active = len(self.axes)
             self.lane_axes[s.buffer] = active
