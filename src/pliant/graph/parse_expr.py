@@ -74,7 +74,7 @@ class _Scalars(ExprParser):
         return self.owner.lookup(node)
 
     def subscript(self, node: ast.Subscript) -> Any:
-        return self.literal(node, self.owner.evaluate(node))
+        return self.literal(node, self.owner.subscript(node, ""))
 
 
 class Expressions:
@@ -142,7 +142,7 @@ class Expressions:
             case ast.List(elts):
                 return [self.evaluate(e) for e in elts]
             case ast.Subscript():
-                return self._subscript(node, hint)
+                return self.subscript(node, hint)
             case ast.BinOp(left, op, right):
                 return self._operator(node, type(op), [left, right], hint)
             case ast.UnaryOp(op, operand):
@@ -173,6 +173,8 @@ class Expressions:
             case ast.Name(name):
                 found = self.names.get(name, self.source.scope.get(name))
                 return isinstance(found, Expr | bool | int | float) and not isinstance(found, np.generic)
+            case ast.Attribute(base):
+                return not isinstance(self._peek(base), Value) and isinstance(self._peek(node), bool | int | float)
             case ast.BinOp(left, op, right):
                 return not isinstance(op, ast.MatMult) and self._is_scalar(left) and self._is_scalar(right)
             case ast.UnaryOp(_, operand):
@@ -216,7 +218,8 @@ class Expressions:
             raise self._no_attribute(node, owner)
         return self.resolve(node)
 
-    def _subscript(self, node: ast.Subscript, hint: str) -> Any:
+    def subscript(self, node: ast.Subscript, hint: str) -> Any:
+        """`a[...]`: an annotation, an item of a tuple or a dictionary, or a slice of a tensor."""
         owner = self.evaluate(node.value)
         if isinstance(owner, Marker):
             return self._located(node, lambda: annotation_of(self._spec(owner, node), "here"))

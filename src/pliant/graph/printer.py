@@ -27,7 +27,8 @@ import numpy as np
 from ..dtype import ALL as DTYPES
 from ..dtype import DType, bool_
 from ..dtype import dtype as to_dtype
-from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, text
+from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
+from ..sym.expr import Const as Literal
 from .deduce import annotation_vars
 from .node import (
     Annotation,
@@ -213,7 +214,9 @@ class _Printer:
         return [f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
 
     def _remark(self, a: Annotation) -> str:
-        return f"{a.dtype} {self.expr(a.value)}" if isinstance(a, Scalar) and a.value is not None else self.annotation(a)
+        if isinstance(a, Scalar) and a.value is not None and not isinstance(a.value, Literal):
+            return f"{_dtype_text(a.dtype)} = {self.expr(a.value, a.dtype)}"
+        return self.annotation(a)
 
     def call(self, node: Node, f: Function) -> str:
         """The right side of a node's line."""
@@ -267,8 +270,8 @@ class _Printer:
         if _is_large(node):
             return f'ops.constant(constants["{f.name}.{node.outs[0].name}"])'
         dtype = to_dtype(node.array.dtype)
-        shown = node.array.astype(np.float64).tolist() if dtype.is_float else node.array.tolist()
-        return f"ops.constant({shown!r}, dtype={_dtype_text(dtype)})"
+        items = node.array.astype(np.float64).tolist() if dtype.is_float else node.array.tolist()
+        return f"ops.constant({_items_text(items, dtype)}, dtype={_dtype_text(dtype)})"
 
     def _if(self, node: If, indent: str, f: Function) -> list[str]:
         outs = self.names(node.outs)
@@ -301,6 +304,13 @@ def _dim_text(v: Var) -> str:
         extra += f", max={v.max}" if v.max != DIM_MAX else ""
         extra += f", multiple_of={v.multiple_of}" if v.multiple_of != 1 else ""
     return f'dim("{v.name}"{extra})'
+
+
+def _items_text(items: Any, dtype: DType) -> str:
+    """Nested lists of numbers, each as short as reads back the same."""
+    if isinstance(items, list):
+        return f"[{', '.join(_items_text(i, dtype) for i in items)}]"
+    return number_text(Literal(items, dtype))
 
 
 def _dtype_text(d: DType) -> str:

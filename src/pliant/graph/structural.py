@@ -65,12 +65,18 @@ def _difference(a: Form, b: Form, path: str) -> str | None:
         return None
     if isinstance(a, tuple) and isinstance(b, tuple):
         for k, (x, y) in enumerate(zip(a, b, strict=False)):
-            label = f".{x[0]}" if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) else f"[{k}]"
-            found = _difference(x, y, path + label)
+            if _labelled(x) and _labelled(y) and x[0] == y[0]:
+                found = _difference(x[1], y[1], f"{path}.{x[0]}")
+            else:
+                found = _difference(x, y, f"{path}[{k}]")
             if found is not None:
                 return found
         return f"{path}: {len(b)} items, not {len(a)}"
     return f"{path}: {b!r} is not {a!r}"
+
+
+def _labelled(form: Form) -> bool:
+    return isinstance(form, tuple) and len(form) == 2 and isinstance(form[0], str) and form[0].isidentifier()
 
 
 class _Canonical:

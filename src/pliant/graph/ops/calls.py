@@ -74,6 +74,8 @@ def constant(value: Any, dtype: Any = None) -> Any:
         array = np.asarray(value) if dtype is None else np.asarray(value, to_dtype(dtype).numpy())
     except (TypeError, ValueError) as error:
         raise Error(f"constant: {error}") from None
+    if array.dtype.kind not in "biuf" and array.dtype.kind != "V":
+        raise Error("constant: numbers are expected", help="for example ops.constant([[1.0, 2.0]])")
     if dtype is None and not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
         array = array.astype(np.float32)
     return builder.literal(array)
