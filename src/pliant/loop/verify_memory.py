@@ -299,7 +299,8 @@ def _admitted(d: Var) -> list[int]:
     """A few small values that the dim's contract admits."""
     low, high, step = (d.min, d.max, d.multiple_of) if isinstance(d, Dim) else (0, E.DIM_MAX, 1)
     first = -(-low // step) * step
-    return [v for v in (first + step, first + 2 * step, first, first + 7 * step) if low <= v <= high]
+    values = [v for v in (first, first + step, first + 2 * step, first + 7 * step) if v <= high]
+    return values if first > 0 else [*values[1:], 0]
 
 
 def _proved(index: Expr, extent: Expr, at: Place) -> bool:

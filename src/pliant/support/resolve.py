@@ -132,7 +132,8 @@ def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.Async
             tree = ast.parse(("if 1:\n" if indent else "\n") + "".join(lines[first:end]))
         except SyntaxError:
             continue
-        found = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) and indent else tree.body[0]
+        body = tree.body[0].body if indent and isinstance(tree.body[0], ast.If) else tree.body
+        found = body[0] if body else None
         if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != code.co_name:
             break
         ast.increment_lineno(found, first - 1)

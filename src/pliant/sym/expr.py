@@ -560,13 +560,36 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 def free_vars(e: Expr) -> frozenset[Var]:
     """The variables that occur in `e` (memoised)."""
-    if e.memo is None:
-        e.memo = {}
-    found = e.memo.get("free")
-    if found is None:
-        found = frozenset((e,)) if isinstance(e, Var) else frozenset().union(*(free_vars(a) for a in e.args))
-        e.memo["free"] = found
+    found: frozenset[Var] = fold_up(e, "free", _free)
     return found
+
+
+def _free(e: Expr, below: list[frozenset[Var]]) -> frozenset[Var]:
+    return frozenset((e,)) if isinstance(e, Var) else frozenset().union(*below)
+
+
+def depth(e: Expr) -> int:
+    """The number of nodes on the longest way down from `e` (memoised)."""
+    found: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
+    return found
+
+
+def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> Any:
+    """`combine(node, results of its operands)` at `e`, remembered on each node under `name`; expressions may be deep."""
+    if e.memo is not None and name in e.memo:
+        return e.memo[name]
+    stack = [e]
+    while stack:
+        node = stack[-1]
+        if node.memo is None:
+            node.memo = {}
+        missing = [a for a in node.args if a.memo is None or name not in a.memo]
+        if missing:
+            stack.extend(missing)
+        else:
+            node.memo[name] = combine(node, [a.memo[name] for a in node.args if a.memo is not None])
+            stack.pop()
+    return e.memo[name] if e.memo else None
 
 
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
@@ -616,6 +639,8 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
         return names(e)
     if isinstance(e, Var):
         return e.name
+    if hasattr(e.payload, "name"):  # an element of something that has a name
+        return f"{e.payload.name}[{', '.join(text(a) for a in e.args)}]"
     shown = _text_op(e, expect, names)
     return f"({shown})" if e.precedence < outer else shown
 

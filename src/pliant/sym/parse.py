@@ -398,9 +398,8 @@ class ExprParser:
 
     def arguments(self, node: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> dict[str, ast.expr]:
         """The keyword arguments, after checking the number of the others and the keywords' names."""
-        if count < 0 or len(node.args) == count:
-            if not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args):
-                return {}
+        if len(node.args) == count and not node.keywords:
+            return {}
         shown = ast.unparse(node.func)
         if any(isinstance(a, ast.Starred) for a in node.args):
             raise self.unsupported(node, f"`{shown}`: arguments cannot be unpacked with `*`")
