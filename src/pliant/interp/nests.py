@@ -54,10 +54,10 @@ def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
         return
     outermost = path[at]
     assert isinstance(outermost, For)
-    if outermost.var in spatial or _entangled(path[at + 1 :], reduced, spatial, origin):
+    if outermost.var in spatial or _entangled(path[at + 1 :], reduced - spatial, spatial, origin):
         inits.inline[block] = "where_zero"
         return
-    hidden = frozenset(reduced) | {i.var for i in block.iters if i.kind != "S"}
+    hidden = frozenset(reduced - spatial) | {i.var for i in block.iters if i.kind != "S"}
     assert block.init is not None
     nest: Stmt = Block(
         f"{block.name}_init",

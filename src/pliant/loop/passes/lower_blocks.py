@@ -9,8 +9,8 @@ when that loop runs zero times:
                 init: c[i] = 0.0                         c[i] = c[i] + a[i, k]
                 c[i] = c[i] + a[i, k]
 
-Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop (or one inside
-of it, together with a reduction iterator) feeds a spatial iterator itself, the init runs in the instance, where every
+Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop feeds a spatial
+iterator itself (or the bounds of a repeated loop depend on one that is not), the init runs in the instance, where every
 reduction iterator is 0.
 """
 
@@ -71,12 +71,12 @@ def _lower_block(block: Block, around: _Around) -> Stmt:
     # The iterators of a block hide the loops around it, so inits of inner blocks cannot move out of it.
     body = bind.stmt(_lower(block.body, _Around()))
     if block.init is not None:
-        first = _place_init(block, bind.stmt(_lower(block.init, _Around())), predicate, around)
+        first = _place_init(block, bind.stmt(_lower(block.init, _Around())), bind, around)
         body = seq(first, body) if first is not None else body
     return body if predicate is TRUE else If(predicate, body, span=block.span)
 
 
-def _place_init(block: Block, init: Stmt, predicate: Expr, around: _Around) -> Stmt | None:
+def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> Stmt | None:
     """Puts the init before a loop and answers None, or answers what the instance itself does first."""
     reducing = [i.value for i in block.iters if i.kind != "S"]
     feeds_reduction = _fed_by(reducing, around)
@@ -86,12 +86,15 @@ def _place_init(block: Block, init: Stmt, predicate: Expr, around: _Around) -> S
         return init
     inside = around.path[at:]
     loops = [p for p in inside if isinstance(p, For)]
-    if any(p.var in feeds_reduction and p.var in feeds_space for p in loops):
-        return If(all_of(*(Eq(value, Const(0, value.dtype)) for value in reducing)), init, span=block.span)
     hidden = {p.var for p in loops if p.var not in feeds_space}
+    entangled = any(p.var not in hidden and not hidden.isdisjoint(_fed_by((p.start, p.stop), around)) for p in loops)
+    if loops[0].var in feeds_space or entangled:
+        return If(all_of(*(Eq(value, Const(0, value.dtype)) for value in reducing)), init, span=block.span)
     nest = init
-    for c in reversed(_conjuncts(predicate)):
-        nest = _guarded(c, nest, hidden, around)
+    reduced = {i.var for i in block.iters if i.kind != "S"}
+    for c in reversed(_conjuncts(block.predicate)):
+        if reduced.isdisjoint(free_vars(c)):
+            nest = _guarded(bind.expr(c), nest, hidden, around)
     fresh: dict[Var, Expr] = {}
     for p in reversed(inside):
         if not isinstance(p, For):

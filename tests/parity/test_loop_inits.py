@@ -1,0 +1,64 @@
+"""Where an init runs, in every arrangement of loops: native code against the interpreter against numpy, also for empty sums."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from native_loops import Native
+
+from pliant.interp.loop import run_loop
+from pliant.loop.parse import parse_module
+
+HEAD = """
+from pliant import *
+n = dim("n")
+k = dim("k")
+@kernel
+def f(x: Tensor[f32, n, 4, k], y: Out[f32, n]) -> None:
+"""
+BODY = """
+with block("y", "SRR", {i}, {j}, {l}) as (vi, vj, vl):
+    {where}
+    with init():
+        y[vi] = 1.0
+    y[vi] += x[vi, vj, vl]
+"""
+# loops, outermost first (variable, extent); the values of i, j, l; a predicate
+NESTS = {
+    "spatial outside": ([("i", "n"), ("j", "4"), ("l", "k")], ("i", "j", "l"), "True"),
+    "spatial inside": ([("l", "k"), ("j", "4"), ("i", "n")], ("i", "j", "l"), "True"),
+    "spatial between": ([("l", "k"), ("i", "n"), ("j", "4")], ("i", "j", "l"), "True"),
+    "fused with a reduction, inside": ([("l", "k"), ("g", "n * 4")], ("g // 4", "g % 4", "l"), "True"),
+    "fused and cut, inside": ([("l", "k"), ("o", "(n * 4 + 2) // 3"), ("g", "3")], ("(o * 3 + g) // 4", "(o * 3 + g) % 4", "l"), "vi < n"),
+    "guards of both": (
+        [("lo", "(k + 1) // 2"), ("io", "(n + 2) // 3"), ("li", "2"), ("j", "4"), ("ii", "3")],
+        ("io * 3 + ii", "j", "lo * 2 + li"),
+        "vi < n and vl < k",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTS)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (3, 4, 0), (0, 4, 2), (1, 4, 1), (7, 4, 2)])
+def test_every_output_starts_from_its_init(name: str, shape: tuple[int, int, int]) -> None:
+    loops, (i, j, last), where = NESTS[name]
+    lines = [f"{'    ' * d}for {v} in range({e}):" for d, (v, e) in enumerate(loops)]
+    block = BODY.format(i=i, j=j, l=last, where=f"where({where})")
+    lines += ["    " * len(loops) + line for line in block.strip("\n").splitlines()]
+    text = HEAD + "\n".join("    " + line for line in lines)
+    func = parse_module(text)["f"]
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    expected = 1 + x.sum((1, 2))
+    for options in ({}, {"lanes": False}, {"order": "shuffled"}):
+        y = np.zeros(shape[0], np.float32)
+        run_loop(func, [x, y], **options)  # type: ignore[arg-type]
+        assert y.tolist() == expected.tolist(), options
+    y = np.zeros(shape[0], np.float32)
+    assert Native([func], 0).call(func, [x, y], [shape[0], shape[2]]) == 0
+    assert y.tolist() == expected.tolist()
