@@ -21,9 +21,11 @@ from conftest import count
 from schedule_kernels import KERNELS, kernel, make_arguments
 
 from pliant.interp.loop import run_loop
+from pliant.loop.parse import parse_module
 from pliant.loop.printer import print_func
 from pliant.loop.stmt import Block, Func, walk_stmts
 from pliant.loop.structural import assert_same
+from pliant.loop.verify import verify
 from pliant.schedule import Schedule, Trace, default_schedule
 from pliant.support.errors import ScheduleError
 from pliant.target import target
@@ -147,6 +149,7 @@ def test_random_schedules_keep_the_meaning(first: int) -> None:
         player = Player(func, seed)
         player.play(player.random.randint(1, 8))
         s = player.s
+        verify(s.program)
         again = Trace.from_json(s.trace.to_json()).apply(func)
         assert_same(s.program, again)
         for _ in range(2):
@@ -161,6 +164,7 @@ def test_default_rules_keep_the_meaning(first: int) -> None:
         func = generate_loops.make_program(seed)
         scheduled, why = default_schedule(func, target(TARGETS[seed % len(TARGETS)]))
         assert scheduled.attrs["scheduled"] and why
+        verify(scheduled)
         for n in range(2):
             arguments, dims = generate_loops.make_arguments(func, seed * 2 + n)
             compare(func, scheduled, arguments, dims, ["sums by lanes"] if "rows" in why or "matmul" in why else [], seed)
@@ -171,6 +175,8 @@ def test_default_rules_keep_the_meaning(first: int) -> None:
 def test_default_rules_on_the_kernels(name: str, to: str) -> None:
     func = kernel(name)
     scheduled, _ = default_schedule(func, target(to))
+    verify(scheduled)
+    assert_same(scheduled, parse_module(print_func(scheduled))[func.name])
     rng = random.Random(name)
     for seed in range(6):
         dims = {v.name: rng.choice([*DIMS, 50, 100]) for v in func.symbols}

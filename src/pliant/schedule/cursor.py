@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
-from ..support.errors import InternalError, ScheduleError
+from ..support.errors import ScheduleError
 from ..sym.expr import Expr, Var
+from .nest import parents
 
 EMPTY = Seq(())
 
@@ -77,30 +78,35 @@ class Edit:
         for s in stmts:
             self.dead[s] = reason
 
-    def done(self, made: tuple[Stmt, ...] = (), rounding: str = "", attrs: Mapping[str, object] | None = None) -> tuple[Func, Forward]:
+    def done(self, made: tuple[Stmt, ...] = (), rounding: str = "") -> tuple[Func, Forward]:
         """The new program, and the forward to it."""
-        body = self._visit(self.func.body)
-        func = self.func.with_(body=body, attrs={**self.func.attrs, **(attrs or {})})
-        alive = set(walk_stmts(body))
+        above = parents(self.func.body)
+        touched: set[Stmt] = set()
+        for s in self.replaced:
+            while s in above and above[s] not in touched:
+                s = above[s]
+                touched.add(s)
+        func = self.func.with_(body=self._visit(self.func.body, touched))
+        alive = {x for new in self.replaced.values() for x in walk_stmts(new)} | {self.moved[s] for s in touched if s in self.moved}
         moved: dict[Stmt, Stmt] = {}
-        for s in walk_stmts(self.func.body):
-            if s not in self.dead and s not in alive:
-                end = s
-                while end in self.moved and end not in alive:
-                    end = self.moved[end]
-                if end in alive:
-                    moved[s] = end
-                else:
-                    self.dead[s] = "the statement is gone: the part of the program it was in was replaced"
-        for s in made:
-            if s not in alive:
-                raise InternalError(f"an edit of `{self.func.name}` made a statement that is not in its result")
+        for s in (*touched, *(x for old in self.replaced for x in walk_stmts(old))):
+            if s in self.dead or s in alive:
+                continue
+            end = s
+            while end in self.moved and end not in alive:
+                end = self.moved[end]
+            if end in alive:
+                moved[s] = end
+            else:
+                self.dead[s] = "the part of the program it was in was replaced"
         return func, Forward(moved, self.dead, made, rounding)
 
-    def _visit(self, s: Stmt) -> Stmt:
+    def _visit(self, s: Stmt, touched: set[Stmt]) -> Stmt:
         new = self.replaced.get(s)
         if new is None:
-            new = _tidy(map_children(s, self._visit))
+            if s not in touched:
+                return s
+            new = _tidy(map_children(s, lambda x: self._visit(x, touched)))
             if new is not s:
                 self.moved[s] = new
         return new

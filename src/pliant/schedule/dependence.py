@@ -20,7 +20,7 @@ from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.prove import prove, prove_equal
 from ..sym.simplify import simplify
-from .nest import Access, accesses, blocks, facts_at, fed_by, loop_facts, loops_above
+from .nest import Access, accesses, blocks, facts_at, fed_by, loop_facts, loops_above, predicate_over_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, 
                 renamed[x.var] = var
             start, stop = (substitute(e, renamed) if rename else e for e in (x.start, x.stop))
             facts = facts.with_range(var, start, stop - 1)
-        facts = facts.with_condition(substitute(block.predicate, renamed) if rename else block.predicate)
+        facts = facts.with_condition(substitute(predicate_over_loops(block), renamed))
     return facts, renamed
 
 

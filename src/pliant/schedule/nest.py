@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
@@ -33,24 +34,20 @@ class Access:
         return tuple(substitute(e, values) for e in self.indices)
 
 
+@lru_cache(maxsize=16)
+def parents(root: Stmt) -> dict[Stmt, Stmt]:
+    """The statement directly around each statement of `root`."""
+    return {child: s for s in walk_stmts(root) for child in children(s)}
+
+
 def path_to(func: Func, s: Stmt) -> list[Stmt]:
     """The statements around `s`, outermost first, without `s`; empty for the body itself."""
-    return _path(func.body, s) or []
-
-
-def _path(root: Stmt, s: Stmt) -> list[Stmt] | None:
-    if root is s:
-        return []
-    for child in children(root):
-        found = _path(child, s)
-        if found is not None:
-            return [root, *found]
-    return None
-
-
-def contains(func: Func, s: Stmt) -> bool:
-    """Whether the statement is part of the program."""
-    return any(x is s for x in walk_stmts(func.body))
+    above = parents(func.body)
+    path: list[Stmt] = []
+    while s is not func.body and s in above:
+        s = above[s]
+        path.append(s)
+    return path[::-1]
 
 
 def loops_above(func: Func, s: Stmt) -> list[For]:
@@ -60,9 +57,15 @@ def loops_above(func: Func, s: Stmt) -> list[For]:
 
 def blocks(s: Stmt) -> list[Block]:
     """The outermost blocks of `s` in order of execution."""
-    if isinstance(s, Block):
-        return [s]
-    return [b for child in children(s) for b in blocks(child)]
+    found: list[Block] = []
+    stack = [s]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Block):
+            found.append(x)
+        else:
+            stack.extend(reversed(children(x)))
+    return found
 
 
 def loops_in(s: Stmt) -> list[For]:
@@ -111,6 +114,11 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return [condition]
 
 
+def predicate_over_loops(block: Block) -> Expr:
+    """A block's predicate with its iterators replaced by their values."""
+    return substitute(block.predicate, {i.var: i.value for i in block.iters})
+
+
 def fed_by(block: Block, loop: For) -> set[IterKind]:
     """The kinds of the iterators that a loop feeds."""
     return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
@@ -121,8 +129,13 @@ def iters_of(block: Block, kinds: str) -> list[Iter]:
     return [i for i in block.iters if i.kind in kinds]
 
 
-def accesses(block: Block) -> Iterator[Access]:
+@lru_cache(maxsize=4096)
+def accesses(block: Block) -> tuple[Access, ...]:
     """Every place that the block touches, init included."""
+    return tuple(_accesses(block))
+
+
+def _accesses(block: Block) -> Iterator[Access]:
     for s in walk_stmts(block):
         match s:
             case Store():
@@ -141,19 +154,28 @@ def accesses(block: Block) -> Iterator[Access]:
                     yield Access(node.buffer, node.indices, False, block)
 
 
-def written(s: Stmt) -> set[Buffer]:
-    """The buffers that the blocks in `s` write."""
-    return {a.buffer for b in blocks(s) for a in accesses(b) if a.write}
+@lru_cache(maxsize=16)
+def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
+    """The blocks that read and that write each buffer, in order."""
+    reading: dict[Buffer, dict[Block, None]] = {}
+    writing: dict[Buffer, dict[Block, None]] = {}
+    for b in blocks(root):
+        for a in _outside_reads(b):
+            reading.setdefault(a.buffer, {}).setdefault(b)
+        for a in accesses(b):
+            if a.write:
+                writing.setdefault(a.buffer, {}).setdefault(b)
+    return {k: list(v) for k, v in reading.items()}, {k: list(v) for k, v in writing.items()}
 
 
 def readers(func: Func, buffer: Buffer) -> list[Block]:
     """The blocks that read a buffer, in order; a reduction's own accumulation is no reading."""
-    return [b for b in blocks(func.body) if any(a.buffer is buffer for a in _outside_reads(b))]
+    return _users(func.body)[0].get(buffer, [])
 
 
 def writers(func: Func, buffer: Buffer) -> list[Block]:
     """The blocks that write a buffer, in order."""
-    return [b for b in blocks(func.body) if any(a.write and a.buffer is buffer for a in accesses(b))]
+    return _users(func.body)[1].get(buffer, [])
 
 
 def _outside_reads(block: Block) -> Iterator[Access]:

@@ -40,20 +40,15 @@ def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
     return above[above.index(at) + 1 :]
 
 
-def facts_inside(func: Func, block: Block) -> Facts:
-    """What is known in the instances of a block."""
-    return facts_at(func, block).with_condition(predicate_over_loops(block))
+def spatial_predicate(block: Block, iters: dict[Var, Expr]) -> Expr:
+    """The part of a block's predicate that its reduction iterators have no part in, over other iterators of the same loops."""
+    spatial = {i.var for i in block.iters if i.kind == "S"}
+    values = {i.var: substitute(i.value, iters) for i in block.iters}
+    return all_of(*(substitute(c, values) for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(_others(block, spatial))))
 
 
-def predicate_over_loops(block: Block) -> Expr:
-    """A block's predicate with its iterators replaced by their values."""
-    return substitute(block.predicate, {i.var: i.value for i in block.iters})
-
-
-def predicate_without(block: Block, loops: list[For]) -> Expr:
-    """The part of a block's predicate that does not depend on the given loops."""
-    hidden = {x.var for x in loops}
-    return all_of(*(c for c in conjuncts(predicate_over_loops(block)) if free_vars(c).isdisjoint(hidden)))
+def _others(block: Block, spatial: set[Var]) -> set[Var]:
+    return {i.var for i in block.iters} - spatial
 
 
 def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For], verb: str) -> Tile:
@@ -95,30 +90,36 @@ class Rebound:
 
 
 def rebound(func: Func, block: Block, verb: str) -> Rebound:
-    """The block over iterators that are its loops."""
+    """The block over iterators that are its loops; refused where a loop feeds iterators of several kinds."""
+    loops = loops_above(func, block)
+    found = rebound_over(block, [x.var for x in loops])
+    if found is None:
+        mixed = next(x for x in loops if len(fed_by(block, x)) > 1)
+        raise refuse(
+            f"cannot {verb} block `{block.name}`: loop `{mixed.var.name}` feeds iterators of several kinds",
+            func,
+            (mixed, "this loop"),
+            (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
+        )
+    return found
+
+
+def rebound_over(block: Block, loops: list[Var]) -> Rebound | None:
+    """The block over iterators that are the loop variables `loops`; None where one of them feeds iterators of several kinds."""
     iters: list[Iter] = []
     var_of: dict[Var, Expr] = {}
-    for x in loops_above(func, block):
-        kinds = fed_by(block, x)
-        if not kinds and x.var not in free_vars(block.predicate):
-            continue
+    for x in loops:
+        kinds = {i.kind for i in block.iters if x in free_vars(i.value)}
         if len(kinds) > 1:
-            raise refuse(
-                f"cannot {verb} block `{block.name}`: loop `{x.var.name}` feeds iterators of several kinds",
-                func,
-                (x, "this loop"),
-                (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
-            )
-        if kinds:
-            kind = next(iter(kinds))
-            var = Var(f"v{x.var.name}")
-            iters.append(Iter(var, kind, x.var))
-            var_of[x.var] = var
-    values = {i.var: substitute(i.value, var_of) for i in block.iters}
-    replacer = Replacer(values)
+            return None
+        for kind in kinds:
+            var = Var(f"v{x.name}")
+            iters.append(Iter(var, kind, x))
+            var_of[x] = var
+    replacer = Replacer({i.var: substitute(i.value, var_of) for i in block.iters})
     new = block.with_(
         iters=tuple(iters),
-        predicate=predicate_over_loops(block),
+        predicate=replacer.expr(block.predicate),
         body=replacer.stmt(block.body),
         init=None if block.init is None else replacer.stmt(block.init),
         reads=None,

@@ -9,13 +9,15 @@ from ...dtype import i64
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Replacer, Stmt, Store, seq
 from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
-from ...sym.simplify import simplify
+from ...sym.prove import prove
 from ..cursor import Edit, Forward, Mover, fresh_name
+from ..legal import legal
 from ..nest import accesses, allocation, block_names, blocks, facts_at, fed_by, loop_facts, loops_above, path_to
 from ..refusal import refuse
-from ..tile import Tile, inner_loops, nest_of, predicate_without, rebound, tile_of
+from ..tile import Tile, inner_loops, nest_of, rebound, spatial_predicate, tile_of
 
 
+@legal
 def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Let a block compute into a buffer of its own for the tile of one iteration of `at`, and write that back at its end.
 
@@ -42,13 +44,14 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
             tuple(substitute(substitute(e, over_loops), place) for e in target.indices),
             Load(buffer, tuple(substitute(e, place) for e in tile.offset)),
         ),
-        predicate=predicate_without(block, reducing),
+        predicate=spatial_predicate(block, place),
         span=block.span,
     )
     nest, _ = nest_of([x for x in inner if x not in reducing], back)
     return insert(func, block, new, inner, (Alloc(buffer),), (nest,))
 
 
+@legal
 def cache_read(
     func: Func, block: Block, buffer: str, at: For | None = None, scope: Scope = "stack", order: tuple[int, ...] | None = None
 ) -> tuple[Func, Forward]:
@@ -120,14 +123,13 @@ def _copy_nest(
     for x in loops.values():
         facts = loop_facts(facts, x)
     own = {d: Iter(Var(f"v{source.name}_{d}"), "S", loops[d].var) for d in perm}
-    inside = all_of(*(simplify(base[d] + loops[d].var < source.shape[d], facts) for d in range(source.ndim)))
+    within = [d for d in range(source.ndim) if not prove(base[d] + loops[d].var < source.shape[d], facts)]
+    place = tuple(substitute(base[d], where) + own[d].var for d in range(source.ndim))
     body: Stmt = Block(
         fresh_name(copy.name, block_names(func)),
         (*iters, *(own[d] for d in perm)),
-        Store(
-            copy, tuple(own[d].var for d in perm), Load(source, tuple(substitute(base[d], where) + own[d].var for d in range(source.ndim)))
-        ),
-        predicate=inside,
+        Store(copy, tuple(own[d].var for d in perm), Load(source, place)),
+        predicate=all_of(*(place[d] < source.shape[d] for d in within)),
         span=block.span,
     )
     for d in reversed(perm):
@@ -135,6 +137,7 @@ def _copy_nest(
     return body
 
 
+@legal
 def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func, Forward]:
     """Keep a buffer of the program that `block` uses in another kind of memory."""
     what = f"cannot put `{buffer}` into scope `{scope}`"

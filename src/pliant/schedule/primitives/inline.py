@@ -13,10 +13,12 @@ from ...loop.stmt import Alloc, Block, Func, Replacer, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Expr, Var, substitute, walk
 from ...sym.prove import prove_equal
 from ..cursor import EMPTY, Edit, Forward
+from ..legal import legal
 from ..nest import accesses, allocation, bare_uses, blocks, facts_at, loops_above, path_to, plain_iters, readers, writers
 from ..refusal import refuse
 
 
+@legal
 def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """Compute an elementwise producer where its value is read, and drop its buffer."""
     what = f"cannot inline block `{block.name}` into its readers"
@@ -75,6 +77,7 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     return edit.done()
 
 
+@legal
 def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """Compute an elementwise consumer where its input is written, and drop the buffer between.
 

@@ -14,15 +14,28 @@ from typing import Any, Literal
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, If, Let, Reduce, Stmt, Store, map_children, seq, walk_stmts
 from ...sym.bounds import poly_interval
-from ...sym.expr import TRUE, Const, Eq, Expr, Le, Lt, Max, Min, Var, all_of, free_vars, product
+from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Var, all_of, free_vars, product, substitute
 from ...sym.facts import Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward, Mover
 from ..dependence import Conflict, bare_statement, cross_dependence, dependence, linear
-from ..nest import block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
+from ..legal import legal
+from ..nest import (
+    block_names,
+    blocks,
+    conjuncts,
+    constant_extent,
+    facts_at,
+    fed_by,
+    loop_facts,
+    loops_above,
+    loops_in,
+    predicate_over_loops,
+)
 from ..refusal import refuse
+from ..tile import rebound_over
 
 Tail = Literal["guard", "cut", "balance"]
 MAX_UNROLL = 256
@@ -33,12 +46,26 @@ def zero() -> Expr:
     return Const(0, i64)
 
 
+@legal
 def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> tuple[Func, Forward]:
     """Split a loop into a nest of loops of the given extents, outermost first; None (at most one, first) is what remains.
 
     `tail` says what becomes of an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks,
     `cut` makes a remainder loop (its blocks are called `…_rest`), `balance` makes for each residue a loop of constant
     extent, which can be unrolled (`…_tail1`, `…_tail2`, …).
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+
+    -> `s.split(i, 4, tail="cut")`
+
+        for i_0, i_1 in grid(n // 4, 4):
+            with block("w", "S", i_0 * 4 + i_1) as vi:
+                w[vi] = v[vi] * 2.0
+        for i_r in range(n % 4):
+            with block("w_rest", "S", i_r + n // 4 * 4) as vi:
+                w[vi] = v[vi] * 2.0
     """
     wanted = (None, *factors) if len(factors) == 1 and factors[0] is not None else factors
     _check_serial(func, loop, "split")
@@ -113,7 +140,8 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
     mover = Mover(edit.moved, {loop.var: simplify(loop.start + position, facts)})
     body = mover.stmt(loop.body)
     if guard is not None:
-        body = guarded(edit, body, simplify(position < guard, facts))
+        above = [*(x.var for x in loops_above(edit.func, loop)), *vars_]
+        body = guarded(edit, body, simplify(loop.start + position, facts), simplify(loop.start + guard, facts), above)
     made: list[For] = []
     for v, f in reversed(list(zip(vars_[1:], inner, strict=True))):
         body = For(v, zero(), Const(f, i64), "serial", body, span=loop.span)
@@ -122,20 +150,35 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
     return made[::-1]
 
 
-def guarded(edit: Edit, body: Stmt, condition: Expr) -> Stmt:
-    """`body` where `condition` holds: as a predicate of its blocks where it consists of blocks alone."""
-    if condition is TRUE:
-        return body
+def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]) -> Stmt:
+    """`body` where position < stop: as a predicate of its blocks where their iterators can tell, else under an if."""
     if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
-        return If(condition, body)
+        return If(position < stop, body)
 
     def add(s: Stmt) -> Stmt:
-        new = s.with_(predicate=all_of(s.predicate, condition)) if isinstance(s, Block) else map_children(s, add)
+        new = map_children(s, add) if not isinstance(s, Block) else _guarded_block(s, position, stop, [*above, *_vars(body)])
         if new is not s:
-            edit.moved[s] = new
+            edit.moved[s] = new.then if isinstance(new, If) and isinstance(s, Block) else new
         return new
 
     return add(body)
+
+
+def _vars(s: Stmt) -> list[Var]:
+    return [x.var for x in loops_in(s)]
+
+
+def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> Stmt:
+    for i in b.iters:
+        offset = simplify(i.value - position)
+        if free_vars(offset).isdisjoint(loops) and free_vars(stop).isdisjoint(loops):
+            return b.with_(predicate=all_of(b.predicate, i.var < simplify(stop + offset)))
+    bound = rebound_over(b, loops)
+    if bound is not None:
+        condition = substitute(position < stop, bound.iters)
+        if free_vars(condition).isdisjoint(loops):
+            return bound.block.with_(predicate=all_of(bound.block.predicate, condition))
+    return If(position < stop, b)
 
 
 def _tails(func: Func, loop: For, whole: Expr, rest: Expr, size: int, tail: str, facts: Facts) -> list[Stmt]:
@@ -169,11 +212,12 @@ def _without_inits(s: For, later: set[Block]) -> For:
     return body
 
 
+@legal
 def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`)."""
     what = f"cannot partition loop `{loop.var.name}`"
     _check_serial(func, loop, "partition")
-    found = [c for b in blocks(loop.body) for c in conjuncts(b.predicate) if loop.var in free_vars(c)]
+    found = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
     begun = next((b for b in blocks(loop.body) if b.init is not None and fed_by(b, loop) - {"S"}), None)
     if not found or begun is not None:
         raise refuse(
@@ -201,7 +245,8 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
         if isinstance(s, For):
             facts = loop_facts(facts, s)
         if isinstance(s, Block):
-            new: Stmt = s.with_(predicate=all_of(*(c for c in conjuncts(s.predicate) if not prove(c, facts))))
+            values = {i.var: i.value for i in s.iters}
+            new: Stmt = s.with_(predicate=all_of(*(c for c in conjuncts(s.predicate) if not prove(substitute(c, values), facts))))
         else:
             new = map_children(s, lambda x: relieved(x, facts))
         edit.moved[s] = new
@@ -232,6 +277,7 @@ def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Ex
     return simplify((slack + step) // step, facts)
 
 
+@legal
 def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
     """Join perfectly nested loops into one; the outer one advances when the inner one has gone through.
 
@@ -286,6 +332,7 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
     return edit.done(made=(new,))
 
 
+@legal
 def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
     """Put loops of one nest into the given order, outermost first; loops between them that are not named stay where they are."""
     chain = _chain(func, loops)
@@ -375,6 +422,7 @@ def reassociation(func: Func, b: Block) -> str:
     return ""
 
 
+@legal
 def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
     """Unroll a loop of constant extent."""
     extent = constant_extent(func, loop)
@@ -388,6 +436,7 @@ def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
     return _with_kind(func, loop, "unroll")
 
 
+@legal
 def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
     """Run the iterations of an innermost loop as lanes of vectors; a dynamic extent is strip-mined with a masked tail."""
     if loops_in(loop.body) or any(isinstance(s, For) for b in blocks(loop.body) for s in walk_stmts(b)):
@@ -401,6 +450,7 @@ def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
     return _with_kind(func, loop, "vector")
 
 
+@legal
 def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Func, Forward]:
     """Run the iterations of a loop on the threads; `grain` iterations at least are handed out together."""
     nested = next((x for x in (*loops_above(func, loop), *loops_in(loop.body)) if x.kind == "parallel"), None)
@@ -420,6 +470,7 @@ def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Fu
     return _with_kind(func, loop, "parallel", annotations)
 
 
+@legal
 def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, Forward]:
     """Attach a remark to a loop or a block; None takes it away."""
     annotations = {k: v for k, v in at.annotations.items() if k != key} | ({} if value is None else {key: value})

@@ -17,6 +17,7 @@ from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import EMPTY, Edit, Forward, compose
 from ..dependence import contains_stmt, dependence
+from ..legal import legal
 from ..nest import (
     Access,
     accesses,
@@ -44,6 +45,7 @@ class Range:
     extent: Expr
 
 
+@legal
 def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
@@ -76,6 +78,7 @@ def _check_blocks_only(func: Func, block: Block, what: str) -> None:
         raise refuse(f"{what}: statements outside of blocks use `{used.name}`", func, (block, "this block"))
 
 
+@legal
 def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
@@ -235,7 +238,8 @@ def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Ran
                 loops.append(x)
                 facts = loop_facts(facts, x)
                 value = simplify(r.lo + x.var, facts)
-            limits += [simplify(Const(0, i64) <= value, facts), simplify(value < domain[i.var], facts)]
+            limits += [] if prove(Const(0, i64) <= value, facts) else [Const(0, i64) <= i.var]
+            limits += [] if prove(value < domain[i.var], facts) else [i.var < domain[i.var]]
             iters.append(Iter(i.var, "S", value))
         else:
             iters.append(Iter(i.var, i.kind, substitute(i.value, fresh)))

@@ -8,15 +8,17 @@ from __future__ import annotations
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Seq, Store, seq
-from ...sym.expr import Const, Expr, Mul, Var, free_vars, substitute
+from ...sym.expr import Const, Expr, Mul, Var, all_of, free_vars, substitute
 from ..cursor import Edit, Forward, fresh_name
-from ..nest import accesses, block_names, blocks, constant_extent, fed_by, loops_above, path_to
+from ..legal import legal
+from ..nest import accesses, block_names, blocks, conjuncts, constant_extent, fed_by, loops_above, path_to
 from ..refusal import refuse
-from ..tile import inner_loops, nest_of, predicate_without, rebound, tile_of
+from ..tile import inner_loops, nest_of, rebound, spatial_predicate, tile_of
 from .cache import insert, redirected, single_target
 from .loops import reassociation
 
 
+@legal
 def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Take the init of a reduction out into a block of its own, `…_init`, in a nest just before `loop`."""
     what = f"cannot decompose the reduction of block `{block.name}`"
@@ -53,7 +55,8 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     names = block_names(func)
     iters = tuple(Iter(Var(i.var.name), i.kind, i.value) for i in block.iters if i.kind == "S")
     replacer = Replacer({old.var: new.var for old, new in zip((i for i in block.iters if i.kind == "S"), iters, strict=True)})
-    predicate = predicate_without(block, [x for x in inside if x not in spatial])
+    reduced = {i.var for i in block.iters if i.kind != "S"}
+    predicate = all_of(*(replacer.expr(c) for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(reduced)))
     init = Block(fresh_name(f"{block.name}_init", names), iters, replacer.stmt(block.init), predicate=predicate, span=block.init.span)
     nest, _ = nest_of(spatial, init, kinds=True)
     edit = Edit(func)
@@ -67,6 +70,7 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     return edit.done(made=(blocks(nest)[0],))
 
 
+@legal
 def contract(func: Func, block: Block) -> tuple[Func, Forward]:
     """Sum products with fused multiply-adds: `c += a * b` becomes `c = fma(a, b, c)`, one rounding instead of two."""
     s = block.body
@@ -83,6 +87,7 @@ def contract(func: Func, block: Block) -> tuple[Func, Forward]:
     return edit.done(rounding=f"block `{block.name}` rounds once for each product and sum")
 
 
+@legal
 def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Sum by lanes: the iterations of `loop` accumulate in partial sums of their own, `…_lanes`, which are summed at the end.
 
@@ -134,7 +139,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
             (Load(buffer, (*(substitute(e, where) for e in tile.offset), last.var)),),
         ),
         init,
-        predicate=predicate_without(block, reducing),
+        predicate=spatial_predicate(block, where),
         span=block.span,
     )
     nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), Const(lanes, i64), "serial", total))

@@ -1,0 +1,58 @@
+"""What holds after every primitive: the iterators of each block are independent maps of its loops.
+
+`@legal` checks it for the blocks that a primitive has changed, so that a primitive need not think of every way in which
+splits, fusions and moves meet; what the verifier would find in the result is refused before.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from ..loop.stmt import Block, Func
+from ..sym.affine import Refusal, detect_iter_map
+from ..sym.expr import Expr, Var, substitute
+from .cursor import Forward
+from .nest import base_facts, blocks, loops_above, predicate_over_loops
+from .refusal import refuse
+
+P = ParamSpec("P")
+Primitive = Callable[Concatenate[Func, P], tuple[Func, Forward]]
+
+
+def legal(fn: Primitive[P]) -> Primitive[P]:
+    """The primitive, refusing where a block's iterators would no longer be independent."""
+
+    @functools.wraps(fn)
+    def checked(func: Func, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Func, Forward]:
+        result, forward = fn(func, *args, **kwargs)
+        before = set(blocks(func.body))
+        for b in blocks(result.body):
+            problem = "" if b in before else binding_problem(result, b)
+            if problem:
+                shown = ", ".join(f"{i.var.name} = {i.value}" for i in b.iters)
+                raise refuse(
+                    f"cannot {fn.__name__}: the iterators of block `{b.name}` would not be independent",
+                    func,
+                    *((x, "") for x in before if x.name == b.name),
+                    facts=[f"they would be {shown}", problem],
+                )
+        return result, forward
+
+    return checked
+
+
+def binding_problem(func: Func, block: Block) -> str:
+    """Why different points of a block's loops may be the same point of its iterators, "" when they are not."""
+    loops = loops_above(func, block)
+    own = {x.var for x in loops}
+    values = [i.value for i in block.iters]
+    if len(set(values)) == len(values) and all(v in own for v in values):
+        return ""
+    from_zero = {x.var: Var(x.var.name) for x in loops}
+    shift: dict[Var, Expr] = {x.var: from_zero[x.var] + x.start for x in loops}
+    extents = {from_zero[x.var]: substitute(x.extent, shift) for x in loops}
+    predicate = substitute(predicate_over_loops(block), shift)
+    found = detect_iter_map([substitute(v, shift) for v in values], extents, predicate, base_facts(func))
+    return found.reason if isinstance(found, Refusal) else ""
