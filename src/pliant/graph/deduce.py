@@ -341,7 +341,8 @@ def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tup
         raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)
     defines = tuple(v for v in defined_vars([target]) if v not in known)
     values: dict[Var, Expr] = {}
-    pairs = list(zip(annotation_exprs(target), annotation_exprs(found), strict=True))
+    known_value = not isinstance(target, Scalar) or target.value is not None  # a scalar may forget its value
+    pairs = list(zip(annotation_exprs(target), annotation_exprs(found), strict=True)) if known_value else []
     for i, (dim, value) in enumerate(pairs):
         if isinstance(dim, Var) and dim in defines and dim not in values:
             values[dim] = value

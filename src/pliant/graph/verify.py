@@ -197,6 +197,7 @@ class _Verifier:
         if len(given) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(given)}", node)
         d.args = tuple(a if isinstance(a, Value) else Value("", Scalar(a.dtype, a)) for a in node.args)
+        d.what = node.callee.name
         outs, _ = deduce_call(d, node.callee, node.dims)
         return outs, [r.cond for r in d.requires]
 
