@@ -440,7 +440,7 @@ def test_two_states_that_change_places_between_branches_are_refused() -> None:
             p = add_to(x, c)
         return p, q
 
-    with pytest.raises(UnsupportedError, match="state `p.*` is `a` in one branch and `c` in the other"):
+    with pytest.raises(UnsupportedError, match=r"state `p.*` is `a` in one branch and `c` in the other"):
         host_of(f.graph)
 
 
@@ -542,3 +542,157 @@ def test_broadcast_of_two_symbols_is_decided_at_run_time() -> None:
     with pytest.raises(ShapeError):
         compiled(f.graph)(random(2), random(3))
 
+
+# What `prepare` says.
+
+
+def contract_example() -> Any:
+    @function
+    def f(x: Tensor[f32, n, 4], y: Tensor[f32, n * 2], e: Tensor[u8, even]) -> tuple[Tensor[f32, n, 4], Tensor[u8, even]]:
+        return x + ops.reshape(ops.slice(y, 0, 0, n), (n, 1)), e
+
+    return f
+
+
+def contract_arguments(x: tuple[int, ...] = (3, 4), y: tuple[int, ...] = (6,), e: tuple[int, ...] = (4,)) -> list[Array]:
+    return [np.zeros(x, np.float32), np.zeros(y, np.float32), np.zeros(e, np.uint8)]
+
+
+def test_prepare_finds_symbols_output_shapes_and_workspace() -> None:
+    @function
+    def f(x: Tensor[f32, n, 8], w: Tensor[f32, 8, k]) -> tuple[Tensor[f32, k], Tensor[f32, n, k]]:
+        h = x @ w
+        y = h @ ops.permute(h, (1, 0)) @ h
+        return ops.sum(y, axis=0), y
+
+    host = host_of(f.graph)
+    dims = prepared(host, [random(3, 8), random(8, 5)])
+    at = host.layout.at_symbols
+    assert dims[:at].tolist() == [3, 8, 8, 1, 8, 5, 5, 1]  # shapes and strides
+    assert dims[at:-1].tolist() == [3, 5, 5, 3, 5]  # n, k, the shapes of both outputs
+    executable = compiled(f.graph)
+    assert dims[-1] == executable.workspace(n=3, k=5) > 0
+    assert dims[-1] <= 64 * 3 + 4 * (3 * 5 + 3 * 3 + 5 * 3)  # h, its transpose, their product; each rounded up to 64
+
+
+WRONG = {
+    "a fixed dim": ({"x": (3, 5)}, "argument `x`: dim 1 is 5, expected 4"),
+    "above the contract": ({"x": (65, 4), "y": (130,)}, "argument `x`: dim 0, `n` = 65, is outside its contract: n in 0..64"),
+    "below the contract": ({"e": (0,)}, "argument `e`: dim 0, `even` = 0, is outside its contract: even in 2..16 step 2"),
+    "no multiple": ({"e": (5,)}, "argument `e`: dim 0, `even` = 5, is outside its contract: even in 2..16 step 2"),
+    "a relation": ({"y": (7,)}, "argument `y`: dim 0 is 7, expected 6 (`n * 2`)"),
+    "a fixed dim first": ({"x": (70, 5), "y": (7,)}, "argument `x`: dim 1 is 5, expected 4"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_shapes(name: str) -> None:
+    f = contract_example()
+    shapes, message = WRONG[name]
+    arguments = contract_arguments(**shapes)
+    with pytest.raises(ShapeError) as native:
+        call(compiled(f.graph), arguments)
+    assert native.value.what == message
+    with pytest.raises(Error) as interpreted:
+        prepared(host_of(f.graph), arguments)
+    assert interpreted.value.what == message
+
+
+def test_a_dim_that_only_a_sum_shows_is_refused() -> None:
+    with pytest.raises(Error, match="dim `k` is used before it is defined"):
+
+        @function
+        def f(x: Tensor[i32, k + 1]) -> Tensor[i32, k + 1]:
+            return x
+
+
+def test_a_relation_by_a_sum() -> None:
+    @function
+    def f(starts: Tensor[i32, k + 1], sizes: Tensor[i32, k]) -> Tensor[i32, k]:
+        return ops.slice(starts, 0, 1, k + 1) - ops.slice(starts, 0, 0, k) - sizes
+
+    for size in (0, 1, 5):
+        starts = np.arange(size + 1, dtype=np.int32) ** 2
+        check(f, [starts, np.diff(starts)], [np.zeros(size, np.int32)])
+    with pytest.raises(ShapeError, match=r"argument `starts`: dim 0 is 5, expected 6 \(`k \+ 1`\)"):
+        compiled(f.graph)(np.zeros(5, np.int32), np.zeros(5, np.int32))
+
+
+def test_contiguity() -> None:
+    @function
+    def f(x: Tensor[f32, n, m, 2]) -> Tensor[f32, n, m, 2]:
+        return x + 1.0
+
+    executable, host = compiled(f.graph), host_of(f.graph)
+    whole = random(4, 6, 2)
+    one = np.lib.stride_tricks.as_strided(whole, (1, 6, 2), (4, 8, 4))  # strides of single or no elements mean nothing
+    none = np.lib.stride_tricks.as_strided(whole, (3, 0, 2), (4, 4, 400))
+    for fine in (whole, whole[1:3], one, whole[:, :0], whole[:0, ::2], none, whole[:1, :1]):
+        np.testing.assert_array_equal(executable(fine), fine + 1)
+        prepared(host, [fine])
+    for wrong in (
+        whole[:, ::2],
+        whole[::-1],
+        whole[:, :, ::-1],
+        whole.transpose(1, 0, 2),
+        whole[:, :5],
+        np.broadcast_to(whole[:1], (4, 6, 2)),
+    ):
+        with pytest.raises(ShapeError, match="argument `x` is not contiguous: its strides are"):
+            executable(wrong)
+        with pytest.raises(Error, match="argument `x` is not contiguous: its strides are"):
+            prepared(host, [wrong])
+
+
+def test_memory_that_no_number_can_count_is_refused() -> None:
+    a, b, c = dim("a"), dim("b"), dim("c")
+
+    @function
+    def f(x: Tensor[f32, a, 0], y: Tensor[f32, b, 0], z: Tensor[f32, c, 0]) -> Tensor[f32, a]:
+        s, t, u = ops.sum(x, axis=1), ops.sum(y, axis=1), ops.sum(z, axis=1)
+        box = ops.exp(ops.reshape(s, (a, 1, 1)) + ops.reshape(t, (b, 1)) + u)
+        return ops.sum(box, axis=(1, 2)) / ops.max(box, axis=(1, 2))
+
+    executable = compiled(f.graph)
+    np.testing.assert_allclose(executable(*(np.zeros((size, 0), np.float32) for size in (2, 3, 4))), [12, 12])
+    huge = np.zeros((2**31 - 1, 0), np.float32)
+    with pytest.raises(ShapeError, match=r"the temporary .* would have more than 2\*\*40 elements"):
+        executable(huge, huge, huge)
+
+
+# Poison mode finds what it is for.
+
+
+def test_poison_shows_a_plan_that_reuses_memory_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    @function
+    def f(x: Tensor[f32, n, 8], w: Tensor[f32, 8, 8]) -> Tensor[f32, n, 8]:
+        h = x @ w
+        return ops.softmax(h @ w) @ w + h
+
+    from pliant.lower import host
+    from pliant.lower.plan import Plan, plan_memory
+
+    def careless(temporaries: Any) -> Plan:
+        plan = plan_memory(temporaries)
+        return Plan(tuple(plan.offsets[0] for _ in plan.offsets), plan.slots, plan.size)
+
+    x, w = random(3, 8), random(8, 8, seed=1)
+    assert np.isfinite(compiled(f.graph, poison=True)(x, w)).all()
+    monkeypatch.setattr(host, "plan_memory", careless)
+    assert np.isnan(compiled(f.graph, poison=True)(x, w)).any()
+
+
+def test_poison_shows_what_nobody_wrote() -> None:
+    @kernel
+    def half_written(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+        for i in range(n // 2):
+            y[i] = x[i]
+
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        return half_written(x) + 1.0
+
+    x = random(6)
+    found = compiled(f.graph, poison=True)(x)
+    np.testing.assert_array_equal(found[:3], x[:3] + 1)
+    assert np.isnan(found[3:]).all()
