@@ -20,10 +20,12 @@ Semantics:
 - Dataflow: nodes have no effect but their outs; any order that respects uses is the same program. A node also depends on
   the variables in its annotations: a value whose annotation defines a variable (a parameter, a MatchCast) comes before every
   node that uses the variable in any annotation or attribute.
-- A dimension is an i64 `sym` expression. Variables are defined by standing alone as a dim of a parameter or of a MatchCast.
+- A dimension is an i64 `sym` expression. Variables are defined by standing alone as a dim of a parameter, of a MatchCast, or of a
+  result of a function that defines it inside.
 - **State is linear.** A Tensor annotated `state=True` is used at most once as an argument that consumes it (an `inout`
   parameter, or a state parameter of a function), never after that; each consuming call returns the new state as an out. It may be read
-  (`in` parameters, operators) before it is consumed. A state parameter of the entry function that is returned is updated in place.
+  (`in` parameters, operators, a match_cast to a plain Tensor) before it is consumed; what was read does not change. A state
+  parameter of the entry function that is returned is updated in place.
 - CallLoop: binds the callee's symbols by matching argument shapes (`dims` gives all of them, in order), allocates the `out`
   parameters, and returns the `inout` and `out` parameters in the callee's order.
 - CallFunction: the callee's variables are bound by matching its parameter annotations with the arguments; its results are its

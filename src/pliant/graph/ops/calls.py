@@ -5,9 +5,12 @@ z = ops.call_host(my_python_function, [x], out=Tensor[f32, n])
 w = ops.match_cast(x, Tensor[f32, m, 4])          # defines m; also pliant.match_cast
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +19,8 @@ from ...support.errors import Error
 from ...sym.spec import TensorSpec
 from ..node import Annotation, Scalar, Shape, Tensor, Tuple
 from .table import active, operand
+
+T = TypeVar("T")
 
 
 def annotation_of(spec: Any, what: str) -> Annotation:
@@ -61,10 +66,11 @@ def call_host(fn: Any, args: Any, out: Any) -> Any:
     return _unpack(builder.call_host(fn, _arguments("call_host", args), _results(out, "call_host")))
 
 
-def match_cast(x: Any, annotation: Any) -> Any:
+def match_cast(x: T, annotation: Any) -> T:
     """`x` under a finer annotation, checked at run time; dims that are new and stand alone are defined by it."""
     builder = active("match_cast")
-    return builder.match_cast(operand("match_cast", x), annotation_of(annotation, "match_cast"))
+    found: Any = builder.match_cast(operand("match_cast", x), annotation_of(annotation, "match_cast"))
+    return found
 
 
 def constant(value: Any, dtype: Any = None) -> Any:

@@ -6,12 +6,15 @@ if theirs are. Floats of 16 bits compute in f32 and round once at the end of an 
     ops.add(x, 1.0), ops.silu(x), ops.where(x > 0.0, x, 0.0), ops.cast(x, f16)
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +29,10 @@ from ..node import Annotation, Scalar, Tensor
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, operands, register
 
+if TYPE_CHECKING:
+    from ...sym.typing_stubs import bool_ as Bool
+
+T = TypeVar("T")
 Formula = Callable[..., Expr]
 ZERO = const(0)
 
@@ -283,171 +290,171 @@ register(
 )
 
 
-# The functions of `pliant.ops`. To a type checker everything is Any: a tensor, a dim or a number.
+# The functions of `pliant.ops`. To a type checker a tensor is of the class of its dtype.
 
 
-def add(x: Any, y: Any) -> Any:
+def add(x: T, y: T | float) -> T:
     """`x + y`."""
     return emit("add", (x, y))
 
 
-def sub(x: Any, y: Any) -> Any:
+def sub(x: T, y: T | float) -> T:
     """`x - y`."""
     return emit("sub", (x, y))
 
 
-def mul(x: Any, y: Any) -> Any:
+def mul(x: T, y: T | float) -> T:
     """`x * y`."""
     return emit("mul", (x, y))
 
 
-def div(x: Any, y: Any) -> Any:
+def div(x: T, y: T | float) -> T:
     """`x / y` of floats."""
     return emit("div", (x, y))
 
 
-def floor_divide(x: Any, y: Any) -> Any:
+def floor_divide(x: T, y: T | float) -> T:
     """`x // y` of integers, rounded towards minus infinity; by zero it is 0."""
     return emit("floor_divide", (x, y))
 
 
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: T, y: T | float) -> T:
     """`x % y` of integers, with the sign of `y`; by zero it is 0."""
     return emit("remainder", (x, y))
 
 
-def minimum(x: Any, y: Any) -> Any:
+def minimum(x: T, y: T | float) -> T:
     """The smaller of two elements; NaN if either is NaN."""
     return emit("minimum", (x, y))
 
 
-def maximum(x: Any, y: Any) -> Any:
+def maximum(x: T, y: T | float) -> T:
     """The larger of two elements; NaN if either is NaN."""
     return emit("maximum", (x, y))
 
 
-def equal(x: Any, y: Any) -> Any:
+def equal(x: T, y: T | float) -> Bool:
     """Where `x == y`."""
     return emit("equal", (x, y))
 
 
-def not_equal(x: Any, y: Any) -> Any:
+def not_equal(x: T, y: T | float) -> Bool:
     """Where `x != y`."""
     return emit("not_equal", (x, y))
 
 
-def less(x: Any, y: Any) -> Any:
+def less(x: T, y: T | float) -> Bool:
     """Where `x < y`."""
     return emit("less", (x, y))
 
 
-def less_equal(x: Any, y: Any) -> Any:
+def less_equal(x: T, y: T | float) -> Bool:
     """Where `x <= y`."""
     return emit("less_equal", (x, y))
 
 
-def greater(x: Any, y: Any) -> Any:
+def greater(x: T, y: T | float) -> Bool:
     """Where `x > y`."""
     return emit("greater", (x, y))
 
 
-def greater_equal(x: Any, y: Any) -> Any:
+def greater_equal(x: T, y: T | float) -> Bool:
     """Where `x >= y`."""
     return emit("greater_equal", (x, y))
 
 
-def logical_and(x: Any, y: Any) -> Any:
+def logical_and(x: T, y: T) -> T:
     """Where both bools hold."""
     return emit("logical_and", (x, y))
 
 
-def logical_or(x: Any, y: Any) -> Any:
+def logical_or(x: T, y: T) -> T:
     """Where either bool holds."""
     return emit("logical_or", (x, y))
 
 
-def logical_not(x: Any) -> Any:
+def logical_not(x: T) -> T:
     """Where a bool does not hold."""
     return emit("logical_not", (x,))
 
 
-def neg(x: Any) -> Any:
+def neg(x: T) -> T:
     """`-x`."""
     return emit("neg", (x,))
 
 
-def abs(x: Any) -> Any:
+def abs(x: T) -> T:
     """The absolute value."""
     return emit("abs", (x,))
 
 
-def exp(x: Any) -> Any:
+def exp(x: T) -> T:
     """e to the power `x`."""
     return emit("exp", (x,))
 
 
-def sqrt(x: Any) -> Any:
+def sqrt(x: T) -> T:
     """The square root."""
     return emit("sqrt", (x,))
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: T) -> T:
     """1 over the square root."""
     return emit("rsqrt", (x,))
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: T) -> T:
     """1 / (1 + exp(-x))."""
     return emit("sigmoid", (x,))
 
 
-def silu(x: Any) -> Any:
+def silu(x: T) -> T:
     """`x * sigmoid(x)`."""
     return emit("silu", (x,))
 
 
-def relu(x: Any) -> Any:
+def relu(x: T) -> T:
     """`max(x, 0)`."""
     return emit("relu", (x,))
 
 
-def log(x: Any) -> Any:
+def log(x: T) -> T:
     """The natural logarithm."""
     return emit("log", (x,))
 
 
-def sin(x: Any) -> Any:
+def sin(x: T) -> T:
     """The sine."""
     return emit("sin", (x,))
 
 
-def cos(x: Any) -> Any:
+def cos(x: T) -> T:
     """The cosine."""
     return emit("cos", (x,))
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: T) -> T:
     """The hyperbolic tangent."""
     return emit("tanh", (x,))
 
 
-def erf(x: Any) -> Any:
+def erf(x: T) -> T:
     """The error function."""
     return emit("erf", (x,))
 
 
-def gelu(x: Any, approximate: str = "none") -> Any:
+def gelu(x: T, approximate: str = "none") -> T:
     """The Gaussian error linear unit, with erf, or with `approximate="tanh"` in its tanh form."""
     return emit("gelu", (x,), GeluAttrs(approximate))
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Any, x: T, y: T | float) -> T:
     """`x` where the condition holds, else `y`."""
     chosen = operands("where", (x, y))
     return emit("where", (operand("where", condition, bool_), *chosen))
 
 
-def cast(x: Any, dtype: Any) -> Any:
+def cast(x: Any, dtype: type[T]) -> T:
     """`x` in another data type."""
     if isinstance(x, bool | int | float):
         raise Error(f"cast of the Python number {x}", help="a number takes the dtype of the tensor beside it")

@@ -4,10 +4,13 @@ ops.matmul(a, b)             # (…, m, k) x (…, k, n) -> (…, m, n); also wr
 ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) as in torch
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +24,7 @@ from .reduce import accumulator
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, register
 
+T = TypeVar("T")
 _SHAPES_HELP = "the last dim of the first must be the second-last of the second: (m, k) @ (k, n)"
 
 
@@ -119,11 +123,11 @@ def _linear_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 register(OpDef("linear", _deduce_linear, _linear_reference, _linear_stages, (2, 3)))
 
 
-def matmul(x: Any, y: Any) -> Any:
+def matmul(x: T, y: T) -> T:
     """The matrix product `x @ y`; dims before the last two broadcast."""
     return emit("matmul", (x, y))
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: T, weight: T, bias: T | None = None) -> T:
     """`x @ weight.T + bias`, the weight being (out, in)."""
     return emit("linear", (x, weight) if bias is None else (x, weight, bias))

@@ -4,11 +4,14 @@ ops.rms_norm(x, weight, eps=1e-5)
 ops.rotary_embedding(x, positions, base=10000.0)      # x: (t, heads, d), positions: (t,)
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +25,7 @@ from .reduce import accumulator
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, register, tensor_of
 
+T = TypeVar("T")
 Read = Callable[..., Expr]
 
 
@@ -134,12 +138,12 @@ def _rotary_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 register(OpDef("rotary_embedding", _deduce_rotary, _rotary_reference, _rotary_stages, (3, 3)))
 
 
-def rms_norm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
+def rms_norm(x: T, weight: T, eps: float = 1e-6) -> T:
     """Rows of `x` divided by the root of their mean square (plus `eps`), times the weight."""
     return emit("rms_norm", (x, weight), NormAttrs(float(eps)))
 
 
-def rotary_embedding(x: Any, positions: Any, frequencies: Any = None, base: float = 10000.0) -> Any:
+def rotary_embedding(x: T, positions: Any, frequencies: Any = None, base: float = 10000.0) -> T:
     """Pairs (j, j + d/2) of each head of `x` turned by position times frequency; without frequencies, base^(-2j/d)."""
     value = operand("rotary_embedding", x)
     if frequencies is None:

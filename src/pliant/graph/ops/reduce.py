@@ -6,12 +6,15 @@ An empty sum is 0, an empty maximum the least value of its dtype (minus infinity
     ops.sum(x, axis=-1, keepdims=True), ops.softmax(x)
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,6 +25,8 @@ from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
 from .stage import Indices, Stage
 from .table import Array, OpDef, Reference, emit, operand, register, tensor_of
+
+T = TypeVar("T")
 
 
 def accumulator(dtype: DType) -> DType:
@@ -200,27 +205,27 @@ def _reduce(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     return emit(name, (value,), ReduceAttrs(normal_axes(name, value, axis), bool(keepdims)))
 
 
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def sum(x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The sum along `axis` (an integer, several, or None for all)."""
     return _reduce("sum", x, axis, keepdims)
 
 
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The mean along `axis`."""
     return _reduce("mean", x, axis, keepdims)
 
 
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def max(x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The largest element along `axis`."""
     return _reduce("max", x, axis, keepdims)
 
 
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def min(x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The smallest element along `axis`."""
     return _reduce("min", x, axis, keepdims)
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
+def softmax(x: T, axis: int = -1) -> T:
     """Exponentials over their sum along `axis`, computed after subtracting the maximum."""
     value = operand("softmax", x)
     return emit("softmax", (value,), AxisAttrs(normal_axis("softmax", value, axis)))

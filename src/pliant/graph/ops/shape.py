@@ -3,11 +3,14 @@
 ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.slice(x, axis=0, start=1, stop=n)
 """
 
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +25,7 @@ from .reduce import AxisAttrs, normal_axis
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, operands, register, tensor_of
 
+T = TypeVar("T")
 Read = Callable[..., Expr]
 
 
@@ -257,7 +261,7 @@ register(
 )
 
 
-def reshape(x: Any, shape: Any) -> Any:
+def reshape(x: T, shape: Any) -> T:
     """The same elements in row-major order under another shape; one extent may be -1 and is then what remains."""
     value = operand("reshape", x)
     dims = [as_dim("reshape", s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
@@ -284,13 +288,13 @@ def _factors(e: Expr) -> list[Expr]:
     return [f for a in e.args for f in _factors(a)] if isinstance(e, Mul) else [e]
 
 
-def permute(x: Any, axes: Any) -> Any:
+def permute(x: T, axes: Any) -> T:
     """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
     value = operand("permute", x)
     return emit("permute", (value,), PermuteAttrs(tuple(normal_axis("permute", value, a) for a in axes)))
 
 
-def slice(x: Any, axis: int, start: Any = 0, stop: Any = None, step: int = 1) -> Any:
+def slice(x: T, axis: int, start: Any = 0, stop: Any = None, step: int = 1) -> T:
     """Elements start, start + step, … below stop along `axis`; negative integers count from the end, None is the end."""
     value = operand("slice", x)
     at = normal_axis("slice", value, axis)
@@ -300,7 +304,7 @@ def slice(x: Any, axis: int, start: Any = 0, stop: Any = None, step: int = 1) ->
     return emit("slice", (value,), SliceAttrs(at, bounds[0], bounds[1], step))
 
 
-def concat(xs: Any, axis: int = 0) -> Any:
+def concat(xs: Sequence[T], axis: int = 0) -> T:
     """Several tensors one after the other along `axis`."""
     if not isinstance(xs, tuple | list) or not xs:
         raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
@@ -308,13 +312,13 @@ def concat(xs: Any, axis: int = 0) -> Any:
     return emit("concat", values, AxisAttrs(normal_axis("concat", values[0], axis)))
 
 
-def take(x: Any, indices: Any, axis: int = 0) -> Any:
+def take(x: T, indices: Any, axis: int = 0) -> T:
     """The parts of `x` at the indices along `axis`: rows of a table for axis 0."""
     value = operand("take", x)
     return emit("take", (value, operand("take", indices)), AxisAttrs(normal_axis("take", value, axis)))
 
 
-def full(shape: Any, value: Any, dtype: Any = None) -> Any:
+def full(shape: Any, value: Any, dtype: type[T] | None = None) -> T:
     """A tensor whose elements are all the number `value`."""
     if isinstance(value, Const):
         literal = value
