@@ -26,7 +26,8 @@ _PLACES = {
     ".graph.ops": "match_cast",
     ".loop.script": "alloc annotate block check combine gpu grid init parallel reads serial unroll vector view where writes",
     ".sym.script": "bitcast cast ceil cos erf exp floor fma inf log nan rsqrt select sigmoid sin sqrt tanh trunc",
-    ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f64 i16 i32 i64 i8 strides u16 u32 u64 u8",
+    ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f4e2m1 f64 f8e4m3 f8e4m3fn f8e5m2 i16 i2 i32 i4 i64 i8 "
+    "strides u16 u2 u32 u4 u64 u8",
     ".runtime.executable": "Executable",
     ".runtime.threads": "set_threads threads",
     ".schedule.schedule": "Schedule",
@@ -90,14 +91,22 @@ if TYPE_CHECKING:
         bf16,
         bool_,
         dim,
+        f4e2m1,
+        f8e4m3,
+        f8e4m3fn,
+        f8e5m2,
         f16,
         f32,
         f64,
+        i2,
+        i4,
         i8,
         i16,
         i32,
         i64,
         strides,
+        u2,
+        u4,
         u8,
         u16,
         u32,
@@ -105,12 +114,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CancelledError", "DType", "Error", "Executable", "Function", "InOut", "InternalError", "Kernel", "ModelFileError", "Out", "Program",
-    "Schedule", "ScheduleError", "ShapeError", "State", "Tensor", "UnsupportedError", "alloc", "annotate", "bf16", "bitcast", "block",
-    "bool_", "cast", "ceil", "check", "combine", "compile", "cos", "dim", "dtype", "erf", "exp", "f16", "f32", "f64", "floor", "fma",
-    "function", "gpu", "grid", "i8", "i16", "i32", "i64", "inf", "init", "kernel", "log", "match_cast", "nan", "ops", "parallel", "parse",
-    "reads", "rsqrt", "select", "serial", "set_threads", "sigmoid", "sin", "sqrt", "strides", "tanh", "threads", "trunc", "u8", "u16",
-    "u32", "u64", "unroll", "vector", "view", "where", "writes",
+    "CancelledError", "DType", "Error", "Executable", "Function", "InOut", "InternalError", "Kernel", "ModelFileError", "Out",
+    "Program", "Schedule", "ScheduleError", "ShapeError", "State", "Tensor", "UnsupportedError", "alloc", "annotate", "bf16",
+    "bitcast", "block", "bool_", "cast", "ceil", "check", "combine", "compile", "cos", "dim", "dtype", "erf", "exp", "f4e2m1",
+    "f8e4m3", "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "function", "gpu", "grid", "i2", "i4", "i8", "i16", "i32",
+    "i64", "inf", "init", "kernel", "log", "match_cast", "nan", "ops", "parallel", "parse", "reads", "rsqrt", "select", "serial",
+    "set_threads", "sigmoid", "sin", "sqrt", "strides", "tanh", "threads", "trunc", "u2", "u4", "u8", "u16", "u32", "u64", "unroll",
+    "vector", "view", "where", "writes",
 ]  # fmt: skip
 
 

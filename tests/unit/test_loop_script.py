@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pliant
@@ -19,7 +21,6 @@ from pliant import Out, Tensor, block, dim, f32, grid, init, kernel
 from pliant.dtype import ALL
 from pliant.loop.parse import parse_kernel, parse_module
 from pliant.loop.printer import print_func
-from pliant.loop.stmt import Func
 from pliant.loop.structural import assert_same
 from pliant.support.resolve import source_of
 from pliant.sym import script
@@ -168,9 +169,29 @@ def test_every_function_has_a_name() -> None:
         assert name in print_func(func)
 
 
-def test_every_dtype_has_a_name() -> None:
-    for name in ALL:
-        assert isinstance(parse_module(f"@kernel\ndef f(x: Tensor[{name}, 1]) -> None:\n    pass")["f"], Func)
+@pytest.mark.parametrize("name", ALL)
+def test_every_dtype_is_printed_as_a_name_that_can_be_imported(name: str, tmp_path: Path) -> None:
+    func = parse_module(f"@kernel\ndef f(x: Tensor[{name}, 1]) -> None:\n    pass")["f"]
+    file = tmp_path / "printed.py"
+    file.write_text(print_func(func))
+    assert_same(runpy.run_path(str(file))["f"].func, func)
+
+
+def test_numbers_of_other_libraries() -> None:
+    width, scale = np.int32(64), np.float32(0.5)
+
+    def f(x: Tensor[f32, n, width], y: Out[f32, n]) -> None:
+        for i in range(n):
+            y[i] = x[i, width - 1] * scale
+
+    expect(f)
+
+
+def test_a_dim_is_neither_true_nor_false_in_python() -> None:
+    with pytest.raises(pliant.Error) as caught:
+        min(n, 4)  # the builtin one, which compares
+    assert caught.value.what == "`n > 4` is known only at run time: it is neither true nor false here"
+    assert caught.value.where is not None and caught.value.where.file == __file__
 
 
 def test_matmul_of_the_design() -> None:

@@ -50,7 +50,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ..dtype import DType, bool_, f32, i64
-from ..support.errors import InternalError
+from ..support.errors import Error, InternalError
 
 _table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}
 _uids = itertools.count()
@@ -110,7 +110,10 @@ class Expr:
         return text(self)
 
     def __bool__(self) -> bool:
-        raise InternalError("a symbolic expression has no truth value; use prove() or a Select")
+        from ..support.source import caller_span
+
+        help_ = "inside kernels and functions it can be a condition; for shapes there are select, min and max of pliant.sym.script"
+        raise Error(f"`{self}` is known only at run time: it is neither true nor false here", where=caller_span(), help=help_)
 
     # Python operators: for writing shapes and building programs. `==` stays identity.
     def __add__(self, other: Expr | float) -> Expr:

@@ -14,6 +14,7 @@ import builtins
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from ..dtype import DType, bool_, f32, i64
@@ -222,8 +223,10 @@ class ExprParser:
             return found
         if isinstance(found, bool):
             return Const(found, bool_)
-        if isinstance(found, int | float):
-            return self.number(node, found)
+        if isinstance(found, Integral):  # numpy's and enumerations too
+            return self.number(node, int(found))
+        if isinstance(found, Real):
+            return self.number(node, float(found))
         raise self.no_value(node, found)
 
     def number(self, node: ast.expr, number: float) -> Value:

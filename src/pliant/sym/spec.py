@@ -30,20 +30,31 @@ if TYPE_CHECKING:
         DimInt,
         bf16,
         bool_,
+        f4e2m1,
+        f8e4m3,
+        f8e4m3fn,
+        f8e5m2,
         f16,
         f32,
         f64,
+        i2,
+        i4,
         i8,
         i16,
         i32,
         i64,
+        u2,
+        u4,
         u8,
         u16,
         u32,
         u64,
     )
 else:
-    from ..dtype import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+    from ..dtype import ALL, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+
+    i2, i4, u2, u4 = ALL["i2"], ALL["i4"], ALL["u2"], ALL["u4"]
+    f4e2m1, f8e4m3, f8e4m3fn, f8e5m2 = ALL["f4e2m1"], ALL["f8e4m3"], ALL["f8e4m3fn"], ALL["f8e5m2"]
 
 Role = Literal["in", "out", "inout", "state"]
 MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut", "state": "State"}
@@ -165,14 +176,22 @@ __all__ = [
     "bf16",
     "bool_",
     "dim",
+    "f4e2m1",
+    "f8e4m3",
+    "f8e4m3fn",
+    "f8e5m2",
     "f16",
     "f32",
     "f64",
+    "i2",
+    "i4",
     "i8",
     "i16",
     "i32",
     "i64",
     "strides",
+    "u2",
+    "u4",
     "u8",
     "u16",
     "u32",

@@ -115,6 +115,33 @@ class f32(Scalar): ...
 class f64(Scalar): ...
 
 
+# Storage types: what is loaded has the wider type that the language gives it, and is stored from it.
+
+
+class i2(i8): ...
+
+
+class i4(i8): ...
+
+
+class u2(u8): ...
+
+
+class u4(u8): ...
+
+
+class f4e2m1(f32): ...
+
+
+class f8e4m3(f32): ...
+
+
+class f8e4m3fn(f32): ...
+
+
+class f8e5m2(f32): ...
+
+
 class Result(bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64):
     """What calling a kernel or a function gives: inside a function a tensor of any dtype, outside an array or a tuple of them."""
 
