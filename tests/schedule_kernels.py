@@ -1,6 +1,6 @@
 """The kernels that schedules are tested on: text of loop programs, and arguments for them.
 
-    func = kernel("matmul"); arguments = make_arguments(func, {"n": 7}, seed=0)
+func = kernel("matmul"); arguments = make_arguments(func, {"n": 7}, seed=0)
 """
 
 from __future__ import annotations

@@ -37,11 +37,13 @@ TARGETS = ["llvm:x86-64-v3", "llvm:x86-64-v4", "wasm+simd128"]
 
 def compare(func: Func, scheduled: Func, arguments: list[Any], dims: list[int], rounding: list[str], seed: int) -> None:
     """Fails with the text of the scheduled program when it computes something else."""
-    expected, found = [a.copy() for a in arguments], [a.copy() for a in arguments]
+    expected, found = [generate_loops.clone(a) for a in arguments], [generate_loops.clone(a) for a in arguments]
     run_loop(func, expected, dims)
     run_loop(scheduled, found, dims, order="shuffled", seed=seed)
     for p, a, b in zip(func.params, expected, found, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = (np.asarray(x) for x in (a, b))
+        if a.dtype.kind == "V":  # bf16
+            a, b = a.astype(np.float32), b.astype(np.float32)
         if rounding and a.dtype.kind == "f":
             same = np.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True)
         else:

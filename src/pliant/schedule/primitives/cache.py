@@ -22,6 +22,25 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
     """Let a block compute into a buffer of its own for the tile of one iteration of `at`, and write that back at its end.
 
     The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.cache_write("c", i, scope="register")`
+
+        for i in range(n):
+            c_tile = alloc((1, 16), f32, scope="register")
+            for j, k in grid(16, 8):
+                with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                    with init():
+                        c_tile[0, vj] = 0.0
+                    c_tile[0, vj] += a[vi, vk] * b[vk, vj]
+            for j in range(16):
+                with block("c_write", "SS", i, j) as (vi, vj):
+                    c[vi, vj] = c_tile[0, vj]
     """
     what = "cache the result of"
     target, inner = single_target(func, block, at, what)
@@ -59,6 +78,25 @@ def cache_read(
 
     `block` is one of the readers; all others inside of `at` must read the same tile. The copy is `…_copy` in the given
     scope, as is the block that makes it; `order` gives its dimensions in another order.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.cache_read("c", "b", i)`
+
+        for i in range(n):
+            b_copy = alloc((8, 16), f32, scope="stack")
+            for b_0, b_1 in grid(8, 16):
+                with block("b_copy", "SS", b_0, b_1) as (vb_0, vb_1):
+                    b_copy[vb_0, vb_1] = b[vb_0, vb_1]
+            for j, k in grid(16, 8):
+                with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                    with init():
+                        c[vi, vj] = 0.0
+                    c[vi, vj] += a[vi, vk] * b_copy[vk, vj]
     """
     what = f"cannot cache `{buffer}` for block `{block.name}`"
     inner_loops(func, block, at)
@@ -139,7 +177,30 @@ def _copy_nest(
 
 @legal
 def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func, Forward]:
-    """Keep a buffer of the program that `block` uses in another kind of memory."""
+    """Keep a buffer of the program that `block` uses in another kind of memory.
+
+        t = alloc((4,), f32)
+        for i in range(4):
+            with block("t", "S", i) as vi:
+                t[vi] = b[vi, 0] * 2.0
+        for i_1, j in grid(n, 4):
+            with block("w", "SR", i_1, j) as (vi, vj):
+                with init():
+                    w[vi] = 0.0
+                w[vi] += t[vj]
+
+    -> `s.set_scope("w", "t", "stack")`
+
+        t = alloc((4,), f32, scope="stack")
+        for i in range(4):
+            with block("t", "S", i) as vi:
+                t[vi] = b[vi, 0] * 2.0
+        for i_1, j in grid(n, 4):
+            with block("w", "SR", i_1, j) as (vi, vj):
+                with init():
+                    w[vi] = 0.0
+                w[vi] += t[vj]
+    """
     what = f"cannot put `{buffer}` into scope `{scope}`"
     found = next((a.buffer for a in accesses(block) if a.buffer.name == buffer), None)
     alloc = None if found is None else allocation(func, found)

@@ -20,7 +20,22 @@ from ..refusal import refuse
 
 @legal
 def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Compute an elementwise producer where its value is read, and drop its buffer."""
+    """Compute an elementwise producer where its value is read, and drop its buffer.
+
+        t = alloc((n,), f32)
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                t[vi] = v[vi] * 2.0
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] + 1.0
+
+    -> `s.compute_inline("t")`
+
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = v[vi] * 2.0 + 1.0
+    """
     what = f"cannot inline block `{block.name}` into its readers"
     store = _one_store(func, block, what)
     iters = plain_iters(store.indices, block)
@@ -82,6 +97,20 @@ def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """Compute an elementwise consumer where its input is written, and drop the buffer between.
 
     The writer must be complete when it stores: never a step of a reduction (cache_write gives one a write-back block).
+
+        t = alloc((n,), f32)
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                t[vi] = v[vi] * 2.0
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] + 1.0
+
+    -> `s.reverse_compute_inline("w")`
+
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                w[vi] = v[vi] * 2.0 + 1.0
     """
     what = f"cannot inline block `{block.name}` into the writer of its input"
     store = _one_store(func, block, what)

@@ -214,7 +214,25 @@ def _without_inits(s: For, later: set[Block]) -> For:
 
 @legal
 def partition(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`)."""
+    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`).
+
+        for i in range((n + 3) // 4):
+            for j in range(4):
+                with block("w", "S", i * 4 + j) as vi:
+                    where(vi < n)
+                    w[vi] = v[vi] * 2.0
+
+    -> `s.partition(i)`
+
+        for i, j in grid(n // 4, 4):
+            with block("w", "S", i * 4 + j) as vi:
+                w[vi] = v[vi] * 2.0
+        for i in range(n // 4, (n + 3) // 4):
+            for j in range(4):
+                with block("w_rest", "S", i * 4 + j) as vi:
+                    where(vi < n)
+                    w[vi] = v[vi] * 2.0
+    """
     what = f"cannot partition loop `{loop.var.name}`"
     _check_serial(func, loop, "partition")
     found = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
@@ -282,6 +300,16 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
     """Join perfectly nested loops into one; the outer one advances when the inner one has gone through.
 
     The new loop runs over the product of the extents; `i` becomes `f // m`, `j` becomes `f % m`.
+
+        for i, j in grid(n, m):
+            with block("y", "SS", i, j) as (vi, vj):
+                y[vi, vj] = x[vi, vj] * 2.0
+
+    -> `s.fuse(i, j)`
+
+        for i_j in range(m * n):
+            with block("y", "SS", i_j // m, i_j % m) as (vi, vj):
+                y[vi, vj] = x[vi, vj] * 2.0
     """
     if len(loops) < 2:
         raise refuse("cannot fuse fewer than two loops", func, *((x, "") for x in loops))
@@ -334,7 +362,22 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
 
 @legal
 def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
-    """Put loops of one nest into the given order, outermost first; loops between them that are not named stay where they are."""
+    """Put loops of one nest into the given order, outermost first; loops between them that are not named stay where they are.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.reorder(k, i)`
+
+        for k, j, i in grid(8, 16, n):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+    """
     chain = _chain(func, loops)
     named = [x for x in chain if x in loops]
     order = iter(loops)
@@ -424,7 +467,23 @@ def reassociation(func: Func, b: Block) -> str:
 
 @legal
 def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Unroll a loop of constant extent."""
+    """Unroll a loop of constant extent.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.unroll(k)`
+
+        for i, j in grid(n, 16):
+            for k in unroll(8):
+                with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                    with init():
+                        c[vi, vj] = 0.0
+                    c[vi, vj] += a[vi, vk] * b[vk, vj]
+    """
     extent = constant_extent(func, loop)
     if extent is None or extent > MAX_UNROLL:
         raise refuse(
@@ -438,7 +497,19 @@ def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
 
 @legal
 def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Run the iterations of an innermost loop as lanes of vectors; a dynamic extent is strip-mined with a masked tail."""
+    """Run the iterations of an innermost loop as lanes of vectors; a dynamic extent is strip-mined with a masked tail.
+
+        for i, j in grid(n, m):
+            with block("y", "SS", i, j) as (vi, vj):
+                y[vi, vj] = x[vi, vj] * 2.0
+
+    -> `s.vectorize(j)`
+
+        for i in range(n):
+            for j in vector(m):
+                with block("y", "SS", i, j) as (vi, vj):
+                    y[vi, vj] = x[vi, vj] * 2.0
+    """
     if loops_in(loop.body) or any(isinstance(s, For) for b in blocks(loop.body) for s in walk_stmts(b)):
         raise refuse(
             f"cannot vectorize loop `{loop.var.name}`: there are loops inside of it",
@@ -452,7 +523,19 @@ def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
 
 @legal
 def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Func, Forward]:
-    """Run the iterations of a loop on the threads; `grain` iterations at least are handed out together."""
+    """Run the iterations of a loop on the threads; `grain` iterations at least are handed out together.
+
+        for i, j in grid(n, m):
+            with block("y", "SS", i, j) as (vi, vj):
+                y[vi, vj] = x[vi, vj] * 2.0
+
+    -> `s.parallel(i, grain=8)`
+
+        for i in parallel(n, grain=8):
+            for j in range(m):
+                with block("y", "SS", i, j) as (vi, vj):
+                    y[vi, vj] = x[vi, vj] * 2.0
+    """
     nested = next((x for x in (*loops_above(func, loop), *loops_in(loop.body)) if x.kind == "parallel"), None)
     outside = next((x for x in loops_above(func, loop) if x.kind in ("vector", "unroll")), None)
     if nested is not None or outside is not None:
@@ -472,7 +555,19 @@ def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Fu
 
 @legal
 def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, Forward]:
-    """Attach a remark to a loop or a block; None takes it away."""
+    """Attach a remark to a loop or a block; None takes it away.
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+
+    -> `s.annotate("w", "hint", 1)`
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                annotate(hint=1)
+                w[vi] = v[vi] * 2.0
+    """
     annotations = {k: v for k, v in at.annotations.items() if k != key} | ({} if value is None else {key: value})
     edit = Edit(func)
     new = at.with_(annotations=annotations)

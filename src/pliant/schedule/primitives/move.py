@@ -47,7 +47,25 @@ class Range:
 
 @legal
 def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads."""
+    """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads.
+
+        t = alloc((n,), f32)
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                t[vi] = v[vi] * 2.0
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] + 1.0
+
+    -> `s.compute_at("t", i_1)`
+
+        t = alloc((n,), f32)
+        for i_1 in range(n):
+            with block("t", "S", i_1) as vi:
+                t[vi] = v[vi] * 2.0
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] + 1.0
+    """
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
     _check_blocks_only(func, block, what)
@@ -80,7 +98,25 @@ def _check_blocks_only(func: Func, block: Block, what: str) -> None:
 
 @legal
 def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced."""
+    """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced.
+
+        t = alloc((n,), f32)
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                t[vi] = v[vi] * 2.0
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] + 1.0
+
+    -> `s.reverse_compute_at("w", i)`
+
+        t = alloc((n,), f32)
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                t[vi] = v[vi] * 2.0
+            with block("w", "S", i) as vi:
+                w[vi] = t[vi] + 1.0
+    """
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     own = _target(func, block, what)
     _check_blocks_only(func, block, what)

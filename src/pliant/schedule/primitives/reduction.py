@@ -20,7 +20,24 @@ from .loops import reassociation
 
 @legal
 def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Take the init of a reduction out into a block of its own, `…_init`, in a nest just before `loop`."""
+    """Take the init of a reduction out into a block of its own, `…_init`, in a nest just before `loop`.
+
+        for i in range(n):
+            for k in range(8):
+                with block("w", "SR", i, k) as (vi, vk):
+                    with init():
+                        w[vi] = 0.0
+                    w[vi] += a[vi, vk]
+
+    -> `s.decompose_reduction("w", k)`
+
+        for i in range(n):
+            with block("w_init", "S", i) as vi:
+                w[vi] = 0.0
+            for k in range(8):
+                with block("w", "SR", i, k) as (vi, vk):
+                    w[vi] += a[vi, vk]
+    """
     what = f"cannot decompose the reduction of block `{block.name}`"
     if block.init is None:
         raise refuse(f"{what}: it has no init", func, (block, "this block"))
@@ -72,7 +89,22 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
 
 @legal
 def contract(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Sum products with fused multiply-adds: `c += a * b` becomes `c = fma(a, b, c)`, one rounding instead of two."""
+    """Sum products with fused multiply-adds: `c += a * b` becomes `c = fma(a, b, c)`, one rounding instead of two.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.contract("c")`
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] = fma(a[vi, vk], b[vk, vj], c[vi, vj])
+    """
     s = block.body
     fits = isinstance(s, Reduce) and s.combiner.name == "add" and isinstance(s.values[0], Mul) and s.values[0].dtype.is_float
     if not fits:
@@ -93,6 +125,28 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
 
     `loop` has a constant extent and feeds only R iterators; `at` is the loop for each iteration of which the lanes
     begin anew. The block that sums them is `…_sum`; it has the init that the block had.
+
+        for i in range(n):
+            for k in range(8):
+                with block("w", "SR", i, k) as (vi, vk):
+                    with init():
+                        w[vi] = 0.0
+                    w[vi] += a[vi, vk]
+
+    -> `s.rfactor("w", k, i)`
+
+        for i in range(n):
+            w_lanes = alloc((1, 8), f32, scope="stack")
+            for k in range(8):
+                with block("w", "SS", i, k) as (vi, vk):
+                    with init():
+                        w_lanes[0, vk] = 0.0
+                    w_lanes[0, vk] += a[vi, vk]
+            for k in range(8):
+                with block("w_sum", "SR", i, k) as (vi, vk):
+                    with init():
+                        w[vi] = 0.0
+                    w[vi] += w_lanes[0, vk]
     """
     what = "factor the reduction of"
     target, inner = single_target(func, block, at, what)
