@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +273,64 @@ def test_expressions_in_shapes() -> None:
     with b:
         z = ops.add(ops.reshape(x, (-1,)), y)
     round_trip(b.finish([z]))
+
+
+# What linters and type checkers say of it.
+
+SAMPLE = """\
+from pliant import State, Tensor, bool_, dim, f16, f32, function, i64, match_cast, ops
+
+n = dim("n")
+m = dim("m")
+
+
+@function
+def mlp(x: Tensor[f32, n, 64], w: Tensor[f32, 64, 128], k: Tensor[i64, n]) -> Tensor[f32, n, 128]:
+    h = ops.silu(x @ w) * 2.0 + 1.0
+    if n > 4:
+        h = ops.where(h > 0.0, h, 0.0)
+    r = ops.reshape(h, [n, 8, x.shape[1]])
+    c = ops.cast(ops.concat([r, r], axis=0), f16)
+    y = match_cast(x, Tensor[f32, m, 64])
+    t = ops.take(x, k) + ops.softmax(y) - ops.sum(ops.cast(c, f32))
+    return ops.linear(ops.rms_norm(t, w), w)
+
+
+@function
+def two(c: State[f32, m, 4], x: Tensor[f32, n]) -> tuple[State[f32, m, 4], Tensor[bool_, n]]:
+    return c, ops.less(x, 1.0)
+"""
+
+ROOT = GOLDEN.parent.parent
+COMPLETE = [str(GOLDEN / f"graph_{name}.py") for name in ("calls", "mlp", "shapes")]  # those that need no kernel
+
+
+@pytest.mark.skipif(shutil.which("ruff") is None, reason="ruff is not installed")
+def test_ruff_is_silent(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    command = ["ruff", "check", "--isolated", "--line-length=140", str(tmp_path / "sample.py"), *COMPLETE]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_mypy_is_silent_on_functions_and_finds_mixed_dtypes(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    mistake = SAMPLE.replace("ops.take(x, k) +", "c +")  # f16 and f32
+    (tmp_path / "mistake.py").write_text(mistake)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", f"--cache-dir={ROOT / '.mypy_cache'}"]
+    env = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run([*command, str(tmp_path / "sample.py"), *COMPLETE], capture_output=True, text=True, env=env, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    done = subprocess.run([*command, str(tmp_path / "mistake.py")], capture_output=True, text=True, env=env, cwd=ROOT)
+    assert 'Argument 1 has incompatible type "f32"; expected "f16 | float"' in done.stdout, done.stdout
+
+
+def test_the_sample_is_a_program(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(SAMPLE.replace("ops.rms_norm(t, w), w", "t, ops.permute(w, [1, 0])"))
+    found = runpy.run_path(str(tmp_path / "sample.py"))
+    for name in ("mlp", "two"):
+        round_trip(found[name].graph)
 
 
 # Structure.

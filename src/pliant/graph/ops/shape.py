@@ -318,7 +318,7 @@ def take(x: T, indices: Any, axis: int = 0) -> T:
     return emit("take", (value, operand("take", indices)), AxisAttrs(normal_axis("take", value, axis)))
 
 
-def full(shape: Any, value: Any, dtype: type[T] | None = None) -> T:
+def full(shape: Any, value: Any, dtype: Any = None) -> Any:
     """A tensor whose elements are all the number `value`."""
     if isinstance(value, Const):
         literal = value
