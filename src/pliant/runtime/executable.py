@@ -21,7 +21,7 @@ from . import interrupt
 from .arguments import address_of
 from .blob import load
 from .contract import Contract, Workspace
-from .ctx import Code, Entry, ShortEntry
+from .ctx import Entry, ShortEntry
 from .failure import failure
 from .interface import Input, Interface, Output, Symbol
 from .marshal import NOT_PLAIN, Marshal
@@ -177,7 +177,7 @@ class Executable:
 
     def _failure(self, code: int, slot: Slot) -> Error:
         site, values = slot.take_error()
-        return failure(self.interface, Code(code) if code in list(Code) else code, site, values)
+        return failure(self.interface, code, site, values)
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments in the order of the signature, from places and names."""

@@ -134,7 +134,7 @@ def _grow(wanted: int) -> Pool:
             thread.start()
         except RuntimeError:  # a limit on threads, or the interpreter is ending
             break
-        if pool.clock:
+        if sys.platform == "linux":
             worker.clock_id = time.pthread_getcpuclockid(thread.ident or 0)
         pool.workers = index + 1
     return pool
@@ -166,7 +166,7 @@ def _ticks_per_microsecond() -> float:
 
 def _clock() -> int:
     """The address of clock_gettime, if it can tell how long another thread ran; else 0."""
-    if sys.platform == "linux" and hasattr(time, "pthread_getcpuclockid"):
+    if sys.platform == "linux":
         return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
     return 0
 
