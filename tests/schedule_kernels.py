@@ -14,7 +14,9 @@ from pliant.loop.parse import parse_module
 from pliant.loop.stmt import Func
 from pliant.sym.semantics import evaluate
 
-HEAD = "from pliant import InOut, Out, Tensor, alloc, block, bool_, dim, exp, f32, grid, i32, i64, init, kernel, max, select, serial, where, rsqrt\n"
+HEAD = """from pliant import Out, Tensor, alloc, block, dim, exp, f32, grid, i32, init, kernel
+from pliant import max, rsqrt, select, serial, where
+"""
 
 KERNELS: dict[str, str] = {
     "matmul": """

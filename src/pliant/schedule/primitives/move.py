@@ -226,14 +226,21 @@ def _union(func: Func, loop: For, places: list[Access], d: int, buffer: Buffer) 
         if len(a.indices) != buffer.ndim:
             return whole
         found = _range(func, loop, a, a.over_loops()[d], facts)
-        if found is None or (result is not None and not _same(found, result, facts)):
+        result = found if result is None else _hull(result, found, facts) if found is not None else None
+        if result is None:
             return whole
-        result = found
     return result or whole
 
 
-def _same(a: Range, b: Range, facts: Facts) -> bool:
-    return prove_equal(a.lo, b.lo, facts) and prove_equal(a.extent, b.extent, facts)
+def _hull(a: Range, b: Range, facts: Facts) -> Range | None:
+    """The range from the lower of the starts to the higher of the ends, if it is known which these are."""
+    lo = _ordered(a.lo, b.lo, facts)
+    hi = _ordered(a.lo + a.extent, b.lo + b.extent, facts)
+    return Range(lo[0], simplify(hi[1] - lo[0], facts)) if lo and hi else None
+
+
+def _ordered(a: Expr, b: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
+    return (a, b) if prove(a <= b, facts) else (b, a) if prove(b <= a, facts) else None
 
 
 def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | None:

@@ -1,0 +1,149 @@
+"""What primitives refuse, and how they say it: the user's line, the program with the statement underlined, no internals."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from schedule_kernels import kernel
+
+from pliant.schedule import Schedule, Trace
+from pliant.support.errors import ModelFileError, ScheduleError
+
+# kernel, what to do before, the call that is refused, part of the message, part of an underlined line
+REFUSALS = [
+    ("matmul", "", "s.split(i, 0)", "cannot split loop `i` by 0", "grid(n, 40, 12)"),
+    ("matmul", "s.unroll(k)", "s.split(k, 4)", "it is unroll, not serial", "unroll(12)"),
+    ("matmul", "", "s.split(j, 3, 8)", "the parts do not cover it", "grid(n, 40, 12)"),
+    ("matmul", "", "s.split(j, 50, tail='cut')", "nothing would be left for the main loop", "grid(n, 40, 12)"),
+    ("matmul", "", "s.split(i, 4, tail='none')", "there is no tail='none'", "grid(n, 40, 12)"),
+    ("matmul", "", "s.partition(i)", "no predicate depends on it", "grid(n, 40, 12)"),
+    ("matmul", "k0, k1 = s.split(k, 5)", "s.partition(k0)", "block `c` has an init", "grid(n, 40, 3, 5)"),
+    ("matmul", "s.parallel(i)", "s.partition(i)", "it is parallel", "parallel(n)"),
+    ("matmul", "", "s.fuse(i)", "fewer than two loops", "grid(n, 40, 12)"),
+    ("matmul", "", "s.fuse(i, k)", "not all of the outer one's body", "grid(n, 40, 12)"),
+    ("matmul", "", "s.fuse(j, k)", "feed S and R iterators of block `c`", "grid(n, 40, 12)"),
+    ("matmul", "", "s.reorder(i, i)", "give each loop once", "grid(n, 40, 12)"),
+    ("chain", "", "s.reorder(i, s.loops('out')[1])", "are not one nest", "grid(n, m)"),
+    ("scan", "o, p = s.split(j, 2)", "s.reorder(p, o)", "has an ordered iterator", 'block("out", "SO"'),
+    ("matmul", "", "s.unroll(i)", "its extent is not a constant", "grid(n, 40, 12)"),
+    ("matmul", "s.parallel(i)", "s.unroll(i)", "its extent is not a constant", "parallel(n)"),
+    ("matmul", "s.vectorize(s.reorder(k, j) or j)", "s.unroll(j)", "it is vector, not serial", "vector(40)"),
+    ("matmul", "", "s.vectorize(j)", "there are loops inside of it", "grid(n, 40, 12)"),
+    ("matmul", "", "s.vectorize(k)", "`k` feeds a reduction iterator of block `c`", 'block("c", "SSR"'),
+    ("scan", "", "s.vectorize(j)", "`j` feeds an ordered iterator of block `out`", 'block("out", "SO"'),
+    ("matmul", "", "s.parallel(k)", "`k` feeds a reduction iterator", "grid(n, 40, 12)"),
+    ("matmul", "s.parallel(i)", "s.parallel(j)", "loop `i` is parallel already", "parallel(n)"),
+    ("matmul", "s.unroll(j)", "s.parallel(k)", "loop `j` is unroll already", "unroll(40)"),
+    ("chain", "", "s.compute_inline('out')", "a parameter of the program", 'block("out", "SS"'),
+    ("softmax", "", "s.compute_inline('total')", "not one store over S iterators", 'block("total", "SR"'),
+    ("chain", "s.split(i, 4)", "s.compute_inline('t')", "it has a predicate", 'block("t", "SS"'),
+    ("epilogue", "", "s.reverse_compute_inline('d')", "an epilogue is applied after the reduction, not in it", 'block("d", "SS"'),
+    ("matmul", "", "s.reverse_compute_inline('c')", "not one store over S iterators", 'block("c", "SSR"'),
+    ("softmax", "", "s.reverse_compute_inline('out')", "others read `e` too", 'block("out", "SS"'),
+    ("chain", "", "s.decompose_reduction('t', i)", "it has no init", 'block("t", "SS"'),
+    ("matmul", "s.reorder(k, j)", "s.decompose_reduction('c', j)", "loop `k` outside of it feeds a reduction iterator", "grid(n, 12, 40)"),
+    ("softmax", "", "s.decompose_reduction('total', i)", "is not around block `total`", "grid(n, m)"),
+    ("matmul_i32", "", "s.contract('c')", "not a sum of products of floats", 'block("c", "SSR"'),
+    ("softmax", "", "s.contract('total')", "not a sum of products of floats", 'block("total", "SR"'),
+    ("matmul", "s.annotate('c', 'contract', False)", "s.contract('c')", "annotated contract=False", 'block("c", "SSR"'),
+    ("matmul", "", "s.rfactor('c', j)", "does not feed reduction iterators alone", "grid(n, 40, 12)"),
+    ("matmul_i32", "", "s.rfactor('c', k)", "its extent is not a constant", "grid(n, m, p)"),
+    (
+        "matmul",
+        "s.decompose_reduction('c', k)",
+        "s.rfactor('c', k)",
+        "neither one store nor one reduction with its init",
+        'block("c", "SSR"',
+    ),
+    ("matmul", "", "s.cache_write('c')", "has no constant size", 'block("c", "SSR"'),
+    ("matmul", "s.reorder(k, i, j)", "s.cache_write('c', i)", "outside of the tile, feeds a reduction iterator", "grid(12, n, 40)"),
+    ("matmul", "s.decompose_reduction('c', k)", "s.cache_write('c', j)", "neither one store nor one reduction", 'block("c", "SSR"'),
+    ("matmul", "", "s.cache_read('c', 'z', i)", "it does not read it", 'block("c", "SSR"'),
+    ("matmul", "", "s.cache_read('c', 'a')", "has no constant size", 'block("c", "SSR"'),
+    ("matmul", "", "s.cache_read('c', 'b', i, order=(0, 0))", "no permutation of its 2 dimensions", 'block("c", "SSR"'),
+    ("scan", "", "s.cache_read('out', 'out', i)", "block `out` writes it there", 'block("out", "SO"'),
+    ("chain", "", "s.set_scope('t', 'x', 'stack')", "a parameter of the program", 'block("t", "SS"'),
+    ("chain", "", "s.set_scope('t', 't', 'stack')", "its size is not a constant", 'block("t", "SS"'),
+    ("chain", "", "s.set_scope('t', 't', 'global')", "scopes are workspace, stack and register", 'block("t", "SS"'),
+    ("chain", "", "s.compute_at('out', i)", "the loop comes before it", "grid(n, m)"),
+    ("chain", "", "s.compute_at('t', i)", "it is inside of it already", "grid(n, m)"),
+    ("softmax", "", "s.compute_at('e', s.loops('total')[0])", "block `out` reads `e` outside of it", 'block("out", "SS"'),
+    ("stencil", "", "s.compute_at('t', s.loops('out')[0])", "would not be independent", 'block("t", "SR"'),
+    ("chain", "", "s.reverse_compute_at('t', s.loops('out')[0])", "the loop comes after it", "grid(n, m)"),
+    ("chain", "", "s.reverse_compute_at('out', i)", "nothing in the loop writes what it reads", "grid(n, m)"),
+    ("epilogue", "s.reorder(k, i)", "s.reverse_compute_at('d', k)", "the reduction of block `c` goes on", "grid(12, 40, n)"),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "call", "message", "underlined"), REFUSALS)
+def test_refusal(name: str, before: str, call: str, message: str, underlined: str) -> None:
+    s = Schedule(kernel(name))
+    first = kernel(name).body
+    block = s.program and next(b for b in ("c", "t", "top", "ss", "out") if f'block("{b}"' in str(s.program))
+    names = {"s": s, **dict(zip("ijk", s.loops(block), strict=False))}
+    exec(before, names)
+    trace, program = str(s.trace), s.program
+    with pytest.raises(ScheduleError) as caught:
+        eval(call, names)
+    text = str(caught.value)
+    assert message in caught.value.what
+    lines = text.splitlines()
+    marked = [lines[n - 1] for n, line in enumerate(lines) if "^" in line and "   | " in line]
+    assert any(underlined in line for line in marked), text
+    assert "pliant/schedule" not in text and "Traceback" not in text
+    assert s.program is program and first is kernel(name).body
+    assert str(s.trace).startswith(trace)
+
+
+def test_the_callers_line_is_shown() -> None:
+    s = Schedule(kernel("matmul"))
+    i, _, _ = s.loops("c")
+    with pytest.raises(ScheduleError) as caught:
+        s.split(i, 0)
+    assert "test_schedule_errors.py" in str(caught.value) and "s.split(i, 0)" in str(caught.value)
+
+
+def test_a_dead_handle_says_why() -> None:
+    s = Schedule(kernel("chain"))
+    t = s.block("t")
+    i, _ = s.loops("t")
+    s.compute_inline(t)
+    for h in (t, i):
+        assert not h.alive
+    with pytest.raises(ScheduleError, match="`i` is no longer part of the program: block `t` was inlined"):
+        s.split(i, 4)
+
+
+def test_wrong_kinds_of_arguments() -> None:
+    s = Schedule(kernel("matmul"))
+    i, j, _ = s.loops("c")
+    with pytest.raises(ScheduleError, match="`c` is a block where a loop is expected"):
+        s.split(s.block("c"), 4)
+    with pytest.raises(ScheduleError, match="`i` is a loop where a block is expected"):
+        s.compute_inline(i)
+    with pytest.raises(ScheduleError, match="a loop is expected, not 'i'"):
+        s.split("i", 4)
+    with pytest.raises(ScheduleError, match="missing a required argument"):
+        s.decompose_reduction("c")
+    with pytest.raises(ScheduleError, match="there is no block `d`"):
+        s.contract("d")
+    with pytest.raises(ScheduleError, match="belongs to another schedule"):
+        Schedule(kernel("matmul")).reorder(j, i)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "entries": [{"op": 3}]}', '{"version": 99, "entries": []}'])
+def test_a_broken_trace(text: str) -> None:
+    with pytest.raises(ModelFileError):
+        Trace.from_json(text)
+
+
+def test_a_trace_of_another_program() -> None:
+    s = Schedule(kernel("matmul"))
+    s.unroll(s.loops("c")[2])
+    with pytest.raises(ScheduleError, match="there is no block `c`"):
+        s.trace.apply(kernel("chain"))
