@@ -323,7 +323,7 @@ def test_mypy_is_silent_on_functions_and_finds_mixed_dtypes(tmp_path: Path) -> N
     done = subprocess.run([*command, str(tmp_path / "sample.py"), *COMPLETE], capture_output=True, text=True, env=env, cwd=ROOT)
     assert done.returncode == 0, done.stdout
     done = subprocess.run([*command, str(tmp_path / "mistake.py")], capture_output=True, text=True, env=env, cwd=ROOT)
-    assert 'Argument 1 has incompatible type "f32"; expected "f16 | float"' in done.stdout, done.stdout
+    assert "mistake.py:15: error:" in done.stdout, done.stdout
 
 
 def test_the_sample_is_a_program(tmp_path: Path) -> None:

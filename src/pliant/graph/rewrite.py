@@ -12,7 +12,7 @@ from typing import Any
 
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.simplify import simplify
-from .deduce import substitute_annotation
+from .deduce import Deduction, substitute_annotation
 from .node import (
     Body,
     CallFunction,
@@ -24,10 +24,11 @@ from .node import (
     Node,
     Op,
     Require,
+    Scalar,
     Value,
     While,
 )
-from .ops.table import map_attrs
+from .ops.table import TABLE, map_attrs
 
 
 class Renamer:
@@ -75,7 +76,12 @@ class Renamer:
         """The node over what stands for its values and dims, with fresh outs."""
         fields = self._fields(node)
         requires = tuple(map(self.require, node.requires))
-        return replace(node, outs=tuple(map(self.define, node.outs)), requires=requires, **fields)
+        outs = tuple(map(self.define, node.outs))
+        if isinstance(node, Op) and any(isinstance(o.annotation, Scalar) for o in outs):  # its value may be known now
+            found = TABLE[node.op].deduce(Deduction(node.op, fields["args"]), fields["attrs"])
+            outs = tuple(Value(o.name, a) for o, a in zip(outs, found, strict=True))
+            self.values.update(zip(node.outs, outs, strict=True))
+        return replace(node, outs=outs, requires=requires, **fields)
 
     def _fields(self, node: Node) -> dict[str, Any]:
         match node:

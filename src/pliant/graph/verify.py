@@ -267,9 +267,11 @@ def _forgotten(a: Annotation) -> Annotation:
 
 
 def _equal(a: Annotation, b: Annotation) -> bool:
-    """The same annotation, with dims that are the same or proven equal."""
+    """Whether `a` says what `b` does, with dims that are the same or proven equal."""
     if a == b:
         return True
+    if isinstance(a, Scalar) and isinstance(b, Scalar) and a.value is None:  # what is known of a scalar may be left out
+        return a.dtype is b.dtype
     if map_dims(a, lambda e: ONE) != map_dims(b, lambda e: ONE):
         return False
     return all(x is y or decide(Eq(x, y)) for x, y in zip(annotation_exprs(a), annotation_exprs(b), strict=True))

@@ -17,7 +17,7 @@ from ...support.errors import ShapeError
 from ...sym.expr import Expr, Var
 from ..builder import is_state
 from ..deduce import Deduction, annotation_exprs, deduce_match, defined_vars, substitute_annotation
-from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Require, Tensor, Value, While, walk_nodes
+from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Require, Scalar, Tensor, Value, While, walk_nodes
 from ..rewrite import Renamer
 
 
@@ -107,10 +107,11 @@ class _Inliner:
                     substitution[dim] = value if _meets(dim, value) else Renamer().fresh(dim)
         values: dict[Value, Value] = {}
         pending = call.requires  # carried by the first match_cast
+        carrier = max((k for k, a in enumerate(call.args) if isinstance(a.annotation, Tensor)), default=-1)
         for k, (p, a) in enumerate(zip(callee.params, call.args, strict=True)):
             target = substitute_annotation(p.annotation, substitution)
             read = Tensor(a.annotation.dtype, a.annotation.shape) if isinstance(a.annotation, Tensor) and not is_state(p) else a.annotation
-            if target == read and not (pending and k == len(call.args) - 1):
+            if isinstance(target, Scalar) or (target == read and not (pending and k == carrier)):
                 values[p] = a
                 continue
             values[p] = self.cast(a, target, call, dims, found, pending)
