@@ -32,17 +32,46 @@ class Scalar:
         """The extents."""
         raise NotImplementedError
 
-    def _binary(self, other: Self | float) -> Self:
+    # Written one by one: of an alias, checkers do not say "unsupported operand types".
+    def __add__(self, other: Self | float) -> Self:
         raise NotImplementedError
 
-    def _compare(self, other: Self | float) -> bool:
+    def __radd__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __sub__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __rsub__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __mul__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __rmul__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __truediv__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __rtruediv__(self, other: Self | float) -> Self:
+        raise NotImplementedError
+
+    def __lt__(self, other: Self | float) -> bool:
+        raise NotImplementedError
+
+    def __le__(self, other: Self | float) -> bool:
+        raise NotImplementedError
+
+    def __gt__(self, other: Self | float) -> bool:
+        raise NotImplementedError
+
+    def __ge__(self, other: Self | float) -> bool:
         raise NotImplementedError
 
     def _unary(self) -> Self:
         raise NotImplementedError
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
-    __lt__ = __le__ = __gt__ = __ge__ = _compare
     __neg__ = __pos__ = __abs__ = _unary
 
     def __matmul__(self, other: Self) -> Self:
@@ -64,11 +93,48 @@ class Integer(Scalar):
     def __index__(self) -> int:
         raise NotImplementedError
 
-    def _integer(self, other: Self | int) -> Self:
+    def __floordiv__(self, other: Self | int) -> Self:
         raise NotImplementedError
 
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _integer
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _integer
+    def __rfloordiv__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __mod__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rmod__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __and__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rand__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __or__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __ror__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __xor__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rxor__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __lshift__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rlshift__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rshift__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
+    def __rrshift__(self, other: Self | int) -> Self:
+        raise NotImplementedError
+
     __invert__ = Scalar._unary
 
 
