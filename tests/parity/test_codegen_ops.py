@@ -74,6 +74,9 @@ def operations(d: DType, a: Var, b: Var, c: Var) -> Iterator[Expr]:
         yield E.BitNot(a)
     if d.is_float:
         yield E.Div(a, b)
+        for number in (0.0, -0.0, 1.5, -1.5, float("inf"), float("-inf"), float("nan")):
+            yield E.Max(a, Const(number, d))
+            yield E.Min(Const(number, d), a)
         yield E.Call("sqrt", a)
         yield E.Fma(a, b, c)
     yield from (E.Cast(dtype(to), a) for to in DTYPES)

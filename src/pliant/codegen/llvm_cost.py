@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ..dtype import i64
 from ..loop.buffer import Load
-from ..loop.stmt import Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
+from ..loop.stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
 from ..sym import expr as E
 from ..sym.expr import Const, Expr, Var, substitute, walk
 from ..target import Target
@@ -65,6 +65,8 @@ class _Estimate:
         elif isinstance(s, Let):
             value = substitute(s.value, self.known)
             self.known[s.var] = _GUESS if has_load(value) and s.var.dtype is i64 else value
+        elif isinstance(s, Block):
+            self.known.update({i.var: substitute(i.value, self.known) for i in s.iters})
         elif isinstance(s, Call):
             self._call(s.func, s, factor, extents)
         for inner in children(s):

@@ -79,9 +79,16 @@ class Expressions(Scopes):
             if d is bool_:
                 return self.binary("and" if least else "or", a, b)
             if d.is_float:
-                return self.intrinsic("minimum" if least else "maximum", [a, b])
+                return self._extreme(least, a, b)
             return self.intrinsic(f"{'s' if d.kind == 'i' else 'u'}{'min' if least else 'max'}", [a, b])
         return self.binary((_FLOAT_OPS if d.is_float else _INT_OPS)[kind], a, b)
+
+    def _extreme(self, least: bool, a: Val, b: Val) -> Val:
+        """min or max of floats; against a literal other than 0 and NaN, one comparison is all that is needed."""
+        for x, c in ((a, b), (b, a)):
+            if c.is_literal and not c.ref.startswith(("0x0000000000000000", "0x8000000000000000", "0x7FF8")):
+                return self.select(self.compare("fcmp olt" if least else "fcmp ogt", c, x), c, x)
+        return self.intrinsic("minimum" if least else "maximum", [a, b])
 
     def _neg(self, e: Expr) -> Val:
         a = self.expr(e.args[0])

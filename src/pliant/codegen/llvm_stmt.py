@@ -53,7 +53,7 @@ class ModuleState:
     kernels: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
-    used: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
 
     def unique(self, name: str) -> str:
         """A global name that nobody has yet."""
@@ -63,6 +63,12 @@ class ModuleState:
             found = f"{name}.{n}"
         self.used.add(found)
         return found
+
+    def site(self, check: Check) -> int:
+        """The number of a check; its copies in an unrolled loop are one."""
+        if check not in self.sites:
+            self.sites.append(check)
+        return self.sites.index(check)
 
     def inner(self, func: Func) -> str:
         """The text name of the function that internal calls of `func` go to; its code is made if it is not there."""
@@ -184,8 +190,7 @@ class Statements(Memory):
         return str(code)
 
     def _check(self, s: Check) -> None:
-        site = len(self.state.sites)
-        self.state.sites.append(s)
+        site = self.state.site(s)
 
         def fail() -> str:
             values = [self.expr(v) for v in s.values[:_ERROR_VALUES]]
@@ -303,7 +308,7 @@ class Statements(Memory):
 
     def serial(self, s: For) -> None:
         """A loop one iteration after the other."""
-        outermost = self.loop_depth == 0 and not self.lanes and any(isinstance(x, (For, While)) for x in walk_stmts(s.body))
+        outermost = self.loop_depth == 0 and not self.lanes and any(self._stays_a_loop(x) for x in walk_stmts(s.body))
 
         def body() -> None:
             self.know_range(s.var, s.start, s.stop)
@@ -313,6 +318,12 @@ class Statements(Memory):
 
         constant = self.extent_of(s)
         self.loop(s.var, self.expr(s.start), self.expr(s.stop), body, certain=constant is not None and constant[1] > 0)
+
+    def _stays_a_loop(self, s: Stmt) -> bool:
+        """Whether a statement is a loop in the emitted code too, not unrolled or a few lanes."""
+        if isinstance(s, For):
+            return s.kind != "unroll" and not (s.kind == "vector" and self.extent_of(s) is not None)
+        return isinstance(s, While)
 
     def loop(self, var: Var, start: Val, stop: Val, body: Callable[[], None], certain: bool = False, step: int = 1) -> None:
         """`body` for var = start, start + step, … below stop; `certain` if that is at least once."""

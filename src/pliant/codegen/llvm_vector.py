@@ -14,6 +14,8 @@ buffer) is run one iteration after the other, which is what a legal vector loop 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..dtype import i32, i64
@@ -26,7 +28,7 @@ from .llvm_stmt import Statements
 from .llvm_types import Val
 
 MAX_LANES = 64
-_ALLOWED = (Seq, Store, Reduce, Let, If, For, View)
+_ALLOWED = (Seq, Store, Reduce, If)
 
 
 class Access(NamedTuple):
@@ -46,14 +48,12 @@ class VectorLoops(Statements):
         if constant is not None and constant[1] <= 1:
             self.unroll(s)
             return
+        shape = _shape(s)
+        varying, laned = shape.varying, shape.laned
         with self.scope():
-            varying = _varying(s)
-            for inner in walk_stmts(s.body):
-                if isinstance(inner, Let) and inner.var.dtype.is_int and not has_load(inner.value):
-                    self.definitions[inner.var] = inner.value  # so that indices are seen through it
-            laned = [a for a in _accesses(s.body) if any(not varying.isdisjoint(free_vars(i)) for i in a.indices)]
-            possible = self._has_lanes(s, varying, laned)
-            contiguous = all(self._stride(a, s.var, varying) == 1 for a in laned)
+            self.definitions.update(shape.definitions)  # so that indices are seen through lets
+            possible = shape.possible and all(self._works(a, s.var, varying) for a in laned)
+            contiguous = possible and all(self._stride(a, s.var, varying) == 1 for a in laned)
         in_registers = any(a.buffer.scope == "register" for a in laned)
         if not possible and in_registers:
             self.unroll(s)
@@ -65,16 +65,6 @@ class VectorLoops(Statements):
             self._strips(s, self.target.vector_bits // max(8 * a.buffer.dtype.itemsize for a in laned), self._masks(laned, contiguous))
 
     # Which loops can be lanes, and how.
-
-    def _has_lanes(self, s: For, varying: set[Var], laned: list[Access]) -> bool:
-        for inner in walk_stmts(s.body):
-            if not isinstance(inner, _ALLOWED):
-                return False
-            if isinstance(inner, (For, View)) and any(not varying.isdisjoint(free_vars(e)) for e in exprs(inner)):
-                return False
-        if not laned or any(a.writes and a not in laned for a in _accesses(s.body)):
-            return False  # lanes that write one element: the last one wins, or adds to what the one before wrote
-        return all(self._works(a, s.var, varying) for a in laned)
 
     def _works(self, access: Access, var: Var, varying: set[Var]) -> bool:
         if access.buffer.scope == "register":
@@ -153,13 +143,34 @@ class VectorLoops(Statements):
         self.start_block(join)
 
 
-def _varying(s: For) -> set[Var]:
-    """The variables of the body that may differ from lane to lane."""
-    varying = {s.var}
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a vector loop's body is, apart from the numbers of unrolled loops around it."""
+
+    varying: set[Var]  # variables that may differ from lane to lane
+    definitions: dict[Var, Expr]  # lets over indices
+    laned: list[Access]  # the accesses whose place depends on the lane
+    possible: bool  # as far as the kinds of statements go
+
+
+@lru_cache(256)  # the loop may be inside of unrolled ones
+def _shape(s: For) -> _Shape:
+    varying, definitions, possible = {s.var}, {}, True
     for inner in walk_stmts(s.body):
-        if isinstance(inner, Let) and not varying.isdisjoint(free_vars(inner.value)):
-            varying.add(inner.var)
-    return varying
+        if isinstance(inner, Let):
+            if not varying.isdisjoint(free_vars(inner.value)):
+                varying.add(inner.var)
+            if inner.var.dtype.is_int and not has_load(inner.value):
+                definitions[inner.var] = inner.value
+        elif isinstance(inner, (For, View)):
+            possible &= all(varying.isdisjoint(free_vars(e)) for e in exprs(inner))
+        elif not isinstance(inner, _ALLOWED):
+            possible = False
+    accesses = list(_accesses(s.body))
+    laned = [a for a in accesses if any(not varying.isdisjoint(free_vars(i)) for i in a.indices)]
+    # Lanes that write one element: the last one wins, or adds to what the one before wrote.
+    meet = any(a.writes and a not in laned for a in accesses)
+    return _Shape(varying, definitions, laned, possible and bool(laned) and not meet)
 
 
 def _accesses(s: Stmt) -> Iterator[Access]:
