@@ -14,7 +14,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from conftest import count
-from generate_loops import Generator, Scope, clone, make_arguments
+from generate_loops import Generator, clone, make_arguments
+from generate_values import Scope
 
 from pliant.dtype import f32, i32, i64
 from pliant.interp.loop import run_loop
