@@ -1,7 +1,7 @@
 """The body of a loop program with its parameters and symbols replaced, and everything it binds made new.
 
-    Func f(a: f32[n], b: f32[n]): for i in range(n): b[i] = a[i]
-    instantiate(f, (x, y), (m,))  ->  for i' in range(m): y[i'] = x[i']
+Func f(a: f32[n], b: f32[n]): for i in range(n): b[i] = a[i]
+instantiate(f, (x, y), (m,))  ->  for i' in range(m): y[i'] = x[i']
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class _Instance(Replacer):
             case Alloc():
                 return replace(s, buffer=self.renew_buffer(s.buffer))
             case View():
-                source, start = self.buffers.get(s.source, s.source), tuple(self.expr(e) for e in s.start)
-                return replace(s, buffer=self.renew_buffer(s.buffer), source=source, start=start)
+                source, place = self.buffers.get(s.source, s.source), tuple(self.expr(e) for e in s.start)
+                return replace(s, buffer=self.renew_buffer(s.buffer), source=source, start=place)
             case Reduce(combiner=Combiner(left=left)) if left:
                 c = s.combiner
                 combiner = Combiner(
