@@ -387,6 +387,27 @@ def f(x: InOut[f32, n], y: InOut[f32, n]) -> None:
     assert (x.tolist(), y.tolist()) == ([3, 4], [1, 2])
 
 
+def test_a_condition_is_read_before_the_branches_change_it() -> None:
+    func = program("""
+@kernel
+def f(done: InOut[bool_, n], stop: InOut[i64, n], y: InOut[i64, n]) -> None:
+    for i in parallel(n):
+        if done[i]:
+            done[i] = False
+            y[i] += 1
+        else:
+            y[i] += 10
+        for k in range(0, stop[i]):
+            stop[i] = 0
+            y[i] += 100
+""")
+    done, stop, y = np.array([True, False, True]), np.array([1, 3, 0], np.int64), np.zeros(3, np.int64)
+    for lanes in (True, False):
+        mine = [done.copy(), stop.copy(), y.copy()]
+        run_loop(func, mine, lanes=lanes)
+        assert mine[2].tolist() == [101, 310, 1]
+
+
 def test_shuffled_order_shows_a_loop_that_is_not_parallel() -> None:
     i = Var("i")
     x = Buffer("x", i64, (Dim("n"),))

@@ -122,12 +122,16 @@ class Writer(Values):
 
     def let(self, s: Let) -> None:
         """Writes a let; its value must not change when memory does."""
-        value = self.value(s.value)
-        copied = value in self.varying and has_load(s.value)
-        self.names[s.var] = self.temp(f"{value}.copy()" if copied else value, value)
+        value = self.kept(s.value)
+        self.names[s.var] = self.temp(value, value)
         if self.extents and s.var.dtype is i64 and not has_load(s.value):
             self.values_of[s.var] = s.value
         self.bits[self.names[s.var]] = self.size(value)
+
+    def kept(self, e: Expr) -> str:
+        """A name for a value that later statements use: lanes that were loaded are a view of memory, which may change."""
+        value = self.value(e)
+        return self.temp(f"{value}.copy()", value) if value in self.varying and has_load(e) else value
 
     def store(self, s: Store) -> None:
         """Writes a store."""
@@ -207,7 +211,7 @@ class Writer(Values):
 
     def if_(self, s: If) -> None:
         """Writes a branch."""
-        c = self.value(s.cond)
+        c = self.kept(s.cond)
         if c in self.varying:
             self._under(self.narrowed(c), s.then)
             if s.orelse is not None:
@@ -324,7 +328,7 @@ class Writer(Values):
             self.extents[position] = "1"
 
     def _loop_in_lanes(self, s: For) -> None:
-        start, stop = self.value(s.start), self.value(s.stop)
+        start, stop = self.kept(s.start), self.kept(s.stop)
         if start not in self.varying and stop not in self.varying:
             if may_run_as_lanes(s):
                 self._axis(s, " * ".join(self.extents))
@@ -343,7 +347,7 @@ class Writer(Values):
             self.names[i.var] = self.value(i.value)
             if self.extents:
                 self.values_of[i.var] = i.value
-        condition = self.value(s.predicate)
+        condition = self.kept(s.predicate)
         if s.predicate is TRUE:
             self._instance(s)
         elif condition in self.varying:
