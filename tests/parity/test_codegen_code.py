@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 from test_codegen_stmts import func, loop
 
-from pliant.codegen.emit import emit_assembly
+from pliant.codegen.emit import emit_assembly, emit_object
+from pliant.codegen.link_elf import undefined_symbols
 from pliant.codegen.llvm import generate
 from pliant.codegen.llvm_cost import cost
 from pliant.dtype import f32
@@ -67,3 +69,14 @@ def test_cost_grows_with_the_extents_inside() -> None:
 def test_text_is_the_same_every_time() -> None:
     machine = target("llvm:x86-64-v3")
     assert generate([tile(6, 16)], machine).text == generate([tile(6, 16)], machine).text
+
+
+def test_windows_convention_is_only_at_the_border() -> None:
+    """Exported functions and what the pool calls follow the system's convention; calls inside of the blob do not care."""
+    y = Buffer("y", f32, (n,))
+    machine = dataclasses.replace(target("llvm:x86-64-v3"), call_conv="win64cc")
+    text = generate([func(loop(i, n, Store(y, (i,), const(0.0, f32)), "parallel"), out=(y,))], machine).text
+    marked = {line.split("(")[0].split()[-1] for line in text.splitlines() if line.startswith("define") and "win64cc" in line}
+    assert marked == {'@"f"', '@"f.i"'}
+    assert len(re.findall(r"call win64cc i32 %", text)) == 1
+    assert undefined_symbols(emit_object(text, machine)) == []

@@ -22,9 +22,10 @@ from ..loop.stmt import Check, For, Func, While, walk_stmts
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
 from ..target import Target
-from .llvm_build import Builder, Declarations
+from .llvm_build import Declarations
+from .llvm_fail import ModuleState
+from .llvm_float import Floats
 from .llvm_parallel import ParallelLoops
-from .llvm_stmt import ModuleState
 from .llvm_types import Val, ctx_layout, register_type, symbol_text
 
 _SMALL = 8  # statements of a callee that is always inlined
@@ -121,7 +122,7 @@ def _is_small(func: Func) -> bool:
 
 def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -> str:
     """The exported function: loads what the inner one takes from the arrays of the ABI."""
-    b = Builder(declarations)
+    b = Floats(declarations)
     operands = ["ptr %ctx"]
     width = target.pointer_bits // 8
     entry = bool(func.attrs.get("entry"))  # the first buffer of an entry function is the `dims` array itself

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..dtype import DType, bool_, f32, f64, i64
+from ..dtype import DType, bool_, i64
 from ..loop.buffer import Load
 from ..support.errors import InternalError
 from ..sym import expr as E
@@ -27,7 +27,6 @@ _FLOAT_OPS: dict[type[Expr], str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul"
 _INT_OPS: dict[type[Expr], str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
 _FLOAT_COMPARES: dict[type[Expr], str] = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
 _INT_COMPARES: dict[type[Expr], str] = {E.Eq: "eq", E.Ne: "ne", E.Lt: "lt", E.Le: "le"}
-_ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
 
 
 class Expressions(Scopes):
@@ -283,41 +282,6 @@ class Expressions(Scopes):
         if e.payload not in E.PRIMITIVE_FUNCTIONS:
             return self._expanded(e)
         return self.primitive(e.payload, self.expr(e.args[0]))
-
-    def primitive(self, fn: str, a: Val) -> Val:
-        """abs, floor, ceil, round, trunc or sqrt of a value."""
-        d = a.dtype
-        if d in HALVES:
-            return self.narrow(self.primitive(fn, self.widen(a)), d)
-        if fn == "abs":
-            if d.is_float:
-                return self.intrinsic("fabs", [a])
-            return self.intrinsic("abs", [a], flags="i1 false") if d.kind == "i" else a
-        if not d.is_float:
-            return self.cast(self.intrinsic("sqrt", [self.cast(a, f64)]), d) if fn == "sqrt" else a
-        if fn == "sqrt":
-            return self.intrinsic("sqrt", [a])
-        if self.target.arch == "x86_64" and "sse4.1" not in self.target.features:
-            return self._rounded_by_adding(fn, a)
-        return self.intrinsic(_ROUNDINGS[fn], [a])
-
-    def _rounded_by_adding(self, fn: str, a: Val) -> Val:
-        """Rounding to an integer where the machine has no instruction: adding 2^(mantissa bits) leaves no room for a fraction."""
-        d = a.dtype
-        magic = Val(float_literal(2.0**23 if d is f32 else 2.0**52), d)
-        size = self.intrinsic("fabs", [a])
-        near = self.binary("fsub", self.binary("fadd", size, magic), magic)
-        one, zero = Val(float_literal(1.0), d), Val(float_literal(0.0), d)
-        if fn != "round":
-            # Towards zero on magnitudes; floor and ceil then step away from zero on their side.
-            over = self.compare("fcmp ogt", near, size)
-            near = self.binary("fsub", near, self.select(over, one, zero))
-            if fn != "trunc":
-                side = self.compare("fcmp olt" if fn == "floor" else "fcmp ogt", a, zero)
-                short = self.binary("and", side, self.compare("fcmp olt", near, size))
-                near = self.binary("fadd", near, self.select(short, one, zero))
-        signed = self.intrinsic("copysign", [near, a])
-        return self.select(self.compare("fcmp olt", size, magic), signed, a)  # large ones, infinities and NaN stay
 
     def _expanded(self, e: Expr) -> Val:
         """A function that is defined by an expression: its body with the arguments' values for its parameters."""

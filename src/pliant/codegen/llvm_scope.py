@@ -23,7 +23,8 @@ from ..sym.expr import Binary, Const, Expr, Var, binary, free_vars, rewrite
 from ..sym.facts import Facts
 from ..sym.poly import Poly, add, multiply, poly_of
 from ..sym.prove import prove
-from .llvm_build import Builder, Declarations
+from .llvm_build import Declarations
+from .llvm_float import Floats
 from .llvm_types import Val
 
 _MAX_TERMS = 32
@@ -48,7 +49,7 @@ def has_load(e: Expr) -> bool:
     return found
 
 
-class Scopes(Builder):
+class Scopes(Floats):
     """A builder that knows variables, and remembers what it computed."""
 
     def __init__(self, declarations: Declarations) -> None:

@@ -7,10 +7,9 @@ parallel loops are in `llvm_vector.py` and `llvm_parallel.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from ..dtype import i32, i64, u8
+from ..dtype import i64, u8
 from ..loop.buffer import Buffer
 from ..loop.stmt import (
     Alloc,
@@ -31,61 +30,23 @@ from ..loop.stmt import (
 from ..support.errors import Error, InternalError, UnsupportedError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, product
-from ..target import Target
-from .llvm_build import Declarations
+from .llvm_fail import ERROR_VALUES, Failures, ModuleState
 from .llvm_memory import Memory
 from .llvm_scope import has_load
-from .llvm_types import CANCELLED, NO_MEMORY, Val, ctx_layout
+from .llvm_types import NO_MEMORY, Val
 
 MAX_UNROLLED = 4096
-_UNLIKELY = ", !prof !0"
-_ERROR_VALUES = 6
 _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
 
 
-@dataclass(slots=True)
-class ModuleState:
-    """What the functions of a module share: declarations, check sites, kernels, and the text of the functions done."""
-
-    target: Target
-    declarations: Declarations
-    sites: list[Check] = field(default_factory=list)
-    kernels: list[str] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
-    names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
-    used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
-
-    def unique(self, name: str) -> str:
-        """A global name that nobody has yet."""
-        found, n = name, 0
-        while found in self.used:
-            n += 1
-            found = f"{name}.{n}"
-        self.used.add(found)
-        return found
-
-    def site(self, check: Check) -> int:
-        """The number of a check; its copies in an unrolled loop are one."""
-        if check not in self.sites:
-            self.sites.append(check)
-        return self.sites.index(check)
-
-    def inner(self, func: Func) -> str:
-        """The text name of the function that internal calls of `func` go to; its code is made if it is not there."""
-        raise NotImplementedError
-
-
-class Statements(Memory):
+class Statements(Failures):
     """Emits statements; loops with lanes and threads are its subclasses' to add."""
 
     def __init__(self, state: ModuleState, func: Func) -> None:
-        super().__init__(state.declarations)
-        self.state = state
+        super().__init__(state)
         self.func = func
-        self.ctx = ctx_layout(state.target)
         self.is_host = bool(func.attrs.get("host"))
         self.unrolled = 1  # copies of what is being emitted
-        self.cancel_pointer = ""
 
     def stmt(self, s: Stmt) -> None:
         """Emit a statement."""
@@ -104,13 +65,6 @@ class Statements(Memory):
     def parallel_loop(self, s: For) -> None:
         """A loop over threads; see `llvm_parallel.py`."""
         raise NotImplementedError
-
-    def function_text(self, head: str) -> str:
-        """The whole text of the function: allocations first, then its lines."""
-        width = self.target.vector_bits
-        # Lanes are split into registers of this width, also where wider ones exist.
-        attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"' if self.target.arch == "x86_64" else ""
-        return "\n".join([f"define {head}{attributes} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
 
     def know_at_least_zero(self, var: Var) -> None:
         """A symbol is a dim."""
@@ -170,51 +124,9 @@ class Statements(Memory):
             raise InternalError(f"workspace buffer `{s.buffer.name}` was not lifted into the memory plan of the host program")
         size = self.expr(product(s.buffer.shape))
         given = self.value(f"load i64, ptr {self.offset('%ctx', self.ctx.workspace_size)}, align 8", i64)
-        self.fail_unless(self.compare("icmp sle", size, given), lambda: self._set_code(NO_MEMORY))
+        self.fail_unless(self.compare("icmp sle", size, given), lambda: self.set_code(NO_MEMORY))
         pointer = self.raw(f"load ptr, ptr {self.offset('%ctx', self.ctx.workspace)}, align {self.target.pointer_bits // 8}, !align !1")
         self.pointers[s.buffer] = pointer
-
-    # Failing.
-
-    def fail_unless(self, ok: Val, fail: Callable[[], str]) -> None:
-        """Go on if `ok`; else do what `fail` emits and return the code (text) that it answers."""
-        failed, fine = self.new_label("fail"), self.new_label("fine")
-        self.branch_if(ok, fine, failed, _UNLIKELY)
-        self.start_block(failed)
-        with self.scope():
-            self.line(f"ret i32 {fail()}")
-        self.start_block(fine)
-
-    def _set_code(self, code: int) -> str:
-        self.line(f'call void @"pliant.fail"(ptr %ctx, i64 {code}, i64 0{", i64 0" * _ERROR_VALUES})')
-        return str(code)
-
-    def _check(self, s: Check) -> None:
-        site = self.state.site(s)
-
-        def fail() -> str:
-            values = [self.expr(v) for v in s.values[:_ERROR_VALUES]]
-            found = [self.cast(v, i64).ref for v in values] + ["0"] * (_ERROR_VALUES - len(values))
-            self.line(f'call void @"pliant.fail"(ptr %ctx, i64 2, i64 {site}, {", ".join(f"i64 {v}" for v in found)})')
-            return "2"
-
-        self.fail_unless(self.expr(s.cond), fail)
-        self.know(s.cond)
-
-    def look_at_cancel(self) -> None:
-        """Return CANCELLED if the caller wants the program to stop."""
-        if not self.cancel_pointer:
-            self.cancel_pointer = f"%m{self._next}.cancel"
-            at = f"%m{self._next}.at"
-            self.entry.append(f"  {at} = getelementptr i8, ptr %ctx, i64 {self.ctx.cancel}")
-            self.entry.append(f"  {self.cancel_pointer} = load ptr, ptr {at}, align {self.target.pointer_bits // 8}")
-        flag = self.raw(f"load atomic i32, ptr {self.cancel_pointer} monotonic, align 4")
-        ok = self.compare("icmp eq", Val(flag, i32), Val("0", i32))
-        self.fail_unless(ok, lambda: self._set_code(CANCELLED))
-
-    def answer(self, code: str) -> None:
-        """Return the code of something that was called unless it is 0."""
-        self.fail_unless(self.compare("icmp eq", Val(code, i32), Val("0", i32)), lambda: code)
 
     # Choices and loops.
 
@@ -349,7 +261,19 @@ class Statements(Memory):
         self.branch_if(self.compare("icmp slt", Val(following, i64), stop), top, done)
         self.start_block(done)
 
-    # Calls.
+    # Checks and calls.
+
+    def _check(self, s: Check) -> None:
+        site = self.state.site(s)
+
+        def fail() -> str:
+            values = [self.expr(v) for v in s.values[:ERROR_VALUES]]
+            found = [self.cast(v, i64).ref for v in values] + ["0"] * (ERROR_VALUES - len(values))
+            self.line(f'call void @"pliant.fail"(ptr %ctx, i64 2, i64 {site}, {", ".join(f"i64 {v}" for v in found)})')
+            return "2"
+
+        self.fail_unless(self.expr(s.cond), fail)
+        self.know(s.cond)
 
     def _launch(self, s: Call) -> None:
         name = self.state.inner(s.func)

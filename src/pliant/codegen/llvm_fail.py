@@ -1,0 +1,97 @@
+"""What the functions of a module share, and how a function fails: the error record, the cancel flag, answers of what was called.
+
+A failure leaves the function at once with its code. `pliant.fail` (in `llvm.py`) writes the record if nobody did before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..dtype import i32
+from ..loop.stmt import Check, Func
+from ..target import Target
+from .llvm_build import Declarations
+from .llvm_memory import Memory
+from .llvm_types import CANCELLED, Val, ctx_layout
+
+ERROR_VALUES = 6
+_UNLIKELY = ", !prof !0"
+
+
+@dataclass(slots=True)
+class ModuleState:
+    """What the functions of a module share: declarations, check sites, kernels, and the text of the functions done."""
+
+    target: Target
+    declarations: Declarations
+    sites: list[Check] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
+    used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
+
+    def unique(self, name: str) -> str:
+        """A global name that nobody has yet."""
+        found, n = name, 0
+        while found in self.used:
+            n += 1
+            found = f"{name}.{n}"
+        self.used.add(found)
+        return found
+
+    def site(self, check: Check) -> int:
+        """The number of a check; its copies in an unrolled loop are one."""
+        if check not in self.sites:
+            self.sites.append(check)
+        return self.sites.index(check)
+
+    def inner(self, func: Func) -> str:
+        """The text name of the function that internal calls of `func` go to; its code is made if it is not there."""
+        raise NotImplementedError
+
+
+class Failures(Memory):
+    """Emits ways out of a function, and the function's text."""
+
+    def __init__(self, state: ModuleState) -> None:
+        super().__init__(state.declarations)
+        self.state = state
+        self.ctx = ctx_layout(state.target)
+        self.cancel_pointer = ""
+
+    def function_text(self, head: str) -> str:
+        """The whole text of the function: allocations first, then its lines."""
+        width = self.target.vector_bits
+        # Lanes are split into registers of this width, also where wider ones exist.
+        attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"' if self.target.arch == "x86_64" else ""
+        return "\n".join([f"define {head}{attributes} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
+
+    def fail_unless(self, ok: Val, fail: Callable[[], str]) -> None:
+        """Go on if `ok`; else do what `fail` emits and return the code (text) that it answers."""
+        failed, fine = self.new_label("fail"), self.new_label("fine")
+        self.branch_if(ok, fine, failed, _UNLIKELY)
+        self.start_block(failed)
+        with self.scope():
+            self.line(f"ret i32 {fail()}")
+        self.start_block(fine)
+
+    def set_code(self, code: int) -> str:
+        """Write a code without values into the error record; the code as text."""
+        self.line(f'call void @"pliant.fail"(ptr %ctx, i64 {code}, i64 0{", i64 0" * ERROR_VALUES})')
+        return str(code)
+
+    def look_at_cancel(self) -> None:
+        """Return CANCELLED if the caller wants the program to stop."""
+        if not self.cancel_pointer:
+            self.cancel_pointer = f"%m{self._next}.cancel"
+            at = f"%m{self._next}.at"
+            self.entry.append(f"  {at} = getelementptr i8, ptr %ctx, i64 {self.ctx.cancel}")
+            self.entry.append(f"  {self.cancel_pointer} = load ptr, ptr {at}, align {self.target.pointer_bits // 8}")
+        flag = self.raw(f"load atomic i32, ptr {self.cancel_pointer} monotonic, align 4")
+        ok = self.compare("icmp eq", Val(flag, i32), Val("0", i32))
+        self.fail_unless(ok, lambda: self.set_code(CANCELLED))
+
+    def answer(self, code: str) -> None:
+        """Return the code of something that was called unless it is 0."""
+        self.fail_unless(self.compare("icmp eq", Val(code, i32), Val("0", i32)), lambda: code)
