@@ -1,14 +1,14 @@
 """Graph programs: functions over annotated values. The grammar, and what it means.
 
-    program  = Program(functions, entry)
+    program  = Program(entry)                              an entry function, with everything it calls (program.py)
     function = Function(name, params, nodes, results)
     node     = Const(array)                                a literal tensor
              | Op(op, args, attrs)                         a graph operator of `graph.ops`
              | CallLoop(callee, args, dims)                a loop program, in destination-passing style
-             | CallLibrary(symbol, args, results)          an external symbol, same convention
-             | CallHost(fn, args, results)                 a Python callback, same convention
+             | CallLibrary(symbol, args)                   an external symbol, same convention
+             | CallHost(fn, args)                          a Python callback, same convention
              | CallFunction(function, args)                another graph function; no recursion
-             | MatchCast(value, annotation)                asserts a finer annotation; may define variables; checked at run time
+             | MatchCast(value, defines)                   asserts a finer annotation, which may define variables; checked at run time
              | If(cond, then, orelse)                      two dataflow bodies with the same result annotations
              | While(init, cond, body)                     bodies over the carried values
     annotation a = Tensor(dtype, shape, state) | Shape(values) | Scalar(dtype, value) | Tuple(items)

@@ -1,7 +1,7 @@
 """Loop programs: functions over buffers, made of loops and blocks. The grammar, and what it means.
 
     func   = Func(name, params, body, attrs)
-    param  = Param(Buffer | Var, role)                 role: in | out | inout; a Var is a scalar
+    param  = Param(value, role)                        value: a Buffer, or a Var that is a scalar; role: in | out | inout
     s      = For(var, start, stop, kind, body)         kind: serial | parallel | vector | unroll | gpu.<axis>
            | Block(name, iters, body, init, predicate, reads, writes)
            | Store(buffer, indices, value)
@@ -16,7 +16,7 @@
            | Seq(body)
     iter   = Iter(var, kind, value)                    kind: S spatial | R reduction | O ordered
     region = Region(buffer, starts, extents)
-    combiner = Combiner(name, left, right, result, identity)   name: add mul min max and or fma, or a lambda's
+    combiner = Combiner(name, left, right, result)     name: add mul min max and or fma, or a lambda's
 
 Semantics:
 - The symbols of a function are the variables of its parameters' shapes and strides that are no scalar parameters, in order of
