@@ -160,13 +160,14 @@ class _Rule:
                 self._tail(tail, around)
 
     def _tail(self, name: str, around: LoopHandle | None) -> None:
-        """The tile of the rows that remain."""
+        """Tiles of fewer rows."""
         handles = list(self.s.loops(name))
         columns = handles[-1]
         reduced = [self._loop_of(name, v) for v in self.roles.reduced]
-        rows = handles[handles.index(reduced[0]) - 1]
+        before = handles.index(reduced[0])
+        rows = handles[before - 1]
         self.s.reorder(*reduced, rows, columns)
-        self._registers(name, around, [rows], reduced, columns)
+        self._registers(name, handles[before - 2] if before > 1 else around, [rows], reduced, columns)
 
     def _registers(self, name: str, at: LoopHandle | None, rows: list[LoopHandle], reduced: list[LoopHandle], columns: LoopHandle) -> None:
         """Accumulate one tile in registers."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, If, Let, Reduce, Stmt, Store, map_children, seq, walk_stmts
 from ...sym.bounds import poly_interval
-from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Var, all_of, free_vars, product, substitute
+from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Select, Var, all_of, free_vars, product, substitute
 from ...sym.facts import Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove
@@ -51,8 +51,8 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
     """Split a loop into a nest of loops of the given extents, outermost first; None (at most one, first) is what remains.
 
     `tail` says what becomes of an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks,
-    `cut` makes a remainder loop (its blocks are called `…_rest`), `balance` makes for each residue a loop of constant
-    extent, which can be unrolled (`…_tail1`, `…_tail2`, …).
+    `cut` makes a remainder loop (its blocks are called `…_rest`), `balance` shares the last whole tile out with what remains
+    as two tiles of about the same size (6 + 1 = 4 + 3); the tiles of each size are a loop of constant extent inside (`…_tail4`, …).
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -116,8 +116,11 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
                 (loop, f"extent {extent}"),
                 help="use a smaller factor",
             )
+        if tail == "balance" and not isinstance(rest, Const):
+            return _balance(func, loop, inner, size, extent)
         new = _nest(edit, loop, inner, whole, size, None, facts)
-        tails = _tails(func, loop, whole, rest, size, tail, facts)
+        suffix = "_rest" if tail == "cut" else f"_tail{rest}"
+        tails = [_tail(func, loop, simplify(loop.start + whole * size, facts), rest, block_names(func), suffix)]
     else:
         raise refuse(
             f"cannot split loop `{loop.var.name}`: there is no tail={tail!r}", func, (loop, ""), help='tails are "guard", "cut", "balance"'
@@ -181,14 +184,44 @@ def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> St
     return If(position < stop, b)
 
 
-def _tails(func: Func, loop: For, whole: Expr, rest: Expr, size: int, tail: str, facts: Facts) -> list[Stmt]:
-    """What comes after the main loop: copies of the body over the remaining iterations."""
+def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Expr) -> tuple[Func, Forward]:
+    """The loop over whole tiles, and for each smaller size a loop over its tiles."""
+    facts = facts_at(func, loop)
+    rest = simplify(extent % size, facts)
+    edit = Edit(func)
+    pairs = all_of(Const(size, i64) <= extent, zero() < rest, rest < size - 1)
+    main = simplify(extent // size, facts)
+    new = _nest(edit, loop, inner, main - Select(pairs, Const(1, i64), zero()) if size > 2 else main, size, None, facts)
     names = block_names(func)
-    base = simplify(loop.start + whole * size, facts)
-    if tail == "cut" or isinstance(rest, Const):
-        suffix = "_rest" if tail == "cut" else f"_tail{rest}"
-        return [_tail(func, loop, base, rest, names, suffix)]
-    return [If(Eq(rest, Const(r, i64)), _tail(func, loop, base, Const(r, i64), names, f"_tail{r}")) for r in range(1, size)]
+    tails: list[Stmt] = []
+    for t in range(size - 1, 0, -1):
+        outer = For(Var(f"{loop.var.name}_t"), zero(), _tile_count(t, size, extent, rest), "serial", loop.body, span=loop.span)
+        start = loop.stop - _tile_distance(t, size, extent, rest) + outer.var * t
+        tails.append(outer.with_(body=_tail(func, loop, start, Const(t, i64), names, f"_tail{t}")))
+    edit.replace(loop, seq(new[0], *tails))
+    edit.move(loop, new[0])
+    return edit.done(made=tuple(new))
+
+
+def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
+    """How many tiles of `t` iterations come after the whole ones: size + rest = t + t, t + (t - 1) or (t + 1) + t, or the rest alone."""
+    alone: Expr = Select(Eq(rest, Const(t, i64)), Const(1, i64), zero())
+    paired: Expr = zero()
+    for r, n in ((2 * t + 1 - size, 1), (2 * t - 1 - size, 1), (2 * t - size, 2)):
+        if 1 <= r <= size - 2:
+            paired = Select(Eq(rest, Const(r, i64)), Const(n, i64), paired)
+    if t == size - 1:  # (t + 1) + t is a whole tile and the rest alone
+        paired = Select(Eq(rest, Const(t, i64)), Const(1, i64), paired)
+    return Select(extent < size, alone, paired)
+
+
+def _tile_distance(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
+    """How far before the end the first tile of `t` iterations begins."""
+    paired: Expr = Const(t, i64)
+    for r, n in ((2 * t - 1 - size, 2 * t - 1), (2 * t - size, 2 * t)):
+        if 1 <= r <= size - 2:
+            paired = Select(Eq(rest, Const(r, i64)), Const(n, i64), paired)
+    return Select(extent < size, Const(t, i64), paired) if isinstance(paired, Select) else paired
 
 
 def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suffix: str) -> For:
@@ -196,8 +229,8 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
     copy = copier.copy(loop)
     assert isinstance(copy, For)
     var = Var(f"{loop.var.name}_r")
-    facts = loop_facts(facts_at(func, loop), loop.with_(var=var, start=zero(), stop=extent))
-    copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: simplify(base + var, facts)}).stmt(copy.body), span=loop.span)
+    at: Expr = base if isinstance(extent, Const) and extent.value == 1 else base + var
+    copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: at}).stmt(copy.body), span=loop.span)
     later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) - {"S"}}
     return _without_inits(copy, later) if later else copy
 
