@@ -41,6 +41,40 @@ def matmul_i32(a: Tensor[i32, n, p], b: Tensor[i32, p, m], c: Out[i32, n, m]) ->
                 c[vi, vj] = 0
             c[vi, vj] += a[vi, vk] * b[vk, vj]
 """,
+    "batched": """
+h = dim("h")
+n = dim("n")
+@kernel
+def batched(a: Tensor[f32, h, n, 7], b: Tensor[f32, h, 7, 24], c: Out[f32, n, h, 24]) -> None:
+    for i, g, j, k in grid(n, h, 24, 7):
+        with block("c", "SSSR", i, g, j, k) as (vi, vg, vj, vk):
+            with init():
+                c[vi, vg, vj] = 0.0
+            c[vi, vg, vj] += a[vg, vi, vk] * b[vg, vk, vj]
+""",
+    "transposed": """
+n = dim("n")
+m = dim("m")
+p = dim("p")
+@kernel
+def transposed(a: Tensor[f32, n, p], b: Tensor[f32, m, p], c: Out[f32, n, m]) -> None:
+    for i, j, k in grid(n, m, p):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.5
+            c[vi, vj] += a[vi, vk] * b[vj, vk]
+""",
+    "columns": """
+n = dim("n")
+m = dim("m")
+@kernel
+def columns(x: Tensor[i32, n, m], out: Out[i32, m]) -> None:
+    for j, k in grid(m, n):
+        with block("out", "SR", j, k) as (vj, vk):
+            with init():
+                out[vj] = -100
+            out[vj] = max(out[vj], x[vk, vj])
+""",
     "chain": """
 n = dim("n")
 m = dim("m")

@@ -120,4 +120,6 @@ def _coded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_decoded, value))
     return HandleId(int(value["handle"]), str(value["name"])) if isinstance(value, dict) else value

@@ -1,0 +1,153 @@
+"""Schedules: handles through edits, traces, undoing; what each primitive gives, computed by the interpreter."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from schedule_kernels import kernel, make_arguments
+
+from pliant.interp.loop import run_loop
+from pliant.loop.structural import assert_same
+from pliant.loop.verify import verify
+from pliant.schedule import Schedule, Trace
+from pliant.schedule.primitives.loops import split
+from pliant.support.errors import ScheduleError
+
+# kernel, what to do; exact unless the schedule declares another rounding
+STEPS = [
+    ("matmul_i32", "s.split(i, 4)"),
+    ("matmul_i32", "s.split(i, 4, tail='cut')"),
+    ("matmul_i32", "s.split(k, 3, tail='cut')"),
+    ("matmul_i32", "s.split(i, 5, tail='balance')"),
+    ("matmul_i32", "s.split(k, 6, tail='balance')"),
+    ("matmul_i32", "s.split(j, None, 2, 3)"),
+    ("matmul_i32", "s.fuse(i, j)"),
+    ("matmul_i32", "s.reorder(k, j, i)"),
+    ("matmul_i32", "s.reorder(k, i); s.vectorize(i) if False else s.parallel(j)"),
+    ("matmul_i32", "s.reorder(k, j); s.vectorize(j)"),
+    ("matmul_i32", "o, p = s.split(k, 4); s.unroll(p)"),
+    ("matmul_i32", "o, p = s.split(i, 4); s.partition(o)"),
+    ("matmul_i32", "s.decompose_reduction('c', i)"),
+    ("matmul_i32", "s.reorder(k, i); s.decompose_reduction('c', k)"),
+    ("matmul_i32", "o, p = s.split(k, 4); s.rfactor('c', p, j)"),
+    ("matmul_i32", "o, p = s.split(k, 4); s.rfactor('c', p, j, scope='register'); s.decompose_reduction('c', o); s.partition(o)"),
+    ("matmul_i32", "o, p = s.split(j, 4); s.cache_write('c', o)"),
+    ("matmul_i32", "o, p = s.split(j, 4); q, r = s.split(k, 3); s.reorder(q, p, r); s.cache_read('c', 'b', q)"),
+    ("matmul", "s.cache_read('c', 'b', i, order=(1, 0))"),
+    ("matmul", "s.contract('c')"),
+    ("matmul", "s.cache_write('c', i); s.parallel(i)"),
+    ("chain", "s.compute_inline('t'); s.reverse_compute_inline('out')"),
+    ("chain", "s.compute_at('t', s.loops('u')[1])"),
+    ("chain", "s.reverse_compute_at('u', i); s.reverse_compute_at('out', s.loops('u')[0])"),
+    ("epilogue", "s.cache_write('c', i); s.reverse_compute_inline('d'); s.reverse_compute_inline('out')"),
+    ("epilogue", "s.reverse_compute_at('d', j)"),
+    ("softmax", "[s.compute_at(b, s.loops('out')[0]) for b in ('total', 'e', 'top')]; s.parallel(s.loops('out')[0])"),
+    ("stencil", "o, p = s.split(s.loops('out')[0], 4); s.vectorize(p)"),
+]
+SIZES = [0, 1, 2, 3, 5, 7, 12, 13, 31]
+
+
+def prepared(name: str) -> tuple[Schedule, dict[str, object]]:
+    s = Schedule(kernel(name))
+    first = next(b for b in ("c", "t", "top") if f'block("{b}"' in str(s.program))
+    return s, {"s": s, **dict(zip("ijk", s.loops(first), strict=False))}
+
+
+@pytest.mark.parametrize(("name", "steps"), STEPS)
+def test_primitives_keep_the_meaning(name: str, steps: str) -> None:
+    s, names = prepared(name)
+    exec(steps, names)
+    verify(s.program)
+    again = Trace.from_json(s.trace.to_json())
+    assert str(again) == str(s.trace)
+    assert_same(again.apply(kernel(name)), s.program)
+    for n, size in enumerate(SIZES):
+        dims = {v.name: SIZES[(n * (m + 1)) % len(SIZES)] if m else size for m, v in enumerate(s.program.symbols)}
+        expected = make_arguments(kernel(name), dims)
+        found = [a.copy() for a in expected]
+        run_loop(kernel(name), expected)
+        run_loop(s.program, found, order="shuffled")
+        for a, b in zip(expected, found, strict=True):
+            if s.rounding:
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+            else:
+                assert a.tobytes() == b.tobytes()
+
+
+def test_a_handle_follows_its_loop() -> None:
+    s = Schedule(kernel("matmul"))
+    i, j, k = s.loops("c")
+    c = s.block("c")
+    s.reorder(j, i)
+    s.unroll(k)
+    assert [h.loop.var.name for h in (i, j, k)] == ["i", "j", "k"]
+    assert k.loop.kind == "unroll" and j.loop.body is i.loop and k.loop.body is c.block
+    assert s.loops(c) == (j, i, k)
+
+
+def test_pure_primitives_leave_the_program_alone() -> None:
+    func = kernel("chain")
+    text = str(func)
+    loop = func.body.body[1]
+    new, forward = split(func, loop, 4)
+    assert str(func) == text and str(new) != text
+    outer, inner = forward.made
+    assert forward(loop) is outer and outer.body is inner
+
+
+def test_trace_prints_as_python() -> None:
+    s = Schedule(kernel("matmul"))
+    i, j, k = s.loops("c")
+    i_0, i_1 = s.split(i, 4, tail="cut")
+    s.reorder(i_0, j, k, i_1)
+    s.unroll(i_1)
+    s.annotate("c_rest", "hint", "x")
+    assert str(s.trace) == (
+        'i, j, k = s.loops("c")\n'
+        'i, i_1 = s.split(i, 4, tail="cut")\n'
+        "s.reorder(i, j, k, i_1)\n"
+        "s.unroll(i_1)\n"
+        's.annotate("c_rest", "hint", "x")'
+    )
+    names: dict[str, object] = {"s": Schedule(kernel("matmul"))}
+    exec(str(s.trace), names)
+    assert_same(names["s"].program, s.program)  # type: ignore[attr-defined]
+
+
+def test_attempt_undoes() -> None:
+    s = Schedule(kernel("matmul"))
+    i, j, k = s.loops("c")
+    before, trace = s.program, str(s.trace)
+    with pytest.raises(ScheduleError), s.attempt():
+        outer, _ = s.split(i, 4)
+        s.vectorize(k)
+    assert s.program is before and str(s.trace) == trace
+    assert i.loop.var.name == "i" and j.alive
+    s.parallel(i)
+    assert outer is i or not outer.alive
+
+
+def test_rounding_is_declared() -> None:
+    s = Schedule(kernel("matmul"))
+    _, _, k = s.loops("c")
+    k_0, k_1 = s.split(k, 4)
+    assert s.rounding == []
+    s.reorder(k_1, k_0)
+    assert s.rounding == ["block `c` sums in another order"]
+    s.contract("c")
+    assert s.rounding[1] == "block `c` rounds once for each product and sum"
+
+
+def test_a_block_may_forbid_another_order() -> None:
+    s = Schedule(kernel("matmul"))
+    s.annotate("c", "reassociate", False)
+    _, _, k = s.loops("c")
+    k_0, k_1 = s.split(k, 4)
+    with pytest.raises(ScheduleError, match="annotated reassociate=False"):
+        s.reorder(k_1, k_0)

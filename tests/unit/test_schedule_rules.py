@@ -1,0 +1,110 @@
+"""The default rules: what they make of kernels (golden files), natively equal to the interpreter, and a row alone equals the row in a batch.
+
+`PLIANT_UPDATE=1` writes the golden files anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from native_loops import Native
+from schedule_kernels import KERNELS, kernel, make_arguments, parse
+
+from pliant.interp.loop import run_loop
+from pliant.schedule import default_schedule
+from pliant.schedule.library.matmul import tile_size
+from pliant.target import target
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDENS = ["batched", "chain", "columns", "rms_norm", "scan", "softmax", "stencil", "transpose"]
+V3 = target("llvm:x86-64-v3")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_golden(name: str) -> None:
+    func, why = default_schedule(kernel(name), V3)
+    text = f'"""{why}."""\n\n{func}'
+    file = GOLDEN / f"schedule_{name}.py"
+    if os.environ.get("PLIANT_UPDATE") == "1":
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_a_scheduled_program_is_returned_as_it_is() -> None:
+    func, _ = default_schedule(kernel("chain"), V3)
+    again, why = default_schedule(func, V3)
+    assert again is func and "as it stands" in why
+
+
+def test_the_epilogue_is_in_the_write_back() -> None:
+    func, why = default_schedule(kernel("epilogue"), V3)
+    assert "with `out` in its write-back" in why
+    assert " = alloc((n" not in str(func)  # nothing between the sum and the result
+
+
+def test_tiles_fit_the_registers() -> None:
+    for name in ("llvm:x86-64-v2", "llvm:x86-64-v3", "llvm:x86-64-v4", "llvm:cortex-a76", "wasm+simd128"):
+        t = target(name)
+        for dtype in (kernel("matmul").buffers[0].dtype, kernel("transpose").buffers[0].dtype):
+            tile = tile_size(t, dtype, None)
+            vectors = tile.columns // tile.lanes
+            assert tile.rows * vectors + vectors + 1 <= t.n_vector_registers
+
+
+@pytest.fixture(scope="module")
+def natives() -> tuple[dict[str, Any], Native]:
+    funcs = {name: default_schedule(kernel(name), target("native"))[0] for name in KERNELS}
+    return funcs, Native(list(funcs.values()), level=2)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_native_equals_the_interpreter(name: str, natives: tuple[dict[str, Any], Native]) -> None:
+    funcs, native = natives
+    func = funcs[name]
+    for n, size in enumerate((0, 1, 5, 9, 17, 67)):
+        dims = {v.name: (size, 3, 19)[m] + m * n for m, v in enumerate(func.symbols)}
+        expected = make_arguments(func, dims, seed=n)
+        values = [dims[v.name] for v in func.symbols]
+        for threads in (1, 2):
+            found = [a.copy() for a in expected]
+            assert native.call(func, found, values, threads) == 0
+            if threads == 1:
+                run_loop(func, expected, values)
+            for a, b in zip(expected, found, strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", ["matmul", "epilogue", "softmax", "rms_norm", "transposed"])
+def test_a_row_alone_equals_the_row_in_a_batch(name: str, natives: tuple[dict[str, Any], Native]) -> None:
+    funcs, native = natives
+    func = funcs[name]
+    fixed = {"m": 37, "p": 45}
+    dims = [23 if v.name == "n" else fixed[v.name] for v in func.symbols]
+    whole = make_arguments(func, {v.name: d for v, d in zip(func.symbols, dims, strict=True)})
+    assert native.call(func, whole, dims) == 0
+    one = [1 if v.name == "n" else d for v, d in zip(func.symbols, dims, strict=True)]
+    batched = [any(v.name == "n" for v in b.shape if hasattr(v, "name")) for b in func.buffers]
+    for row in range(23):
+        mine = [a[row : row + 1].copy() if rows else a for a, rows in zip(whole, batched, strict=True)]
+        result = mine[-1].copy()
+        mine[-1][...] = 0
+        assert native.call(func, mine, one) == 0
+        assert mine[-1].tobytes() == result.tobytes()
+
+
+def test_large_and_odd_products() -> None:
+    text = KERNELS["matmul"].replace("12", "131").replace("40", "101")
+    func, _ = default_schedule(parse(text), target("native"))
+    native = Native([func], level=2)
+    for n in (1, 7, 16, 50):
+        a, b, c = make_arguments(func, {"n": n})
+        assert native.call(func, [a, b, c], [n], threads=2) == 0
+        np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
