@@ -15,7 +15,7 @@ from pliant.codegen.llvm_cost import cost
 from pliant.dtype import f32
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import NAMED_COMBINERS, Alloc, Func, Reduce, Seq, Store
-from pliant.sym.expr import Fma, Var, const
+from pliant.sym.expr import Fma, Lt, Select, Var, const
 from pliant.target import target
 
 i, j, k, n, m = (Var(name) for name in "ijknm")
@@ -80,3 +80,15 @@ def test_windows_convention_is_only_at_the_border() -> None:
     assert marked == {'@"f"', '@"f.i"'}
     assert len(re.findall(r"call win64cc i32 %", text)) == 1
     assert undefined_symbols(emit_object(text, machine)) == []
+
+
+@pytest.mark.parametrize("kind", ["serial", "vector"])
+def test_a_select_branches_only_where_it_must(kind: str) -> None:
+    """An arm that is proven to be in range is simply read."""
+    x, y = Buffer("x", f32, (n,)), Buffer("y", f32, (n,))
+    half = const(0.5, f32)
+    safe = Select(Lt(x.load(i), half), x.load(i), half)
+    risky = Select(Lt(i, n - 1), x.load(i + 1), half)
+    for value, branches in ((safe, False), (risky, True)):
+        text = generate([func(loop(i, n, Store(y, (i,), value), kind), x, out=(y,))], target("llvm:x86-64-v3")).text
+        assert ("take" in text) == branches

@@ -232,6 +232,21 @@ def test_unrolling_too_much_is_refused() -> None:
         generate([func(loop(i, n, Store(y, (i,), const(0.0, f32)), "unroll"), out=(y,))], target("native"))
 
 
+@pytest.mark.parametrize("kind", ["serial", "vector"])
+def test_deep_expressions(kind: str) -> None:
+    """A sum of a thousand loads, one inside of the other."""
+    wide = Buffer("wide", f32, (n, const(3)))
+    e: Expr = wide.load(i, const(0))
+    for term in range(1, 1000):
+        e = E.Add(e, wide.load(i, const(term % 3))) if term % 2 else E.Mul(const(0.5, f32), e)
+    x, result = random(11, 3), np.zeros(11, np.float32)
+    run(func(loop(i, n, Store(y, (i,), e), kind), wide, out=(y,)), [x, result], [11])
+    expected = x[:, 0].copy()
+    for term in range(1, 1000):
+        expected = expected + x[:, term % 3] if term % 2 else expected * np.float32(0.5)
+    np.testing.assert_array_equal(result, expected)
+
+
 # Blocks, reductions.
 
 

@@ -15,7 +15,7 @@ from ..dtype import DType, bool_, i64
 from ..loop.buffer import Load
 from ..support.errors import InternalError
 from ..sym import expr as E
-from ..sym.expr import Const, Expr, Var, free_vars
+from ..sym.expr import Const, Expr, Var, depth, free_vars
 from .llvm_build import Declarations
 from .llvm_scope import Scopes, has_load
 from .llvm_types import HALVES, Val, float_literal, literal, register_type
@@ -23,6 +23,7 @@ from .llvm_types import HALVES, Val, float_literal, literal, register_type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+DEEP = 100  # levels of an expression beyond which it is emitted from the leaves up
 _FLOAT_OPS: dict[type[Expr], str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv"}
 _INT_OPS: dict[type[Expr], str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
 _FLOAT_COMPARES: dict[type[Expr], str] = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
@@ -43,20 +44,35 @@ class Expressions(Scopes):
             return literal(e)
         if isinstance(e, Var):
             return self.value_of(e)
-        if has_load(e):
-            found = self.loads.get(e)
-            if found is None:
-                found = _EMIT[type(e)](self, e)
-                self.loads[e] = found
-            return found
-        value: Val | None = self.recall(e)
+        reads = has_load(e)
+        value: Val | None = self.loads.get(e) if reads else self.recall(e)
         if value is None:
             emit = _EMIT.get(type(e))
             if emit is None:
                 raise InternalError(f"{type(e).__name__} has no code: {e}")
+            if depth(e) > DEEP:
+                self._settle(e)
             value = emit(self, e)
-            self.remember(e, value, free_vars(e))
+            if reads:
+                self.loads[e] = value
+            else:
+                self.remember(e, value, free_vars(e))
         return value
+
+    def _settle(self, e: Expr) -> None:
+        """Emit the nodes below `e` from the leaves up, except those that may not be read, so that recursion stays shallow."""
+        stack, seen = [(e, False)], {e}
+        while stack:
+            node, done = stack.pop()
+            if done:
+                self.expr(node)
+                continue
+            lazy = isinstance(node, (E.Select, E.And, E.Or)) and has_load(node)
+            below = [a for a in (node.args[:1] if lazy else node.args) if a not in seen and depth(a) > DEEP // 2]
+            if node is not e:
+                stack.append((node, True))
+            seen.update(below)
+            stack.extend((a, False) for a in below)
 
     def load(self, e: Load) -> Val:
         """The value of an element; see `llvm_memory.py`."""
@@ -65,7 +81,7 @@ class Expressions(Scopes):
     # Arithmetic.
 
     def _arithmetic(self, e: Expr) -> Val:
-        a, b = (self.expr(x) for x in e.args)
+        a, b = self.expr(e.args[0]), self.expr(e.args[1])
         return self.arithmetic(type(e), a, b)
 
     def arithmetic(self, kind: type[Expr], a: Val, b: Val) -> Val:
@@ -114,7 +130,7 @@ class Expressions(Scopes):
         return self._divide(e, quotient=False)
 
     def _divide(self, e: Expr, quotient: bool) -> Val:
-        a, b = (self.expr(x) for x in e.args)
+        a, b = self.expr(e.args[0]), self.expr(e.args[1])
         d = a.dtype
         number = self.number_of(e.args[1]) if d is i64 else e.args[1].value if isinstance(e.args[1], Const) else None
         if number is not None:
@@ -163,7 +179,7 @@ class Expressions(Scopes):
         return self.binary("add", rest, self.select(fix, b, self.int_(0, b)))
 
     def _shift(self, e: Expr) -> Val:
-        a, b = (self.expr(x) for x in e.args)
+        a, b = self.expr(e.args[0]), self.expr(e.args[1])
         d = a.dtype
         op = "shl" if isinstance(e, E.Shl) else "ashr" if d.kind == "i" else "lshr"
         if isinstance(e.args[1], Const) and 0 <= e.args[1].value < d.bits:
@@ -176,7 +192,7 @@ class Expressions(Scopes):
     # Comparisons and logic.
 
     def _compare(self, e: Expr) -> Val:
-        a, b = (self.expr(x) for x in e.args)
+        a, b = self.expr(e.args[0]), self.expr(e.args[1])
         if a.dtype in HALVES:
             a, b = self.widen(a), self.widen(b)
         if a.dtype.is_float:
@@ -219,9 +235,7 @@ class Expressions(Scopes):
         return any(self.is_risky(a) for a in e.args)
 
     def is_present(self, e: Load) -> bool:
-        """Whether the element of a load is proven to lie in its buffer."""
-        if self.mask is not None and self.is_varying(e):
-            return False
+        """Whether the element of a load is proven to lie in its buffer (of lanes, the active ones: only these are read)."""
         if any(has_load(i) for i in e.indices):
             return False
         for index, size in zip(e.indices, e.buffer.shape, strict=True):

@@ -19,7 +19,7 @@ from ..dtype import i64
 from ..loop.buffer import Load
 from ..support.errors import InternalError
 from ..sym.bounds import int_range
-from ..sym.expr import Binary, Const, Expr, Var, binary, free_vars, rewrite
+from ..sym.expr import Binary, Const, Expr, Var, binary, fold_up, free_vars, rewrite
 from ..sym.facts import Facts
 from ..sym.poly import Poly, add, multiply, poly_of
 from ..sym.prove import prove
@@ -41,11 +41,7 @@ class Scope:
 
 def has_load(e: Expr) -> bool:
     """Whether `e` reads memory (memoised)."""
-    if e.memo is None:
-        e.memo = {}
-    found: bool | None = e.memo.get("load")
-    if found is None:
-        found = e.memo["load"] = isinstance(e, Load) or any(has_load(a) for a in e.args)
+    found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
     return found
 
 
