@@ -1,4 +1,4 @@
-"""The default rules: what they make of kernels (golden files), natively equal to the interpreter, and a row alone equals the row in a batch.
+"""The default rules: what they make of kernels (golden files), native results, and a row alone equals the row in a batch.
 
 `PLIANT_UPDATE=1` writes the golden files anew.
 """
@@ -32,7 +32,7 @@ V3 = target("llvm:x86-64-v3")
 def test_golden(name: str) -> None:
     func, why = default_schedule(kernel(name), V3)
     text = f'"""{why}."""\n\n{func}'
-    file = GOLDEN / f"schedule_{name}.py"
+    file = GOLDEN / f"schedule_{name}.txt"
     if os.environ.get("PLIANT_UPDATE") == "1":
         file.write_text(text)
     assert text == file.read_text()
