@@ -25,7 +25,19 @@ from ..support.errors import Error, ShapeError
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
-from .deduce import Deduction, Fit, annotation_vars, deduce_call, deduce_function, deduce_match, defined_vars, subsumes, undefined_dim
+from .deduce import (
+    Deduction,
+    Fit,
+    annotation_exprs,
+    annotation_vars,
+    deduce_call,
+    deduce_function,
+    deduce_match,
+    defined_vars,
+    substitute_annotation,
+    subsumes,
+    undefined_dim,
+)
 from .node import (
     Annotation,
     Body,
@@ -250,12 +262,14 @@ class Builder:
             facts=[f"{name}({', '.join(params)})"],
         )
 
-    def call_function(self, function: Function, args: Sequence[Value]) -> tuple[Value, ...]:
-        """A call of another graph function."""
+    def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
+        """A call of another graph function; `results` may name the dims that it defines inside."""
         if len(args) != len(function.params):
             raise self._wrong_count(function.name, [repr(p) for p in function.params], len(args))
         d = self.deduction(function.name, args)
         outs = deduce_function(d, function)
+        if results is not None:
+            outs = self._named_results(function, outs, results)
         for p, a in zip(function.params, args, strict=True):
             if is_state(p):
                 self._consume_once(a, args)
@@ -266,6 +280,21 @@ class Builder:
         self.hint = self.hint or function.name
         live = [a for a in args if a not in self._frames[-1].consumed]
         return self.emit(CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))
+
+    def _named_results(self, function: Function, found: Sequence[Annotation], wanted: Sequence[Annotation]) -> tuple[Annotation, ...]:
+        """What a call returns, with the dims that it newly defines called as `wanted` calls them."""
+        dims = [[e for a in annotations for e in annotation_exprs(a)] for annotations in (found, wanted)]
+        pairs = list(zip(*dims, strict=False))
+        names = {e: w for e, w in pairs if isinstance(e, Var) and isinstance(w, Var) and e not in self.dims and w not in self.dims}
+        outs = tuple(substitute_annotation(a, names) for a in found)
+        if len(outs) != len(wanted) or any(subsumes(w, a).fit is not Fit.HOLDS for w, a in zip(wanted, outs, strict=True)):
+            raise ShapeError(
+                f"{function.name} does not return what is said",
+                where=self.span,
+                facts=[f"it returns {', '.join(map(str, found))}", f"`out` says {', '.join(map(str, wanted))}"],
+                help="match_cast asserts what is known only at run time",
+            )
+        return outs
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
         """A call of an external symbol, with the results it is said to give."""

@@ -233,7 +233,11 @@ class _Printer:
             case CallHost():
                 return f"ops.call_host({getattr(node.fn, '__name__', 'fn')}, [{self.names(node.args)}], out={self._out(node)})"
             case CallFunction():
-                return f"{self.function_names[node.function]}({self.names(node.args)})"
+                name = self.function_names[node.function]
+                given = frozenset().union(*(annotation_vars(a.annotation) for a in node.args))
+                if any(annotation_vars(o.annotation) - given for o in node.outs):  # it defines dims, which must have names
+                    return f"ops.call_function({name}, [{self.names(node.args)}], out={self._out(node)})"
+                return f"{name}({self.names(node.args)})"
             case MatchCast():
                 return f"ops.match_cast({self.name(node.value)}, {self.annotation(node.outs[0].annotation)})"
         raise AssertionError(type(node).__name__)

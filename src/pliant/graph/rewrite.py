@@ -12,7 +12,7 @@ from typing import Any
 
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.simplify import simplify
-from .deduce import Deduction, substitute_annotation
+from .deduce import Deduction, decide, substitute_annotation
 from .node import (
     Body,
     CallFunction,
@@ -75,7 +75,7 @@ class Renamer:
     def node(self, node: Node) -> Node:
         """The node over what stands for its values and dims, with fresh outs."""
         fields = self._fields(node)
-        requires = tuple(map(self.require, node.requires))
+        requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # some are proven over the new dims
         outs = tuple(map(self.define, node.outs))
         if isinstance(node, Op) and any(isinstance(o.annotation, Scalar) for o in outs):  # its value may be known now
             found = TABLE[node.op].deduce(Deduction(node.op, fields["args"]), fields["attrs"])

@@ -4,7 +4,7 @@ Each is declared in the file of its family: what it results in, its meaning in n
 those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
-from .calls import call_host, call_library, constant, match_cast
+from .calls import call_function, call_host, call_library, constant, match_cast
 from .elementwise import (
     abs,
     add,
@@ -48,6 +48,7 @@ from .shape import concat, full, permute, reshape, scalar, slice, take
 __all__ = [
     "abs",
     "add",
+    "call_function",
     "call_host",
     "call_library",
     "cast",

@@ -17,7 +17,7 @@ import numpy as np
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error
 from ...sym.spec import TensorSpec
-from ..node import Annotation, Scalar, Shape, Tensor, Tuple
+from ..node import Annotation, Function, Scalar, Shape, Tensor, Tuple
 from .table import active, operand
 
 T = TypeVar("T")
@@ -64,6 +64,16 @@ def call_host(fn: Any, args: Any, out: Any) -> Any:
     if not callable(fn):
         raise Error("call_host: a Python function is expected first")
     return _unpack(builder.call_host(fn, _arguments("call_host", args), _results(out, "call_host")))
+
+
+def call_function(fn: Any, args: Any, out: Any = None) -> Any:
+    """The results of a graph function; `out` gives names to dims that it defines inside."""
+    builder = active("call_function")
+    function = getattr(fn, "graph", fn)
+    if not isinstance(function, Function):
+        raise Error("call_function: a function decorated with @function is expected first")
+    results = None if out is None else _results(out, "call_function")
+    return _unpack(builder.call_function(function, _arguments("call_function", args), results))
 
 
 def match_cast(x: T, annotation: Any) -> T:

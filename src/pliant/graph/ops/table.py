@@ -24,7 +24,7 @@ from ...support.errors import Error
 from ...support.source import caller_span
 from ...sym.expr import Const, Expr
 from ..deduce import Deduction
-from ..node import Annotation, Scalar, Tensor, Value
+from ..node import Annotation, Function, Scalar, Tensor, Value
 from .stage import Stage
 
 Array = np.ndarray[Any, Any]
@@ -103,6 +103,9 @@ class Emitter(Protocol):
 
     def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
         """Emits a call of a Python function."""
+
+    def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
+        """Emits a call of a graph function."""
 
     def match_cast(self, value: Value, annotation: Annotation) -> Value:
         """Emits a match_cast."""

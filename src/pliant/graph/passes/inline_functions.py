@@ -1,8 +1,8 @@
 """Replaces calls of graph functions by their nodes; values get new names, dims are substituted.
 
-What a call checks stays checked: an argument whose annotation is not literally that of the parameter goes through a match_cast, which
-carries the call's conditions, and so does a result. A dim of the callee whose contract the argument is not known to meet becomes a
-variable of its own, because the callee's nodes rely on the contract.
+What a call checks stays checked: an argument whose annotation is not literally that of the parameter goes through a match_cast, and so
+does a result. A dim of the callee whose contract the argument is not known to meet becomes a variable of its own, which the match_cast
+defines and checks, because the callee's nodes rely on the contract.
 
     y = double(x)           ->  add = ops.add(x, x)
     return y                    return add
@@ -17,7 +17,7 @@ from ...support.errors import ShapeError
 from ...sym.expr import Expr, Var
 from ..builder import is_state
 from ..deduce import Deduction, annotation_exprs, deduce_match, defined_vars, substitute_annotation
-from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Require, Scalar, Tensor, Value, While, walk_nodes
+from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Scalar, Tensor, Value, While, walk_nodes
 from ..rewrite import Renamer
 
 
@@ -106,30 +106,22 @@ class _Inliner:
                 if isinstance(dim, Var) and dim not in substitution:
                     substitution[dim] = value if _meets(dim, value) else Renamer().fresh(dim)
         values: dict[Value, Value] = {}
-        pending = call.requires  # carried by the first match_cast
-        carrier = max((k for k, a in enumerate(call.args) if isinstance(a.annotation, Tensor)), default=-1)
-        for k, (p, a) in enumerate(zip(callee.params, call.args, strict=True)):
+        for p, a in zip(callee.params, call.args, strict=True):
             target = substitute_annotation(p.annotation, substitution)
             read = Tensor(a.annotation.dtype, a.annotation.shape) if isinstance(a.annotation, Tensor) and not is_state(p) else a.annotation
-            if isinstance(target, Scalar) or (target == read and not (pending and k == carrier)):
-                values[p] = a
-                continue
-            values[p] = self.cast(a, target, call, dims, found, pending)
-            pending = ()
+            values[p] = a if isinstance(target, Scalar) or target == read else self.cast(a, target, call, dims, found)
         return values, substitution
 
-    def cast(
-        self, value: Value, target: Annotation, call: CallFunction, dims: set[Var], found: list[Node], requires: tuple[Require, ...] = ()
-    ) -> Value:
-        """`value` under the annotation `target`, by a match_cast where it is another one or there is something to check."""
-        if value.annotation == target and not requires:
+    def cast(self, value: Value, target: Annotation, call: CallFunction, dims: set[Var], found: list[Node]) -> Value:
+        """`value` under the annotation `target`, by a match_cast where it is another one; its checks speak as the call's do."""
+        if value.annotation == target:
             return value
         d = Deduction(call.function.name, (value,), span=call.span)
         defines = deduce_match(d, target, frozenset(dims))
         dims.update(defines)
-        have = {r.cond for r in requires}
+        said = {r.cond: r for r in call.requires}
         out = Value(self.unique(value.name), target)
-        checks = (*requires, *(r for r in d.requires if r.cond not in have))
+        checks = tuple(said.get(r.cond, r) for r in d.requires)
         found.append(MatchCast(outs=(out,), value=value, defines=defines, requires=checks, origin=call.origin, span=call.span))
         return out
 

@@ -1,0 +1,56 @@
+"""Random graph functions: they verify, survive printing and reading, and mean the same after every order of the passes."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from conftest import count
+from generate_graphs import put, random_function
+
+from pliant.graph.node import Function
+from pliant.graph.parse import parse_module
+from pliant.graph.passes.dead_code import dead_code
+from pliant.graph.passes.inline_functions import inline_functions
+from pliant.graph.printer import constants_of, print_function
+from pliant.graph.structural import assert_same
+from pliant.graph.verify import verify
+from pliant.interp.graph import run_graph
+
+PASSES = (inline_functions, dead_code)
+BATCH = 20
+
+
+def run(function: Function, arguments: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The results, and the arguments after the run (state is updated in place)."""
+    copies = [a.copy() for a in arguments]
+    return [*run_graph(function, copies), *copies]
+
+
+@pytest.mark.parametrize("batch", range(count(200, 50_000) // BATCH))
+def test_random_functions(batch: int) -> None:
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        function, arguments = random_function(np.random.default_rng(seed))
+        verify(function)
+        text = print_function(function)
+        again = parse_module(text, {"put": put.callee}, constants=constants_of(function))["f"]
+        assert_same(function, again)
+        expected = run(function, arguments)
+        for order in itertools.permutations(PASSES):
+            changed = function
+            for step in order:
+                changed = step(changed)
+                verify(changed)
+                found = run(changed, arguments)
+                assert len(found) == len(expected)
+                for a, b in zip(found, expected, strict=True):
+                    np.testing.assert_array_equal(a, b, err_msg=f"seed {seed} after {step.__name__}")
+        readable = print_function(changed)
+        assert_same(changed, parse_module(readable, {"put": put.callee}, constants=constants_of(changed))["f"])
