@@ -13,29 +13,9 @@ from contest import Times, contest, ratio
 from decoder_layer import FFN, HEAD, HEADS, KV_HEADS, WIDTH, best_time, decoder_layer, no_past, prefill_arguments, random_weights, reference
 
 import pliant
-from pliant import Out, Tensor, alloc, dim, f32, fma, kernel, parallel, unroll, vector
+from pliant.measure import fma_rate
 
 TOKENS = (1, 16, 128, 300)
-ROWS, STEPS = 12, 20000
-
-chunks = dim("chunks")
-
-
-@kernel(scheduled=True)
-def multiply_add(x: Tensor[f32, 2, 16], y: Out[f32, chunks, ROWS, 16]) -> None:
-    """Nothing but independent fused multiply-adds on registers: what the machine can do at most."""
-    for c in parallel(chunks, grain=1):
-        acc = alloc((ROWS, 16), f32, scope="register")
-        for i in unroll(ROWS):
-            for j in vector(16):
-                acc[i, j] = 0.0
-        for _ in range(STEPS):
-            for i in unroll(ROWS):
-                for j in vector(16):
-                    acc[i, j] = fma(x[0, j], x[1, j], acc[i, j])
-        for i in unroll(ROWS):
-            for j in vector(16):
-                y[c, i, j] = acc[i, j]
 
 
 def flops(tokens: int) -> float:
@@ -45,11 +25,7 @@ def flops(tokens: int) -> float:
 
 def limit(tokens: int) -> float:
     """Milliseconds that these operations take at the FMA rate of 2 threads."""
-    f = pliant.compile(multiply_add, threads=2)
-    x, y = np.full((2, 16), 0.5, np.float32), np.empty((16, ROWS, 16), np.float32)
-    seconds = best_time(lambda: f(x, out=y), 1.0)
-    rate = 2.0 * y.size * STEPS / seconds
-    return flops(tokens) / rate * 1e3
+    return flops(tokens) / fma_rate(2, seconds=1.0) * 1e3
 
 
 def ours(tokens: int, threads: int) -> float:

@@ -49,6 +49,22 @@ def native() -> Target:
     )
 
 
+def cpu_name() -> str:
+    """The processor as its maker calls it, for people to read; nothing is decided by it."""
+    if sys.platform == "darwin":
+        return _sysctl_text("machdep.cpu.brand_string") or platform.machine()
+    for path, key in (("/proc/cpuinfo", "model name"), ("/proc/device-tree/model", "")):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    name, _, value = line.rpartition(":") if not key else line.partition(":")
+                    if name.strip() == key:
+                        return value.strip(" \t\n\0")
+        except OSError:
+            continue
+    return platform.processor() or platform.machine()
+
+
 # How macOS spells, in lower case, the flags that Linux spells otherwise.
 _APPLE_X86_FLAGS = {
     "avx1.0": "avx",

@@ -1,0 +1,7 @@
+"""`python -m pliant` is the command `pliant`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,86 @@
+"""`pliant doctor`: what Pliant finds on this machine, and what the machine can do.
+
+Nothing here may fail because something is missing: what is wrong becomes a line under the facts, with a way out, and the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from typing import Any
+
+from .cache import entries
+from .facts import Facts, known_facts, measured
+from .units import in_bytes, per_second
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line."""
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--no-measure", action="store_true", help="leave out the rates, which take a second or two to measure")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Collects the facts and prints them."""
+    facts = known_facts()
+    if not options.no_measure:
+        measured(facts)
+    if options.json:
+        print(json.dumps({**facts.found, "problems": [{"what": what, "help": help_} for what, help_ in facts.problems]}, indent=2))
+    else:
+        print(text(facts))
+    return 1 if facts.problems else 0
+
+
+def text(facts: Facts) -> str:
+    """The facts for people."""
+    width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+    lines = []
+    for name, value in rows(facts.found):
+        lines += textwrap.wrap(value, width, initial_indent=f"{name:14}", subsequent_indent=" " * 14, break_on_hyphens=False) or [name]
+    for what, help_ in facts.problems:
+        lines += ["", f"problem: {what}", f"help: {help_}"] if help_ else ["", f"problem: {what}"]
+    return "\n".join(lines)
+
+
+def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Each fact's name and its text."""
+    python, llvm, machine, threads = found["python"], found["llvmlite"], found["target"], found["threads"]
+    cache, rates = found["code_cache"], found.get("measured")
+    lines = [
+        ("Pliant", found["pliant"]),
+        ("Python", f"{python['version']} ({python['implementation']}), {python['executable']}"),
+        ("numpy", found["numpy"] or "missing"),
+        ("LLVM", f"{llvm['llvm']} (llvmlite {llvm['version']})" if llvm else "missing"),
+        ("system", found["system"]),
+        ("CPU", f"{found['cpu']}, {found['processors']} processor{'s' * (found['processors'] != 1)}"),
+    ]
+    if machine:
+        caches = machine["caches"]
+        levels = [f"{level.upper()} {in_bytes(caches[level])}" for level in ("l1", "l2", "l3") if caches[level]]
+        vectors = f"{machine['vector_bits']}-bit vectors in {machine['vector_registers']} registers"
+        lines += [
+            ("target", f"native: {machine['arch']}, tuned for {machine['tune']}, {vectors}"),
+            ("features", " ".join(machine["features"])),
+            ("caches", f"{', '.join(levels)}, lines of {caches['line']} bytes"),
+        ]
+    if threads:
+        lines.append(("threads", f"{threads['count']} ({threads['rule']})"))
+    if cache["folder"] is None:
+        lines.append(("code cache", "none: there is no home folder"))
+    else:
+        size = f"{entries(cache['entries'])}, {in_bytes(cache['bytes'])} of at most {in_bytes(cache['limit_bytes'])}"
+        lines.append(("code cache", f"{cache['folder']}, {size}, {'writable' if cache['writable'] else 'not writable'}"))
+    if rates:
+        lines.append(("multiply-add", by_threads(rates["fma_flop_per_second"], "FLOP")))
+        lines.append(("read memory", by_threads(rates["read_bytes_per_second"], "B")))
+    return lines
+
+
+def by_threads(rates: dict[str, float], unit: str) -> str:
+    """`98.1 GFLOP/s on 1 thread, 196 GFLOP/s on 2`."""
+    first, *others = rates.items()
+    parts = [f"{per_second(first[1], unit)} on {first[0]} thread", *(f"{per_second(rate, unit)} on {count}" for count, rate in others)]
+    return ", ".join(parts)

@@ -1,0 +1,133 @@
+"""What this machine can do at most, measured by loop programs of our own: fused multiply-adds, and reading of memory.
+
+    fma_rate(1)                # 9.8e10: floating-point operations in a second, on one thread
+    read_bandwidth(2)          # 2.8e10: bytes in a second, on two threads
+
+Both are limits to hold other programs against, so the best of the repetitions counts: what disturbs a run only makes it slower.
+A run is short, so that some meet no disturbance even on a busy machine; all runs together take about `seconds`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .api import Kernel, compile, kernel
+from .loop.script import alloc, parallel, unroll, vector
+from .sym.script import fma
+from .sym.spec import Out, Tensor, dim, f32, i64
+from .target import Target, target
+
+if TYPE_CHECKING:
+    import numpy as np
+
+chunks = dim("chunks")
+rows = dim("rows")
+
+_READ_ROWS = 8  # accumulators of a reading chunk, enough to hide the latency of an addition
+_PART_BYTES = 32 << 20  # what one run reads; the next one reads another part
+_CHUNK_BYTES = 1 << 20
+_RUN = 1e-3  # seconds of a run that are timed well, and yet fit into one time slice of a busy system
+
+
+@functools.cache
+def multiply_add(machine: Target) -> Kernel:
+    """Nothing but independent multiply-adds on registers; as many as hide their latency, and no more than there are registers."""
+    lanes = machine.vector_bits // 32
+    accumulators = 24 if machine.n_vector_registers >= 32 else 12
+    fused = machine.has_fma  # without the instruction, fma would measure its emulation
+
+    @kernel(scheduled=True)
+    def multiply_add(x: Tensor[f32, chunks, 2, lanes], y: Out[f32, chunks, accumulators, lanes], steps: i64) -> None:
+        for c in parallel(chunks, grain=1):
+            acc = alloc((accumulators, lanes), f32, scope="register")
+            for i in unroll(accumulators):
+                for j in vector(lanes):
+                    acc[i, j] = 0.0
+            for _ in range(steps):
+                for i in unroll(accumulators):
+                    for j in vector(lanes):
+                        acc[i, j] = fma(x[c, 0, j], x[c, 1, j], acc[i, j]) if fused else x[c, 0, j] * x[c, 1, j] + acc[i, j]
+            for i in unroll(accumulators):
+                for j in vector(lanes):
+                    y[c, i, j] = acc[i, j]
+
+    return multiply_add
+
+
+@functools.cache
+def read_all(machine: Target) -> Kernel:
+    """Reads every element once and does as little as possible with it: a sum for each lane of each accumulator."""
+    lanes = machine.vector_bits // 32
+
+    @kernel(scheduled=True)
+    def read_all(x: Tensor[f32, chunks, rows, _READ_ROWS, lanes], y: Out[f32, chunks, _READ_ROWS, lanes]) -> None:
+        for c in parallel(chunks, grain=1):
+            acc = alloc((_READ_ROWS, lanes), f32, scope="register")
+            for i in unroll(_READ_ROWS):
+                for j in vector(lanes):
+                    acc[i, j] = 0.0
+            for k in range(rows):
+                for i in unroll(_READ_ROWS):
+                    for j in vector(lanes):
+                        acc[i, j] += x[c, k, i, j]
+            for i in unroll(_READ_ROWS):
+                for j in vector(lanes):
+                    y[c, i, j] = acc[i, j]
+
+    return read_all
+
+
+def best_time(run: Callable[[], object], seconds: float) -> float:
+    """The shortest of the runs that fit into `seconds`, in seconds; at least three runs."""
+    best, end, runs = float("inf"), time.perf_counter() + seconds, 0
+    while runs < 3 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        run()
+        best, runs = min(best, time.perf_counter() - begin), runs + 1
+    return best
+
+
+def fma_rate(threads: int, seconds: float = 0.2) -> float:
+    """Operations in a second (a multiply-add is two) that `threads` threads do in registers, in f32."""
+    import numpy as np
+
+    machine = target("native")
+    program = multiply_add(machine)
+    f = compile(program, threads=threads)
+    accumulators, lanes = (int(str(n)) for n in program.func.buffers[1].shape[1:])
+    count = 8 * threads  # several chunks for a thread: one that lost its core leaves them to the others
+    x, y = np.full((count, 2, lanes), 0.5, np.float32), np.empty((count, accumulators, lanes), np.float32)
+
+    def timed(steps: int, seconds: float) -> float:
+        return best_time(lambda: f(x, steps, out=y), seconds)
+
+    steps = 100
+    while (once := timed(steps, 0.0)) < _RUN:
+        steps = int(steps * min(10.0, 1.5 * _RUN / once)) + 1
+    return 2.0 * y.size * steps / timed(steps, seconds)
+
+
+def read_bandwidth(threads: int, seconds: float = 0.2) -> float:
+    """Bytes in a second that `threads` threads read from memory: a buffer much larger than the caches, front to back."""
+    import numpy as np
+
+    parts = itertools.cycle(_large_buffer())
+    f = compile(read_all(target("native")), threads=threads)
+    part = next(parts)
+    y = np.empty((part.shape[0], *part.shape[2:]), np.float32)
+    return float(part.nbytes) / best_time(lambda: f(next(parts), out=y), seconds)
+
+
+def _large_buffer() -> np.ndarray[Any, Any]:
+    """Memory in parts, of which every page is there (pages never written would all be one page of zeros, in the cache)."""
+    import numpy as np
+
+    machine = target("native")
+    lanes = machine.vector_bits // 32
+    size = min(max(4 * machine.caches.l3, 64 << 20), 1 << 30)
+    inner = _CHUNK_BYTES // (4 * _READ_ROWS * lanes)
+    return np.ones((size // _PART_BYTES, _PART_BYTES // _CHUNK_BYTES, inner, _READ_ROWS, lanes), np.float32)
