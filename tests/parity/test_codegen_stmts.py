@@ -417,6 +417,16 @@ def test_cancel_stops_an_outer_loop() -> None:
     assert native.call("f", [data], [4, 4]) == 0 and data.all()
 
 
+def test_cancel_is_seen_inside_of_a_chunk() -> None:
+    """A parallel loop of one iteration, with loops in it that would not end soon."""
+    x = Buffer("x", f32, (n, m))
+    inner = loop(j, m, loop(k, m, Store(x, (i, k), const(1.0, f32))))
+    native = Native(func(loop(i, n, loop(Var("r"), m, inner), "parallel"), out=(x,)))
+    data = np.zeros((1, 4), np.float32)
+    native.cancel.value = 1
+    assert native.call("f", [data], [1, 4]) == Code.CANCELLED and not data.any()
+
+
 def host_program() -> Func:
     """y = a * 6 by two launches, through the workspace."""
     work = Buffer("work", u8, (n * 4,), scope="workspace")

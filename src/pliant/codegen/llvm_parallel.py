@@ -101,6 +101,7 @@ class _Body(ParallelLoops):
         self.parent = parent
         self.loop_stmt = s
         self.is_host = False
+        self.cancel_nest = 2  # the pool looks at the flag before each chunk
         stem = self.state.unique(f"{parent.func.name}.{s.var.name}")
         self.symbol = symbol_text(stem)
         self.inner_name = symbol_text(stem + ".inner")

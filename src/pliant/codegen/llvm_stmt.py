@@ -25,7 +25,7 @@ from ..loop.stmt import (
     Store,
     View,
     While,
-    walk_stmts,
+    children,
 )
 from ..support.errors import Error, InternalError, UnsupportedError
 from ..sym import expr as E
@@ -47,6 +47,8 @@ class Statements(Failures):
         self.func = func
         self.is_host = bool(func.attrs.get("host"))
         self.unrolled = 1  # copies of what is being emitted
+        self.serial_depth = 0  # serial loops around what is being emitted
+        self.cancel_nest = 1  # an outermost serial loop looks at the cancel flag if loops are nested so deep in it
 
     def stmt(self, s: Stmt) -> None:
         """Emit a statement."""
@@ -165,15 +167,17 @@ class Statements(Failures):
         self.branch(head)
         self.start_block(head)
         with self.scope():
-            if self.loop_depth == 0:
+            if not self.serial_depth and self._nest(s) >= self.cancel_nest:
                 self.look_at_cancel()
             c = self.expr(s.cond)
             self.branch_if(c, body, done)
             self.start_block(body)
             self.loop_depth += 1
+            self.serial_depth += 1
             with self.scope():
                 self.stmt(s.body)
             self.loop_depth -= 1
+            self.serial_depth -= 1
             self.branch(head)
         self.start_block(done)
 
@@ -220,22 +224,25 @@ class Statements(Failures):
 
     def serial(self, s: For) -> None:
         """A loop one iteration after the other."""
-        outermost = self.loop_depth == 0 and not self.lanes and any(self._stays_a_loop(x) for x in walk_stmts(s.body))
+        outermost = not self.serial_depth and not self.lanes and self._nest(s.body) >= self.cancel_nest
 
         def body() -> None:
             self.know_range(s.var, s.start, s.stop)
             if outermost:
                 self.look_at_cancel()
+            self.serial_depth += 1
             self.stmt(s.body)
+            self.serial_depth -= 1
 
         constant = self.extent_of(s)
         self.loop(s.var, self.expr(s.start), self.expr(s.stop), body, certain=constant is not None and constant[1] > 0)
 
-    def _stays_a_loop(self, s: Stmt) -> bool:
-        """Whether a statement is a loop in the emitted code too, not unrolled or a few lanes."""
+    def _nest(self, s: Stmt) -> int:
+        """How deep the loops of a statement are nested in the emitted code, where some are unrolled or a few lanes."""
+        below = max((self._nest(x) for x in children(s)), default=0)
         if isinstance(s, For):
-            return s.kind != "unroll" and not (s.kind == "vector" and self.extent_of(s) is not None)
-        return isinstance(s, While)
+            return below + (s.kind != "unroll" and not (s.kind == "vector" and self.extent_of(s) is not None))
+        return below + isinstance(s, While)
 
     def loop(self, var: Var, start: Val, stop: Val, body: Callable[[], None], certain: bool = False, step: int = 1) -> None:
         """`body` for var = start, start + step, … below stop; `certain` if that is at least once."""
