@@ -132,6 +132,9 @@ class Generator(Expressions):
             v = self.var("x", self.pick(DTYPES))
             before.append(Let(v, self.expr(v.dtype, scope, 3)))
             scope = scope.also(values=[v])
+        if scope.vars and self.chance(0.1):
+            v, extent = self.pick(scope.vars)
+            before.append(Check(E.Lt(v, extent), "{0} is not below {1}", (v, extent)))
         store = Store(out, place, self.expr(out.dtype, scope, 4))
         if self.chance(0.3):
             other = Store(out, place, self.expr(out.dtype, scope, 2))
@@ -312,7 +315,7 @@ class Generator(Expressions):
         x = Buffer("x", source.dtype, renamed(source.shape))
         y = Buffer("y", out.dtype, renamed(out.shape))
         inner.dims = list(table.values()) or [Dim("unused")]  # type: ignore[arg-type]
-        factor = Var("factor", self.pick([f32, i32, i64]))
+        factor = Var("factor", self.pick(DTYPES))
         body = inner.pick([inner.map_, inner.plain])(y, Scope(reads=[x], values=[factor]))
         callee = Func(inner.name, (Param(x), Param(y, "out"), Param(factor)), body)
         back = {v: k for k, v in table.items()}
@@ -333,7 +336,7 @@ class Generator(Expressions):
         params.append(holders)
         scope.reads = [p.value for p in params if isinstance(p.value, Buffer)]
         if self.chance(0.5):
-            scalar = Var("scalar", self.pick([f32, i32, i64, bool_, f64]))
+            scalar = Var("scalar", self.pick(DTYPES))
             params.append(Param(scalar))
             scope.values.append(scalar)
         outputs = [Buffer(f"y{n}", self.pick(DTYPES), self.shape(self.random.randint(0, 3))) for n in range(self.random.randint(1, 2))]

@@ -1,6 +1,6 @@
 """Loop programs compiled and called directly through the ABI, for comparing them with the interpreter.
 
-    native = Native([f, g], level=0); native.call(f, [x, y], [n], threads=2)
+native = Native([f, g], level=0); native.call(f, [x, y], [n], threads=2)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pliant.codegen.llvm import compile_module, generate
+from pliant.dtype import i64
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
 from pliant.lower.lift_workspace import lift_workspace
@@ -39,7 +40,7 @@ class Native:
             shape = tuple(int(evaluate(e, symbols)) for e in b.shape)
             arrays.append(aligned(shape, b.dtype.numpy()))
         scalars = [(p.value.dtype, a) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
-        words = [*dims, *(struct.unpack("<q", struct.pack("<d", a))[0] if d.is_float else int(a) for d, a in scalars)]
+        words = [*dims, *(struct.unpack("<q", struct.pack("<d", a))[0] if d.is_float else i64.wrap(int(a)) for d, a in scalars)]
         buffers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         values = (ctypes.c_int64 * max(1, len(words)))(*words)
         flag = ctypes.c_int32(0)
