@@ -120,11 +120,6 @@ class Values:
             found = self.memo[e] = self._write(e)
         return found
 
-    def fresh_value(self, e: Expr) -> str:
-        """As `value`, at the start of a statement: memory may have changed since the last."""
-        self.memo = {}
-        return self.value(e)
-
     def _write(self, e: Expr) -> str:
         if isinstance(e, Const):
             return self._constant(e)
