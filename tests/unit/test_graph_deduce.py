@@ -10,8 +10,9 @@ import pytest
 
 from pliant.dtype import bool_, f16, f32, f64, i32, i64, u8
 from pliant.graph import ops
+from pliant.graph.annotation import Fit, subsumes
 from pliant.graph.builder import Builder
-from pliant.graph.deduce import Deduction, Fit, deduce_call, subsumes
+from pliant.graph.deduce import Deduction, deduce_call
 from pliant.graph.node import Annotation, Callee, Function, Parameter, Scalar, Shape, Tensor, Tuple, Value
 from pliant.support.errors import Error, ShapeError
 from pliant.sym.expr import Cast, Dim, Expr, Var, const, free_vars

@@ -25,19 +25,8 @@ from ..support.errors import Error, ShapeError
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
-from .deduce import (
-    Deduction,
-    Fit,
-    annotation_exprs,
-    annotation_vars,
-    deduce_call,
-    deduce_function,
-    deduce_match,
-    defined_vars,
-    substitute_annotation,
-    subsumes,
-    undefined_dim,
-)
+from .annotation import Fit, annotation_exprs, annotation_vars, defined_vars, substitute_annotation, subsumes
+from .deduce import Deduction, deduce_call, deduce_function, deduce_match, undefined_dim
 from .node import (
     Annotation,
     Body,

@@ -22,8 +22,8 @@ from ..support.source import Span
 from ..sym import script, spec
 from ..sym.expr import Expr
 from . import ops
+from .annotation import Fit, annotation_exprs, subsumes
 from .builder import Builder, is_state
-from .deduce import Fit, annotation_exprs, subsumes
 from .node import Annotation, Callee, Function, Scalar, Tuple, Value, bodies, node_args, walk_nodes
 from .parse_expr import Expressions, Unusable
 

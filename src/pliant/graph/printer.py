@@ -29,7 +29,7 @@ from ..dtype import DType, bool_
 from ..dtype import dtype as to_dtype
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
 from ..sym.expr import Const as Literal
-from .deduce import annotation_vars
+from .annotation import annotation_vars
 from .node import (
     Annotation,
     Body,

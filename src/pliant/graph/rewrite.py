@@ -12,7 +12,8 @@ from typing import Any
 
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.simplify import simplify
-from .deduce import Deduction, decide, substitute_annotation
+from .annotation import decide, substitute_annotation
+from .deduce import Deduction
 from .node import (
     Body,
     CallFunction,

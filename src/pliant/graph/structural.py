@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dtype import DType
 from ..sym.expr import Dim, Expr, Var, text
-from .deduce import annotation_exprs
+from .annotation import annotation_exprs
 from .node import (
     Annotation,
     Body,

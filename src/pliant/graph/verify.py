@@ -14,20 +14,9 @@ from collections.abc import Iterable, Sequence
 
 from ..support.errors import Error, InternalError
 from ..sym.expr import Eq, Expr, Var, free_vars
+from .annotation import ONE, annotation_exprs, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
 from .builder import check_condition, is_state, join
-from .deduce import (
-    ONE,
-    Deduction,
-    annotation_exprs,
-    annotation_vars,
-    decide,
-    deduce_call,
-    deduce_function,
-    deduce_match,
-    defined_vars,
-    map_dims,
-    substitute_annotation,
-)
+from .deduce import Deduction, deduce_call, deduce_function, deduce_match
 from .node import (
     Annotation,
     Body,

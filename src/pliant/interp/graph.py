@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..dtype import dtype as to_dtype
+from ..graph.annotation import annotation_exprs
 from ..graph.builder import is_state
-from ..graph.deduce import annotation_exprs
 from ..graph.node import (
     Annotation,
     Body,

@@ -24,7 +24,8 @@ from ...support.errors import Error
 from ...sym import expr as E
 from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ...sym.semantics import cast as cast_array
-from ..deduce import Deduction, decide
+from ..annotation import decide
+from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, operand, operands, register

@@ -19,7 +19,8 @@ from ...dtype import i64
 from ...support.errors import Error, ShapeError
 from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Mul, Select, const, product
 from ...sym.simplify import simplify
-from ..deduce import Deduction, shape_text
+from ..annotation import shape_text
+from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
 from .reduce import AxisAttrs, normal_axis
 from .stage import Indices, Stage

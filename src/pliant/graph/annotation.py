@@ -1,0 +1,157 @@
+"""Annotations compared and rebuilt: subsumption, substitution, and the expressions and variables inside of them.
+
+subsumes(Tensor(f32, (n,)), Tensor(f32, (m,))).fit      # Fit.CHECK: whether n == m is known only at run time
+substitute_annotation(Tensor(f32, (n, n * 2)), {n: const(3)})   # Tensor[f32, 3, 6]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ..sym.expr import FALSE, TRUE, Eq, Expr, Not, Var, const, free_vars, substitute
+from ..sym.facts import EMPTY, Facts
+from ..sym.prove import prove
+from ..sym.simplify import simplify
+from .node import Annotation, Scalar, Shape, Tensor, Tuple
+
+ONE = const(1)
+
+
+class Fit(Enum):
+    """Whether a value of one annotation may stand where another is expected."""
+
+    IMPOSSIBLE = "impossible"  # another kind, dtype or rank
+    IMPOSSIBLE_DIMS = "impossible for known dims"
+    CHECK = "needs a run-time check"
+    HOLDS = "holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The answer of `subsumes`: the fit, why it is not better, and the conditions to check."""
+
+    fit: Fit
+    reason: str = ""
+    conditions: tuple[tuple[Expr, Expr, str], ...] = ()  # found, expected, which dim
+
+
+def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:
+    """True or false where the facts settle the condition, else None."""
+    done = simplify(condition, facts)
+    if done is TRUE or prove(done, facts):
+        return True
+    return False if done is FALSE or prove(Not(done), facts) else None
+
+
+def shape_text(shape: Sequence[Expr]) -> str:
+    """A shape for messages: `(n, 64)`."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def kind_text(a: Annotation) -> str:
+    """What kind of value has the annotation, in words."""
+    return {Tensor: "a tensor", Shape: "a shape", Scalar: "a scalar", Tuple: "a tuple"}[type(a)]
+
+
+def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> Match:
+    """Whether a value annotated `found` may stand where `expected` is asked for."""
+    if type(expected) is not type(found):
+        return Match(Fit.IMPOSSIBLE, f"{kind_text(found)} where {kind_text(expected)} is expected")
+    if isinstance(expected, Tuple):
+        assert isinstance(found, Tuple)
+        if len(expected.items) != len(found.items):
+            return Match(Fit.IMPOSSIBLE, f"{len(found.items)} items where {len(expected.items)} are expected")
+        return _worst(subsumes(e, f, facts) for e, f in zip(expected.items, found.items, strict=True))
+    if isinstance(expected, Tensor | Scalar):
+        assert isinstance(found, Tensor | Scalar)
+        if expected.dtype is not found.dtype:
+            return Match(Fit.IMPOSSIBLE, f"its dtype is {found.dtype}, {expected.dtype} is expected")
+    if isinstance(expected, Scalar):
+        assert isinstance(found, Scalar)
+        if expected.value is None or expected.value is found.value:
+            return Match(Fit.HOLDS)
+        if found.value is None:
+            return Match(Fit.IMPOSSIBLE, "its value is not known in terms of dims")
+        return _dims((expected.value,), (found.value,), facts, "the value")
+    if isinstance(expected, Tensor):
+        assert isinstance(found, Tensor)
+        if expected.state != found.state:
+            return Match(Fit.IMPOSSIBLE, "it is not state" if expected.state else "it is state")
+        return _dims(expected.shape, found.shape, facts, "dim {}")
+    assert isinstance(found, Shape)
+    return _dims(expected.values, found.values, facts, "value {}")
+
+
+def _dims(expected: Sequence[Expr], found: Sequence[Expr], facts: Facts, which: str) -> Match:
+    if len(expected) != len(found):
+        return Match(Fit.IMPOSSIBLE, f"it has {len(found)} dims, {len(expected)} are expected")
+    checks = []
+    for i, (e, f) in enumerate(zip(expected, found, strict=True)):
+        answer = e is f or decide(Eq(f, e), facts)
+        if answer is False:
+            return Match(Fit.IMPOSSIBLE_DIMS, f"{which.format(i)} is {f}, {e} is expected")
+        if answer is None:
+            checks.append((f, e, which.format(i)))
+    return Match(Fit.CHECK if checks else Fit.HOLDS, "", tuple(checks))
+
+
+def _worst(matches: Iterable[Match]) -> Match:
+    every = list(matches)
+    order = list(Fit)
+    least = min(every, key=lambda m: order.index(m.fit), default=Match(Fit.HOLDS))
+    if least.fit is Fit.CHECK:
+        return Match(Fit.CHECK, "", tuple(c for m in every for c in m.conditions))
+    return least
+
+
+def substitute_annotation(a: Annotation, values: Mapping[Var, Expr], facts: Facts = EMPTY) -> Annotation:
+    """`a` with variables replaced, and its dims simplified where something was."""
+
+    def swap(e: Expr) -> Expr:
+        return simplify(substitute(e, dict(values)), facts) if not free_vars(e).isdisjoint(values) else e
+
+    return map_dims(a, swap)
+
+
+def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
+    """`a` with each of its expressions replaced."""
+    match a:
+        case Tensor():
+            return Tensor(a.dtype, tuple(map(swap, a.shape)), a.state)
+        case Shape():
+            return Shape(tuple(map(swap, a.values)))
+        case Scalar():
+            return Scalar(a.dtype, None if a.value is None else swap(a.value))
+        case Tuple():
+            return Tuple(tuple(map_dims(i, swap) for i in a.items))
+
+
+def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
+    """The expressions in an annotation, in order."""
+    match a:
+        case Tensor():
+            return a.shape
+        case Shape():
+            return a.values
+        case Scalar():
+            return () if a.value is None else (a.value,)
+        case Tuple():
+            return tuple(e for i in a.items for e in annotation_exprs(i))
+
+
+def annotation_vars(a: Annotation) -> frozenset[Var]:
+    """The variables in an annotation."""
+    return frozenset().union(*(free_vars(e) for e in annotation_exprs(a)))
+
+
+def defined_vars(annotations: Iterable[Annotation]) -> tuple[Var, ...]:
+    """The variables that stand alone as a dim, in order: those that a parameter or a match_cast with these annotations defines."""
+    found = (e for a in annotations if not isinstance(a, Scalar) for e in annotation_exprs(a) if isinstance(e, Var))
+    return tuple(dict.fromkeys(found))
+
+
+def blank(a: Annotation) -> Annotation:
+    """`a` with every dim the same, so that only its kind, dtype, rank and state are compared."""
+    return Scalar(a.dtype) if isinstance(a, Scalar) else map_dims(a, lambda e: ONE)
