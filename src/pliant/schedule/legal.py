@@ -12,9 +12,10 @@ from typing import Concatenate, ParamSpec
 
 from ..loop.stmt import Block, Func
 from ..sym.affine import Refusal, detect_iter_map
-from ..sym.expr import Expr, Var, substitute
+from ..sym.expr import Dim, Expr, Var, free_vars, substitute
+from ..sym.poly import poly_of, to_expr
 from .cursor import Forward
-from .nest import base_facts, blocks, loops_above, predicate_over_loops
+from .nest import base_facts, blocks, has_cases, loops_above, predicate_over_loops
 from .refusal import refuse
 
 P = ParamSpec("P")
@@ -52,7 +53,15 @@ def binding_problem(func: Func, block: Block) -> str:
         return ""
     from_zero = {x.var: Var(x.var.name) for x in loops}
     shift: dict[Var, Expr] = {x.var: from_zero[x.var] + x.start for x in loops}
-    extents = {from_zero[x.var]: substitute(x.extent, shift) for x in loops}
+    # What holds for an extent of any size holds for one of a case distinction, and is much easier to prove.
+    extents = {from_zero[x.var]: Dim("any") if has_cases(x.stop) else substitute(x.extent, shift) for x in loops}
     predicate = substitute(predicate_over_loops(block), shift)
-    found = detect_iter_map([substitute(v, shift) for v in values], extents, predicate, base_facts(func))
+    found = detect_iter_map([_moving(substitute(v, shift), set(extents)) for v in values], extents, predicate, base_facts(func))
     return found.reason if isinstance(found, Refusal) else ""
+
+
+def _moving(e: Expr, loops: set[Var]) -> Expr:
+    """`e` without the terms that no loop changes, where these are case distinctions: a shift keeps points apart."""
+    if not has_cases(e):
+        return e
+    return to_expr({m: c for m, c in poly_of(e).items() if any(free_vars(a) & loops for a in m)}, e.dtype)

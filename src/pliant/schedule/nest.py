@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
-from ..sym.expr import And, Const, Expr, Not, Var, free_vars, substitute, walk
+from ..sym.expr import And, Const, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify
 
@@ -97,8 +97,18 @@ def facts_at(func: Func, s: Stmt) -> Facts:
 
 
 def loop_facts(facts: Facts, loop: For) -> Facts:
-    """Also the range of a loop's variable."""
-    return facts.with_range(loop.var, loop.start, loop.stop - 1)
+    """Also the range of a loop's variable; an end that is a case distinction tells nothing that is worth its cost."""
+    return facts.with_range(loop.var, loop.start, None if has_cases(loop.stop) else loop.stop - 1)
+
+
+def has_cases(e: Expr) -> bool:
+    """Whether there is a select in an expression (memoised)."""
+    if e.memo is None:
+        e.memo = {}
+    found = e.memo.get("has_cases")
+    if found is None:
+        found = e.memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
+    return bool(found)
 
 
 def constant_extent(func: Func, loop: For) -> int | None:

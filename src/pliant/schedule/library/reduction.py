@@ -2,7 +2,7 @@
 
     for i in parallel(n):
         lanes = 0;  for k by LANES: lanes[l] += x[i, k + l]        partial sums in registers, as vectors
-        total[i] = lanes[0] + lanes[1] + …
+        total[i] = the sum of the lanes, by halves
         for j in vector(m): y[i, j] = f(x[i, j], total[i])
 
 The number of lanes is a constant of this rule, not of the machine: results are the same on every target, and a row alone
@@ -106,7 +106,7 @@ def _vectorise(s: Schedule, name: str) -> None:
 
 
 def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Sum in lanes: as many partial sums as there are, in registers, then one after the other."""
+    """Sum in lanes: partial sums in registers, which are then added in halves: 16 to 8 to 4 to 2 to 1."""
     extent = constant_extent(s.program, loop.loop)
     if extent is not None and extent < 2 * LANES:
         return
@@ -119,10 +119,19 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
         s.decompose_reduction(name, outer)
         if find_block(s.program, name).predicate is not TRUE:
             s.partition(outer)
+        lanes = LANES
+        while lanes > 2:
+            lanes //= 2
+            half, lane = s.split(s.loops(total)[-1], None, lanes)
+            following = s.rfactor(total, lane, at, scope="register")
+            s.vectorize(lane)
+            s.unroll(half)
+            s.decompose_reduction(total, half)
+            total = following
         s.cache_write(total, at, scope="register")
-        summing = s.loops(total)[-1]
-        s.unroll(summing)
-        s.decompose_reduction(total, summing)
+        last = s.loops(total)[-1]
+        s.unroll(last)
+        s.decompose_reduction(total, last)
 
 
 def _contiguous(block: Block, loop: For) -> bool:
