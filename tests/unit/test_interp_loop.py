@@ -373,6 +373,21 @@ def f(x: Tensor[i64, n], y: InOut[i64, 4], z: InOut[i64, 1]) -> None:
     assert z[0] == x.sum()
 
 
+def test_lanes_with_memory_of_their_own_are_run_in_order_too() -> None:
+    func = program("""
+@kernel
+def f(x: Tensor[i64, n], y: InOut[i64, 4]) -> None:
+    for i in vector(n):
+        a = alloc((2,), i64, scope="stack")
+        a[i % 2] = x[i]
+        y[a[i % 2] % 4] += a[i % 2]
+""")
+    x = np.array([0, 1, 1, 5, 7, 3, 2, 2], np.int64)
+    y = np.zeros(4, np.int64)
+    run_loop(func, [x, y])
+    assert y.tolist() == [0, 7, 4, 10]
+
+
 def test_a_let_keeps_the_value_that_memory_had() -> None:
     func = program("""
 @kernel
