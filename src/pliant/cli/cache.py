@@ -34,10 +34,8 @@ def run(options: argparse.Namespace) -> int:
     elif action == "info":
         print(f"{found.folder}: {entries(files)}, {in_bytes(size)} of at most {in_bytes(found.limit)}")
     else:
-        print(
-            f"{found.folder}: {entries(files - left)} removed, {in_bytes(size)}"
-            + (f"; {entries(left)} could not be removed" if left else "")
-        )
+        kept = f"; {entries(left)} could not be removed" if left else ""
+        print(f"{found.folder}: {entries(files - left)} removed{kept}")
     return 1 if action == "clear" and left else 0
 
 
