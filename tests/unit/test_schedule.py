@@ -16,7 +16,7 @@ from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.schedule import Schedule, Trace
-from pliant.schedule.primitives.loops import split
+from pliant.schedule.primitives.split import split
 from pliant.support.errors import ScheduleError
 
 # kernel, what to do; exact unless the schedule declares another rounding

@@ -76,3 +76,9 @@ def line_of(func: Func, s: Stmt) -> int | None:
 
     text = str(func.with_(body=marked(func.body)))
     return next((n for n, line in enumerate(text.splitlines()) if _MARK in line), None)
+
+
+def check_serial(func: Func, loop: For, verb: str) -> None:
+    """Refuse a loop that has a kind already."""
+    if loop.kind != "serial":
+        raise refuse(f"cannot {verb} loop `{loop.var.name}`: it is {loop.kind}, not serial", func, (loop, f"{loop.kind}"))

@@ -25,6 +25,7 @@ from .cursor import Forward, fresh_name
 from .nest import loops_above
 from .primitives import cache, inline, move, reduction
 from .primitives import loops as loop_primitives
+from .primitives import split as splitting
 from .refusal import refuse
 from .trace import Entry, HandleId, Trace
 
@@ -147,8 +148,8 @@ class Schedule:
         self._entries.append(Entry("block", (name,), {}, (made.id,)))
         return made  # type: ignore[return-value]
 
-    split = primitive(loop_primitives.split, tuple)
-    partition = primitive(loop_primitives.partition, tuple)
+    split = primitive(splitting.split, tuple)
+    partition = primitive(splitting.partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
     reorder = primitive(loop_primitives.reorder)
     unroll = primitive(loop_primitives.unroll)

@@ -1,0 +1,322 @@
+"""Primitives that take a loop apart: split and partition, and what becomes of an extent that is no multiple.
+
+    guard     for i_0, i_1: where(i_0 * 6 + i_1 < n)                          a predicate in every instance
+    cut       for i_0 in range(n // 6), i_1 in range(6); for i_r in range(n % 6)
+    balance   for i_0 in range(about n // 6), i_1 in range(6); then tiles of constant sizes: 7 = 4 + 3, 8 = 4 + 4, 9 = 5 + 4, …
+
+A loop that feeds a reduction is cut in order: the init stays with the main loop, which comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...dtype import i64
+from ...loop.stmt import Block, For, Func, If, Let, Stmt, map_children, seq, walk_stmts, zero
+from ...sym.bounds import poly_interval
+from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Select, Var, all_of, free_vars, substitute
+from ...sym.facts import Facts
+from ...sym.poly import to_expr
+from ...sym.prove import prove
+from ...sym.simplify import simplify
+from ..cursor import Copier, Edit, Forward, Mover
+from ..dependence import bare_statement, linear
+from ..legal import legal
+from ..nest import (
+    block_names,
+    blocks,
+    conjuncts,
+    facts_at,
+    fed_by,
+    loop_facts,
+    loops_above,
+    loops_in,
+    predicate_over_loops,
+)
+from ..refusal import check_serial, refuse
+from ..tile import rebound_over
+
+Tail = Literal["guard", "cut", "balance"]
+
+
+@legal
+def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> tuple[Func, Forward]:
+    """Split a loop into a nest of loops of the given extents, outermost first; None (at most one, first) is what remains.
+
+    `tail` says what becomes of an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks,
+    `cut` makes a remainder loop (its blocks are called `…_rest`), `balance` shares the last whole tile out with what remains
+    as two tiles of about the same size (6 + 1 = 4 + 3); the tiles of each size are a loop of constant extent inside (`…_tail4`, …).
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+
+    -> `s.split(i, 4, tail="cut")`
+
+        for i_0, i_1 in grid(n // 4, 4):
+            with block("w", "S", i_0 * 4 + i_1) as vi:
+                w[vi] = v[vi] * 2.0
+        for i_r in range(n % 4):
+            with block("w_rest", "S", n // 4 * 4 + i_r) as vi:
+                w[vi] = v[vi] * 2.0
+    """
+    wanted = (None, *factors) if len(factors) == 1 and factors[0] is not None else factors
+    check_serial(func, loop, "split")
+    inner = [f for f in wanted[1:] if f is not None]
+    if len(inner) != len(wanted) - 1 or not inner or any(f is not None and (not isinstance(f, int) or f < 1) for f in wanted):
+        raise refuse(
+            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors)) or 'nothing'}",
+            func,
+            (loop, "this loop"),
+            facts=["factors are positive whole numbers; only the first one may be None"],
+        )
+    facts = facts_at(func, loop)
+    extent = simplify(loop.extent, facts)
+    size = 1
+    for f in inner:
+        size *= f
+    outer = wanted[0]
+    if outer is not None and not prove(extent <= outer * size, facts):
+        raise refuse(
+            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: the parts do not cover it",
+            func,
+            (loop, f"extent {extent}"),
+            facts=[f"{' * '.join(str(f) for f in (outer, *inner))} = {outer * size}"],
+            help="use None as the first factor",
+        )
+    edit = Edit(func)
+    count = simplify((extent + (size - 1)) // size, facts) if outer is None else Const(outer, i64)
+    whole = simplify(extent // size, facts)
+    rest = simplify(extent % size, facts)
+    if isinstance(rest, Const) and rest.value == 0 and (outer is None or prove(Eq(extent, Const(outer * size, i64)), facts)):
+        new = _nest(edit, loop, inner, count, size, None, facts)
+        tails: list[Stmt] = []
+    elif tail == "guard":
+        new = _nest(edit, loop, inner, count, size, extent, facts)
+        tails = []
+    elif outer is not None:
+        raise refuse(
+            f"cannot split loop `{loop.var.name}` with tail={tail!r}: the outermost factor must be None",
+            func,
+            (loop, f"extent {extent}"),
+            help='tail="guard" takes any factors',
+        )
+    elif tail in ("cut", "balance"):
+        if isinstance(whole, Const) and whole.value == 0:
+            raise refuse(
+                f"cannot split loop `{loop.var.name}` by {size} with tail={tail!r}: nothing would be left for the main loop",
+                func,
+                (loop, f"extent {extent}"),
+                help="use a smaller factor",
+            )
+        if tail == "balance" and not isinstance(rest, Const):
+            return _balance(func, loop, inner, size, extent)
+        new = _nest(edit, loop, inner, whole, size, None, facts)
+        suffix = "_rest" if tail == "cut" else f"_tail{rest}"
+        tails = [_tail(func, loop, simplify(loop.start + whole * size, facts), rest, block_names(func), suffix)]
+    else:
+        raise refuse(
+            f"cannot split loop `{loop.var.name}`: there is no tail={tail!r}", func, (loop, ""), help='tails are "guard", "cut", "balance"'
+        )
+    edit.replace(loop, seq(new[0], *tails))
+    edit.move(loop, new[0])
+    return edit.done(made=tuple(new))
+
+
+def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
+    """The loops in place of `loop`, outermost first."""
+    vars_ = [Var(f"{loop.var.name}_{n}") for n in range(len(inner) + 1)]
+    position: Expr = zero()
+    step = size
+    for v, f in zip(vars_, (1, *inner), strict=True):
+        step //= f
+        position = position + v * step
+    for v, stop in zip(vars_, (count, *(Const(f, i64) for f in inner)), strict=True):
+        facts = facts.with_range(v, 0, stop - 1)
+    mover = Mover(edit.moved, {loop.var: simplify(loop.start + position, facts)})
+    body = mover.stmt(loop.body)
+    if guard is not None:
+        above = [*(x.var for x in loops_above(edit.func, loop)), *vars_]
+        body = guarded(edit, body, simplify(loop.start + position, facts), simplify(loop.start + guard, facts), above)
+    made: list[For] = []
+    for v, f in reversed(list(zip(vars_[1:], inner, strict=True))):
+        body = For(v, zero(), Const(f, i64), "serial", body, span=loop.span)
+        made.append(body)
+    made.append(For(vars_[0], zero(), count, "serial", body, span=loop.span))
+    return made[::-1]
+
+
+def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]) -> Stmt:
+    """`body` where position < stop: as a predicate of its blocks where their iterators can tell, else under an if."""
+    if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
+        return If(position < stop, body)
+
+    def add(s: Stmt) -> Stmt:
+        new = map_children(s, add) if not isinstance(s, Block) else _guarded_block(s, position, stop, [*above, *_vars(body)])
+        if new is not s:
+            edit.moved[s] = new.then if isinstance(new, If) and isinstance(s, Block) else new
+        return new
+
+    return add(body)
+
+
+def _vars(s: Stmt) -> list[Var]:
+    return [x.var for x in loops_in(s)]
+
+
+def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> Stmt:
+    for i in b.iters:
+        offset = simplify(i.value - position)
+        if free_vars(offset).isdisjoint(loops) and free_vars(stop).isdisjoint(loops):
+            return b.with_(predicate=all_of(b.predicate, i.var < simplify(stop + offset)))
+    bound = rebound_over(b, loops)
+    if bound is not None:
+        condition = substitute(position < stop, bound.iters)
+        if free_vars(condition).isdisjoint(loops):
+            return bound.block.with_(predicate=all_of(bound.block.predicate, condition))
+    return If(position < stop, b)
+
+
+def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Expr) -> tuple[Func, Forward]:
+    """The loop over whole tiles, and for each smaller size a loop over its tiles."""
+    facts = facts_at(func, loop)
+    rest = simplify(extent % size, facts)
+    edit = Edit(func)
+    pairs = all_of(Const(size, i64) <= extent, zero() < rest, rest < size - 1)
+    main = simplify(extent // size, facts)
+    new = _nest(edit, loop, inner, main - Select(pairs, Const(1, i64), zero()) if size > 2 else main, size, None, facts)
+    names = block_names(func)
+    tails: list[Stmt] = []
+    for t in range(size - 1, 0, -1):
+        outer = For(Var(f"{loop.var.name}_t"), zero(), _tile_count(t, size, extent, rest), "serial", loop.body, span=loop.span)
+        start = loop.stop - _tile_distance(t, size, extent, rest) + outer.var * t
+        tails.append(outer.with_(body=_tail(func, loop, start, Const(t, i64), names, f"_tail{t}")))
+    edit.replace(loop, seq(new[0], *tails))
+    edit.move(loop, new[0])
+    return edit.done(made=tuple(new))
+
+
+def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
+    """How many tiles of `t` iterations come after the whole ones: size + rest = t + t, t + (t - 1) or (t + 1) + t, or the rest alone."""
+    alone: Expr = Select(Eq(rest, Const(t, i64)), Const(1, i64), zero())
+    paired: Expr = zero()
+    for r, n in ((2 * t + 1 - size, 1), (2 * t - 1 - size, 1), (2 * t - size, 2)):
+        if 1 <= r <= size - 2:
+            paired = Select(Eq(rest, Const(r, i64)), Const(n, i64), paired)
+    if t == size - 1:  # (t + 1) + t is a whole tile and the rest alone
+        paired = Select(Eq(rest, Const(t, i64)), Const(1, i64), paired)
+    return Select(extent < size, alone, paired)
+
+
+def _tile_distance(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
+    """How far before the end the first tile of `t` iterations begins."""
+    paired: Expr = Const(t, i64)
+    for r, n in ((2 * t - 1 - size, 2 * t - 1), (2 * t - size, 2 * t)):
+        if 1 <= r <= size - 2:
+            paired = Select(Eq(rest, Const(r, i64)), Const(n, i64), paired)
+    return Select(extent < size, Const(t, i64), paired) if isinstance(paired, Select) else paired
+
+
+def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suffix: str) -> For:
+    copier = Copier(names, suffix)
+    copy = copier.copy(loop)
+    assert isinstance(copy, For)
+    var = Var(f"{loop.var.name}_r")
+    at: Expr = base if isinstance(extent, Const) and extent.value == 1 else base + var
+    copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: at}).stmt(copy.body), span=loop.span)
+    later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) - {"S"}}
+    return _without_inits(copy, later) if later else copy
+
+
+def _without_inits(s: For, later: set[Block]) -> For:
+    """The main loop has begun the reductions of these blocks already."""
+    edit = Edit(Func("", (), s))
+    for b in later:
+        edit.replace(b, b.with_(init=None))
+    body = edit.done()[0].body
+    assert isinstance(body, For)
+    return body
+
+
+@legal
+def partition(func: Func, loop: For) -> tuple[Func, Forward]:
+    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`).
+
+        for i in range((n + 3) // 4):
+            for j in range(4):
+                with block("w", "S", i * 4 + j) as vi:
+                    where(vi < n)
+                    w[vi] = v[vi] * 2.0
+
+    -> `s.partition(i)`
+
+        for i, j in grid(n // 4, 4):
+            with block("w", "S", i * 4 + j) as vi:
+                w[vi] = v[vi] * 2.0
+        for i in range(n // 4, (n + 3) // 4):
+            for j in range(4):
+                with block("w_rest", "S", i * 4 + j) as vi:
+                    where(vi < n)
+                    w[vi] = v[vi] * 2.0
+    """
+    what = f"cannot partition loop `{loop.var.name}`"
+    check_serial(func, loop, "partition")
+    found = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
+    begun = next((b for b in blocks(loop.body) if b.init is not None and fed_by(b, loop) - {"S"}), None)
+    if not found or begun is not None:
+        raise refuse(
+            f"{what}: " + ("no predicate depends on it" if not found else f"block `{begun.name if begun else ''}` has an init"),
+            func,
+            (loop, "this loop"),
+            help="" if not found else "decompose_reduction takes the init out",
+        )
+    at: Expr = loop.stop
+    outside = facts_at(func, loop)
+    inside = outside
+    for x in loops_in(loop):
+        inside = loop_facts(inside, x)
+    for c in found:
+        first = _first_failure(c, loop.var, {x.var for x in loops_in(loop.body)}, inside)
+        if first is None:
+            raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
+        at = Min(at, first) if not prove(first <= at, outside) else first
+    at = simplify(Max(at, loop.start), outside)
+    edit = Edit(func)
+    main = For(loop.var, loop.start, at, "serial", loop.body, loop.annotations, loop.span)
+    facts = loop_facts(outside, main)
+
+    def relieved(s: Stmt, facts: Facts) -> Stmt:
+        if isinstance(s, For):
+            facts = loop_facts(facts, s)
+        if isinstance(s, Block):
+            values = {i.var: i.value for i in s.iters}
+            new: Stmt = s.with_(predicate=all_of(*(c for c in conjuncts(s.predicate) if not prove(substitute(c, values), facts))))
+        else:
+            new = map_children(s, lambda x: relieved(x, facts))
+        edit.moved[s] = new
+        return new
+
+    main = main.with_(body=relieved(loop.body, facts))
+    rest = Copier(block_names(func), "_rest").copy(loop)
+    assert isinstance(rest, For)
+    rest = rest.with_(start=at)
+    edit.replace(loop, seq(main, rest))
+    edit.move(loop, main)
+    return edit.done(made=(main, rest))
+
+
+def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Expr | None:
+    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail."""
+    if not isinstance(condition, (Lt, Le)):
+        return None
+    a, b = condition.args
+    c = linear(simplify(a - b, facts), v)
+    if c is None or set(c[0]) != {()} or c[0][()] < 1:
+        return None
+    step = c[0][()]
+    loose = {m: k for m, k in c[1].items() if any(free_vars(x) & inner for x in m)}
+    most = poly_interval(loose, facts)[1]
+    fixed = to_expr({m: -k for m, k in c[1].items() if m not in loose}, i64)
+    slack = fixed - most - (0 if isinstance(condition, Le) else 1)
+    return simplify((slack + step) // step, facts)
