@@ -40,7 +40,7 @@ def lowered(function: g.Function, steps: Sequence[Step] = STEPS, **options: Any)
 
 
 def compiled(
-    function: g.Function, steps: Sequence[Step] = STEPS, level: int = 0, poison: bool = False, threads: int | None = 1
+    function: g.Function, steps: Sequence[Step] = STEPS, level: int = 0, poison: bool = False, threads: int | None = None
 ) -> Executable:
     """A function as native code, not from the cache."""
     state = lowered(function, steps, level=level, poison=poison)

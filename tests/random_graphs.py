@@ -18,7 +18,7 @@ from pliant import InOut, Out, Tensor, block, dim, f32, grid, i32, kernel, ops
 from pliant.dtype import DType, bool_, f16, f64, i64, u8
 from pliant.graph import node as g
 from pliant.graph.builder import Builder
-from pliant.graph.deduce import ONE, decide
+from pliant.graph.annotation import ONE, decide
 from pliant.sym.expr import Const, Dim, Eq, Expr, Lt, Or, Var, const, free_vars, product
 from pliant.sym.semantics import evaluate
 
@@ -84,7 +84,7 @@ class Generator:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.builder = Builder(f"random_{seed}")
-        self.dims = [Dim("a", 0, 64), Dim("b", 0, 64), Dim("c", 1, 64), Dim("e", 2, 32, 2)]
+        self.dims = [Dim("a", 0, 512), Dim("b", 0, 64), Dim("c", 1, 64), Dim("e", 2, 32, 2)]
         self.pool: list[g.Value] = []
         self.exact: set[g.Value] = set()
         self.bounds: dict[str, Expr] = {}  # parameters that hold indices below something
@@ -447,9 +447,9 @@ def make_function(seed: int) -> tuple[g.Function, dict[str, Expr]]:
     return function, generator.bounds
 
 
-def make_arguments(function: g.Function, bounds: dict[str, Expr], seed: int) -> list[Any] | None:
-    """Arguments whose dims satisfy every run-time condition of the function; None if none were found."""
-    env = _choose_dims(function, bounds, random.Random(seed))
+def make_arguments(function: g.Function, bounds: dict[str, Expr], seed: int, large: int = 0) -> list[Any] | None:
+    """Arguments whose dims satisfy every run-time condition of the function, one of them `large` if so wished; None if none were found."""
+    env = _choose_dims(function, bounds, random.Random(seed), large)
     rng = np.random.default_rng(seed)
     return None if env is None else [_argument(p, bounds, env, rng) for p in function.params]
 
@@ -467,15 +467,15 @@ def _argument(p: g.Value, bounds: dict[str, Expr], env: dict[Var, int], rng: np.
     return rng.integers(low, high, shape).astype(a.dtype.numpy())
 
 
-def _choose_dims(function: g.Function, bounds: dict[str, Expr], rng: random.Random) -> dict[Var, int] | None:
+def _choose_dims(function: g.Function, bounds: dict[str, Expr], rng: random.Random, large: int) -> dict[Var, int] | None:
     shapes = [p.annotation.shape for p in function.params if isinstance(p.annotation, g.Tensor)]
     dims = sorted({v for shape in shapes for e in shape for v in free_vars(e) if isinstance(v, Dim)}, key=str)
     indices = [p for p in function.params if p.name in bounds]
     conditions: list[Expr] = [Or(Lt(const(0), bounds[p.name]), Eq(product(p.tensor.shape), const(0))) for p in indices]
     for _ in range(200):
         env: dict[Var, int] = {d: rng.choice([s for s in SIZES if d.min <= s <= d.max and s % d.multiple_of == 0]) for d in dims}
-        known = dict(env)
-        if _hold(function.nodes, known) and all(evaluate(c, known) for c in conditions):
+        env.update((d, large) for d in dims if large and d.max >= large)
+        if _hold(function.nodes, env) and all(evaluate(c, env) for c in conditions):
             return env
     return None
 

@@ -200,6 +200,8 @@ def scalar_slot(given: Input, value: Any) -> int:
     try:
         if isinstance(value, np.ndarray) or is_torch(value):
             value = value.item()  # refuses more than one element
+        if isinstance(value, str | bytes):  # which float() would read
+            raise TypeError
         if kind.is_float:
             return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
         number = int(value) if isinstance(value, bool | np.bool_) else operator.index(value)
