@@ -1,7 +1,6 @@
 """Graph functions from Python: `parse_function` reads a decorated function, `parse_module` printed text. Neither executes anything.
 
-A name that is assigned again is a new value. After an `if`, a name means what both branches assigned to it; a `while` carries the names
-that exist before it and are assigned in it. `while True: …; if not c: break; …` is the general form of a loop (as printed).
+Statements are read by `parse_stmt`, expressions by `parse_expr`.
 
     @function
     def mlp(x: Tensor[f32, n, 64], w: Tensor[f32, 64, 128]) -> Tensor[f32, n, 128]:
@@ -11,21 +10,18 @@ that exist before it and are assigned in it. `while True: …; if not c: break; 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dtype import ALL as DTYPES
-from ..support.errors import Error, ShapeError, UnsupportedError
+from ..support.errors import Error, UnsupportedError
 from ..support.resolve import ALLOWED_BUILTINS, Source, near, source_of, span_of
 from ..support.source import Span
 from ..sym import script, spec
-from ..sym.expr import Expr
 from . import ops
-from .annotation import Fit, annotation_exprs, subsumes
-from .builder import Builder, is_state
-from .node import Annotation, Callee, Function, Scalar, Tuple, Value, bodies, node_args, walk_nodes
-from .parse_expr import Expressions, Unusable
+from .node import Callee, Function
+from .parse_stmt import Statements
 
 PUBLIC: dict[str, object] = {
     **{name: getattr(spec, name) for name in spec.__all__},
@@ -44,315 +40,9 @@ def parse_function(fn: Callable[..., Any]) -> Function:
 
 
 def _parse(source: Source) -> Function:
-    parser = _Statements(source)
+    parser = Statements(source)
     with parser.builder:
         return parser.function()
-
-
-class _Statements(Expressions):
-    """Reads the statements of one function."""
-
-    def __init__(self, source: Source) -> None:
-        tree = source.tree
-        scope: Mapping[str, object] = {"tuple": tuple, **source.scope}
-        super().__init__(Source(source.file, source.lines, tree, scope), Builder(tree.name, span=source.span(tree)))
-        self.done = False
-
-    def function(self) -> Function:
-        """The whole function."""
-        tree = self.source.tree
-        returns = self.annotation(tree.returns) if tree.returns is not None else None
-        self._params(tree.args)
-        body = tree.body
-        if not isinstance(body[-1], ast.Return):
-            raise self.error(tree, f"`{tree.name}` returns nothing", help="end it with `return`")
-        self.block(body[:-1])
-        last = body[-1]
-        assert isinstance(last, ast.Return)
-        results = self._results(last, returns)
-        self.builder.span = self.source.span(last)
-        self.builder.spans = {}
-        found = self._located(last, lambda: self.builder.finish(results))
-        assert isinstance(found, Function)
-        self._no_dropped_state(found)
-        return found
-
-    # Parameters and results.
-
-    def _params(self, args: ast.arguments) -> None:
-        for extra in (args.vararg, args.kwarg):
-            if extra is not None:
-                raise self.error(extra, f"`{extra.arg}` stands for any number of parameters", help="name each parameter")
-        if args.defaults or any(args.kw_defaults):
-            default = (args.defaults + [d for d in args.kw_defaults if d])[0]
-            raise self.error(default, "parameters have no defaults", help="leave it out, or write the number into the body")
-        every = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-        written: list[tuple[ast.arg, Annotation]] = []
-        for arg in every:
-            if arg.annotation is None:
-                raise self.error(arg, f"parameter `{arg.arg}` has no annotation", help=f"for example {arg.arg}: Tensor[f32, n, 64]")
-            annotation = self.annotation(arg.annotation)
-            written.append((arg, annotation))
-        for arg, annotation in written:  # annotations do not see the parameters, as in Python
-            self.names[arg.arg] = self.builder.param(arg.arg, annotation)
-        for arg, annotation in written:
-            assert arg.annotation is not None
-            self.builder.check_dims(annotation_exprs(annotation), self.source.span(arg.annotation))
-
-    def _results(self, node: ast.Return, returns: Annotation | None) -> list[Value]:
-        if node.value is None:
-            raise self.error(node, "`return` without a value", help="return a tensor or several")
-        parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        found = [self.evaluate(p) for p in parts]
-        if len(found) == 1 and isinstance(found[0], tuple):
-            found, parts = list(found[0]), [node.value] * len(found[0])
-        expected = list(returns.items) if isinstance(returns, Tuple) else [returns] * 1 if returns is not None else [None] * len(found)
-        values = [
-            self.value(p, f, e if isinstance(e, Scalar) else None)
-            for p, f, e in zip(parts, found, expected + [None] * len(found), strict=False)
-        ]
-        if len(expected) != len(values):
-            tree = self.source.tree
-            raise self.error(
-                tree.returns or node,
-                f"the return annotation has {len(expected)} item{'s' * (len(expected) != 1)}, the function returns {len(values)}",
-                help=f"it returns tuple[{', '.join(str(v.annotation) for v in values)}]",
-            )
-        return [v if e is None else self._check_result(node, p, v, e) for p, v, e in zip(parts, values, expected, strict=True)]
-
-    def _check_result(self, node: ast.Return, part: ast.expr, value: Value, expected: Annotation) -> Value:
-        self.builder.check_dims(annotation_exprs(expected), self.source.span(self.source.tree.returns or node))
-        match = subsumes(expected, value.annotation)
-        if match.fit is Fit.HOLDS:
-            return value
-        if match.fit is Fit.CHECK:
-            found = self.run(part, lambda: self.builder.match_cast(value, expected), [(part, value)], value.name)
-            assert isinstance(found, Value)
-            return found
-        returns = self.source.tree.returns
-        raise ShapeError(
-            "the function does not return what its annotation says",
-            where=self.source.span(part),
-            note="this is returned",
-            notes=[(self.source.span(returns), "this is promised")] if returns is not None else (),
-            facts=[f"`{ast.unparse(part)}` is {value.annotation}", f"the annotation says {expected}", match.reason],
-            help="correct the annotation or the result",
-        )
-
-    def _no_dropped_state(self, function: Function) -> None:
-        used: set[Value] = set(function.results)
-        nodes = list(walk_nodes(function.nodes))
-        for node in nodes:
-            used.update(node_args(node))
-            for body in bodies(node):
-                used.update(body.results)
-        for node in nodes:
-            for out in node.outs:
-                if is_state(out) and out not in used:
-                    raise Error(
-                        f"the new state `{out.name}` is dropped",
-                        where=node.span,
-                        note="updated here",
-                        help="return it, so that the caller has the new state",
-                    )
-
-    # Statements.
-
-    def block(self, statements: Sequence[ast.stmt]) -> None:
-        """Reads statements in order."""
-        for statement in statements:
-            self.statement(statement)
-
-    def statement(self, node: ast.stmt) -> None:
-        """Reads one statement."""
-        match node:
-            case ast.Assign([target], value):
-                self._assign(target, value)
-            case ast.AnnAssign(ast.Name() as target, annotation, ast.expr() as value):
-                self._assign(target, value)
-                self._check_annotation(target, annotation)
-            case ast.AugAssign(ast.Name() as target, op, value):
-                load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
-                self._assign(target, ast.copy_location(ast.BinOp(load, op, value), node))
-            case ast.If():
-                self._if(node)
-            case ast.While():
-                self._while(node)
-            case ast.Expr(ast.Constant(str())) | ast.Pass():
-                pass
-            case ast.Expr(value):
-                raise self.error(value, "the result of this expression is not used", help="graph functions have no side effects: assign it")
-            case ast.Return():
-                raise self.error(node, "`return` stands only at the end", help="assign in the branches, and return after them")
-            case _:
-                raise self._unsupported(node)
-
-    def _unsupported(self, node: ast.stmt) -> Error:
-        name = {ast.For: "`for`", ast.With: "`with`", ast.Try: "`try`", ast.FunctionDef: "a nested function", ast.Assert: "`assert`"}
-        help_ = {
-            ast.For: "use `while` for loops at run time; loops over elements belong into kernels",
-            ast.Assert: "match_cast checks shapes at run time",
-            ast.FunctionDef: "define it outside, decorated with @function",
-        }
-        shown = name.get(type(node), f"`{ast.unparse(node).splitlines()[0]}`")
-        return UnsupportedError(f"{shown} is not part of graph functions", where=self.source.span(node), help=help_.get(type(node), ""))
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            self.names[target.id] = self.evaluate(value, target.id)
-            return
-        if not isinstance(target, ast.Tuple | ast.List) or not all(isinstance(t, ast.Name) for t in target.elts):
-            raise self.error(target, "only names can be assigned", help="tensors are not changed in place; make a new one")
-        names = [t.id for t in target.elts if isinstance(t, ast.Name)]
-        if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
-            found: Any = [self.evaluate(v, n) for n, v in zip(names, value.elts, strict=True)]
-        else:
-            found = self.evaluate(value, ",".join(names))
-        if not isinstance(found, tuple | list):
-            raise self.error(target, f"{len(names)} names for one value")
-        if len(found) != len(names):
-            raise self.error(target, f"{len(names)} names for {len(found)} values")
-        self.names.update(zip(names, found, strict=True))
-
-    def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:
-        expected = self.annotation(node)
-        value = self.value(target, self.names[target.id], expected)
-        self.names[target.id] = value
-        match = subsumes(expected, value.annotation)
-        if match.fit is not Fit.HOLDS:
-            raise ShapeError(
-                f"`{target.id}` is not what its annotation says",
-                where=self.source.span(node),
-                facts=[f"it is {value.annotation}", *([match.reason] if match.reason else [])],
-                help="match_cast asserts what is known only at run time" if match.fit is Fit.CHECK else "",
-            )
-
-    # Branches.
-
-    def _condition(self, node: ast.expr) -> Value | bool:
-        found = self.evaluate(node, "cond")
-        return found if isinstance(found, bool) else self.value(node, found)
-
-    def _if(self, node: ast.If) -> None:
-        cond = self._condition(node.test)
-        if isinstance(cond, bool):  # a Python flag: the other branch does not exist
-            self.block(node.body if cond else node.orelse)
-            return
-        before = dict(self.names)
-        self.builder.open()
-        self.block(node.body)
-        then_names, then = self.names, self.builder.pause()
-        self.names = dict(before)
-        self.builder.open()
-        self.block(node.orelse)
-        else_names, orelse = self.names, self.builder.pause()
-        self.names = dict(before)
-        stored = _stored([*node.body, *node.orelse])
-        same = [n for n in stored if then_names.get(n) is else_names.get(n) and not isinstance(then_names.get(n), Value)]
-        self.names.update({n: then_names[n] for n in same})
-        changed = [n for n in stored if n not in same]
-        merged = [n for n in changed if self._mergeable(n, node, then_names, else_names)]
-        self.builder.resume(then)
-        then_body = self.builder.close([self.value(node, then_names[n]) for n in merged])
-        self.builder.resume(orelse)
-        else_body = self.builder.close([self.value(node, else_names[n]) for n in merged])
-        outs = self.run(node, lambda: self.builder.if_(cond, then_body, else_body), [(node.test, cond)], ",".join(merged))
-        self.names.update(zip(merged, outs, strict=True))
-
-    def _mergeable(self, name: str, node: ast.If, then: dict[str, Any], orelse: dict[str, Any]) -> bool:
-        """Whether a name can be a result of the branches; otherwise it is marked as unusable after them."""
-        a, b = then.get(name), orelse.get(name)
-        here = self.source.span(node)
-        if a is None or b is None or isinstance(a, Unusable) or isinstance(b, Unusable):
-            which = "first" if b is None else "second"
-            help_ = f"assign `{name}` in both branches, or before them"
-            self.names[name] = Unusable(f"`{name}` is assigned in the {which} branch only", ((here, "these branches"),), (), help_)
-            return False
-        kinds = Value | Expr | bool | int | float
-        if not isinstance(a, kinds) or not isinstance(b, kinds):
-            self.names[name] = Unusable(f"`{name}` is no tensor, and differs between the branches", ((here, "these branches"),))
-            return False
-        if isinstance(a, Value) and isinstance(b, Value) and not _agree(a.annotation, b.annotation):
-            facts = (f"in the first branch it is {a.annotation}", f"in the second branch it is {b.annotation}")
-            help_ = "both branches must give the same shape and dtype; match_cast can assert a common one"
-            self.names[name] = Unusable(f"the branches disagree about `{name}`", ((here, "these branches"),), facts, help_)
-            return False
-        return True
-
-    # Loops.
-
-    def _while(self, node: ast.While) -> None:
-        if node.orelse:
-            raise self.error(node.orelse[0], "`while` has no `else` here")
-        head, test, negated, rest = self._loop_parts(node)
-        carried = [n for n in _stored(rest) if n in self.names and not isinstance(self.names[n], Unusable)]
-        init = [self.value(node, self.names[n]) for n in carried]
-        annotations = [Scalar(v.annotation.dtype) if isinstance(v.annotation, Scalar) else v.annotation for v in init]
-        before = dict(self.names)
-
-        def enter() -> None:
-            params = [self.builder.carried(n, a) for n, a in zip(carried, annotations, strict=True)]
-            self.builder.open(params, loop=True)
-            self.names = before | dict(zip(carried, params, strict=True))
-
-        enter()
-        self.block(head)
-        found = self._condition(test)
-        cond = self.value(test, found)
-        if negated:
-            cond = self.run(test, lambda: ops.logical_not(cond), [(test, cond)], "cond")
-        cond_body, consumed = self.builder.close([cond])
-        if consumed:
-            raise self.error(test, "the condition of a loop consumes state", help="update state in the body")
-        inner = [n for n in _stored(head) if n not in carried]
-        enter()
-        why = "is computed for the loop's condition only"
-        self.names.update({n: Unusable(f"`{n}` {why}", ((self.source.span(test), "this condition"),)) for n in inner})
-        self.block(rest)
-        results = [self.value(node, self.names[n], a) for n, a in zip(carried, annotations, strict=True)]
-        body, _ = self.builder.close(results)
-        self.names = before
-        outs = self.run(node, lambda: self.builder.while_(init, cond_body, body), [], ",".join(carried))
-        for n in [*_stored(rest), *inner]:
-            if n not in before:
-                self.names[n] = Unusable(
-                    f"`{n}` is assigned only inside the loop",
-                    ((self.source.span(node), "this loop"),),
-                    (),
-                    f"assign `{n}` before the loop, which may run zero times",
-                )
-        self.names.update(zip(carried, outs, strict=True))
-
-    def _loop_parts(self, node: ast.While) -> tuple[list[ast.stmt], ast.expr, bool, list[ast.stmt]]:
-        """What computes the condition, the condition, whether it is one to leave by, and the body."""
-        if not (isinstance(node.test, ast.Constant) and node.test.value is True):
-            return [], node.test, False, node.body
-        for k, statement in enumerate(node.body):
-            if isinstance(statement, ast.If) and len(statement.body) == 1 and isinstance(statement.body[0], ast.Break):
-                test = statement.test
-                if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-                    return node.body[:k], test.operand, False, node.body[k + 1 :]
-                return node.body[:k], test, True, node.body[k + 1 :]
-        raise self.error(node, "this loop does not end", help="write `while condition:`, or `if not condition: break` inside")
-
-
-def _agree(a: Annotation, b: Annotation) -> bool:
-    if isinstance(a, Scalar) and isinstance(b, Scalar):
-        return a.dtype is b.dtype
-    return subsumes(a, b).fit is Fit.HOLDS
-
-
-def _stored(statements: Sequence[ast.stmt]) -> list[str]:
-    """The names that the statements assign, in order."""
-    found = (n.id for s in statements for n in _walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return list(dict.fromkeys(found))
-
-
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node in the order of the text (`ast.walk` goes level by level)."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _walk(child)
 
 
 # Printed text.
