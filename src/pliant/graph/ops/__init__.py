@@ -4,42 +4,10 @@ Each is declared in the file of its family: what it results in, its meaning in n
 those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
+from .activation import gelu, relu, sigmoid, silu, tanh
 from .calls import call_function, call_host, call_library, constant, match_cast
-from .elementwise import (
-    abs,
-    add,
-    cast,
-    cos,
-    div,
-    equal,
-    erf,
-    exp,
-    floor_divide,
-    gelu,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    log,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    not_equal,
-    relu,
-    remainder,
-    rsqrt,
-    sigmoid,
-    silu,
-    sin,
-    sqrt,
-    sub,
-    tanh,
-    where,
-)
+from .compare import cast, equal, greater, greater_equal, less, less_equal, logical_and, logical_not, logical_or, not_equal, where
+from .elementwise import abs, add, cos, div, erf, exp, floor_divide, log, maximum, minimum, mul, neg, remainder, rsqrt, sin, sqrt, sub
 from .linalg import linear, matmul
 from .nn import rms_norm, rotary_embedding
 from .reduce import max, mean, min, softmax, sum
