@@ -186,6 +186,20 @@ def test_function_defines_fresh_dims() -> None:
     assert {u, v} <= outer.dims
 
 
+def test_a_call_can_name_the_dims_that_it_defines() -> None:
+    inner = Builder("inner")
+    x = inner.param("x", tensor(n, 4))
+    with inner:
+        y = inner.match_cast(x, tensor(Dim("u"), 4))
+    function = inner.finish([y])
+    outer, v = Builder("outer"), Dim("v")
+    a = outer.param("a", tensor(m, 4))
+    (found,) = outer.call_function(function, [a], [tensor(v, 4)])
+    assert found.tensor.shape == (v, const(4)) and v in outer.dims
+    with pytest.raises(ShapeError, match="inner does not return what is said"):
+        outer.call_function(function, [a], [tensor(v, 5)])
+
+
 # Operators.
 
 
@@ -253,6 +267,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Annotation, ...], str]] = [
     (ops.add, (tensor(3), tensor(4)), "add: dims 3 and 4"),
     (ops.add, (tensor(3), tensor(3, dtype=f64)), "add of f32 and f64: nothing is cast implicitly"),
     (ops.add, (tensor(3, dtype=bool_), tensor(3, dtype=bool_)), "add is for numbers"),
+    (ops.less, (tensor(3, dtype=bool_), tensor(3, dtype=bool_)), "less is for numbers"),
     (ops.div, (tensor(3, dtype=i32), tensor(3, dtype=i32)), "div is for floats"),
     (ops.floor_divide, (tensor(3), tensor(3)), "floor_divide is for integers"),
     (ops.logical_and, (tensor(3), tensor(3)), "logical_and is for bools"),

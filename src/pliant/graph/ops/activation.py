@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from ..deduce import Deduction
 from ..node import Annotation
 from .elementwise import FLOATS, NARROW, NUMBERS, Formula, Kind, check_narrow, elementwise, result_of, stage_of, widened
 from .table import Array, OpDef, emit, register
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

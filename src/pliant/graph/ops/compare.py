@@ -22,7 +22,7 @@ from ...sym.expr import Cast, Select
 from ...sym.semantics import cast as cast_array
 from ..deduce import Deduction
 from ..node import Annotation
-from .elementwise import BOOLS, COMPARES, Formula, Kind, elementwise, result_of, stage_of
+from .elementwise import BOOLS, COMPARES, ORDERS, Formula, Kind, elementwise, result_of, stage_of
 from .table import OpDef, emit, operand, operands, register
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ T = TypeVar("T")
 _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("equal", E.Eq, np.equal, COMPARES),
     ("not_equal", E.Ne, np.not_equal, COMPARES),
-    ("less", E.Lt, np.less, COMPARES),
-    ("less_equal", E.Le, np.less_equal, COMPARES),
-    ("greater", lambda a, b: E.Lt(b, a), np.greater, COMPARES),
-    ("greater_equal", lambda a, b: E.Le(b, a), np.greater_equal, COMPARES),
+    ("less", E.Lt, np.less, ORDERS),
+    ("less_equal", E.Le, np.less_equal, ORDERS),
+    ("greater", lambda a, b: E.Lt(b, a), np.greater, ORDERS),
+    ("greater_equal", lambda a, b: E.Le(b, a), np.greater_equal, ORDERS),
     ("logical_and", E.And, np.logical_and, BOOLS),
     ("logical_or", E.Or, np.logical_or, BOOLS),
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor
 from .stage import Indices, Stage
 from .table import Array, OpDef, emit, register
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 Formula = Callable[..., Expr]
@@ -65,6 +62,7 @@ class Kind:
     ints: bool = False
     bools: bool = False  # only bools
     compares: bool = False  # the result is bool
+    ordered: bool = False  # no bools
     narrow: bool = False  # floats up to f32: the formula is no better than that
 
 
@@ -97,7 +95,7 @@ def _check_kind(d: Deduction, kind: Kind) -> None:
         raise d.error(f"{d.what} is for integers, and `{d.args[0].name}` is {found}", arg=0)
     elif kind.bools and found is not bool_:
         raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {found}", arg=0, help="compare first, for example `x != 0`")
-    elif not kind.bools and not kind.compares and found is bool_:
+    elif not kind.bools and (kind.ordered or not kind.compares) and found is bool_:
         raise d.error(f"{d.what} is for numbers, and `{d.args[0].name}` is bool", arg=0, help="cast it first: ops.cast(x, i32)")
 
 
@@ -129,6 +127,7 @@ def _rsqrt(x: Expr) -> Expr:
 
 
 NUMBERS, FLOATS, INTS, BOOLS, COMPARES = Kind(), Kind(floats=True), Kind(ints=True), Kind(bools=True), Kind(compares=True)
+ORDERS = Kind(compares=True, ordered=True)
 NARROW = Kind(floats=True, narrow=True)
 
 _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
