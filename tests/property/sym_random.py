@@ -158,7 +158,9 @@ def integer(rng: random.Random, names: list[Var], d: DType, depth: int) -> Expr:
     if r < 0.72:
         return rng.choice([E.FloorDiv, E.FloorMod])(sub(), small())
     if r < 0.78:
-        return rng.choice([E.FloorDiv, E.FloorMod])(sub(), sub())
+        a, b = sub(), sub()
+        quotient, rest = E.FloorDiv(a, b), E.FloorMod(a, b)
+        return rng.choice([quotient, rest, E.Add(E.Mul(quotient, b), rest)])
     if r < 0.86:
         return rng.choice([E.Min, E.Max])(sub(), sub())
     if r < 0.91:

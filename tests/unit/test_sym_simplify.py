@@ -89,6 +89,8 @@ CASES: list[tuple[Expr, Facts, str]] = [
     (FLAT3 % k, CUBE, "p"),
     (n * m // m, Facts().with_range(m, 1, None), "n"),
     (n * m // m, NONE, "m * n // m"),  # m may be 0
+    (n // m * m + n % m, NONE, "m * (n // m) + n % m"),
+    (n // m * m + n % m, Facts().with_range(m, 1, None), "n"),
     # divisibility
     (n // 8 * 8, Facts().with_multiple(n, 8), "n"),
     ((n + 7) // 8, Facts().with_multiple(n, 8), "n // 8"),

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from ..dtype import DType, bool_
 from . import expr as E
-from .expr import Const, Expr
+from .expr import Const, Expr, depth, walk
 from .facts import EMPTY, Facts
-from .poly import Poly, add, constant, poly_of
+from .poly import RING, Poly, add, constant, poly_of
 
 
 class Interval(NamedTuple):
@@ -29,6 +29,8 @@ class Interval(NamedTuple):
 
 
 Range = tuple[int, int]
+
+DEEP = 60  # expressions deeper than this are looked at from the leaves up, to stay clear of Python's recursion limit
 
 
 def bounds(e: Expr, facts: Facts = EMPTY) -> Interval:
@@ -45,15 +47,25 @@ def int_range(e: Expr, facts: Facts) -> Range:
     cache = facts.cache("bounds")
     found: Range | None = cache.get(e)
     if found is None:
-        lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
-        if e in facts.ranges and type(e) in _RANGES:
-            low, high = facts.ranges[e]
-            lo, hi = max(lo, low), min(hi, high)
-        replaced = facts.equal.get(e)
-        if replaced is not None and replaced is not e:
-            low, high = int_range(replaced, facts)
-            lo, hi = max(lo, low), min(hi, high)
-        found = cache.put(e, (lo, max(lo, hi)))  # contradicting facts: nothing runs here, any range is right
+        if depth(e) > DEEP:
+            for node in walk(e):
+                if node not in cache and type(node) not in RING and not node.dtype.is_float:
+                    _find_range(node, facts)
+        found = _find_range(e, facts)
+    return found
+
+
+def _find_range(e: Expr, facts: Facts) -> Range:
+    lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
+    if e in facts.ranges and type(e) in _RANGES:
+        low, high = facts.ranges[e]
+        lo, hi = max(lo, low), min(hi, high)
+    replaced = facts.equal.get(e)
+    if replaced is not None and replaced is not e:
+        low, high = int_range(replaced, facts)
+        lo, hi = max(lo, low), min(hi, high)
+    found = (lo, max(lo, hi))  # contradicting facts: nothing runs here, any range is right
+    facts.cache("bounds").put(e, found)
     return found
 
 
@@ -122,6 +134,8 @@ def _ring(e: Expr, facts: Facts) -> Range:
     d = e.dtype
     lo, hi = within(poly_interval(poly_of(e), facts), d)
     kind = type(e)
+    if depth(e) > DEEP:
+        return (lo, hi)
     a = int_range(e.args[0], facts)
     if kind is E.Neg:
         direct = (-a[1], -a[0])

@@ -17,7 +17,8 @@ from typing import Any
 from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
-_CACHE_LIMIT = 20_000
+_CACHE_LIMIT = 20_000  # entries of one memo
+_CHILDREN_LIMIT = 64  # scopes remembered inside of one
 
 
 class Cache(dict[Any, Any]):
@@ -136,7 +137,7 @@ class Facts:
     def _remember(self, key: Any, new: Facts) -> Facts:
         new._propagate()
         new.caches.clear()  # what was asked while it grew
-        if len(self.children) >= 1000:
+        if len(self.children) >= _CHILDREN_LIMIT:
             self.children.clear()
         self.children[key] = new
         return new

@@ -103,17 +103,25 @@ def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
 
 def poly_of(e: Expr) -> Poly:
     """The polynomial of an integer expression, over its atoms as they stand."""
-    if type(e) not in _RING:
+    if type(e) not in RING:
         return {(e,): 1}
-    if e.memo is None:
-        e.memo = {}
-    found: Poly | None = e.memo.get("poly")
-    if found is None:
-        found = e.memo["poly"] = reduce_coefficients(_poly(e), e.dtype)
+    if e.memo is not None and "poly" in e.memo:
+        return e.memo["poly"]  # type: ignore[no-any-return]
+    stack = [e]  # sums may be deep
+    while stack:
+        node = stack[-1]
+        missing = [a for a in node.args if type(a) in RING and (a.memo is None or "poly" not in a.memo)]
+        if missing:
+            stack.extend(missing)
+            continue
+        if node.memo is None:
+            node.memo = {}
+        found = node.memo["poly"] = reduce_coefficients(_poly(node), node.dtype)
+        stack.pop()
     return found
 
 
-_RING = frozenset((Const, Add, Sub, Mul, Neg))
+RING = frozenset((Const, Add, Sub, Mul, Neg))
 
 
 def _poly(e: Expr) -> Poly:

@@ -16,14 +16,15 @@ from collections.abc import Callable
 
 from ..dtype import DType, bf16, bool_
 from . import expr as E
-from .bounds import int_range
+from .bounds import DEEP, int_range
 from .compare import equal, extreme, less, unequal
 from .divmod import floordiv, floormod, merge
-from .expr import FALSE, TRUE, Const, Expr, Var, free_vars, walk
+from .expr import FALSE, TRUE, Const, Expr, Var, depth, free_vars, walk
 from .facts import EMPTY, Facts
-from .poly import Poly, poly_of, reduce_coefficients, to_expr
+from .poly import RING, Poly, poly_of, reduce_coefficients, replace, to_expr
 from .rules import BY_HEAD
 
+GUARDED = 12  # an arm deeper than this is simplified without its condition: nested ones would cost the square of their depth
 ROUNDS = 8  # rewriting ends long before; this only bounds a mistake in the rules
 
 
@@ -32,13 +33,24 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     cache = facts.cache("simplify")
     found: Expr | None = cache.get(e)
     if found is None:
-        found, before = _visit(e, facts), e
-        for _ in range(ROUNDS):
-            if found is before:
-                break
-            found, before = _visit(found, facts), found
-        cache.put(e, found)
-        cache.put(found, found)
+        if depth(e) > DEEP:
+            for node in walk(e):
+                if node not in cache and not (type(node) in RING and node.dtype.is_int):
+                    _to_the_end(node, facts)
+        found = _to_the_end(e, facts)
+    return found
+
+
+def _to_the_end(e: Expr, facts: Facts) -> Expr:
+    """Rewrite until nothing changes."""
+    found, before = e, None
+    for _ in range(ROUNDS):
+        if found is before:
+            break
+        found, before = _visit(found, facts), found
+    cache = facts.cache("simplify")
+    cache.put(e, found)
+    cache.put(found, found)
     return found
 
 
@@ -47,6 +59,8 @@ def _visit(e: Expr, facts: Facts) -> Expr:
         return e
     if isinstance(e, Var):
         return _replaced(e, facts)
+    if type(e) in RING and e.dtype.is_int:
+        return _replaced(_ring(e, facts), facts)
     if isinstance(e, (E.Select, E.And, E.Or)):
         args = _guarded(e, facts)
     else:
@@ -86,14 +100,14 @@ def _replaced(e: Expr, facts: Facts) -> Expr:
 
 
 def _guarded(e: Expr, facts: Facts) -> tuple[Expr, ...]:
-    """Operands that are only read when the first one is true or false are simplified knowing so."""
+    """Operands that are only read when the first one is true or false are simplified knowing so (deep ones: without)."""
     first = simplify(e.args[0], facts)
     if isinstance(first, Const):
         return (first, *(simplify(a, facts) for a in e.args[1:]))
     rest: list[Expr] = []
     for i, a in enumerate(e.args[1:]):
         positive = isinstance(e, E.And) or (isinstance(e, E.Select) and i == 0)
-        if not a.args or free_vars(a).isdisjoint(free_vars(first)):
+        if not a.args or depth(a) > GUARDED or free_vars(a).isdisjoint(free_vars(first)):
             rest.append(simplify(a, facts))
         else:
             rest.append(simplify(a, facts.with_condition(first if positive else E.Not(first))))
@@ -133,7 +147,16 @@ def fold(e: Expr) -> Expr | None:
 
 
 def _ring(e: Expr, facts: Facts) -> Expr:
-    return to_expr(reduce_coefficients(merge(poly_of(e), facts), e.dtype), e.dtype)
+    """A sum of products over simplified atoms; parts of the sum are not looked at one by one."""
+    p = poly_of(e)
+    if p == {(e,): 1}:  # a product too large to expand
+        e = e.with_args(tuple(simplify(a, facts) for a in e.args))
+        p = poly_of(e)
+    for atom in dict.fromkeys(a for m in p for a in m if a is not e):
+        done = simplify(atom, facts)
+        if done is not atom:
+            p = replace(p, atom, poly_of(done))
+    return to_expr(reduce_coefficients(merge(p, facts), e.dtype), e.dtype)
 
 
 def _as_expr(found: Poly | Expr, d: DType, facts: Facts) -> Expr:
@@ -156,10 +179,6 @@ def _cast(e: Expr, facts: Facts) -> Expr:
 
 
 _INTEGER: dict[type[Expr], Callable[[Expr, Facts], Expr]] = {
-    E.Add: _ring,
-    E.Sub: _ring,
-    E.Mul: _ring,
-    E.Neg: _ring,
     E.FloorDiv: lambda e, facts: _as_expr(floordiv(e.args[0], e.args[1], facts), e.dtype, facts),
     E.FloorMod: lambda e, facts: _as_expr(floormod(e.args[0], e.args[1], facts), e.dtype, facts),
     E.Min: lambda e, facts: extreme(E.Min, e.args[0], e.args[1], facts),
