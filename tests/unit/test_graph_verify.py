@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -209,3 +210,11 @@ def test_origins_are_kept() -> None:
     with b:
         y = ops.exp(x)
     assert b.finish([y]).nodes[0].origin == ("layers.0.mlp",)
+
+
+def test_the_grammar_page_names_the_nodes() -> None:
+    from pliant.graph import node
+
+    assert node.__doc__ is not None
+    page = node.__doc__[: node.__doc__.index("annotation a")]
+    assert set(re.findall(r"[=|] ([A-Z]\w+)\(", page)) == {c.__name__ for c in Node.__subclasses__()} | {"Function", "Program"}
