@@ -240,6 +240,15 @@ def allocation(func: Func, buffer: Buffer) -> Alloc | None:
     return next((s for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer is buffer), None)
 
 
+def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
+    """Whether a buffer lives in a scope that `at` is in."""
+    alloc = allocation(func, buffer)
+    if alloc is None:
+        return True
+    around = path_to(func, alloc)
+    return not around or around[-1] in path_to(func, at)
+
+
 def block_names(func: Func) -> set[str]:
     """The names of all blocks."""
     return {s.name for s in walk_stmts(func.body) if isinstance(s, Block)}

@@ -19,7 +19,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """A sum of products `c[…, i, j] += a[…, i, k] * b[…, k, j]`: the loops of its iterators by their role."""
+    """A sum of products `c[…, i, j] += a[…, i, k] * b[…, k, j]`, or a reduction of columns: the roles of its iterators."""
 
     batch: tuple[str, ...]  # names of iterators: indices of both sides, or of the left side only but not the last of these
     row: str | None  # index of the left side only
@@ -52,13 +52,11 @@ def plain_loops(func: Func, block: Block) -> dict[Var, For] | str:
 
 
 def matmul_of(block: Block) -> Matmul | str:
-    """The roles of the iterators of a sum of products; else why it is none."""
+    """The roles of the iterators of a sum of products or of a reduction of columns; else why it is none."""
     s = block.body
-    if not isinstance(s, Reduce) or s.combiner.name not in ("add", "fma") or block.init is None or len(s.targets) != 1:
-        return f"block `{block.name}` is no sum"
-    factors = s.values if s.combiner.name == "fma" else s.values[0].args if isinstance(s.values[0], Mul) else ()
-    if len(factors) != 2:
-        return f"block `{block.name}` does not sum products"
+    if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
+        return f"block `{block.name}` is no reduction with a named combiner and an init"
+    factors = s.values[0].args if isinstance(s.values[0], Mul) and s.combiner.name == "add" else s.values
     out = plain_iters(s.targets[0].indices, block)
     spatial = [i.var for i in block.iters if i.kind == "S"]
     if not out or set(out) != set(spatial):
@@ -72,7 +70,7 @@ def matmul_of(block: Block) -> Matmul | str:
         return f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone"
     if any(not along(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)):
         return f"what block `{block.name}` multiplies is not contiguous along `{column.name}`"
-    rows = [v for v in out[:-1] if v in free_vars(narrow[0]) and v not in free_vars(wide[0])]
+    rows = [v for v in out[:-1] if any(v in free_vars(f) for f in narrow) and v not in free_vars(wide[0])]
     row = rows[-1] if rows else None
     batch = tuple(v.name for v in out[:-1] if v is not row)
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")

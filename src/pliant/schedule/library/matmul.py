@@ -1,4 +1,4 @@
-"""The default rule of sums of products: c[…, i, j] += a[…, i, k] * b[…, k, j], with b contiguous along j.
+"""The default rule of sums of products, c[…, i, j] += a[…, i, k] * b[…, k, j] with b contiguous along j, and of reductions of columns.
 
     for panel of NR columns (parallel):
         for tile of MR rows, and one constant tile for the rows that remain:
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...dtype import DType
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
-from ...sym.expr import free_vars
+from ...sym.expr import Mul, free_vars
 from ...target import Target
 from ..nest import blocks, constant_extent
 from ..schedule import LoopHandle, Schedule
@@ -102,7 +102,7 @@ class _Rule:
         """Schedule the block; what was done, in words."""
         s, t = self.s, self.tile
         s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
-        if self.dtype.is_float and self.target.has_fma and not self._contracted():
+        if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
         if self.columns is not None and self.columns < t.columns:
             self._panel(self.name, None, self.column)
@@ -114,9 +114,9 @@ class _Rule:
         self._share_out(outer)
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers"
 
-    def _contracted(self) -> bool:
+    def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body
-        return not isinstance(body, Reduce) or body.combiner.name == "fma"
+        return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
     def _rest(self) -> None:
         """The columns behind the last whole panel: a narrower panel, or vectors with a mask where their number is not known."""

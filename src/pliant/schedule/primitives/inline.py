@@ -14,7 +14,7 @@ from ...sym.expr import TRUE, Expr, Var, substitute, walk
 from ...sym.prove import prove_equal
 from ..cursor import EMPTY, Edit, Forward
 from ..legal import legal
-from ..nest import accesses, allocation, bare_uses, blocks, facts_at, loops_above, path_to, plain_iters, readers, writers
+from ..nest import accesses, allocation, bare_uses, blocks, facts_at, loops_above, path_to, plain_iters, readers, visible, writers
 from ..refusal import refuse
 
 
@@ -71,6 +71,10 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
         if any(a.buffer is store.buffer and len(a.indices) != len(iters) for a in accesses(b)):
             raise refuse(f"{what}: block `{b.name}` passes `{store.buffer.name}` to a call", func, (b, "this block"))
     _check_unchanged(func, block, store.value, order, what)
+    loaded = {e.buffer for e in walk(store.value) if isinstance(e, Load)}
+    hidden = next(((b, x) for b in users for x in loaded if not visible(func, x, b)), None)
+    if hidden is not None:
+        raise refuse(f"{what}: `{hidden[1].name}`, which it reads, does not live there", func, (block, "reads"), (hidden[0], "a reader"))
     value = store.value
 
     def load(e: Load) -> Expr | None:
@@ -162,6 +166,8 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
         if not isinstance(b.body, Store) or b.init is not None or any(i.kind != "S" for i in b.iters):
             return f"block `{b.name}` writes `{buffer.name}` step by step: an epilogue is applied after the reduction, not in it"
         for a in accesses(block):
+            if not visible(func, a.buffer, b) and not (a.write and a.buffer is store.buffer):
+                return f"`{a.buffer.name}`, which it uses, does not live where block `{b.name}` is"
             later = [x for x in writers(func, a.buffer) if order.index(x) > order.index(b) and x is not block and x not in makers]
             if not a.write and a.buffer is not buffer and later:
                 return f"it reads `{a.buffer.name}`, which block `{later[0].name}` writes only after block `{b.name}`"

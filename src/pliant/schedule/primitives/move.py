@@ -31,6 +31,7 @@ from ..nest import (
     path_to,
     plain_iters,
     readers,
+    visible,
     writers,
 )
 from ..refusal import refuse
@@ -210,6 +211,9 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
     wrong = order.index(block) > first if after else order.index(block) < last
     if wrong:
         raise refuse(f"{what}: the loop comes {'before' if after else 'after'} it", func, (loop, "this loop"), (block, "this block"))
+    unknown = next((a.buffer for a in accesses(block) if not visible(func, a.buffer, loop)), None)
+    if unknown is not None:
+        raise refuse(f"{what}: `{unknown.name}`, which it uses, does not live there", func, (block, "uses it"), (loop, "this loop"))
     if loop.kind in ("vector", "unroll"):
         raise refuse(f"{what}: the loop is {loop.kind}", func, (loop, loop.kind))
     shared = [x for x in path_to(func, block) if isinstance(x, For) and contains_stmt(x, loop)]
