@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallLoop, Function, walk_nodes
+from .graph.node import CallFunction, CallLoop, Function, walk_nodes
 from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
 from .runtime.package import Package
-from .support.errors import UnsupportedError
+from .support.errors import Error, InternalError, UnsupportedError
 from .target import Target
 from .target import target as find_target
 
@@ -167,7 +167,9 @@ def cache_key(program: Program, machine: Target) -> bytes:
 
 
 def _places(function: Function) -> list[Any]:
-    return [(r.message, r.help, r.span) for n in walk_nodes(function.nodes) for r in n.requires]
+    nodes = list(walk_nodes(function.nodes))
+    inner = [place for n in nodes if isinstance(n, CallFunction) for place in _places(n.function)]
+    return [*((r.message, r.help, r.span) for n in nodes for r in n.requires), *inner]
 
 
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
@@ -179,8 +181,27 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
         elapsed = time.perf_counter() - start
         if shown & {step.name, "all"}:
             _show(step, state, after, elapsed)
+        _verify(step, state, after)
         state = after
     return state
+
+
+def _verify(step: Step, before: State, after: State) -> None:
+    """Checks what a step has made: the graph, the scheduled loop programs, the host program."""
+    from .graph.verify import verify as verify_graph
+    from .loop.verify import verify as verify_loops
+
+    try:
+        if after.function is not before.function:
+            verify_graph(after.function)
+        if after.kernels is not None and after.kernels is not before.kernels:
+            for func, _ in after.kernels.ready.values():
+                verify_loops(func)
+        if after.host is not None and after.host is not before.host:
+            for func in (after.host.prepare, after.host.size, after.host.run):
+                verify_loops(func)
+    except Error as error:
+        raise InternalError(f"the step `{step.name}` made a wrong program: {error.what}", where=error.where, facts=error.facts) from error
 
 
 def _show(step: Step, before: State, after: State, elapsed: float) -> None:

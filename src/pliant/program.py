@@ -52,8 +52,8 @@ class Program:
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        """The arrays of the literal tensors, in order of appearance; code refers to them by number."""
-        return tuple({id(a): a for a in _constants(self.entry)}.values())
+        """The arrays of the literal tensors, in order of appearance (again where one appears again); code refers to them by number."""
+        return tuple(_constants(self.entry))
 
     @property
     def named_constants(self) -> dict[str, Any]:

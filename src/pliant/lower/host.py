@@ -31,7 +31,7 @@ from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt
 from ..support.errors import InternalError, UnsupportedError
 from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, Var, product
 from ..sym.simplify import simplify
-from .arguments import Layout, const, layout_of, prepare_func, size_func
+from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
 from .callee import func_of
 from .plan import Plan, Temporary, plan_memory
 
@@ -142,13 +142,9 @@ def _first_version(body: g.Body, value: g.Value) -> g.Value:
 @dataclass(slots=True, eq=False)
 class _Temp:
     buffer: Buffer
+    raw: Buffer  # the same memory as bytes
     first: int
     last: int
-
-    @property
-    def raw(self) -> Buffer:
-        """The same memory as bytes."""
-        return Buffer(f"{self.buffer.name}_raw", u8, (_bytes(self.buffer),))
 
 
 def poison_kernel() -> Func:
@@ -204,9 +200,10 @@ class _Run:
             workspace = Buffer("workspace", u8, (plan.size,), scope="workspace")
             stmts.append(Alloc(workspace))
             stmts += [View(t.buffer, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
+            if self.ends is not None:
+                stmts += [View(t.raw, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
         stmts += self.wanted
-        attrs = {"entry": True, "host": True, "scheduled": True}
-        return Func("run", (Param(self.dims, "in"), *self.raw), Seq((*stmts, *body)), attrs)
+        return entry("run", (Param(self.dims, "in"), *self.raw), (*stmts, *body), host=True)
 
     # Memory that comes from outside.
 
@@ -255,7 +252,7 @@ class _Run:
             source = g.node_args(node)[0]
             if not isinstance(source.annotation, g.Tensor):
                 return
-            buffer = Buffer(source.name, source.tensor.dtype, source.tensor.shape)
+            buffer = Buffer(source.name, source.tensor.dtype, source.tensor.shape, scope=target.scope)
             view = View(buffer, target, zeros(target))
             self.wanted.append(view)
             self.place(source, buffer, defined)
@@ -271,8 +268,8 @@ class _Run:
         if value in self.placed:
             return self.placed[value]
         t = tensor_of(value.annotation)
-        buffer = Buffer(value.name, t.dtype, t.shape)
-        temp = _Temp(buffer, self.step, self.step)
+        buffer = Buffer(value.name, t.dtype, t.shape, scope="workspace")
+        temp = _Temp(buffer, Buffer(f"{value.name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
         self.temps.append(temp)
         self.home[buffer] = temp
         return buffer
@@ -310,8 +307,7 @@ class _Run:
         return [self.poison(t) for t, end in zip(self.temps, self.ends, strict=False) if end == self.step] if self.ends is not None else []
 
     def poison(self, t: _Temp) -> Stmt:
-        raw = t.raw
-        return Seq((View(raw, t.buffer, zeros(t.buffer)), Call(self.fill, (raw,), raw.shape)))
+        return Call(self.fill, (t.raw,), t.raw.shape)
 
     # Nodes.
 
@@ -369,7 +365,7 @@ class _Run:
         if source.shape == out.tensor.shape:
             self.values[out] = source
             return []
-        buffer = Buffer(out.name, source.dtype, out.tensor.shape)
+        buffer = Buffer(out.name, source.dtype, out.tensor.shape, scope=source.scope)
         if source in self.home:
             self.home[buffer] = self.home[source]
         self.values[out] = buffer
