@@ -4,7 +4,8 @@
 - Every variable is defined (alone in a parameter, by a match_cast, by a call that returns a new one) before any annotation, attribute,
   dim or condition uses it.
 - State is consumed at most once and not used after; branches consume the same; loops carry what they consume.
-- Every annotation is what deduction gives, and no run-time check that deduction asks for is missing.
+- Every annotation is what deduction gives, and no run-time check that deduction asks for is missing: the node has it, or a match_cast
+  before it in the same body or around it.
 - Functions that are called have different names.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from ..support.errors import Error, InternalError
 from ..sym.expr import Eq, Expr, Var, free_vars
+from ..sym.facts import EMPTY, Facts
 from .annotation import ONE, annotation_exprs, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
 from .builder import check_condition, is_state, join
 from .deduce import Deduction, deduce_call, deduce_function, deduce_match
@@ -59,6 +61,7 @@ class _Scope:
         self.values: set[Value] = set(outer.values) if outer else set()
         self.dims: set[Var] = set(outer.dims) if outer else set()
         self.consumed: set[Value] = set(outer.consumed) if outer else set()
+        self.facts: Facts = outer.facts if outer else EMPTY  # what match_casts before have checked
 
 
 class _Verifier:
@@ -140,7 +143,10 @@ class _Verifier:
             raise self.fail(f"deduction fails: {error.what}", node, error.facts) from None
         for value in consumed:
             self.consume(value, scope, node)
-        self.compare(node, annotations, requires)
+        self.compare(node, annotations, requires, scope.facts)
+        if isinstance(node, MatchCast):
+            for r in node.requires:
+                scope.facts = scope.facts.with_condition(r.cond)
         for out in node.outs:
             self.define(out, scope, node)
 
@@ -224,7 +230,7 @@ class _Verifier:
             self.use(r, scope, node)
         return scope
 
-    def compare(self, node: Node, annotations: Sequence[Annotation], requires: Sequence[Expr]) -> None:
+    def compare(self, node: Node, annotations: Sequence[Annotation], requires: Sequence[Expr], facts: Facts) -> None:
         if len(annotations) != len(node.outs):
             raise self.fail(f"a node has {len(node.outs)} results, deduction gives {len(annotations)}", node)
         for out, a in zip(node.outs, annotations, strict=True):
@@ -232,7 +238,11 @@ class _Verifier:
                 raise self.fail(f"`{out.name}` is annotated {out.annotation}, deduction gives {a}", node)
         have = {r.cond for r in node.requires}
         for condition in requires:
-            if condition not in have and not decide(condition):
+            if condition in have:
+                continue
+            for c in have:  # it may follow from what the node does check
+                facts = facts.with_condition(c)
+            if not decide(condition, facts):
                 raise self.fail("a run-time check is missing", node, [f"{condition}"])
 
 
