@@ -148,14 +148,21 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
 
 
 def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]) -> Stmt:
-    """`body` where position < stop: as a predicate of its blocks where their iterators can tell, else under an if."""
+    """`body` where position < stop: as a predicate of its blocks, under an if where there is more than blocks."""
     if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
         return If(position < stop, body)
 
     def add(s: Stmt) -> Stmt:
         new = map_children(s, add) if not isinstance(s, Block) else _guarded_block(s, position, stop, [*above, *_vars(body)])
-        if new is not s:
-            edit.moved[s] = new.then if isinstance(new, If) and isinstance(s, Block) else new
+        if new is None:
+            old = next(b for b in blocks(edit.func.body) if isinstance(s, Block) and b.name == s.name)
+            raise refuse(
+                f"cannot guard block `{old.name}`: its iterators do not tell which iteration it is in",
+                edit.func,
+                (old, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in old.iters)),
+                help='tail="cut" needs no guard',
+            )
+        edit.moved[s] = new
         return new
 
     return add(body)
@@ -165,7 +172,7 @@ def _vars(s: Stmt) -> list[Var]:
     return [x.var for x in loops_in(s)]
 
 
-def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> Stmt:
+def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> Block | None:
     for i in b.iters:
         offset = simplify(i.value - position)
         if free_vars(offset).isdisjoint(loops) and free_vars(stop).isdisjoint(loops):
@@ -175,7 +182,7 @@ def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> St
         condition = substitute(position < stop, bound.iters)
         if free_vars(condition).isdisjoint(loops):
             return bound.block.with_(predicate=all_of(bound.block.predicate, condition))
-    return If(position < stop, b)
+    return None
 
 
 def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Expr) -> tuple[Func, Forward]:
