@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ..dtype import i64
 from ..graph import node as g
 from ..loop.buffer import Buffer, Load
+from ..loop.passes.instantiate import instantiate
 from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ..support.errors import Error
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Mul, Or, Var, all_of, free_vars, product
@@ -64,8 +65,9 @@ class Layout:
             at += slots_of(p)
 
     def load_symbols(self, dims: Buffer) -> list[Stmt]:
-        """Lets that bind the symbols to their slots."""
-        return [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
+        """Lets that bind the symbols to their slots, and checks of their contracts, so that what follows can rely on them."""
+        lets = [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
+        return [*lets, *(contract_check(v) for v in self.symbols if isinstance(v, Dim))]
 
 
 def const(value: int) -> Const:
@@ -114,14 +116,20 @@ def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, 
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
     body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
     body += [*_check_sizes(shapes), *_sizes(layout, dims, workspace)]
-    return Func("prepare", (Param(dims, "inout"),), Seq(tuple(body)), {"entry": True, "scheduled": True})
+    return entry("prepare", (Param(dims, "inout"),), body)
+
+
+def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], **attrs: bool) -> Func:
+    """An entry function; its symbols are lets, hence plain variables instead of the dims that the graph has for them."""
+    draft = Func(name, params, Seq(tuple(body)), {"entry": True, "scheduled": True, **attrs})
+    return draft.with_(body=instantiate(draft, draft.buffers, ()))
 
 
 def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
     """The function that fills C and D from B."""
     dims = layout.buffer()
     body = (*layout.load_symbols(dims), *_check_sizes(shapes), *_sizes(layout, dims, workspace))
-    return Func("size", (Param(dims, "inout"),), Seq(body), {"entry": True, "scheduled": True})
+    return entry("size", (Param(dims, "inout"),), body)
 
 
 def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load]]:
@@ -149,7 +157,7 @@ def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
         if isinstance(e, Var) and e not in bound:
             bound[e] = (p, i)
             if isinstance(e, Dim):
-                contracts.append(_contract(e, p, i))
+                contracts.append(contract_check(e, f"argument `{p.name}`: dim {i}, "))
             continue
         known = isinstance(e, Const)
         source = f" (`{e}`)" if not known else ""
@@ -160,11 +168,12 @@ def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
     return fixed + contracts + relations
 
 
-def _contract(d: Dim, p: g.Value, i: int) -> Stmt:
+def contract_check(d: Dim, subject: str = "") -> Stmt:
+    """The check that a dim has a value of its contract; `subject` says where the value comes from."""
     cond = all_of(Le(const(d.min), d), Le(d, const(d.max)))
     if d.multiple_of > 1:
         cond = all_of(cond, Eq(FloorMod(d, const(d.multiple_of)), const(0)))
-    message = f"argument `{p.name}`: dim {i}, `{d.name}` = {{0}}, is outside its contract: {d.contract}"
+    message = f"{subject}`{d.name}` = {{0}} is outside its contract: {d.contract}"
     return Check(cond, message, (d,), "the contract comes from the declaration of the dim and from `dims=` of compile", "shape")
 
 

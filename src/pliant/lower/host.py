@@ -311,12 +311,11 @@ class _Run:
 
     # Nodes.
 
-    def nodes(self, nodes: Sequence[g.Node], *, nested: bool = False) -> list[Stmt]:
+    def nodes(self, nodes: Sequence[g.Node]) -> list[Stmt]:
         stmts: list[Stmt] = []
         for n in nodes:
             self.step += 1
-            if nested:
-                stmts += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in n.requires]
+            stmts += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in n.requires]
             known = len(self.temps)
             if isinstance(n, g.Const):
                 continue
@@ -426,7 +425,7 @@ class _Run:
         for result, target in zip(b.results, targets, strict=True):
             if target is not None:
                 self.place(result, target, defined)
-        stmts = self.nodes(b.nodes, nested=True)
+        stmts = self.nodes(b.nodes)
         for result, target in zip(b.results, targets, strict=True):
             if target is not None:
                 stmts += self.copy(result, target)

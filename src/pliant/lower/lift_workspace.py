@@ -10,21 +10,23 @@ Under parallel loops each iteration needs memory of its own: the parameter then 
 from __future__ import annotations
 
 from ..loop.buffer import Buffer
-from ..loop.stmt import Alloc, For, Func, Param, Stmt, View, map_children, seq
+from ..loop.stmt import Alloc, For, Func, Param, Replacer, Seq, Stmt, View, map_children, seq
 from ..sym.expr import Const
 
 
 def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
     """`func` with its workspace as further `out` parameters, and these."""
     scratch: list[Buffer] = []
+    lifted: dict[Buffer, Buffer] = {}
 
     def visit(s: Stmt, around: tuple[For, ...]) -> Stmt:
         if isinstance(s, Alloc) and s.buffer.scope == "workspace":
             b = s.buffer
             whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *b.shape))
             scratch.append(whole)
+            lifted[b] = Buffer(b.name, b.dtype, b.shape, b.strides) if around else whole
             start = (*(loop.var - loop.start for loop in around), *(Const(0, e.dtype) for e in b.shape))
-            return View(b, whole, start, s.span)
+            return View(lifted[b], whole, start, s.span) if around else Seq(())
         if isinstance(s, For) and s.kind == "parallel":
             around = (*around, s)
         return map_children(s, lambda x: visit(x, around))
@@ -32,4 +34,5 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
     body = seq(visit(func.body, ()))
     if not scratch:
         return func, ()
-    return func.with_(params=(*func.params, *(Param(b, "out") for b in scratch)), body=body), tuple(scratch)
+    params = (*func.params, *(Param(b, "out") for b in scratch))
+    return func.with_(params=params, body=Replacer(buffers=lifted).stmt(body)), tuple(scratch)
