@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import pliant
+from pliant.graph.node import CallLoop
+from pliant.graph.verify import verify as verify_graph
 from pliant.interp.graph import run_graph
+from pliant.loop.parse import parse_module
+from pliant.loop.printer import print_func
+from pliant.loop.stmt import Func
+from pliant.loop.structural import assert_same
+from pliant.loop.verify import verify
+from pliant.pipeline import STEPS, State
+from pliant.target import target
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -104,3 +113,18 @@ def test_broken_indices_are_refused_not_followed(layer: Any) -> None:
     ):
         with pytest.raises(pliant.Error, match=message):
             layer(x=tokens(3), **{**index, name: wrong}, **WEIGHTS, keys=cache.keys, values=cache.values)
+
+
+def test_every_loop_program_of_every_step_verifies_and_reads_back() -> None:
+    program = pliant.Program(example.decoder_layer.graph)
+    state = State(program.entry, target("native"), program.constants)
+    for step_ in STEPS[:-1]:
+        state = step_.run(state)
+        verify_graph(state.function)
+        funcs = [n.callee.program for n in state.function.nodes if isinstance(n, CallLoop)]
+        if state.host is not None:
+            funcs += [state.host.prepare, state.host.size, state.host.run]
+        for f in funcs:
+            assert isinstance(f, Func)
+            verify(f)
+            assert_same(f, parse_module(print_func(f))[f.name])
