@@ -21,7 +21,7 @@ from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
 from ..support.errors import ScheduleError
 from ..sym.expr import Expr, Var
-from .nest import parents
+from .nest import index
 
 EMPTY = Seq(())
 
@@ -80,7 +80,7 @@ class Edit:
 
     def done(self, made: tuple[Stmt, ...] = (), rounding: str = "") -> tuple[Func, Forward]:
         """The new program, and the forward to it."""
-        above = parents(self.func.body)
+        above = index(self.func.body).parents
         touched: set[Stmt] = set()
         for s in self.replaced:
             while s in above and above[s] not in touched:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from ..dtype import i64
 from ..loop.buffer import Buffer
-from ..loop.stmt import Alloc, Block, Call, Check, For, Func, Reduce, Stmt, Store, View, While, children, walk_stmts
+from ..loop.stmt import Alloc, Block, Call, Check, For, Func, Reduce, Stmt, Store, While, children, walk_stmts
 from ..sym.expr import Const, Expr, FloorDiv, FloorMod, Var, free_vars, product, substitute
 from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.prove import prove, prove_equal
 from ..sym.simplify import simplify
-from .nest import Access, accesses, blocks, facts_at, fed_by, loop_facts, loops_above, predicate_over_loops
+from .nest import Access, accesses, blocks, facts_at, fed_by, index, loop_facts, loops_above, predicate_over_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def cross_dependence(func: Func, loop: For) -> Conflict | None:
 
 def _conflict(func: Func, loop: For, inside: list[Block]) -> Conflict | None:
     private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in ("stack", "register")}
-    if any(isinstance(s, View) for s in walk_stmts(func.body)):
+    if index(func.body).has_views:
         return Conflict(loop, "buffers may overlap: the program makes views")
     touched = [(b, [a for a in accesses(b) if a.buffer not in private]) for b in inside]
     for n, (b, own) in enumerate(touched):

@@ -34,15 +34,40 @@ class Access:
         return tuple(substitute(e, values) for e in self.indices)
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one walk through a program finds."""
+
+    parents: dict[Stmt, Stmt]  # the statement directly around each statement
+    allocations: dict[Buffer, Alloc]
+    blocks: dict[str, Block]  # every block, those inside of others too, by its name
+    has_views: bool
+
+
 @lru_cache(maxsize=16)
-def parents(root: Stmt) -> dict[Stmt, Stmt]:
-    """The statement directly around each statement of `root`."""
-    return {child: s for s in walk_stmts(root) for child in children(s)}
+def index(root: Stmt) -> Index:
+    """The index of a program with that body."""
+    above: dict[Stmt, Stmt] = {}
+    allocations: dict[Buffer, Alloc] = {}
+    named: dict[str, Block] = {}
+    views = False
+    for s in walk_stmts(root):
+        kind = type(s)
+        if kind is Alloc:
+            allocations[s.buffer] = s  # type: ignore[attr-defined, assignment]
+        elif kind is View:
+            views = True
+        else:
+            if kind is Block:
+                named.setdefault(s.name, s)  # type: ignore[attr-defined, arg-type]
+            for child in children(s):
+                above[child] = s
+    return Index(above, allocations, named, views)
 
 
 def path_to(func: Func, s: Stmt) -> list[Stmt]:
     """The statements around `s`, outermost first, without `s`; empty for the body itself."""
-    above = parents(func.body)
+    above = index(func.body).parents
     path: list[Stmt] = []
     while s is not func.body and s in above:
         s = above[s]
@@ -57,15 +82,14 @@ def loops_above(func: Func, s: Stmt) -> list[For]:
 
 def blocks(s: Stmt) -> list[Block]:
     """The outermost blocks of `s` in order of execution."""
-    found: list[Block] = []
-    stack = [s]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Block):
-            found.append(x)
-        else:
-            stack.extend(reversed(children(x)))
-    return found
+    return list(_blocks(s))
+
+
+@lru_cache(maxsize=4096)
+def _blocks(s: Stmt) -> tuple[Block, ...]:
+    if isinstance(s, Block):
+        return (s,)
+    return tuple(b for child in children(s) for b in _blocks(child))
 
 
 def loops_in(s: Stmt) -> list[For]:
@@ -237,7 +261,7 @@ def bare_uses(func: Func) -> Bare:
 
 def allocation(func: Func, buffer: Buffer) -> Alloc | None:
     """The statement that allocates a buffer, None for a parameter."""
-    return next((s for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer is buffer), None)
+    return index(func.body).allocations.get(buffer)
 
 
 def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
@@ -251,7 +275,7 @@ def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
 
 def block_names(func: Func) -> set[str]:
     """The names of all blocks."""
-    return {s.name for s in walk_stmts(func.body) if isinstance(s, Block)}
+    return set(index(func.body).blocks)
 
 
 def plain_iters(indices: tuple[Expr, ...], block: Block) -> list[Var] | None:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..loop.stmt import Block, For, Func, Stmt, walk_stmts
+from ..loop.stmt import Block, For, Func, Stmt
 from ..support.errors import ScheduleError
 from ..support.source import caller_span
 from .cursor import Forward, fresh_name
-from .nest import loops_above
+from .nest import index, loops_above
 from .primitives import cache, inline, move, reduction
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
@@ -205,10 +205,10 @@ class Schedule:
         return value
 
     def _find(self, name: str) -> Block:
-        found = [s for s in walk_stmts(self.program.body) if isinstance(s, Block)]
-        match = next((b for b in found if b.name == name), None)
+        found = index(self.program.body).blocks
+        match = found.get(name)
         if match is None:
-            listed = ", ".join(f"`{b.name}`" for b in found) or "none"
+            listed = ", ".join(f"`{n}`" for n in found) or "none"
             raise ScheduleError(f"there is no block `{name}`", where=caller_span(), facts=[f"the blocks are {listed}"])
         return match
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...loop.buffer import Load
-from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, walk_stmts
+from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...sym.expr import TRUE, Call, Const, Div, Expr, Mul, Var, free_vars, walk
-from ..nest import accesses, blocks, loops_above, path_to, plain_iters
+from ..nest import accesses, blocks, index, loops_above, path_to, plain_iters
 
 
 class NotApplicable(Exception):
@@ -129,12 +129,12 @@ def alone(func: Func, block: Block) -> list[For]:
 
 def find_block(func: Func, name: str) -> Block:
     """The block of that name."""
-    return next(s for s in walk_stmts(func.body) if isinstance(s, Block) and s.name == name)
+    return index(func.body).blocks[name]
 
 
 def has_block(func: Func, name: str) -> bool:
     """Whether there is a block of that name."""
-    return any(isinstance(s, Block) and s.name == name for s in walk_stmts(func.body))
+    return name in index(func.body).blocks
 
 
 def iter_named(block: Block, name: str) -> Iter:
