@@ -132,6 +132,8 @@ def test_wrong_kinds_of_arguments() -> None:
         s.decompose_reduction("c")
     with pytest.raises(ScheduleError, match="there is no block `d`"):
         s.contract("d")
+    with pytest.raises(ScheduleError, match="only loop programs can be scheduled, not str"):
+        Schedule("matmul")
     with pytest.raises(ScheduleError, match="belongs to another schedule"):
         Schedule(kernel("matmul")).reorder(j, i)
 

@@ -133,6 +133,16 @@ def test_attempt_undoes() -> None:
     assert outer is i or not outer.alive
 
 
+def test_a_kernel_can_be_scheduled_and_compiled() -> None:
+    import pliant
+
+    made = pliant.api.Kernel(kernel("matmul"))
+    s = pliant.Schedule(made)
+    s.unroll(s.loops("c")[2])
+    assert s.func.attrs["scheduled"] and s.trace.apply(made).name == "matmul"
+    assert s.program.attrs == kernel("matmul").attrs
+
+
 def test_rounding_is_declared() -> None:
     s = Schedule(kernel("matmul"))
     _, _, k = s.loops("c")

@@ -121,13 +121,26 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
 class Schedule:
     """A program under transformation; see the module."""
 
-    def __init__(self, func: Func) -> None:
+    def __init__(self, source: Any) -> None:
+        """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule)."""
+        func = source if isinstance(source, Func) else getattr(source, "func", None)
+        if not isinstance(func, Func):
+            raise ScheduleError(
+                f"only loop programs can be scheduled, not {type(source).__name__}",
+                where=caller_span(),
+                help="pass a function made by @kernel",
+            )
         self.program = func
         self.rounding: list[str] = []  # what edits declared to change in last bits
         self._places: list[Stmt | str] = []
         self._handles: list[Handle] = []
         self._entries: list[Entry] = []
         self._names: set[str] = {"s"}
+
+    @property
+    def func(self) -> Func:
+        """The program as it is to be compiled: exactly as it stands."""
+        return self.program.with_(attrs={**self.program.attrs, "scheduled": True})
 
     @property
     def trace(self) -> Trace:

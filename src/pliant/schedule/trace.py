@@ -60,11 +60,11 @@ class Trace:
     def __str__(self) -> str:
         return "\n".join(map(str, self.entries))
 
-    def apply(self, func: Func) -> Func:
-        """Do the same to another program."""
+    def apply(self, source: Any) -> Func:
+        """Do the same to another program: a `Func`, or what carries one as `func`."""
         from .schedule import Schedule
 
-        s = Schedule(func)
+        s = Schedule(source)
         self.replay(s)
         return s.program
 
