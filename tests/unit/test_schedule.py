@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from schedule_kernels import kernel, make_arguments
 
+from pliant.api import Kernel
 from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
@@ -133,11 +134,9 @@ def test_attempt_undoes() -> None:
     assert outer is i or not outer.alive
 
 
-def test_a_kernel_can_be_scheduled_and_compiled() -> None:
-    import pliant
-
-    made = pliant.api.Kernel(kernel("matmul"))
-    s = pliant.Schedule(made)
+def test_a_kernel_can_be_scheduled() -> None:
+    made = Kernel(kernel("matmul"))
+    s = Schedule(made)
     s.unroll(s.loops("c")[2])
     assert s.func.attrs["scheduled"] and s.trace.apply(made).name == "matmul"
     assert s.program.attrs == kernel("matmul").attrs

@@ -125,11 +125,8 @@ class Schedule:
         """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule)."""
         func = source if isinstance(source, Func) else getattr(source, "func", None)
         if not isinstance(func, Func):
-            raise ScheduleError(
-                f"only loop programs can be scheduled, not {type(source).__name__}",
-                where=caller_span(),
-                help="pass a function made by @kernel",
-            )
+            what = f"only loop programs can be scheduled, not {type(source).__name__}"
+            raise ScheduleError(what, where=caller_span(), help="pass a function made by @kernel")
         self.program = func
         self.rounding: list[str] = []  # what edits declared to change in last bits
         self._places: list[Stmt | str] = []
