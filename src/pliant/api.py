@@ -129,6 +129,8 @@ def program_of(src: Any) -> Program:
             return Program.of_kernel(src)
         case GraphFunction():
             return Program.of(src)
+    if isinstance(getattr(src, "func", None), Func):  # a Schedule
+        return Program.of_kernel(src.func)
     raise Error(
         f"cannot compile an object of type `{type(src).__name__}`",
         where=caller_span(),
