@@ -82,12 +82,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "fixed dim": ({"x": np.ones((2, 5), np.float32)}, "argument `x`: dim 1 is 5, expected 4", "`x` is Tensor[f32, n, 4]"),
     "above the contract": (
         {"x": np.ones((66, 4), np.float32), "total": np.zeros(66, np.float32)},
-        "argument `x`: dim 0, `n` = 66, is outside its contract: n in 0..64 step 2",
+        "argument `x`: dim 0, `n` = 66 is outside its contract: n in 0..64 step 2",
         "the contract comes from the declaration of the dim and from `dims=` of compile",
     ),
     "no multiple": (
         {"x": np.ones((3, 4), np.float32), "total": np.zeros(3, np.float32)},
-        "argument `x`: dim 0, `n` = 3, is outside its contract: n in 0..64 step 2",
+        "argument `x`: dim 0, `n` = 3 is outside its contract: n in 0..64 step 2",
         "the contract comes from the declaration of the dim and from `dims=` of compile",
     ),
     "two arguments that disagree": (
