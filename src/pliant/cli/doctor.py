@@ -48,7 +48,7 @@ def text(facts: Facts) -> str:
 def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     """Each fact's name and its text."""
     python, llvm, machine, threads = found["python"], found["llvmlite"], found["target"], found["threads"]
-    cache, rates = found["code_cache"], found.get("measured")
+    cache, rates = found["code_cache"], found["measured"]
     lines = [
         ("Pliant", found["pliant"]),
         ("Python", f"{python['version']} ({python['implementation']}), {python['executable']}"),

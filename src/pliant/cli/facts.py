@@ -53,6 +53,7 @@ def known_facts() -> Facts:
         "target": facts.attempt(_target),
         "threads": facts.attempt(_threads),
         "code_cache": _code_cache(facts),
+        "measured": None,
     }
     return facts
 
@@ -62,10 +63,8 @@ def measured(facts: Facts) -> None:
     threads = facts.found["threads"]
     if facts.found["numpy"] is None or facts.found["target"] is None or threads is None:
         return
-    rates = facts.attempt(lambda: _rates(threads["count"]))
+    facts.found["measured"] = facts.attempt(lambda: _rates(threads["count"]))
     progress("")
-    if rates is not None:
-        facts.found["measured"] = rates
 
 
 def _rates(count: int) -> dict[str, dict[str, float]]:
