@@ -20,6 +20,7 @@ from .node import (
     CallHost,
     CallLibrary,
     CallLoop,
+    Function,
     If,
     MatchCast,
     Node,
@@ -72,6 +73,12 @@ class Renamer:
     def require(self, r: Require) -> Require:
         """A run-time condition over the new dims."""
         return replace(r, cond=self.expr(r.cond), values=tuple(map(self.expr, r.values)))
+
+    def function(self, f: Function) -> Function:
+        """The function over the new dims, parameters included."""
+        params = tuple(map(self.define, f.params))
+        nodes = tuple(map(self.node, f.nodes))
+        return f.with_(params=params, nodes=nodes, results=self.uses(f.results))
 
     def node(self, node: Node) -> Node:
         """The node over what stands for its values and dims, with fresh outs."""

@@ -16,7 +16,7 @@ from ...support.errors import ShapeError
 from ...support.source import caller_span
 from ...sym.expr import Const, Dim, Expr, Var, free_vars
 from .. import node as g
-from ..substitute import substitute
+from ..rewrite import Renamer
 
 
 def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
@@ -33,7 +33,7 @@ def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
                 help=f"did you mean `{near[0]}`?" if near else "",
             )
         values[known[name]] = _bound(known[name], wanted, known)
-    return substitute(function, values)
+    return Renamer(dims=values).function(function)
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
