@@ -6,6 +6,7 @@ found out is taken to be absent: x86-64-v2, or plain NEON.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 import sys
@@ -53,15 +54,14 @@ def cpu_name() -> str:
     """The processor as its maker calls it, for people to read; nothing is decided by it."""
     if sys.platform == "darwin":
         return _sysctl_text("machdep.cpu.brand_string") or platform.machine()
-    for path, key in (("/proc/cpuinfo", "model name"), ("/proc/device-tree/model", "")):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    name, _, value = line.rpartition(":") if not key else line.partition(":")
-                    if name.strip() == key:
-                        return value.strip(" \t\n\0")
-        except OSError:
-            continue
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() == "model name":
+                    return value.strip()
+        with contextlib.suppress(OSError), open("/proc/device-tree/model", encoding="utf-8", errors="replace") as file:
+            return file.read().strip("\0\n ")  # ARM machines name the board
     return platform.processor() or platform.machine()
 
 
