@@ -19,7 +19,7 @@ from ..schedule import Schedule
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
 from .match import NotApplicable, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, untouched
-from .matmul import matmul
+from .matmul import schedule_matmul
 from .reduction import schedule_rows
 
 
@@ -31,7 +31,7 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
     said = _inline(s)
     for b in blocks(s.program.body):
         if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
-            said += _attempt(s, "matmul", partial(matmul, s, b.name, target))
+            said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target))
     for group in _groups(s.program):
         if any(i.kind != "S" for b in group for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))

@@ -51,7 +51,7 @@ def tile_size(target: Target, dtype: DType, columns: int | None) -> TileSize:
     return TileSize(rows, vectors * lanes, lanes)
 
 
-def matmul(s: Schedule, name: str, target: Target) -> str:
+def schedule_matmul(s: Schedule, name: str, target: Target) -> str:
     """Tile the sum of products `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     func = s.program
     block = find_block(func, name)
