@@ -1,0 +1,207 @@
+"""Fusion: which loop programs join, which do not, and that what is joined means the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from compiled_graphs import host_of, lowered
+
+from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i64, kernel, ops
+from pliant.graph import node as g
+from pliant.interp.graph import run_graph
+from pliant.lower.fuse import fuse
+from pliant.pipeline import STEPS
+
+n = dim("n", max=64)
+m = dim("m", max=64)
+k = dim("k", max=64)
+
+BEFORE = STEPS[: [s.name for s in STEPS].index("fuse")]
+
+
+def random(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(np.float32)
+
+
+def fused(f: Any, arguments: Sequence[Any], rtol: float = 1e-5) -> g.Function:
+    """The function after fusion, which the interpreter finds to mean the same."""
+    before = lowered(f.graph, BEFORE).function
+    after = fuse(before)
+    copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)]
+    for expected, found in zip(run_graph(f.graph, copies[0]), run_graph(after, copies[1]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-6)
+    return after
+
+
+def calls(f: g.Function) -> list[str]:
+    return [n.callee.name for n in g.walk_nodes(f.nodes) if isinstance(n, g.CallLoop)]
+
+
+def temporaries(f: Any) -> list[str]:
+    """The memory that is left between the kernels, and inside of them, once they are scheduled."""
+    return [str(t.bytes) for t in host_of(f.graph).temporaries]
+
+
+def test_a_chain_of_elementwise_programs_is_one_without_memory_between() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], y: Tensor[f32, m]) -> Tensor[f32, n, m]:
+        return ops.silu(x * 2.0 + y) - 1.0
+
+    after = fused(f, [random(3, 4), random(4, seed=1)])
+    assert calls(after) == ["mul_add_silu_sub"]
+    assert not temporaries(f)
+
+
+def test_an_epilogue_joins_a_matmul() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m], u: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
+        return ops.silu(x @ w) * u
+
+    after = fused(f, [random(3, 4), random(4, 5, seed=1), random(3, 5, seed=2)])
+    assert calls(after) == ["matmul_silu_mul"]
+    assert not temporaries(f)  # the sum stays in registers
+
+
+def test_a_prologue_joins_a_reduction_but_no_matmul() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> tuple[Tensor[f32, n], Tensor[f32, n, m]]:
+        return ops.sum(x * 0.5, axis=1), ops.exp(x) @ w
+
+    after = fused(f, [random(3, 4), random(4, 5, seed=1)])
+    assert sorted(calls(after)) == ["exp", "matmul", "mul_sum"]
+
+
+def test_two_programs_that_are_more_than_elementwise_stay_apart() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, k]) -> Tensor[f32, n, k]:
+        return ops.softmax(x @ w) @ w
+
+    assert calls(fused(f, [random(3, 4), random(4, 4, seed=1)])) == ["matmul", "softmax", "matmul"]
+
+
+def test_a_value_with_another_use_stays() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+        y = x + 1.0
+        return ops.exp(y), y
+
+    assert calls(fused(f, [random(3)])) == ["add", "exp"]
+
+
+def test_a_value_used_inside_a_branch_stays_and_bodies_fuse_on_their_own() -> None:
+    @function
+    def f(x: Tensor[f32, n], b: bool) -> Tensor[f32, n]:
+        y = x + 1.0
+        if b:
+            z = ops.exp(y) * 0.5
+        else:
+            z = ops.neg(y) - x
+        return ops.abs(z) + 1.0
+
+    for b in (True, False):
+        assert calls(fused(f, [random(3), b])) == ["add", "exp_mul", "neg_sub", "abs_add"]
+
+
+def test_what_is_read_at_another_index_does_not_follow_a_matmul() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, m, n]:
+        return ops.permute(x @ w, (1, 0)) + 1.0
+
+    after = fused(f, [random(3, 4), random(4, 5, seed=1)])
+    assert calls(after) == ["matmul", "permute_add"]
+
+
+def test_state_keeps_its_place_in_the_order() -> None:
+    @kernel
+    def add_to(x: Tensor[f32, n], total: InOut[f32, n]) -> None:
+        for i in range(n):
+            with block("t", "S", i) as vi:
+                total[vi] = total[vi] + x[vi]
+
+    @function
+    def f(x: Tensor[f32, n], total: State[f32, n]) -> tuple[Tensor[f32, n], State[f32, n]]:
+        before = total * 2.0
+        total = add_to(x + 1.0, total)
+        return ops.exp(before) + total, total
+
+    after = fused(f, [random(3), random(3, seed=1)])
+    assert calls(after).index("mul") < calls(after).index("add_to")
+
+
+def test_a_program_scheduled_by_hand_stays_as_it_is() -> None:
+    @kernel(scheduled=True)
+    def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+        for i in range(n):
+            with block("y", "S", i) as vi:
+                y[vi] = x[vi] * 2.0
+
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        return double(x + 1.0) + 1.0
+
+    assert calls(fused(f, [random(3)])) == ["add", "double", "add"]
+
+
+def test_a_users_kernel_fuses_by_what_its_loops_are() -> None:
+    @kernel
+    def double(x: Tensor[f32, n, m], y: Out[f32, n, m]) -> None:
+        for i, j in grid(n, m):
+            with block("y", "SS", i, j) as (vi, vj):
+                y[vi, vj] = x[vi, vj] * 2.0
+
+    @function
+    def f(x: Tensor[f32, k, 4]) -> Tensor[f32, k, 4]:
+        return double(ops.exp(x)) + 1.0
+
+    after = fused(f, [random(3, 4)])
+    assert calls(after) == ["exp_double_add"]
+    assert not temporaries(f)
+
+
+def test_scalars_and_dims_that_no_shape_tells_become_parameters() -> None:
+    @function
+    def f(x: Tensor[f32, n], y: Tensor[f32, m], s: f32, i: i64) -> Tensor[f32, n]:
+        t = ops.slice(ops.concat([x, y, x], axis=0), 0, m, m + n)
+        return t * s + ops.cast(i, f32) * ops.cast(m, f32)
+
+    after = fused(f, [random(3), random(4, seed=1), 0.5, 3])
+    assert len(calls(after)) == 1
+
+
+def test_checks_and_origins_are_kept() -> None:
+    @function
+    def f(x: Tensor[f32, n], y: Tensor[f32, m], z: Tensor[f32, k]):  # type: ignore[no-untyped-def]
+        return x + y + z
+
+    before = lowered(f.graph, BEFORE).function
+    nodes = tuple(node.with_(origin=(f"layer{i}",)) for i, node in enumerate(before.nodes))
+    (merged,) = fuse(before.with_(nodes=nodes)).nodes
+    assert {r.cond for r in merged.requires} == {r.cond for node in nodes for r in node.requires}
+    assert len(merged.requires) == 2
+    assert merged.origin == ("layer0", "layer1")
+
+
+def test_something_dear_is_not_computed_for_every_column() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], y: Tensor[f32, n, 1]) -> Tensor[f32, n, m]:
+        return x * ops.exp(y)
+
+    after = fused(f, [random(3, 5), random(3, 1, seed=1)])
+    assert calls(after) == ["exp_mul"]
+    assert temporaries(f) == ["n * 4"]
+
+
+def test_nothing_to_fuse_is_left_as_it_is() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
+        return x @ w
+
+    before = lowered(f.graph, BEFORE).function
+    assert fuse(before).nodes == before.nodes
