@@ -13,9 +13,11 @@ from typing import Any
 
 from .graph import node as g
 from .graph.node import Callee, Function
+from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of, func_of
-from .support.errors import Error
+from .support.errors import Error, ShapeError
+from .sym.expr import free_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Program:
     @staticmethod
     def of_kernel(func: Func) -> Program:
         """The program that does nothing but call one loop program: `out` parameters are results, `inout` ones are state."""
+        _check_dims(func)
         params: list[g.Value] = []
         outs: list[g.Value] = []
         for p in callee_of(func).params:
@@ -83,6 +86,21 @@ class Program:
         entry = _unique_names(self.entry)
         kernels = dict.fromkeys(func_of(c) for c in callees(entry))
         return "\n\n".join([*map(print_func, kernels), print_function(entry)])
+
+
+def _check_dims(func: Func) -> None:
+    """Every symbol must be known from the arguments, or nobody could say how large the outputs are."""
+    given = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
+    known = {e for b in given for e in b.shape}
+    for v in func.symbols:
+        if v not in known:
+            user = next(b for b in func.buffers if any(v in free_vars(e) for e in (*b.shape, *(b.strides or ()))))
+            raise ShapeError(
+                f"dim `{v.name}` of `{user.name}` is not known from the arguments of `{func.name}`",
+                where=func.span,
+                facts=[f"`{user.name}` is {user}", "a dim is known where it stands alone as a dimension of an argument"],
+                help=f"add an argument that has `{v.name}` as a dimension of its own",
+            )
 
 
 def _constants(function: Function) -> Iterator[Any]:

@@ -102,6 +102,8 @@ def _alias(function: g.Function, result: g.Value) -> int | None:
     source = {new: old for n in function.nodes for old, new in _versions(n)}
     while result in source:
         result = source[result]
+    if result not in function.params:
+        raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
     return function.params.index(result)
 
 
