@@ -41,6 +41,16 @@ def matmul_i32(a: Tensor[i32, n, p], b: Tensor[i32, p, m], c: Out[i32, n, m]) ->
                 c[vi, vj] = 0
             c[vi, vj] += a[vi, vk] * b[vk, vj]
 """,
+    "panels": """
+n = dim("n")
+@kernel
+def panels(a: Tensor[f32, n, 5], b: Tensor[f32, 5, 96], c: Out[f32, n, 96]) -> None:
+    for i, j, k in grid(n, 96, 5):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+""",
     "batched": """
 h = dim("h")
 n = dim("n")

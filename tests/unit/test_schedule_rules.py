@@ -82,7 +82,7 @@ def test_native_equals_the_interpreter(name: str, natives: tuple[dict[str, Any],
                 assert a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize("name", ["matmul", "epilogue", "softmax", "rms_norm", "transposed"])
+@pytest.mark.parametrize("name", ["matmul", "panels", "epilogue", "softmax", "rms_norm", "transposed"])
 def test_a_row_alone_equals_the_row_in_a_batch(name: str, natives: tuple[dict[str, Any], Native]) -> None:
     funcs, native = natives
     func = funcs[name]

@@ -21,6 +21,8 @@ from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
 from ..support.errors import ScheduleError
 from ..sym.expr import Expr, Var
+from ..sym.facts import Facts
+from ..sym.simplify import simplify
 from .nest import index
 
 EMPTY = Seq(())
@@ -128,17 +130,26 @@ def is_empty(s: Stmt) -> bool:
 
 
 class Mover(Replacer):
-    """A `Replacer` that records where each statement went."""
+    """A `Replacer` that records where each statement went, and simplifies bindings where it is told facts."""
 
-    __slots__ = ("moved",)
+    __slots__ = ("facts", "moved")
 
-    def __init__(self, moved: dict[Stmt, Stmt], vars: Mapping[Var, Expr] | None = None, buffers: Mapping[Buffer, Buffer] | None = None):
+    def __init__(
+        self,
+        moved: dict[Stmt, Stmt],
+        vars: Mapping[Var, Expr] | None = None,
+        buffers: Mapping[Buffer, Buffer] | None = None,
+        facts: Facts | None = None,
+    ) -> None:
         super().__init__(vars or {}, buffers or {})
         self.moved = moved
+        self.facts = facts
 
     def stmt(self, s: Stmt) -> Stmt:
         """`s` with everything replaced; its parts are recorded."""
         new = Replacer.stmt(self, s)
+        if self.facts is not None and isinstance(new, Block):
+            new = new.with_(iters=tuple(Iter(i.var, i.kind, simplify(i.value, self.facts)) for i in new.iters))
         self.moved[s] = new
         return new
 

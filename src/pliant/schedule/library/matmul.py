@@ -107,6 +107,9 @@ class _Rule:
         if self.columns is not None and self.columns < t.columns:
             self._panel(self.name, None, self.column)
             outer: LoopHandle | None = None
+        elif self.columns is not None and self.columns % (2 * t.columns) == 0:
+            outer, half, inner = s.split(self.column, None, 2, t.columns)
+            self._panel(self.name, outer, inner, half)
         else:
             outer, inner = s.split(self.column, None, t.columns, tail="cut")
             self._panel(self.name, outer, inner)
@@ -135,39 +138,53 @@ class _Rule:
         found = iter_named(find_block(self.s.program, block), iterator)
         return next(h for h in self.s.loops(block) if h.loop.var in free_vars(found.value))
 
-    def _panel(self, name: str, outer: LoopHandle | None, inner: LoopHandle) -> None:
-        """Tile the rows of one panel of columns: `inner` is its columns, `outer` the loop over panels."""
+    def _panel(self, name: str, outer: LoopHandle | None, inner: LoopHandle, half: LoopHandle | None = None) -> None:
+        """Tile the rows of one panel of columns: `inner` is the columns of a tile, `half` the two tiles of a panel, `outer` the panels."""
         s = self.s
         above = [outer] if outer else []
+        halves = [half] if half else []
         reduced = [self._loop_of(name, v) for v in self.roles.reduced]
         row = self._loop_of(name, self.roles.row) if self.roles.row else None
-        s.reorder(*above, *([row] if row else []), *reduced, inner)
+        s.reorder(*above, *([row] if row else []), *halves, *reduced, inner)
         around = outer or (self._loop_of(name, self.roles.batch[-1]) if self.roles.batch else None)
-        if row is None:
-            self._registers(name, around, [], reduced, inner)
-            return
-        rows = constant_extent(s.program, row.loop)
+        rows = 1 if row is None else constant_extent(s.program, row.loop)
         if rows is not None and rows <= self.tile.rows:
-            s.reorder(*reduced, row, inner)
-            self._registers(name, around, [row], reduced, inner)
+            self._tile(name, rows, around, [row] if row else [], halves, reduced, inner)
             return
         tiles, within = s.split(row, self.tile.rows, tail="balance")
-        s.reorder(*reduced, within, inner)
-        self._registers(name, tiles, [within], reduced, inner)
+        self._tile(name, self.tile.rows, tiles, [within], halves, reduced, inner)
         for r in range(1, self.tile.rows):
-            tail = f"{name}_tail{r}"
-            if has_block(s.program, tail):
-                self._tail(tail, around)
+            if has_block(s.program, f"{name}_tail{r}"):
+                self._tail(f"{name}_tail{r}", r, around, bool(half))
 
-    def _tail(self, name: str, around: LoopHandle | None) -> None:
-        """Tiles of fewer rows."""
+    def _tail(self, name: str, count: int, around: LoopHandle | None, halved: bool) -> None:
+        """Tiles of fewer rows: the loops are (tiles,) rows, (halves,) reduced, columns."""
         handles = list(self.s.loops(name))
-        columns = handles[-1]
         reduced = [self._loop_of(name, v) for v in self.roles.reduced]
-        before = handles.index(reduced[0])
-        rows = handles[before - 1]
-        self.s.reorder(*reduced, rows, columns)
-        self._registers(name, handles[before - 2] if before > 1 else around, [rows], reduced, columns)
+        first = handles.index(reduced[0])
+        halves = [handles[first - 1]] if halved else []
+        rows = first - 1 - halved
+        self._tile(name, count, handles[rows - 1] if rows else around, [handles[rows]], halves, reduced, handles[-1])
+
+    def _tile(
+        self,
+        name: str,
+        count: int,
+        at: LoopHandle | None,
+        rows: list[LoopHandle],
+        halves: list[LoopHandle],
+        reduced: list[LoopHandle],
+        columns: LoopHandle,
+    ) -> None:
+        """Put the loops of one tile in order; few rows take both halves of a panel at once, to have enough sums under way."""
+        vectors = 2 * self.tile.columns // self.tile.lanes
+        if halves and (count + 1) * vectors + 1 <= self.target.n_vector_registers:
+            self.s.reorder(*reduced, *rows, *halves, columns)
+            columns = self.s.fuse(*halves, columns)
+        else:
+            self.s.reorder(*halves, *reduced, *rows, columns)
+            at = halves[0] if halves else at
+        self._registers(name, at, rows, reduced, columns)
 
     def _registers(self, name: str, at: LoopHandle | None, rows: list[LoopHandle], reduced: list[LoopHandle], columns: LoopHandle) -> None:
         """Accumulate one tile in registers."""

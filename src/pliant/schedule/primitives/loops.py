@@ -89,7 +89,7 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
         values[x.var] = simplify(x.start + rest % e, facts)
         rest = rest // e
     values[loops[0].var] = simplify(loops[0].start + rest, facts)
-    new = For(var, zero(), stop, "serial", Mover(edit.moved, values).stmt(loops[-1].body), span=loops[0].span)
+    new = For(var, zero(), stop, "serial", Mover(edit.moved, values, facts=facts).stmt(loops[-1].body), span=loops[0].span)
     edit.replace(loops[0], new)
     for x in loops:
         edit.move(x, new)
