@@ -1,7 +1,17 @@
 """Data types: their names, widths, ranges, and how Python's, numpy's and torch's spellings map to them.
 
 Compute types are those that arithmetic is defined on; storage types exist only inside buffers,
-packed, and are widened on load.
+packed, and are widened on load: i4 and i2 to i8, u4 and u2 to u8, the small floats to f32, all exactly.
+
+Storing to one is what ml_dtypes' cast from i8, u8 or f32 is. Integers keep their low bits. Floats are rounded to nearest even,
+denormals included, and what is then too large becomes
+
+    f8e5m2, f8e4m3    infinity          f8e4m3fn    NaN (it has no infinity)          f4e2m1    the largest number, 6
+
+NaN is stored as one code, the positive quiet NaN (0x7e, 0x7c, 0x7f); f4e2m1, which has none, gets -0.0.
+
+Elements of less than a byte lie in a row from the low bits up. An array of them is passed as bytes (u8) whose last dim is packed:
+`n` elements are `n * bits / 8` bytes, a whole number. (ml_dtypes spends a byte on each element: `pack` and `unpack` convert.)
 
     >>> dtype("float32") is f32, f32.bits, str(f32)
     (True, 32, 'f32')
@@ -9,6 +19,7 @@ packed, and are widened on load.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +59,19 @@ class DType:
     def itemsize(self) -> int:
         """Bytes of one element in memory (compute types only: storage types are packed)."""
         return max(1, self.bits // 8)
+
+    @property
+    def per_byte(self) -> int:
+        """How many elements share a byte; 1 for all types of a byte or more."""
+        return max(1, 8 // self.bits)
+
+    def array_dtype(self) -> np.dtype[Any]:
+        """The numpy dtype of arrays of this type: their own, or packed bytes below one byte."""
+        return u8.numpy() if self.bits < 8 else self.numpy()
+
+    def array_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the numpy array that holds elements of such a shape: the last dim is in bytes where they are packed."""
+        return tuple(shape) if self.bits >= 8 or not shape else (*shape[:-1], -(-shape[-1] // self.per_byte))
 
     @property
     def min(self) -> int:
@@ -102,8 +126,7 @@ _FIELDS = [
 ]
 
 ALL: dict[str, DType] = {
-    name: DType(name, kind, bits, long_name, code, storage=storage)
-    for code, (name, kind, bits, long_name, storage) in enumerate(_FIELDS)
+    name: DType(name, kind, bits, long_name, code, storage=storage) for code, (name, kind, bits, long_name, storage) in enumerate(_FIELDS)
 }
 _LONG = {d.long_name: d for d in ALL.values()}
 
@@ -131,3 +154,30 @@ def _name_of(spelling: object) -> str:
         return "bool"
     text = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
     return str(text).removeprefix("torch.").rstrip("_")
+
+
+def pack(array: Any, to: DType) -> np.ndarray[Any, Any]:
+    """The bytes of an array of i4, u4, i2, u2 or f4e2m1 (one element in each byte, as ml_dtypes has them, or numbers)."""
+    import numpy as np
+
+    per = to.per_byte
+    codes = np.ascontiguousarray(np.asarray(array).astype(to.numpy())).view(np.uint8) & ((1 << to.bits) - 1)
+    if not codes.ndim or codes.shape[-1] % per:
+        from .support.errors import ShapeError
+
+        raise ShapeError(f"the last dim of an array of {to} is packed: it must be a multiple of {per}", facts=[f"shape {codes.shape}"])
+    parts = codes.reshape(*codes.shape[:-1], -1, per) << (np.arange(per, dtype=np.uint8) * to.bits)
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1), np.uint8)
+
+
+def unpack(packed: np.ndarray[Any, Any], of: DType) -> np.ndarray[Any, Any]:
+    """The elements of packed bytes, as an array of ml_dtypes' type."""
+    import numpy as np
+
+    per, last = of.per_byte, packed.shape[-1] * of.per_byte
+    codes = (packed[..., None] >> (np.arange(per, dtype=np.uint8) * of.bits)) & ((1 << of.bits) - 1)
+    flat = codes.reshape(*packed.shape[:-1], last)
+    if of.kind == "i":  # ml_dtypes keeps the sign in the whole byte
+        half = 1 << (of.bits - 1)
+        flat = ((flat.astype(np.int16) ^ half) - half).astype(np.int8)
+    return flat.view(of.numpy())

@@ -3,6 +3,7 @@
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
 broadcast, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading indices are constants
 where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group into registers.
+Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..sym.expr import Expr, Var, free_vars
 from ..sym.poly import Poly, add, constant
 from .llvm_build import Declarations
 from .llvm_expr import Expressions
+from .llvm_storage import decode, encode
 from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
 
@@ -115,6 +117,8 @@ class Memory(Expressions):
         if buffer.scope == "register":
             return self._load_register(e)
         p = self.flat(e.indices, buffer.element_strides())
+        if buffer.dtype.bits < 8:
+            return self.load_packed(buffer, p)
         stride = self.lane_stride(p)
         if stride == 0:
             return self._read(buffer, self.address(buffer, p), 0)
@@ -123,7 +127,15 @@ class Memory(Expressions):
         if stride == -1 and self.mask is None:
             last = add(self.first_lane(p), {(): 1 - self.lanes})
             return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
-        return self._gather(buffer, self._pointers(buffer, p))
+        return self._from_memory(buffer, self.gather(buffer, self._pointers(buffer, p)), self.lanes)
+
+    def load_packed(self, buffer: Buffer, p: Poly) -> Val:
+        """The value of elements that share bytes; see `llvm_packed.py`."""
+        raise NotImplementedError
+
+    def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
+        """Write elements that share bytes; see `llvm_packed.py`."""
+        raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
         type_name, align = memory_type(buffer.dtype, lanes), buffer.dtype.itemsize
@@ -135,12 +147,13 @@ class Memory(Expressions):
             text = f"load {type_name}, ptr {pointer}, align {align}"
         return self._from_memory(buffer, self.raw(text), lanes)
 
-    def _gather(self, buffer: Buffer, pointers: str) -> Val:
+    def gather(self, buffer: Buffer, pointers: str) -> str:
+        """What is in memory at the pointers of all active lanes."""
         type_name = memory_type(buffer.dtype, self.lanes)
         name = f"llvm.masked.gather.{overload(type_name)}.v{self.lanes}p0"
         self.declarations.declare(name, type_name, f"<{self.lanes} x ptr>, i32, <{self.lanes} x i1>, {type_name}")
         operands = f"<{self.lanes} x ptr> {pointers}, i32 {buffer.dtype.itemsize}, {self._mask_text()}, {type_name} zeroinitializer"
-        return self._from_memory(buffer, self.raw(f"call {type_name} @{name}({operands})"), self.lanes)
+        return self.raw(f"call {type_name} @{name}({operands})")
 
     def _mask_text(self) -> str:
         return self.mask.typed if self.mask is not None else f"<{self.lanes} x i1> splat (i1 true)"
@@ -148,9 +161,13 @@ class Memory(Expressions):
     def _from_memory(self, buffer: Buffer, ref: str, lanes: int) -> Val:
         if buffer.dtype is bool_:
             return self.compare("icmp ne", Val(ref, u8, lanes), Val("0", u8))
+        if buffer.dtype.storage:
+            return decode(self, Val(ref, u8, lanes), buffer.dtype)
         return Val(ref, buffer.dtype, lanes)
 
-    def _to_memory(self, v: Val) -> Val:
+    def _to_memory(self, buffer: Buffer, v: Val) -> Val:
+        if buffer.dtype.storage:
+            return encode(self, v, buffer.dtype)
         return self.convert("zext", v, u8) if v.dtype is bool_ else v
 
     def _reversed(self, v: Val) -> Val:
@@ -166,6 +183,9 @@ class Memory(Expressions):
             self._store_register(buffer, indices, value)
             return
         p = self.flat(indices, buffer.element_strides())
+        if buffer.dtype.bits < 8:
+            self.store_packed(buffer, p, value)
+            return
         stride = self.lane_stride(p)
         if stride == 0:
             self._write(buffer, self.address(buffer, p), value)
@@ -180,7 +200,7 @@ class Memory(Expressions):
             self._scatter(buffer, self._pointers(buffer, p), value)
 
     def _write(self, buffer: Buffer, pointer: str, value: Val) -> None:
-        stored, align = self._to_memory(value), buffer.dtype.itemsize
+        stored, align = self._to_memory(buffer, value), buffer.dtype.itemsize
         if value.lanes and self.mask is not None:
             name = f"llvm.masked.store.{overload(stored.type)}.p0"
             self.declarations.declare(name, "void", f"{stored.type}, ptr, i32, <{value.lanes} x i1>")
@@ -189,7 +209,7 @@ class Memory(Expressions):
             self.line(f"store {stored.typed}, ptr {pointer}, align {align}")
 
     def _scatter(self, buffer: Buffer, pointers: str, value: Val) -> None:
-        stored = self._to_memory(value)
+        stored = self._to_memory(buffer, value)
         name = f"llvm.masked.scatter.{overload(stored.type)}.v{value.lanes}p0"
         self.declarations.declare(name, "void", f"{stored.type}, <{value.lanes} x ptr>, i32, <{value.lanes} x i1>")
         operands = f"{stored.typed}, <{value.lanes} x ptr> {pointers}, i32 {buffer.dtype.itemsize}, {self._mask_text()}"
@@ -236,7 +256,7 @@ class Memory(Expressions):
 
     def _store_register(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val) -> None:
         pointer, lanes = self._register(buffer, indices)
-        stored = self._to_memory(self.splat(value, lanes) if lanes else value)
+        stored = self._to_memory(buffer, self.splat(value, lanes) if lanes else value)
         if lanes and self.mask is not None:
             old = self.raw(f"load {stored.type}, ptr {pointer}, align {buffer.dtype.itemsize}")
             stored = self.select(self.mask, stored, Val(old, stored.dtype, lanes))
@@ -259,7 +279,8 @@ class Memory(Expressions):
                     help='give it the scope "workspace", or a constant bound as its shape',
                 )
             size *= number
-        self.pointers[buffer] = self.alloca(f"[{max(1, size)} x {memory_type(buffer.dtype)}]", WORKSPACE_ALIGN)
+        size = -(-max(1, size) // buffer.dtype.per_byte)
+        self.pointers[buffer] = self.alloca(f"[{size} x {memory_type(buffer.dtype)}]", WORKSPACE_ALIGN)
 
     def view(self, s: View) -> None:
         """Name a part of a buffer's memory."""

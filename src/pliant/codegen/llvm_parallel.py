@@ -7,7 +7,8 @@ What the body uses is found while it is emitted: a variable or buffer that it do
 in the caller's frame and passed on. The body is two functions: one that the pool calls, which loads the captured values,
 and one that takes them as parameters, so that pointers can be `noalias`. The grain is the number of iterations that take
 about 20 µs, estimated from the operations of the body as an expression of the dims; it depends on shapes only, so results
-do not depend on the number of threads. A parallel loop inside of another one runs serially.
+do not depend on the number of threads. A parallel loop inside of another one runs serially, and so does one whose iterations are
+not known to write bytes of their own (`llvm_owned.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..loop.stmt import For
 from ..support.errors import UnsupportedError
 from ..sym.expr import Expr, Var, wrap
 from .llvm_cost import cost
+from .llvm_owned import owns_bytes
 from .llvm_types import Val, float_literal, symbol_text
 from .llvm_vector import VectorLoops
 
@@ -41,6 +43,9 @@ class ParallelLoops(VectorLoops):
     """Emits parallel loops."""
 
     def parallel_loop(self, s: For) -> None:
+        if not owns_bytes(self, s):
+            self.serial(s)
+            return
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.binary("sub", stop, start)
         body = _Body(self, s)

@@ -31,7 +31,6 @@ from ..support.errors import Error, InternalError, UnsupportedError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, product
 from .llvm_fail import ERROR_VALUES, Failures, ModuleState
-from .llvm_memory import Memory
 from .llvm_scope import has_load
 from .llvm_types import NO_MEMORY, Val
 
@@ -311,7 +310,7 @@ _EMIT: dict[type[Stmt], Callable[[Any, Any], None]] = {
     Reduce: Statements._reduce,
     Let: Statements._let,
     Alloc: Statements._alloc,
-    View: Memory.view,
+    View: lambda self, s: self.view(s),
     If: Statements._if,
     While: Statements._while,
     For: Statements._for,

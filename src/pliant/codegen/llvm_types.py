@@ -2,7 +2,8 @@
 
 A value in a register is a `Val`: the LLVM text that names it, its dtype, and its lanes (0 for a scalar). In registers a
 bool is an `i1`, and the half types f16 and bf16 are their 16 bits (`i16`): arithmetic on them widens to f32 and rounds
-back, so nothing is lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte.
+back, so nothing is lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte. Storage types are
+in memory only (`llvm_storage.py`).
 
     >>> Val("%v1", f32, 8).type
     '<8 x float>'
@@ -14,7 +15,7 @@ import struct
 from typing import NamedTuple
 
 from ..dtype import DType, bf16, f16
-from ..support.errors import UnsupportedError
+from ..support.errors import InternalError
 from ..sym.expr import Const
 from ..target import Target
 
@@ -44,16 +45,13 @@ def register_type(dtype: DType, lanes: int = 0) -> str:
     """The LLVM type of a value of `dtype` in a register."""
     found = _REGISTER.get(dtype.name)
     if found is None:
-        raise UnsupportedError(
-            f"the LLVM code generator does not read or write buffers of `{dtype}` yet",
-            help="keep the packed bytes in a buffer of u8 and decode them with shifts and masks",
-        )
+        raise InternalError(f"a value of the storage type {dtype} in a register")
     return f"<{lanes} x {found}>" if lanes else found
 
 
 def memory_type(dtype: DType, lanes: int = 0) -> str:
-    """The LLVM type of an element of `dtype` in memory."""
-    scalar = "i8" if dtype.name == "bool" else register_type(dtype)
+    """The LLVM type of an element of `dtype` in memory; of less than a byte, that of the byte it is in."""
+    scalar = "i8" if dtype.name == "bool" or dtype.storage else register_type(dtype)
     return f"<{lanes} x {scalar}>" if lanes else scalar
 
 

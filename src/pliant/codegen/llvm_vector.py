@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..dtype import i32, i64
-from ..loop.buffer import Buffer, Load
+from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
 from ..sym.expr import Const, Eq, Expr, FloorMod, Var, free_vars, walk
 from .llvm_memory import Lanes
@@ -62,7 +62,9 @@ class VectorLoops(Statements):
         elif constant is not None and (constant[1] <= MAX_LANES or in_registers):
             self._groups(s, *constant)
         else:
-            self._strips(s, self.target.vector_bits // max(8 * a.buffer.dtype.itemsize for a in laned), self._masks(laned, contiguous))
+            self._strips(
+                s, self.target.vector_bits // max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in laned), self._masks(laned, contiguous)
+            )
 
     # Which loops can be lanes, and how.
 
@@ -88,7 +90,8 @@ class VectorLoops(Statements):
         """Whether a masked group is cheap here: x86 has masked loads and stores of 4 and 8 bytes, AVX-512 of any."""
         features = self.target.features
         narrow = min(a.buffer.dtype.itemsize for a in laned) < 4
-        return contiguous and ("avx512bw" in features or ("avx2" in features and not narrow))
+        packed = any(a.buffer.dtype.bits < 8 for a in laned)
+        return contiguous and not packed and ("avx512bw" in features or ("avx2" in features and not narrow))
 
     # Emitting.
 
@@ -102,14 +105,15 @@ class VectorLoops(Statements):
                 self._group(s, start, count)
             start, extent = start + count, extent - count
 
-    def _group(self, s: For, first: int | Val, count: int) -> None:
-        """The body for `count` lanes from `first` on."""
+    def _group(self, s: For, first: int | Val, count: int, multiple: int = 1) -> None:
+        """The body for `count` lanes from `first` on, which `multiple` divides."""
         start = Var(s.var.name)
         with self.scope(s.var, start, open=True):
             if isinstance(first, int):
                 self.numbers[start] = first
             else:
                 self.bind(start, first)
+                self._known.append(lambda facts: facts.with_multiple(start, multiple))
             self.depth[s.var] = self.depth[start] = self.loop_depth
             self.know_range(s.var, s.start, s.stop)
             self.vector, self.lanes = Lanes(s.var, start, count), count
@@ -126,7 +130,8 @@ class VectorLoops(Statements):
         full = self.binary("sub", extent, rest)
         middle = self.binary("add", start, full)
         first = Var(s.var.name)
-        self.loop(first, start, middle, lambda: self._group(s, self.value_of(first), lanes), step=lanes)
+        multiple = lanes if self.proves(Eq(FloorMod(s.start, Const(lanes, i64)), Const(0, i64))) else 1
+        self.loop(first, start, middle, lambda: self._group(s, self.value_of(first), lanes, multiple), step=lanes)
         if self.proves(Eq(FloorMod(s.extent, Const(lanes, i64)), Const(0, i64))):
             return
         if not masks:

@@ -68,7 +68,7 @@ class Memory:
                     f"it has shape {list(shape)}, strides {list(strides)}, and starts at {list(start)} of `{self.name}`",
                 ],
             )
-        if bit % 8 and dtype.bits >= 8:
+        if bit % 8 and 0 not in shape:
             raise Error(f"view `{name}` does not start at a whole byte of `{self.name}`", facts=[f"it starts at bit {bit}"])
         if 0 in shape:
             bit = 0
@@ -87,7 +87,7 @@ class _Widened:
         return self.plain[index].astype(np.float32)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.plain[index] = np.asarray(value).astype(self.plain.dtype)
+        self.plain[index] = narrowed(value, self.plain.dtype)
 
 
 class _Packed:
@@ -119,13 +119,19 @@ class _Packed:
     def __setitem__(self, index: Any, value: Any) -> None:
         byte, shift = self._place(index)
         if self.dtype.kind == "f":
-            code = np.asarray(value, np.float32).astype(self.dtype.numpy()).view(np.uint8)
+            code = narrowed(value, self.dtype.numpy()).view(np.uint8)
         else:
             code = np.asarray(value).astype(np.uint8)
         mask = (1 << self.dtype.bits) - 1
         byte, shift, code = np.broadcast_arrays(byte, shift, code)
         for b, s, c in zip(byte.ravel().tolist(), shift.ravel().tolist(), code.ravel().tolist(), strict=True):
             self.raw[b] = (int(self.raw[b]) & ~(mask << s) & 0xFF) | ((c & mask) << s)
+
+
+def narrowed(value: Any, to: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """f32 in a small float type: ml_dtypes' cast, which keeps the sign of NaN; here there is one NaN."""
+    value = np.asarray(value, np.float32)
+    return np.where(np.isnan(value), np.float32(np.nan), value).astype(to)
 
 
 def _reach(shape: Ints, strides: Ints) -> tuple[int, int]:

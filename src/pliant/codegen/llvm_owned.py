@@ -1,0 +1,113 @@
+"""Whether the iterations of a parallel loop own the bytes that they write: for buffers of elements below a byte.
+
+Writing such an element reads its byte, changes a few bits and writes it back, which two threads must not do to one byte. The places
+that iteration `i` touches have to lie in a stretch of their own, `c * i` to `c * (i + 1)` elements, with `c` a whole number of bytes:
+
+    for i in parallel(n): for j in range(32): q[i, j] = …       # u4[n, 32]: c is 32, j is below it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..dtype import i64
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import Alloc, Call, For, If, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from ..sym.expr import Const, Eq, Expr, FloorMod, Le, Lt, Not, all_of, free_vars, walk
+from ..sym.poly import Poly, add, to_expr
+from .llvm_scope import has_load
+
+if TYPE_CHECKING:
+    from .llvm_memory import Memory
+
+Stretch = tuple[Expr, int]  # elements for each iteration, and the number of the stretch that iteration 0 has
+
+
+def owns_bytes(code: Memory, s: For) -> bool:
+    """Whether no byte of packed elements is written by one iteration of `s` and touched by another."""
+    written = {b for inner in walk_stmts(s.body) for b in _written(inner) if b.dtype.bits < 8}
+    return not written or _Ownership(code, s).holds(written)
+
+
+def _written(s: Stmt) -> Iterator[Buffer]:
+    if isinstance(s, Store):
+        yield s.buffer
+    elif isinstance(s, Reduce):
+        yield from (t.buffer for t in s.targets)
+    elif isinstance(s, Call):
+        yield from (a for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer) and p.role != "in")
+
+
+class _Ownership:
+    def __init__(self, code: Memory, s: For) -> None:
+        self.code, self.loop = code, s
+        self.private = {x.buffer for x in walk_stmts(s.body) if isinstance(x, Alloc)}
+        self.views = {x.buffer: x for x in walk_stmts(s.body) if isinstance(x, View)}
+
+    def home(self, b: Buffer) -> Buffer:
+        """The buffer whose memory `b` is, as far as the loop's body knows."""
+        while b in self.views:
+            b = self.views[b].source
+        return b
+
+    def holds(self, written: set[Buffer]) -> bool:
+        homes = {self.home(b) for b in written} - self.private
+        found: dict[Buffer, set[Stretch | None]] = {b: set() for b in homes}
+        self._visit(self.loop.body, found)
+        return all(len(stretches) == 1 and None not in stretches for stretches in found.values())
+
+    def _visit(self, s: Stmt, found: dict[Buffer, set[Stretch | None]]) -> None:
+        """Note the stretch of every access, with what is known where it is made."""
+        code = self.code
+        touched = [(n.buffer, n.indices) for e in exprs(s) for n in walk(e) if isinstance(n, Load)]
+        if isinstance(s, Store):
+            touched.append((s.buffer, s.indices))
+        elif isinstance(s, Reduce):
+            touched += [(t.buffer, t.indices) for t in s.targets]
+        elif isinstance(s, Call):
+            for a in s.args:
+                if isinstance(a, Buffer) and self.home(a) in found:
+                    found[self.home(a)].add(None)
+        elif isinstance(s, Let) and s.var.dtype.is_int and not has_load(s.value):
+            code.definitions[s.var] = s.value
+        for buffer, indices in touched:
+            if self.home(buffer) in found:
+                found[self.home(buffer)].add(self._stretch(buffer, indices))
+        for n, inner in enumerate(children(s)):
+            with code.scope():
+                if isinstance(s, For):
+                    code.know_range(s.var, s.start, s.stop)
+                elif isinstance(s, If):
+                    code.know(s.cond if n == 0 else Not(s.cond))
+                self._visit(inner, found)
+
+    def _stretch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Stretch | None:
+        place = self._place(buffer, indices)
+        var = self.loop.var
+        if place is None:
+            return None
+        slope: Poly = {}
+        rest: Poly = {}
+        for m, c in place.items():
+            if var in m:
+                slope = add(slope, {tuple(a for a in m if a is not var): c})
+            else:
+                rest[m] = c
+            if sum(a is var for a in m) > 1 or any(a is not var and var in free_vars(a) for a in m):
+                return None
+        size = to_expr(slope, i64)
+        first = rest.get((), 0) // size.value if isinstance(size, Const) and size.value else 0
+        offset = to_expr(add(rest, slope, -first), i64)
+        inside = all_of(Le(Const(0, i64), offset), Lt(offset, size))
+        whole = Eq(FloorMod(size, Const(buffer.dtype.per_byte, i64)), Const(0, i64))
+        return (size, first) if self.code.proves(whole) and self.code.proves(inside) else None
+
+    def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Poly | None:
+        """The number of an element in the home of its buffer, None where a view changes the dtype."""
+        place = self.code.flat(indices, buffer.element_strides())
+        view = self.views.get(buffer)
+        if view is None:
+            return place
+        start = self._place(view.source, view.start) if view.source.dtype is buffer.dtype else None
+        return None if start is None else add(place, start)
