@@ -20,7 +20,7 @@ from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
 from .runtime.package import Package
-from .support.errors import Error, InternalError, UnsupportedError
+from .support.errors import Error, InternalError
 from .target import Target
 from .target import target as find_target
 
@@ -39,6 +39,7 @@ class State:
     target: Target
     constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
     level: int = 2  # of LLVM's optimisation
+    checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
     poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
     kernels: Kernels | None = None
     host: HostProgram | None = None
@@ -92,7 +93,7 @@ def _fuse() -> Callable[[Function], Function]:
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
-    kernels = Kernels(s.target)
+    kernels = Kernels(s.target, s.checked)
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -116,7 +117,7 @@ STEPS: tuple[Step, ...] = (
     Step("lower_ops", _on_function(_lower_ops), "every operator that computes is a call of a loop program"),
     Step("resolve_casts", _on_function(_resolve_casts), "every variable is defined by a parameter"),
     Step("fuse", _on_function(_fuse), "elementwise loop programs have joined their producers and consumers"),
-    Step("schedule", _schedule, "every loop program is scheduled for the target, needs no workspace, and stands once"),
+    Step("schedule", _schedule, "every loop program is scheduled for the target (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
 )
@@ -130,8 +131,6 @@ def compile_program(
     cache: bool = True,
 ) -> Package:
     """The package of a program for a target, from the cache if it is there."""
-    if checked:
-        raise UnsupportedError("checked=True is not built yet", help="the interpreter checks every access: pliant.interp")
     machine = find_target(target)
     function = program.entry
     if dims:
@@ -139,19 +138,19 @@ def compile_program(
 
         function = bind_dims(function, dims)
     program = Program(function)
-    key = cache_key(program, machine)
+    key = cache_key(program, machine, checked)
     if cache:
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    package = run_steps(State(function, machine, program.constants)).package
+    package = run_steps(State(function, machine, program.constants, checked=checked)).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
     return package
 
 
-def cache_key(program: Program, machine: Target) -> bytes:
+def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes:
     """What a package is found by: the whole program, the machine, and the compiler's own version.
 
     Code depends on structure alone, but a package also tells where its checks stand in the user's source, so these places are part of it.
@@ -163,7 +162,13 @@ def cache_key(program: Program, machine: Target) -> bytes:
     for func in program.kernels:
         checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
-    return "\n".join(parts).encode()
+    key = "\n".join(parts).encode()
+    if checked:  # what may fail is every access: its names and places are told
+        from .lower.kernels import named_hash
+
+        spans = [n.span for n in walk_nodes(program.entry.nodes)]
+        return b"\n".join([b"checked", key, str(program).encode(), repr(spans).encode(), *map(named_hash, program.kernels)])
+    return key
 
 
 def _places(function: Function) -> list[Any]:
@@ -195,8 +200,8 @@ def _verify(step: Step, before: State, after: State) -> None:
         if after.function is not before.function:
             verify_graph(after.function)
         if after.kernels is not None and after.kernels is not before.kernels:
-            for func, _ in after.kernels.ready.values():
-                verify_loops(func)
+            for ready in after.kernels.ready.values():
+                verify_loops(ready.func)
         if after.host is not None and after.host is not before.host:
             for func in (after.host.prepare, after.host.size, after.host.run):
                 verify_loops(func)

@@ -1,26 +1,45 @@
-"""Loop programs of a function made ready for code generation: scheduled for the target, their workspace lifted, equal ones shared."""
+"""Loop programs of a function made ready for code generation: scheduled for the target, their workspace lifted, equal ones shared.
+
+In checked mode the scheduled programs get their checks here, before the workspace is lifted: what checks need is workspace too.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
 
 from ..graph import node as g
 from ..graph.ops.stage import Stage
 from ..loop.buffer import Buffer
-from ..loop.stmt import Func
+from ..loop.passes.add_checks import add_checks
+from ..loop.printer import print_func
+from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
 from ..schedule.library import default_schedule
-from ..sym.expr import Expr, substitute
+from ..support.errors import UnsupportedError
+from ..sym.expr import Expr, Var, free_vars, substitute
 from ..target import Target
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
 from .lift_workspace import lift_workspace
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A scheduled loop program: what of its parameters is scratch memory, and which scalars became symbols of that memory's shapes."""
+
+    func: Func
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[tuple[int, Var], ...]  # position among the arguments, and the symbol
+
+
 class Kernels:
     """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, checked: bool = False) -> None:
         self.target = target
-        self.ready: dict[bytes, tuple[Func, tuple[Buffer, ...]]] = {}
+        self.checked = checked
+        self.ready: dict[bytes, Ready] = {}
 
     def function(self, f: g.Function) -> g.Function:
         """The function with each of its loop programs ready."""
@@ -40,21 +59,56 @@ class Kernels:
         return g.Body(b.params, tuple(self.node(n) for n in b.nodes), b.results)
 
     def call(self, n: g.CallLoop) -> g.Node:
-        func, scratch = self.make_ready(func_of(n.callee))
-        values = dict(zip(func.symbols, n.dims, strict=True))
-        extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in scratch)
-        return n.with_(callee=callee_of(func), outs=(*n.outs, *extra))
+        called = func_of(n.callee)
+        if self.checked and called.span is None:  # an operator: its place is that of the call
+            called = called.with_(span=n.span)
+        ready = self.make_ready(called)
+        values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
+        sizes = {i for i, _ in ready.sizes}
+        extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in ready.scratch)
+        return n.with_(
+            callee=callee_of(ready.func),
+            args=tuple(a for i, a in enumerate(n.args) if i not in sizes),
+            dims=tuple(values[v] for v in ready.func.symbols),
+            outs=(*n.outs, *extra),
+        )
 
-    def make_ready(self, func: Func) -> tuple[Func, tuple[Buffer, ...]]:
-        """The scheduled program that serves `func`, and what of its parameters is scratch memory."""
-        key = structural_hash(func)
+    def make_ready(self, func: Func) -> Ready:
+        """The scheduled program that serves `func`."""
+        key = named_hash(func) if self.checked else structural_hash(func)
         if key not in self.ready:
             scheduled, _ = default_schedule(func, self.target)
-            self.ready[key] = lift_workspace(scheduled)
+            lifted, scratch = lift_workspace(add_checks(scheduled) if self.checked else scheduled)
+            used = {v for b in scratch for e in b.shape for v in free_vars(e)}
+            given = [p.value for p in scheduled.params if p.role != "out"]
+            sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
+            params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
+            self.ready[key] = Ready(lifted.with_(params=params), scratch, sizes)
         return self.ready[key]
 
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
         """A loop program that copies a tensor, and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)
-        return self.make_ready(func)[0], func.symbols  # an equal one may be ready, over other variables
+        return self.make_ready(func).func, func.symbols  # an equal one may be ready, over other variables
+
+
+def _size(n: g.CallLoop, position: int) -> Expr:
+    """The value of a scalar argument that memory is sized by."""
+    value = n.args[position]
+    if isinstance(value, g.Value) and isinstance(value.annotation, g.Scalar) and value.annotation.value is not None:
+        value = value.annotation.value
+    if isinstance(value, Expr):
+        return value
+    raise UnsupportedError(
+        f"`{n.callee.name}` needs memory of a size that is known only while the program runs: it depends on `{value.name}`",
+        where=n.span,
+        help="let the size depend on dims alone",
+    )
+
+
+def named_hash(func: Func) -> bytes:
+    """What the code of a program in checked mode depends on: also its names and its places in the source, which messages tell."""
+    places = [func.span, *(s.span for s in walk_stmts(func.body))]
+    callees = [named_hash(s.func) for s in walk_stmts(func.body) if isinstance(s, Call)]
+    return structural_hash(func) + hashlib.sha256(repr((print_func(func), places, callees)).encode()).digest()

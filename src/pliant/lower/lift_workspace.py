@@ -11,19 +11,28 @@ from __future__ import annotations
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, For, Func, Param, Replacer, Seq, Stmt, View, map_children, seq
-from ..sym.expr import Const
+from ..support.errors import UnsupportedError
+from ..sym.expr import Const, free_vars
 
 
 def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
     """`func` with its workspace as further `out` parameters, and these."""
     scratch: list[Buffer] = []
     lifted: dict[Buffer, Buffer] = {}
+    known = {*func.symbols, *func.scalars}
 
     def visit(s: Stmt, around: tuple[For, ...]) -> Stmt:
         if isinstance(s, Alloc) and s.buffer.scope == "workspace":
             b = s.buffer
             whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *b.shape))
             scratch.append(whole)
+            unknown = [v for e in whole.shape for v in free_vars(e) if v not in known]
+            if unknown:
+                raise UnsupportedError(
+                    f"`{b.name}` has a size that is known only while `{func.name}` runs: it depends on `{unknown[0].name}`",
+                    where=s.span or func.span,
+                    help="allocate it outside of loops, with a size in terms of dims",
+                )
             lifted[b] = Buffer(b.name, b.dtype, b.shape, b.strides) if around else whole
             start = (*(loop.var - loop.start for loop in around), *(Const(0, e.dtype) for e in b.shape))
             return View(lifted[b], whole, start, s.span) if around else Seq(())
