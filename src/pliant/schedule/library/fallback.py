@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
 from ...sym.expr import free_vars
 from ...target import Target
 from ..dependence import dependence
 from ..nest import accesses, blocks, fed_by, loops_above, loops_in
 from ..schedule import LoopHandle, Schedule
+from .match import tried
 
 
 def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
@@ -18,12 +21,10 @@ def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
         if found is None:
             continue
         loop = _innermost(s.program, found)
-        if loop is not None and dependence(s.program, loop) is None:
-            s.vectorize(_handle(s, name, loop))
+        if loop is not None and tried(partial(s.vectorize, _handle(s, name, loop))):
             done.append(f"vectors along `{loop.var.name}` in `{name}`")
         outer = _outermost(s.program, name)
-        if outer is not None:
-            s.parallel(_handle(s, name, outer))
+        if outer is not None and tried(partial(s.parallel, _handle(s, name, outer))):
             done.append(f"threads over `{outer.var.name}`")
     return "fallback: " + (", ".join(done) or "as it stands")
 

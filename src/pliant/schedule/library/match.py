@@ -5,16 +5,27 @@ Answers are records or None; reasons are sentences for `default_schedule`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
+from ...support.errors import ScheduleError
 from ...sym.expr import TRUE, Call, Const, Div, Expr, Mul, Var, free_vars, walk
 from ..nest import accesses, blocks, index, loops_above, path_to, plain_iters
 
 
 class NotApplicable(Exception):
     """Why a rule does not take a program."""
+
+
+def tried(act: Callable[[], object]) -> bool:
+    """Whether a primitive was accepted."""
+    try:
+        act()
+    except ScheduleError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ the number of vector registers: accumulators, one row of b and a broadcast eleme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ...dtype import DType
 from ...loop.stmt import Block, For, Func, Reduce
-from ...support.errors import ScheduleError
 from ...sym.expr import Mul, free_vars
 from ...target import Target
 from ..nest import blocks, constant_extent
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, elementwise, find_block, has_block, iter_named, matmul_of, plain_loops
+from .match import Matmul, NotApplicable, alone, elementwise, find_block, has_block, iter_named, matmul_of, plain_loops, tried
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 
@@ -64,7 +64,7 @@ def schedule_matmul(s: Schedule, name: str, target: Target) -> str:
     epilogue = _epilogue(func, block)
     rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target)
     text = rule.apply()
-    folded = [e for e in epilogue if _try_fold(s, e)]
+    folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
     return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
 
 
@@ -72,14 +72,6 @@ def _epilogue(func: Func, block: Block) -> list[str]:
     """The elementwise blocks that could follow in the write-back, in order."""
     order = blocks(func.body)
     return [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
-
-
-def _try_fold(s: Schedule, name: str) -> bool:
-    try:
-        s.reverse_compute_inline(name)
-    except ScheduleError:
-        return False
-    return True
 
 
 class _Rule:
@@ -217,14 +209,6 @@ class _Rule:
             if not chain:
                 continue
             if few and not self.batch and len(serial) > 1 and serial[-1] not in self.reduced:
-                _try_parallel(s, serial[1] if panels is not None else serial[0])
+                tried(partial(s.parallel, serial[1] if panels is not None else serial[0]))
             else:
-                _try_parallel(s, s.fuse(*chain) if len(chain) > 1 else chain[0])
-
-
-def _try_parallel(s: Schedule, h: LoopHandle) -> bool:
-    try:
-        s.parallel(h)
-    except ScheduleError:
-        return False
-    return True
+                tried(partial(s.parallel, s.fuse(*chain) if len(chain) > 1 else chain[0]))

@@ -11,16 +11,14 @@ equals the row in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from ...loop.stmt import Block, For, Reduce
-from ...support.errors import ScheduleError
 from ...sym.expr import TRUE, free_vars
 from ...target import Target
 from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, alone, find_block, plain_loops
+from .match import NotApplicable, alone, find_block, plain_loops, tried
 
 LANES = 16
 
@@ -43,7 +41,7 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
     joined = [anchor.name]
     if rows is not None:
         for b in reversed(inside[:-1]):
-            if _row_local(find_block(s.program, b.name), rows.loop) and _try(partial(s.compute_at, b.name, rows)):
+            if _row_local(find_block(s.program, b.name), rows.loop) and tried(partial(s.compute_at, b.name, rows)):
                 joined.append(b.name)
         s.parallel(rows)
     if not any(b.name in joined for b in sums):
@@ -100,9 +98,9 @@ def _vectorise(s: Schedule, name: str) -> None:
     last = next(h for h in s.loops(name) if h.loop is inner[-1])
     kinds = fed_by(block, last.loop)
     if kinds == {"S"}:
-        _try(partial(s.vectorize, last))
+        tried(partial(s.vectorize, last))
     elif kinds == {"R"} and isinstance(block.body, Reduce):
-        _try(partial(_lanes, s, name, last))
+        tried(partial(_lanes, s, name, last))
 
 
 def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
@@ -145,11 +143,3 @@ def _contiguous(block: Block, loop: For) -> bool:
             return False
         found = True
     return found
-
-
-def _try(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except ScheduleError:
-        return False
-    return True
