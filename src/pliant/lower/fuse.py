@@ -135,7 +135,7 @@ def merge(members: Sequence[g.CallLoop]) -> g.CallLoop:
     last = members[-1]
     made = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
-    names = _Names()
+    names, block_names = _Names(), _Names()  # apart: a block's name tells equal programs from others, a value's does not
     body: list[Stmt] = []
     for m in members:
         for a in m.args:
@@ -148,7 +148,7 @@ def merge(members: Sequence[g.CallLoop]) -> g.CallLoop:
             local[out] = buffer
             if m is not last:
                 body.append(Alloc(buffer))
-        body.append(_rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), names))
+        body.append(_rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names))
     params = tuple(Param(s) for s in sources.values())
     written = tuple(Param(local[v], "out") for v in last.outs)
     func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
