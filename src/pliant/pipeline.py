@@ -113,11 +113,13 @@ def _emit(s: State) -> State:
 
 STEPS: tuple[Step, ...] = (
     Step("inline_functions", _on_function(_inline_functions), "no call of a graph function is left: one list of nodes"),
-    Step("dead_code", _on_function(_dead_code), "every node is needed for a result"),
     Step("lower_ops", _on_function(_lower_ops), "every operator that computes is a call of a loop program"),
+    Step("dead_code", _on_function(_dead_code), "every node is needed for a result"),
     Step("resolve_casts", _on_function(_resolve_casts), "every variable is defined by a parameter"),
     Step("fuse", _on_function(_fuse), "elementwise loop programs have joined their producers and consumers"),
-    Step("schedule", _schedule, "every loop program is scheduled for the target (and checked, if asked), needs no workspace, and stands once"),
+    Step(
+        "schedule", _schedule, "every loop program is scheduled for the target (and checked, if asked), needs no workspace, and stands once"
+    ),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
 )
