@@ -117,9 +117,7 @@ STEPS: tuple[Step, ...] = (
     Step("dead_code", _on_function(_dead_code), "every node is needed for a result"),
     Step("resolve_casts", _on_function(_resolve_casts), "every variable is defined by a parameter"),
     Step("fuse", _on_function(_fuse), "elementwise loop programs have joined their producers and consumers"),
-    Step(
-        "schedule", _schedule, "every loop program is scheduled for the target (and checked, if asked), needs no workspace, and stands once"
-    ),
+    Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
 )

@@ -1,0 +1,287 @@
+"""Checked mode: a program that fails with a message wherever it would do something undefined.
+
+    for i in range(n):                for i in range(n):
+        y[i] = x[i + k]         ->        check(0 <= i + k and i + k < m, "`x[i + k]` is out of range in `f`: …", i + k, m)
+                                          y[i] = x[i + k]
+
+What fails: an access outside of a buffer's shape or a view outside of the memory it views, index arithmetic that overflows, a negative
+extent, an integer division or remainder by zero, a read of an element that was never written (of memory of the program's own, or of
+an output), an output that is not completely written, and arguments of a call that do not have the callee's shape. What is read only
+under a condition (an arm of a select, the right side of `and` and `or`, an `if`) is checked only under it.
+
+Blocks are lowered before, and calls become their bodies, so that everything is seen from where it happens. Vector and unrolled
+loops run one iteration after the other, registers are on the stack; parallel loops stay. The checks rest on as little as possible: bounds
+of variables serve only to leave out those of overflow and division, and nothing else is left out but constants.
+"""
+
+from __future__ import annotations
+
+from ...dtype import i64
+from ...sym import expr as E
+from ...sym.bounds import int_range
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute, walk
+from ..buffer import Buffer, Load
+from ..stmt import (
+    Alloc,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Param,
+    Reduce,
+    Replacer,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    map_children,
+    seq,
+    walk_stmts,
+    zero,
+)
+from ..stmt import exprs as exprs_of
+from .check_exprs import VALUES, ExprChecks
+from .instantiate import instantiate
+from .lower_blocks import lower_blocks
+from .written import Track, for_all, new_track, reach
+
+
+def add_checks(func: Func) -> Func:
+    """The program with checks; its workspace has grown by the shadows, which `lift_workspace` treats like any other."""
+    return func.with_(body=_Checks(func).function())
+
+
+class _Checks(ExprChecks):
+    def __init__(self, func: Func) -> None:
+        super().__init__(func.name, func.span)
+        self.func = _plain(func)
+        self.indexing = _index_vars(self.func.body)
+
+    def function(self) -> Stmt:
+        """The body with its checks."""
+        before: list[Stmt] = []
+        passed = {a for s in walk_stmts(self.func.body) if isinstance(s, Call) for p, a in _buffers(s) if p.role == "out"}
+        for p in self.func.params:
+            if not isinstance(p.value, Buffer):
+                continue
+            if p.role == "out" or (p.role == "inout" and p.value in passed):
+                self.tracks[p.value], made = new_track(p.value, private=False, value=p.role == "inout")
+                before += made
+            else:
+                self.tracks[p.value] = Track(p.value, zero(), None)
+        body = self.stmts(self.func.body)
+        outs = [p.value for p in self.func.params if p.role == "out" and isinstance(p.value, Buffer)]
+        return seq(*before, *body, *(self.complete(b) for b in outs))
+
+    # Statements.
+
+    def stmts(self, s: Stmt) -> list[Stmt]:
+        """`s` and what has to hold before it and be noted after it."""
+        around, facts = self.span, self.facts
+        self.span = s.span or around
+        match s:
+            case Seq():
+                made = [x for inner in s.body for x in self.stmts(inner)]
+            case For():
+                made = [*self.all(exprs_of(s), index=True), self.loop(s)]
+            case While():
+                body = self.inner(s.body)
+                made = [*self.all((s.cond,)), s.with_(body=seq(body, *self.all((s.cond,))))]
+            case If():
+                orelse = None if s.orelse is None else self.inner(s.orelse)
+                made = [*self.all((s.cond,)), s.with_(then=self.inner(s.then), orelse=orelse)]
+            case Call():
+                made = self.call(s)
+            case _:
+                made = self.simple(s)
+        self.span = around
+        if not isinstance(s, Seq | Let | View):
+            self.facts = facts
+        return made
+
+    def inner(self, s: Stmt) -> Stmt:
+        facts = self.facts
+        made = seq(*self.stmts(s))
+        self.facts = facts
+        return made
+
+    def loop(self, s: For) -> Stmt:
+        low, high = int_range(s.start, self.facts)[0], int_range(s.stop, self.facts)[1] - 1
+        facts = self.facts
+        if low <= high:
+            self.facts = facts.with_range(s.var, low, high)
+        body = self.inner(s.body)
+        self.facts = facts
+        return s.with_(body=body)
+
+    def simple(self, s: Stmt) -> list[Stmt]:
+        match s:
+            case Let():
+                made = self.all((s.value,), index=s.var in self.indexing)
+                self.know(s.var, s.value)
+                return [*made, s]
+            case Store():
+                made = [*self.access(s.buffer, s.indices), *self.all((s.value,))]
+                return [*made, s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
+            case Reduce():
+                return [*self.all((*s.targets, *s.values)), *self.combiner(s), s]
+            case Alloc():
+                made = [*self.all(exprs_of(s), index=True), *self.extents(s.buffer), s]
+                self.tracks[s.buffer], shadow = new_track(s.buffer, private=s.buffer.scope == "stack")
+                return [*made, *shadow]
+            case View():
+                return self.view(s)
+            case Check():
+                values = self.all(s.values)
+                return [*self.all((s.cond,)), *([If(E.Not(s.cond), seq(*values))] if values else []), s]
+        return [s]
+
+    def combiner(self, s: Reduce) -> list[Stmt]:
+        """What a lambda computes, over the values that its arguments have."""
+        c = s.combiner
+        values = dict(zip((*c.left, *c.right), (*s.targets, *s.values), strict=True)) if c.result else {}
+        return self.all([substitute(e, values) for e in c.result])
+
+    def view(self, s: View) -> list[Stmt]:
+        """The view is inside of the memory; its place counts from the start of the root."""
+        made = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
+        source = self.tracks[s.source]
+        start = source.base + source.scaled(s.source, s.source.flat_index(s.start))
+        base: Expr = start
+        if not isinstance(start, Const | Var):
+            base = Var(f"{s.buffer.name}_start", i64)
+            made += [*self.all((start,), index=True), Let(base, start)]
+            self.know(base, start)
+        track = self.tracks[s.buffer] = Track(source.root, base, source.shadow)
+        low, high = reach(s.buffer)
+        first, last = base + track.scaled(s.buffer, low), base + track.scaled(s.buffer, high) + track.width(s.buffer) - 1
+        empty = [E.Eq(e, zero()) for e in s.buffer.shape]
+        inside = all_of(E.Le(zero(), first), E.Lt(last, track.size()))
+        some = all_of(*(E.Not(e) for e in empty))
+        fits = self.check(
+            inside,
+            f"view `{s.buffer.name}` leaves the memory of `{source.root.name}` in `{self.name}`: "
+            "it takes the elements {0} to {1}, there are {2}",
+            (first, last, track.size()),
+            "start earlier, or make the view smaller",
+        )
+        wraps = self.all((first, last), index=True)
+        made.append(seq(*wraps, fits) if some is TRUE else If(some, seq(*wraps, fits)))
+        return [*made, s]
+
+    def extents(self, b: Buffer) -> list[Stmt]:
+        """No extent is negative."""
+        return [
+            self.check(E.Le(zero(), e), f"extent {d} of `{b.name}`, `{e}`, is {{0}} in `{self.name}`", (e,))
+            for d, e in enumerate(b.shape)
+            if int_range(e, self.facts)[0] < 0
+        ]
+
+    # Calls: views with the callee's names and shapes, and its body over them.
+
+    def call(self, s: Call) -> list[Stmt]:
+        made = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
+        callee = s.func
+        binding: dict[Var, Expr] = dict(zip(callee.symbols, s.dims, strict=True))
+        args: list[Buffer | Expr] = list(s.args)
+        for n, (p, a) in enumerate(zip(callee.params, s.args, strict=True)):
+            if isinstance(p.value, Var) and isinstance(a, Expr):
+                binding[p.value] = a
+                if not isinstance(a, Const):  # by value: the callee may change what it was computed from
+                    args[n] = binding[p.value] = var = Var(p.value.name, p.value.dtype)
+                    made.append(Let(var, a))
+                    self.know(var, a)
+        outs: list[Buffer] = []
+        for n, (p, a) in enumerate(zip(callee.params, s.args, strict=True)):
+            if not isinstance(p.value, Buffer) or not isinstance(a, Buffer):
+                continue
+            shape = tuple(substitute(e, binding) for e in p.value.shape)
+            strides = None if p.value.strides is None else tuple(substitute(e, binding) for e in p.value.strides)
+            given = Buffer(p.value.name, a.dtype, shape, strides, a.scope)
+            made += self.agree(s, a, given)
+            made += self.view(View(given, a, tuple(zero() for _ in a.shape)))
+            args[n] = given
+            if p.role == "out":
+                outs.append(given)
+        body = instantiate(_plain(callee), args, s.dims)
+        around, name = self.indexing, self.name
+        self.indexing, self.name = _index_vars(body), callee.name
+        made += [x for b in outs for x in self.forget(b)]
+        made += self.stmts(body)
+        made += [self.complete(b) for b in outs]
+        self.indexing, self.name = around, name
+        return made
+
+    def agree(self, s: Call, given: Buffer, wanted: Buffer) -> list[Stmt]:
+        """The argument has the extents and strides that its parameter says."""
+        pairs = [(f"extent {d}", a, b) for d, (a, b) in enumerate(zip(given.shape, wanted.shape, strict=True))]
+        if given.strides is not None or wanted.strides is not None:
+            strides = zip(given.element_strides(), wanted.element_strides(), strict=True)
+            pairs += [(f"stride {d}", a, b) for d, (a, b) in enumerate(strides)]
+        told = f"argument `{wanted.name}` of `{s.func.name}` does not fit in `{self.name}`"
+        return [
+            self.check(E.Eq(a, b), f"{told}: {what} of `{given.name}` is {{0}}, {{1}} is expected", (a, b))
+            for what, a, b in pairs
+            if a is not b
+        ]
+
+    def forget(self, b: Buffer) -> list[Stmt]:
+        """An output of a callee is undefined when the call starts."""
+        at = [Var(f"i{d}", i64) for d in range(b.ndim)]
+        cleared = self.tracks[b].mark(b, tuple(at), 0)
+        return [for_all(b, cleared, at)] if cleared else []
+
+    def complete(self, b: Buffer) -> Stmt:
+        """Every element of an output was written."""
+        track = self.tracks[b]
+        if track.shadow is None:
+            return Seq(())
+        at = [Var(f"i{d}", i64) for d in range(b.ndim)]
+        place = ", ".join(f"{{{d}}}" for d in range(min(b.ndim, VALUES)))
+        message = f"output `{b.name}` of `{self.name}` is not completely written: nothing is stored to `{b.name}[{place}]`"
+        test = self.check(track.is_written(b, tuple(at)), message, at, "an output has a value everywhere on return")
+        return for_all(b, [test.with_(span=self.span)], at)
+
+
+def _plain(func: Func) -> Func:
+    """Without blocks, lanes, copies and registers; of nested parallel loops the outermost stays."""
+    lowered = lower_blocks(func)
+    stack = {
+        s.buffer: Buffer(s.buffer.name, s.buffer.dtype, s.buffer.shape, s.buffer.strides, "stack")
+        for s in walk_stmts(lowered.body)
+        if isinstance(s, Alloc) and s.buffer.scope == "register"
+    }
+
+    def serial(s: Stmt) -> Stmt:
+        s = map_children(s, serial)
+        return s.with_(kind="serial") if isinstance(s, For) and s.kind in ("vector", "unroll") else s
+
+    return lowered.with_(body=Replacer(buffers=stack).stmt(serial(lowered.body)))
+
+
+def _index_vars(s: Stmt) -> frozenset[Var]:
+    """The variables that indices, bounds and shapes are computed from."""
+    found: set[Var] = set()
+    lets: list[Let] = []
+    for x in walk_stmts(s):
+        parts = exprs_of(x)
+        if isinstance(x, Let):
+            lets.append(x)
+        elif isinstance(x, For | Alloc | View | Call):
+            found.update(*map(free_vars, parts))
+        elif isinstance(x, Store):
+            found.update(*map(free_vars, x.indices))
+        elif isinstance(x, Reduce):
+            found.update(*(free_vars(i) for t in x.targets for i in t.indices))
+        found.update(*(free_vars(n) for e in parts for n in walk(e) if isinstance(n, Load)))
+    for let in reversed(lets):
+        if let.var in found:
+            found.update(free_vars(let.value))
+    return frozenset(found)
+
+
+def _buffers(s: Call) -> list[tuple[Param, Buffer]]:
+    return [(p, a) for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer)]

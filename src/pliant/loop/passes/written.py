@@ -1,0 +1,92 @@
+"""Which elements of a buffer have been written: a byte of shadow memory for each, which programs with checks keep.
+
+    t = alloc((4,), f32, scope="stack")      t_written = alloc((4,), u8, scope="stack"); all zero
+    t[i] = x                            ->   t[i] = x; t_written[i] = 1
+    y = t[j]                                 check(t_written[j] != 0, "`t[j]` is read and was never written"); y = t[j]
+
+A shadow counts the elements of the allocated buffer. Views share the shadow of what they view: only bytes (u8) can be seen as another
+type, so an element of such a view is several elements of its root, or one of which other elements are part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dtype import i64, u8
+from ...sym.expr import Const, Expr, Max, Min, Ne, Var, all_of, product
+from ..buffer import Buffer
+from ..stmt import Alloc, For, Stmt, Store, seq, zero
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Where a buffer lies in its root's memory, and the root's shadow if it has one; `base` counts elements of the root."""
+
+    root: Buffer
+    base: Expr
+    shadow: Buffer | None
+
+    def size(self) -> Expr:
+        """The number of elements of the root's memory."""
+        return memory_size(self.root)
+
+    def scaled(self, buffer: Buffer, elements: Expr) -> Expr:
+        """A number of elements of `buffer` as a number of the root's, rounded down."""
+        if buffer.dtype is self.root.dtype:
+            return elements
+        bits = buffer.dtype.bits
+        return elements * (bits // 8) if bits >= 8 else elements * bits // 8
+
+    def width(self, buffer: Buffer) -> int:
+        """How many elements of the root one of `buffer` takes."""
+        return 1 if buffer.dtype is self.root.dtype else max(1, buffer.dtype.bits // 8)
+
+    def places(self, buffer: Buffer, indices: tuple[Expr, ...]) -> list[tuple[Expr]]:
+        """The elements of the shadow that stand for one of `buffer`."""
+        first = self.base + self.scaled(buffer, buffer.flat_index(indices))
+        return [(first + k if k else first,) for k in range(self.width(buffer))]
+
+    def mark(self, buffer: Buffer, indices: tuple[Expr, ...], value: int = 1) -> list[Stmt]:
+        """Statements that say that an element is written (or not, with 0)."""
+        if self.shadow is None:
+            return []
+        return [Store(self.shadow, place, Const(value, u8)) for place in self.places(buffer, indices)]
+
+    def is_written(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """The condition that an element was written."""
+        assert self.shadow is not None
+        return all_of(*(Ne(self.shadow.load(*place), Const(0, u8)) for place in self.places(buffer, indices)))
+
+
+def memory_size(buffer: Buffer) -> Expr:
+    """The number of elements of the memory that a buffer reaches."""
+    if buffer.strides is None:
+        return product(buffer.shape)
+    return reach(buffer)[1] + 1
+
+
+def reach(buffer: Buffer) -> tuple[Expr, Expr]:
+    """The lowest and the highest element that a buffer without empty dims touches, from its start."""
+    low: Expr = zero()
+    high: Expr = zero()
+    for extent, stride in zip(buffer.shape, buffer.element_strides(), strict=True):
+        last = (extent - 1) * stride
+        low, high = low + Min(last, zero()), high + Max(last, zero())
+    return low, high
+
+
+def new_track(buffer: Buffer, *, private: bool, value: int = 0) -> tuple[Track, list[Stmt]]:
+    """A shadow for a root, and the statements that allocate it and say that nothing (or, with 1, everything) is written."""
+    shadow = Buffer(f"{buffer.name}_written", u8, (memory_size(buffer),), scope="stack" if private else "workspace")
+    at = Var("at", i64)
+    fill = For(at, zero(), shadow.shape[0], "serial", Store(shadow, (at,), Const(value, u8)))
+    return Track(buffer, zero(), shadow), [Alloc(shadow), fill]
+
+
+def for_all(buffer: Buffer, body: list[Stmt], variables: Sequence[Var]) -> Stmt:
+    """Loops over all elements of a buffer."""
+    nest = seq(*body)
+    for var, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):
+        nest = For(var, zero(), extent, "serial", nest)
+    return nest
