@@ -40,13 +40,13 @@ def lowered(function: g.Function, steps: Sequence[Step] = STEPS, **options: Any)
 
 
 def compiled(
-    function: g.Function, steps: Sequence[Step] = STEPS, level: int = 0, poison: bool = False, threads: int | None = None
+    function: g.Function, steps: Sequence[Step] = STEPS, level: int = 0, poison: bool = False, checked: bool = False
 ) -> Executable:
     """A function as native code, not from the cache."""
-    state = lowered(function, steps, level=level, poison=poison)
+    state = lowered(function, steps, level=level, poison=poison, checked=checked)
     assert state.package is not None
     constants = [state.constants[int(c.name)] for c in state.package.interface.constants]
-    return Executable(state.package, threads=threads, constants=constants)
+    return Executable(state.package, constants=constants)
 
 
 def host_of(function: g.Function, steps: Sequence[Step] = STEPS, poison: bool = False) -> HostProgram:

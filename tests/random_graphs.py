@@ -17,8 +17,8 @@ import numpy as np
 from pliant import InOut, Out, Tensor, block, dim, f32, grid, i32, kernel, ops
 from pliant.dtype import DType, bool_, f16, f64, i64, u8
 from pliant.graph import node as g
-from pliant.graph.builder import Builder
 from pliant.graph.annotation import ONE, decide
+from pliant.graph.builder import Builder
 from pliant.sym.expr import Const, Dim, Eq, Expr, Lt, Or, Var, const, free_vars, product
 from pliant.sym.semantics import evaluate
 

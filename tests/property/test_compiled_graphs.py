@@ -1,5 +1,5 @@
 """Random graph functions, compiled: equal to the interpreter (exactly, or within a bound from a float64 evaluation), with steps of the
-pipeline left out and in another order, with poisoned memory, on one thread and two, bit for bit the same from call to call.
+pipeline left out and in another order, with poisoned memory, checked, on one thread and two, bit for bit the same from call to call.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ VARIANTS: tuple[tuple[str, Sequence[Step]], ...] = (
     ("without dead code removed", without("dead_code")),
     ("without both", without("fuse", "dead_code")),
     ("reordered", reordered()),
+    ("checked", STEPS),
 )
 
 
@@ -70,7 +71,7 @@ def check(function: Function, rounds: list[list[Any]], seed: int) -> None:
     level = 2 if seed % OPTIMISED == 0 else 0
     main = compiled(function, level=level, poison=seed % 2 == 0)
     name, steps = VARIANTS[seed % len(VARIANTS)]
-    other = compiled(function, steps, poison=True)
+    other = compiled(function, steps, poison=True, checked=name == "checked")
     for k, arguments in enumerate(rounds):
         what = f"arguments {k} of seed {seed}:\n{function}"
         expected = bounded_results(function, copies(arguments))

@@ -304,9 +304,26 @@ def test_a_function_is_called_with_arrays(folder: Path) -> None:
     assert total.shape == (2,)
 
 
-def test_checked_code_is_not_built_yet() -> None:
-    with pytest.raises(NotImplementedError, match="checked=True is not built yet"):
-        pliant.compile(layer, checked=True)
+def test_checked_code_gives_the_same_bits(folder: Path) -> None:
+    x, weight = random(6, 8), random(8, 5, seed=1)
+    plain, checked = pliant.compile(layer), pliant.compile(layer, checked=True)
+    for a, b in zip(plain(x, weight), checked(x, weight), strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert plain.package.blob.code != checked.package.blob.code
+
+
+def test_checked_code_copies(folder: Path) -> None:
+    @function
+    def f(x: Tensor[f32, m, 2], b: bool) -> tuple[Tensor[f32, m, 2], Tensor[f32, m, 2]]:
+        y = x
+        if b:
+            y = -x
+        return x, y
+
+    x = random(3, 2)
+    for b in (True, False):
+        for found, expected in zip(pliant.compile(f, checked=True)(x, b), (x, -x if b else x), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 # Programs as text.

@@ -62,7 +62,7 @@ class Kernels:
         called = func_of(n.callee)
         if self.checked and called.span is None:  # an operator: its place is that of the call
             called = called.with_(span=n.span)
-        ready = self.make_ready(called)
+        ready = self.make_ready(called, self.checked)
         values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
         sizes = {i for i, _ in ready.sizes}
         extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in ready.scratch)
@@ -73,12 +73,12 @@ class Kernels:
             outs=(*n.outs, *extra),
         )
 
-    def make_ready(self, func: Func) -> Ready:
+    def make_ready(self, func: Func, checked: bool) -> Ready:
         """The scheduled program that serves `func`."""
-        key = named_hash(func) if self.checked else structural_hash(func)
+        key = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
             scheduled, _ = default_schedule(func, self.target)
-            lifted, scratch = lift_workspace(add_checks(scheduled) if self.checked else scheduled)
+            lifted, scratch = lift_workspace(add_checks(scheduled) if checked else scheduled)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
             given = [p.value for p in scheduled.params if p.role != "out"]
             sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
@@ -87,10 +87,10 @@ class Kernels:
         return self.ready[key]
 
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
-        """A loop program that copies a tensor, and the values of its symbols: the variables of the shape."""
+        """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)
-        return self.make_ready(func).func, func.symbols  # an equal one may be ready, over other variables
+        return self.make_ready(func, checked=False).func, func.symbols  # an equal one may be ready, over other variables
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:
