@@ -1,7 +1,7 @@
 """The default rule of sums of products, c[…, i, j] += a[…, i, k] * b[…, k, j] with b contiguous along j, and of reductions of columns.
 
     for panel of NR columns (parallel):
-        for tile of MR rows, and one constant tile for the rows that remain:
+        for tile of MR rows, then smaller tiles for the rows that remain (12, then 8, 4, 2, 1):
             tile of c in registers = 0
             for k: for i unrolled: for j as vectors: tile[i, j] = fma(a[i, k], b[k, j], tile[i, j])
             c = epilogue(tile)
@@ -17,11 +17,12 @@ from functools import partial
 
 from ...dtype import DType
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.errors import ScheduleError
 from ...sym.expr import Mul, free_vars
 from ...target import Target
 from ..nest import blocks, constant_extent
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, elementwise, find_block, has_block, iter_named, matmul_of, plain_loops, tried
+from .match import Matmul, NotApplicable, alone, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 
@@ -93,6 +94,7 @@ class _Rule:
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
         s, t = self.s, self.tile
+        rest: list[str] = []
         s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
@@ -101,23 +103,29 @@ class _Rule:
             outer: LoopHandle | None = None
         elif self.columns is not None and self.columns % (2 * t.columns) == 0:
             outer, half, inner = s.split(self.column, None, 2, t.columns)
+            outer = self._share_panels(outer)
             self._panel(self.name, outer, inner, half)
         else:
-            outer, inner = s.split(self.column, None, t.columns, tail="cut")
+            (outer, inner), rest = self._cut(self.column, t.columns)
+            outer = self._share_panels(outer)
             self._panel(self.name, outer, inner)
-            self._rest()
-        self._share_out(outer)
+            for name in rest:
+                self._rest(name)
+        self._share_out(outer, [self.name, *rest])
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers"
 
     def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
-    def _rest(self) -> None:
+    def _cut(self, loop: LoopHandle, size: int) -> tuple[tuple[LoopHandle, LoopHandle], list[str]]:
+        """Split a loop into pieces of `size`; the new loops, and the blocks that do what remains."""
+        before = {b.name for b in blocks(self.s.program.body)}
+        outer, inner = self.s.split(loop, None, size, tail="cut")
+        return (outer, inner), [b.name for b in blocks(self.s.program.body) if b.name not in before]
+
+    def _rest(self, rest: str) -> None:
         """The columns behind the last whole panel: a narrower panel, or vectors with a mask where their number is not known."""
-        rest = f"{self.name}_rest"
-        if not has_block(self.s.program, rest):
-            return
         column = self._loop_of(rest, self.roles.column)
         if constant_extent(self.s.program, column.loop) is not None:
             self._panel(rest, None, column)
@@ -139,24 +147,31 @@ class _Rule:
         row = self._loop_of(name, self.roles.row) if self.roles.row else None
         s.reorder(*above, *([row] if row else []), *halves, *reduced, inner)
         around = outer or (self._loop_of(name, self.roles.batch[-1]) if self.roles.batch else None)
-        rows = 1 if row is None else constant_extent(s.program, row.loop)
-        if rows is not None and rows <= self.tile.rows:
-            self._tile(name, rows, around, [row] if row else [], halves, reduced, inner)
-            return
-        tiles, within = s.split(row, self.tile.rows, tail="balance")
-        self._tile(name, self.tile.rows, tiles, [within], halves, reduced, inner)
-        for r in range(1, self.tile.rows):
-            if has_block(s.program, f"{name}_tail{r}"):
-                self._tail(f"{name}_tail{r}", r, around, bool(half))
+        if row is None:
+            self._tile(name, 1, around, [], halves, reduced, inner)
+        else:
+            self._rows(name, self.tile.rows, around, row, bool(half))
 
-    def _tail(self, name: str, count: int, around: LoopHandle | None, halved: bool) -> None:
-        """Tiles of fewer rows: the loops are (tiles,) rows, (halves,) reduced, columns."""
-        handles = list(self.s.loops(name))
+    def _rows(self, name: str, size: int, around: LoopHandle | None, row: LoopHandle, halved: bool) -> None:
+        """Tiles of `size` rows, then the rows that remain in tiles of the next smaller power of two, down to single ones.
+
+        So a family has few tiles to compile, whatever the number of rows is. The loops inside of `row` are (halves,) reduced, columns.
+        """
+        s = self.s
+        handles = list(s.loops(name))
         reduced = [self._loop_of(name, v) for v in self.roles.reduced]
-        first = handles.index(reduced[0])
-        halves = [handles[first - 1]] if halved else []
-        rows = first - 1 - halved
-        self._tile(name, count, handles[rows - 1] if rows else around, [handles[rows]], halves, reduced, handles[-1])
+        halves = [handles[handles.index(reduced[0]) - 1]] if halved else []
+        rows = constant_extent(s.program, row.loop)
+        if rows is not None and rows <= self.tile.rows:
+            self._tile(name, rows, around, [row], halves, reduced, handles[-1])
+        elif size == 1:
+            self._tile(name, 1, row, [], halves, reduced, handles[-1])
+        else:
+            (tiles, within), rest = self._cut(row, size)
+            self._tile(name, size, tiles, [within], halves, reduced, handles[-1])
+            for remaining in rest:
+                smaller = 1 << (size - 1).bit_length() - 1
+                self._rows(remaining, smaller, around, self._loop_of(remaining, self.roles.row or ""), halved)
 
     def _tile(
         self,
@@ -191,14 +206,27 @@ class _Rule:
         s.vectorize(last)
         s.decompose_reduction(name, reduced[0])
 
-    def _share_out(self, panels: LoopHandle | None) -> None:
+    def _share_panels(self, panels: LoopHandle) -> LoopHandle:
+        """Make the loop over panels parallel, with the batches around it, where it is long enough; the loop that it is then.
+
+        Early, because the proof that iterations are independent is about one block now and about all its tiles later.
+        """
+        count = constant_extent(self.s.program, panels.loop)
+        if count is not None and count < FEW_PANELS and not self.batch:
+            return panels
+        try:
+            joined = self.s.fuse(*self.batch, panels) if self.batch else panels
+        except ScheduleError:  # there is a rest of the columns beside the panels
+            return panels
+        tried(partial(self.s.parallel, joined))
+        return joined
+
+    def _share_out(self, panels: LoopHandle | None, names: list[str]) -> None:
         """Make one loop parallel: batches with panels of columns, or tiles of rows where panels are few."""
         s = self.s
         count = None if panels is None else constant_extent(s.program, panels.loop)
         few = panels is None or (count is not None and count < FEW_PANELS)
-        for name in (self.name, f"{self.name}_rest"):
-            if not has_block(s.program, name):
-                continue
+        for name in names:
             handles = list(s.loops(name))
             serial = [h for h in handles if h.loop.kind == "serial" and h not in self.reduced]
             if any(h.loop.kind == "parallel" for h in handles):
