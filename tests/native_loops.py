@@ -38,7 +38,9 @@ class Native:
         arrays = [a for p, a in zip(func.params, arguments, strict=True) if isinstance(p.value, Buffer)]
         for b in self.scratch[func]:
             shape = tuple(int(evaluate(e, symbols)) for e in b.shape)
-            arrays.append(aligned(shape, b.dtype.numpy()))
+            if b.dtype.bits < 8:
+                shape = ((int(np.prod(shape)) * b.dtype.bits + 7) // 8,)
+            arrays.append(aligned(shape, b.dtype.array_dtype()))
         scalars = [(p.value.dtype, a) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
         words = [*dims, *(struct.unpack("<q", struct.pack("<d", a))[0] if d.is_float else i64.wrap(int(a)) for d, a in scalars)]
         buffers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))

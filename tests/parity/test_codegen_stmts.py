@@ -468,12 +468,6 @@ def test_workspace_elsewhere_is_a_defect() -> None:
         generate([func(Seq((Alloc(t), Store(y, (const(0),), const(0.0, f32)))), out=(y,))], target("native"))
 
 
-def test_packed_storage_is_refused_by_name() -> None:
-    packed = Buffer("packed", dtype("i4"), (n,))
-    with pytest.raises(UnsupportedError, match="`i4`"):
-        generate([func(loop(i, n, Store(y, (i,), Cast(f32, packed.load(i)))), packed, out=(y,))], target("native"))
-
-
 def test_bool_memory_is_a_byte() -> None:
     flags, out = vector("flags", "bool"), vector("out", "bool")
     f = func(loop(i, n, Store(out, (i,), E.Not(flags.load(i))), "vector"), flags, out=(out,))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtype import DType
 from ..dtype import dtype as to_dtype
 from ..graph.annotation import annotation_exprs
 from ..graph.builder import is_state
@@ -73,7 +74,7 @@ def _argument(param: Value, argument: Any) -> Array:
         raise UnsupportedError(f"argument `{param.name}`: {a} cannot be passed from outside")
     if not isinstance(argument, np.ndarray):
         raise ShapeError(f"argument `{param.name}` is an object of type `{type(argument).__name__}`, an array is expected")
-    if argument.dtype != a.dtype.numpy():
+    if argument.dtype != a.dtype.array_dtype() and not (a.dtype.storage and argument.dtype == np.uint8):
         raise ShapeError(f"argument `{param.name}` has dtype {to_dtype(argument.dtype)}, {a.dtype} is expected", facts=[f"it is {a}"])
     if argument.ndim != len(a.shape):
         raise ShapeError(f"argument `{param.name}` has {argument.ndim} dims, {len(a.shape)} are expected", facts=[f"it is {a}"])
@@ -85,18 +86,28 @@ def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
     env: Env = {}
     for p, a in zip(params, arrays, strict=True):
         if isinstance(p.annotation, Tensor):
-            for i, (dim, size) in enumerate(zip(p.annotation.shape, a.shape, strict=True)):
+            for i, (dim, size) in enumerate(zip(p.annotation.shape, _elements(a, p.annotation), strict=True)):
                 if isinstance(dim, Var) and dim not in env:
                     _check_contract(dim, size, f"dim {i} of argument `{p.name}`")
                     env[dim] = size
     for p, a in zip(params, arrays, strict=True):
         if isinstance(p.annotation, Tensor):
-            for i, (dim, size) in enumerate(zip(p.annotation.shape, a.shape, strict=True)):
+            for i, (dim, size) in enumerate(zip(p.annotation.shape, _elements(a, p.annotation), strict=True)):
                 expected = _number(dim, env)
                 if expected != size:
                     shown = f"{dim} = {expected}" if free_vars(dim) else str(expected)
                     raise ShapeError(f"dim {i} of argument `{p.name}` is {size}, {shown} is expected", facts=[f"it is {p.annotation}"])
     return env
+
+
+def _elements(array: Array, t: Tensor) -> tuple[int, ...]:
+    """The shape of a tensor in elements: the last dim of an array of bytes is packed where they are smaller."""
+    return (*array.shape[:-1], array.shape[-1] * t.dtype.per_byte) if array.ndim else ()
+
+
+def _empty(a: Annotation, d: DType, env: Env) -> Array:
+    """Fresh memory for a tensor."""
+    return np.empty(d.array_shape([_number(e, env) for e in annotation_exprs(a)]), d.array_dtype())
 
 
 def _check_contract(dim: Var, size: int, which: str) -> None:
@@ -183,7 +194,7 @@ class _Interpreter:
         results: list[Array] = []
         for p in callee.params:
             if p.role == "out":
-                made = np.empty([_number(e, env) for e in annotation_exprs(next(outs).annotation)], p.dtype.numpy())
+                made = _empty(next(outs).annotation, p.dtype, env)
                 arguments.append(made)
                 results.append(made)
                 continue
@@ -202,7 +213,7 @@ class _Interpreter:
         found = self.libraries.get(node.symbol)
         if found is None:
             raise UnsupportedError(f"the symbol `{node.symbol}` is not known to the interpreter", help="give a stand-in: libraries={…}")
-        outs = [np.empty([_number(e, env) for e in annotation_exprs(o.annotation)], o.tensor.dtype.numpy()) for o in node.outs]
+        outs = [_empty(o.annotation, o.tensor.dtype, env) for o in node.outs]
         found(*(values[a] for a in node.args), *outs)
         return outs
 
@@ -225,11 +236,12 @@ def _fit(out: Value, array: Array, env: Env) -> None:
         return
     if not isinstance(a, Tensor):
         raise InternalError(f"`{out.name}`: no array is {a}")
-    if array.dtype != a.dtype.numpy() or array.ndim != len(a.shape):
+    if array.ndim != len(a.shape) or (array.dtype != a.dtype.array_dtype() and not (a.dtype.storage and array.dtype == np.uint8)):
         raise ShapeError(f"`{out.name}` is {to_dtype(array.dtype)} with shape {array.shape}, {a} is expected")
-    for dim, size in zip(a.shape, array.shape, strict=True):
+    shape = _elements(array, a)
+    for dim, size in zip(a.shape, shape, strict=True):
         if isinstance(dim, Var) and dim not in env:
             env[dim] = size
     expected = tuple(_number(dim, env) for dim in a.shape)
-    if expected != array.shape:
-        raise ShapeError(f"`{out.name}` has shape {array.shape}, and {a} says {expected}")
+    if expected != shape:
+        raise ShapeError(f"`{out.name}` has shape {shape}, and {a} says {expected}")

@@ -6,6 +6,9 @@ A buffer has a dtype, a symbolic shape, strides (in elements; row-major contiguo
     workspace   memory of the call (`Ctx.workspace`), any size, shared by the threads of a launch
     stack       private to one iteration of the enclosing parallel loop; constant size
     register    like stack, and every index is a constant once loops are unrolled: never in memory
+
+Elements below a byte are packed: element number k of the whole buffer is at bit `k * bits`, low bits first. A parameter of such a type has
+rows of whole bytes (its last dim is a multiple of the elements in a byte); memory of the program's own may have any shape.
 """
 
 from __future__ import annotations

@@ -25,6 +25,10 @@ Semantics:
 - serial, unroll: iterations in order. vector: the iterations are lanes; all lanes of a statement are done before the next statement starts
   (a program is legal only if that equals the serial order). parallel: iterations in any order, at the same time; no iteration may
   read or write what another one writes. gpu.*: as parallel.
+- Elements of storage types (`dtype.py`) are widened by a load and rounded by a store. Where they are below a byte, a store reads and
+  writes the whole byte, so in a parallel loop iterations must own whole bytes: none may touch an element in a byte that another one
+  writes. (The verifier refuses the certain mistakes, and a loop that is not known to be right runs serially.) Lanes of a vector loop may
+  share bytes. A view begins at a whole byte.
 - A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
   values. Inside, only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose place and shape
   no loop around it changes may be used.

@@ -350,6 +350,9 @@ class _Verifier:
         self.buffer(b)
         if b.dtype is not source.dtype and source.dtype is not u8:
             raise self.fail(f"view `{b.name}` of {source.dtype} is {b.dtype}: only u8 bytes can be seen as another type")
+        place = source.flat_index(s.start)
+        if source.dtype.bits < 8 and isinstance(place, Const) and place.value % source.dtype.per_byte:
+            raise self.fail(f"view `{b.name}` begins inside of a byte", [f"it starts at element {place} of {source.dtype}"])
         self.define(b, fixed=not self.repeated or (self.visible[source] and self.unchanging((*s.start, *b.shape))))
         if source in self.readonly:
             self.readonly.add(b)

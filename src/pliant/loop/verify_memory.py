@@ -202,7 +202,10 @@ class _Memory:
         place = (*(at.see(i) for i in indices), *self.starts.get(buffer, ()))
         used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
         for depth, loop in enumerate(at.loops):
-            if not (loop.kind in CONCURRENT or loop.kind.startswith("gpu.")) or loop.var in used or at.unknown:
+            if not (loop.kind in CONCURRENT or loop.kind.startswith("gpu.")) or at.unknown:
+                continue
+            if loop.var in used:
+                self.no_shared_byte(s, buffer, indices, at, depth)
                 continue
             if depth < self.home.get(self.memory(buffer), 0) or (isinstance(loop.extent, Const) and loop.extent.value <= 1):
                 continue
@@ -213,6 +216,28 @@ class _Memory:
             help_ = f"index with `{loop.var.name}`, or allocate the buffer inside of the loop"
             raise self.fail(
                 s, f"every iteration of the {loop.kind} loop `{loop.var.name}` writes the same place of `{buffer.name}`", facts, help_
+            )
+
+    def no_shared_byte(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place, depth: int) -> None:
+        """Refuses a write of a parallel loop whose next iteration writes the next element of the same byte."""
+        loop, per = at.loops[depth], buffer.dtype.per_byte
+        if per == 1 or loop.kind == "vector" or not indices or any(loop.var in free_vars(g) for g in at.guards):
+            return
+        if depth < self.home.get(self.memory(buffer), 0) or (isinstance(loop.extent, Const) and loop.extent.value < per):
+            return
+        from ..sym.poly import poly_of
+
+        place = poly_of(buffer.flat_index(tuple(at.see(i) for i in indices)))
+        starts = self.starts.get(buffer, ())
+        if any(loop.var in free_vars(e) for e in (*starts, *(a for m in place for a in m if a is not loop.var))):
+            return
+        step = place.get((loop.var,), 0)
+        if abs(step) < per and not any(loop.var in m for m in place if m != (loop.var,)):
+            raise self.fail(
+                s,
+                f"iterations of the {loop.kind} loop `{loop.var.name}` write the same byte of `{buffer.name}`",
+                [f"{per} elements of {buffer.dtype} are in a byte, and iterations that follow each other write {abs(step)} apart"],
+                f"split the loop by {per} (or a multiple) and make the outer one {loop.kind}",
             )
 
     # Ranges.

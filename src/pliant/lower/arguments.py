@@ -114,6 +114,7 @@ def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, 
     dims = layout.buffer()
     body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_strides(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
+    body += _check_packed(layout)
     body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
     body += [*_check_sizes(shapes), *_sizes(layout, dims, workspace)]
     return entry("prepare", (Param(dims, "inout"),), body)
@@ -197,6 +198,20 @@ def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
         shown = ", ".join(f"{{{i}}}" for i in range(len(strides)))
         message = f"argument `{p.name}` is not contiguous: its strides are ({shown}) elements"
         checks.append(Check(cond, message, strides, f"pass np.ascontiguousarray({p.name})", "shape"))
+    return checks
+
+
+def _check_packed(layout: Layout) -> list[Stmt]:
+    """Rows of elements below a byte are whole bytes, in arguments and outputs."""
+    tensors = [(f"argument `{p.name}`", p.annotation) for p in layout.params if isinstance(p.annotation, g.Tensor)]
+    tensors += [(f"output {i}", t) for i, t in enumerate(layout.outputs)]
+    checks: list[Stmt] = []
+    for what, t in tensors:
+        per = t.dtype.per_byte
+        cond = simplify(Eq(FloorMod(t.shape[-1], const(per)), const(0))) if per > 1 and t.shape else TRUE
+        if cond is not TRUE:
+            message = f"{what}: its last dim is {{0}}, which is no multiple of {per}, the elements of {t.dtype} in a byte"
+            checks.append(Check(cond, message, (t.shape[-1],), f"it is {t}", "shape"))
     return checks
 
 

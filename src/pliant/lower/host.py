@@ -92,7 +92,7 @@ def is_view(node: g.Node) -> bool:
 
 
 def _bytes(b: Buffer) -> Expr:
-    return simplify(product(b.shape) * b.dtype.itemsize)
+    return simplify((product(b.shape) * b.dtype.bits + 7) // 8 if b.dtype.bits < 8 else product(b.shape) * b.dtype.itemsize)
 
 
 def _alias(function: g.Function, result: g.Value) -> int | None:
@@ -238,6 +238,9 @@ class _Run:
     def find_constants(self, nodes: Sequence[g.Node]) -> None:
         for n in nodes:
             if isinstance(n, g.Const):
+                if n.outs[0].tensor.dtype.bits < 8:
+                    what = f"a literal tensor of {n.outs[0].tensor.dtype} is not supported"
+                    raise UnsupportedError(what, where=n.span, help="make it a parameter, which takes packed bytes")
                 self.values[n.outs[0]] = self.pointer(f"constant_{len(self.constants)}", n.outs[0].tensor, "in")
                 self.constants.append(n)
             for b in g.bodies(n):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, For, Func, Param, Replacer, Seq, Stmt, View, map_children, seq
 from ..support.errors import UnsupportedError
-from ..sym.expr import Const, free_vars
+from ..sym.expr import Const, free_vars, product
 
 
 def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
@@ -24,7 +24,11 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
     def visit(s: Stmt, around: tuple[For, ...]) -> Stmt:
         if isinstance(s, Alloc) and s.buffer.scope == "workspace":
             b = s.buffer
-            whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *b.shape))
+            own = b.shape
+            if around and b.dtype.bits < 8:  # every iteration has bytes of its own
+                per = b.dtype.per_byte
+                own = (((product(b.shape) + (per - 1)) // per) * per,)
+            whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *own))
             scratch.append(whole)
             unknown = [v for e in whole.shape for v in free_vars(e) if v not in known]
             if unknown:
@@ -34,7 +38,7 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
                     help="allocate it outside of loops, with a size in terms of dims",
                 )
             lifted[b] = Buffer(b.name, b.dtype, b.shape, b.strides) if around else whole
-            start = (*(loop.var - loop.start for loop in around), *(Const(0, e.dtype) for e in b.shape))
+            start = (*(loop.var - loop.start for loop in around), *(Const(0, e.dtype) for e in own))
             return View(lifted[b], whole, start, s.span) if around else Seq(())
         if isinstance(s, For) and s.kind == "parallel":
             around = (*around, s)

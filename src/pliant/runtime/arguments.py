@@ -2,6 +2,8 @@
 
 Arrays are never copied. `TensorPlan.take` accepts numpy arrays, torch tensors and whatever speaks DLPack, or says what is
 wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
+Tensors of elements below a byte come as bytes (u8) with a packed last dim, and are described by their elements; the 8-bit
+floats come as ml_dtypes' arrays or as bytes.
 
     plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
     taken = plan.take(x)          # taken.address, taken.region == (n, 4, 4, 1)
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dtype import ALL, DType
-from ..support.errors import Error, OutOfMemoryError, ShapeError, UnsupportedError
+from ..support.errors import Error, OutOfMemoryError, ShapeError
 from ..support.source import caller_span
 from .interface import Input
 
@@ -33,13 +35,14 @@ class Taken(NamedTuple):
     owner: Any  # the object whose memory this is
     writable: bool
     itemsize: int
+    per_byte: int = 1
 
     def extent(self) -> tuple[int, int]:
         """The first byte, and the first byte after the last."""
-        rank = len(self.region) // 2
-        if 0 in self.region[:rank]:
+        shape, strides = self._items()
+        if 0 in shape:
             return self.address, self.address
-        steps = [(n - 1) * s for n, s in zip(self.region[:rank], self.region[rank:], strict=True)]
+        steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
         low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
         return self.address + low * self.itemsize, self.address + (high + 1) * self.itemsize
 
@@ -50,13 +53,21 @@ class Taken(NamedTuple):
             return False
         return bool(np.shares_memory(self._bytes(), other._bytes()))
 
+    def _items(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides in what an address can tell apart: elements, or bytes of packed ones."""
+        rank, per = len(self.region) // 2, self.per_byte
+        shape, strides = self.region[:rank], self.region[rank:]
+        if per == 1 or not rank:
+            return shape, strides
+        return (*shape[:-1], shape[-1] // per), (*(s // per for s in strides[:-1]), max(1, strides[-1] // per))
+
     def _bytes(self) -> np.ndarray[Any, Any]:
         """A view of the memory with the same shape and strides; only its addresses are looked at."""
-        rank = len(self.region) // 2
+        shape, strides = self._items()
         interface = {
             "version": 3,
-            "shape": self.region[:rank],
-            "strides": tuple(s * self.itemsize for s in self.region[rank:]),
+            "shape": shape,
+            "strides": tuple(s * self.itemsize for s in strides),
             "typestr": f"|V{self.itemsize}",
             "data": (self.address, True),
         }
@@ -66,7 +77,7 @@ class Taken(NamedTuple):
 class TensorPlan:
     """How one tensor argument (or output) is checked and taken."""
 
-    __slots__ = ("dtype", "input", "mask", "numpy", "rank", "what")
+    __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what")
 
     def __init__(self, given: Input, what: str = "argument") -> None:
         self.input = given
@@ -74,6 +85,7 @@ class TensorPlan:
         self.rank = len(given.shape)
         self.dtype = ALL[given.dtype]
         self.numpy = numpy_dtype(self.dtype)
+        self.per_byte = self.dtype.per_byte
         self.mask = self.dtype.itemsize - 1
 
     def take(self, value: Any) -> Taken:
@@ -87,7 +99,7 @@ class TensorPlan:
         else:
             raise self.refuse(
                 f"it is of type `{type(value).__name__}`, expected an array",
-                help=f"np.asarray({self.input.name}, dtype=np.{self.dtype.long_name})",
+                help=f"np.asarray({self.input.name}, dtype=np.{self.numpy.name})",
             )
         if taken.address & self.mask:
             raise self.refuse(
@@ -101,9 +113,9 @@ class TensorPlan:
         try:
             if torch:
                 library = sys.modules["torch"]
-                tensor = library.empty(shape, dtype=getattr(library, self.dtype.long_name))
+                tensor = library.empty(self.dtype.array_shape(shape), dtype=self._torch_dtypes(library)[0])
                 return tensor, tensor.data_ptr()
-            array = np.empty(shape, self.numpy)
+            array = np.empty(self.dtype.array_shape(shape), self.numpy)
         except (MemoryError, ValueError, RuntimeError):
             count = math.prod(shape) * self.dtype.itemsize
             raise OutOfMemoryError(f"no memory for {self.what}: {count} bytes", where=caller_span()) from None
@@ -128,21 +140,37 @@ class TensorPlan:
         if isinstance(value, np.ma.MaskedArray):
             raise self.refuse("it is a masked array, whose mask would be ignored", help=f"{self.input.name}.filled(0)")
         name = self.input.name
-        if value.dtype != self.numpy:
+        if value.dtype != self.numpy and not (self.dtype.storage and value.dtype == np.uint8):
             if value.dtype.newbyteorder("=") == self.numpy:
                 way = f"{name}.astype({name}.dtype.newbyteorder('='))"
                 raise self.refuse("its bytes are in the other order than this machine's", help=way)
             if value.dtype.hasobject:
                 way = f"np.array({name}.tolist(), dtype=np.{self.dtype.long_name})"
                 raise self.refuse(f"it is an array of Python objects, expected {self.dtype}", help=way)
-            raise self._wrong_dtype(value.dtype.name, f"{name}.astype(np.{self.dtype.long_name})")
+            raise self._wrong_dtype(value.dtype.name, self._packing() or f"{name}.astype(np.{self.dtype.long_name})")
         if value.ndim != self.rank:
             raise self._wrong_rank(value.shape)
         if value.flags.c_contiguous:
             strides = contiguous_strides(value.shape)
         else:
             strides = self._in_elements(value.shape, value.strides)
-        return Taken(address_of(value), (*value.shape, *strides), value, value.flags.writeable, self.dtype.itemsize)
+        return self._taken(address_of(value), value.shape, strides, value, value.flags.writeable)
+
+    def _taken(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], owner: Any, writable: bool) -> Taken:
+        """What is known of an array, in elements, from its shape and strides in items."""
+        per = self.per_byte
+        if per > 1 and shape:
+            shape = (*shape[:-1], shape[-1] * per)
+            strides = (*(s * per for s in strides[:-1]), strides[-1] if strides[-1] == 1 else strides[-1] * per)
+        return Taken(address, (*shape, *strides), owner, writable, self.dtype.itemsize, per)
+
+    def _packing(self) -> str:
+        return f"pass the packed bytes: pliant.dtype.pack({self.input.name}, pliant.dtype.ALL['{self.dtype}'])" if self.per_byte > 1 else ""
+
+    def _torch_dtypes(self, torch: Any) -> list[Any]:
+        """What torch's tensors of this type may be."""
+        names = [self.dtype.long_name] if self.per_byte == 1 else []
+        return [getattr(torch, n) for n in (*names, *(["uint8"] if self.dtype.storage else [])) if hasattr(torch, n)]
 
     def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides in elements; the stride of a dim of size 1 means nothing and is given as a contiguous one."""
@@ -168,8 +196,8 @@ class TensorPlan:
                 "it requires a gradient, which compiled code does not compute",
                 help=f"{name}.detach(), or call under torch.no_grad()",
             )
-        if value.dtype != getattr(torch, self.dtype.long_name, None):
-            raise self._wrong_dtype(str(value.dtype), f"{name}.to(torch.{self.dtype.long_name})")
+        if value.dtype not in self._torch_dtypes(torch):
+            raise self._wrong_dtype(str(value.dtype), self._packing() or f"{name}.to(torch.{self.dtype.long_name})")
         shape = tuple(value.shape)
         if len(shape) != self.rank:
             raise self._wrong_rank(shape)
@@ -178,7 +206,7 @@ class TensorPlan:
         else:
             plain = contiguous_strides(shape)
             strides = tuple(s if n > 1 else p for n, s, p in zip(shape, value.stride(), plain, strict=True))
-        return Taken(value.data_ptr(), (*shape, *strides), value, True, self.dtype.itemsize)
+        return self._taken(value.data_ptr(), shape, strides, value, True)
 
     def _take_dlpack(self, value: Any) -> Taken:
         try:
@@ -219,12 +247,12 @@ def _bad_scalar(given: Input, what: str) -> ShapeError:
 
 
 def numpy_dtype(kind: DType) -> np.dtype[Any]:
-    """The numpy dtype of arguments of this type; types of less than a byte do not cross the border."""
-    if kind.bits < 8:
-        raise UnsupportedError(f"arguments of type {kind} are not supported", help="pass the packed bytes as u8")
+    """The numpy dtype of arguments of this type; types of less than a byte cross the border as packed bytes."""
     try:
-        return kind.numpy()
+        return kind.array_dtype()
     except ImportError:
+        if kind.storage:
+            return np.dtype(np.uint8)
         raise Error(f"numpy has no {kind.long_name} of its own", help="pip install ml_dtypes") from None
 
 

@@ -134,7 +134,8 @@ class Marshal:
 
     def _native_plan(self, plan: TensorPlan, alias: int, written: bool) -> Plan:
         flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if written else 0)
-        return Plan(id(plan.numpy), plan.rank, flags, plan.dtype.itemsize, alias)
+        # Packed arrays have another shape than the tensor: they take the long way.
+        return Plan(id(plan.numpy) if plan.per_byte == 1 else 0, plan.rank, flags, plan.dtype.itemsize, alias)
 
     def _write_scalars(self, slot: Slot, values: Sequence[Any]) -> None:
         for at, (i, value) in enumerate(zip(self.scalars, values, strict=True), self.layout.scalars):
@@ -178,4 +179,4 @@ def _check_fits(plan: TensorPlan, given: Taken, shape: tuple[int, ...]) -> None:
     if given.region[: plan.rank] != shape:
         raise plan.refuse(f"its shape is {given.region[: plan.rank]}, expected {shape}")
     if given.region[plan.rank :] != contiguous_strides(shape):
-        raise plan.refuse("it is not contiguous", help=f"np.empty({shape}, np.{plan.dtype.long_name})")
+        raise plan.refuse("it is not contiguous", help=f"np.empty({plan.dtype.array_shape(shape)}, np.{plan.numpy.name})")
