@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallFunction, CallLoop, Function, walk_nodes
+from .graph.node import CallFunction, CallLoop, Function, MatchCast, Node, Op, walk_nodes
 from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
@@ -55,39 +56,17 @@ class Step:
     holds: str
 
 
-def _on_function(load: Callable[[], Callable[[Function], Function]]) -> Callable[[State], State]:
-    """A step that changes only the graph function; its module is imported when it is needed."""
-    return lambda s: replace(s, function=load()(s.function))
+def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
+    """A pass over the graph function; not run, nor imported, where fewer than `least` nodes are of its kinds (any, if none is named)."""
+    module, name = place.split(":")
 
+    def run(s: State) -> State:
+        if sum(isinstance(n, kinds or Node) for n in walk_nodes(s.function.nodes)) < least:
+            return s
+        change: Callable[[Function], Function] = getattr(import_module(module, __package__), name)
+        return replace(s, function=change(s.function))
 
-def _inline_functions() -> Callable[[Function], Function]:
-    from .graph.passes.inline_functions import inline_functions
-
-    return inline_functions
-
-
-def _dead_code() -> Callable[[Function], Function]:
-    from .graph.passes.dead_code import dead_code
-
-    return dead_code
-
-
-def _lower_ops() -> Callable[[Function], Function]:
-    from .lower.from_ops import lower_ops
-
-    return lower_ops
-
-
-def _resolve_casts() -> Callable[[Function], Function]:
-    from .lower.resolve_casts import resolve_casts
-
-    return resolve_casts
-
-
-def _fuse() -> Callable[[Function], Function]:
-    from .lower.fuse import fuse
-
-    return fuse
+    return run
 
 
 def _schedule(s: State) -> State:
@@ -112,11 +91,19 @@ def _emit(s: State) -> State:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("inline_functions", _on_function(_inline_functions), "no call of a graph function is left: one list of nodes"),
-    Step("lower_ops", _on_function(_lower_ops), "every operator that computes is a call of a loop program"),
-    Step("dead_code", _on_function(_dead_code), "every node is needed for a result"),
-    Step("resolve_casts", _on_function(_resolve_casts), "every variable is defined by a parameter"),
-    Step("fuse", _on_function(_fuse), "elementwise loop programs have joined their producers and consumers"),
+    Step(
+        "inline_functions",
+        _pass(".graph.passes.inline_functions:inline_functions", CallFunction),
+        "no call of a graph function is left: one list of nodes",
+    ),
+    Step("lower_ops", _pass(".lower.from_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
+    Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result"),
+    Step("resolve_casts", _pass(".lower.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
+    Step(
+        "fuse",
+        _pass(".lower.fuse:fuse", CallLoop, least=2),
+        "elementwise loop programs have joined their producers and consumers",
+    ),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
