@@ -14,7 +14,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from generate_values import DTYPES, ONE, ZERO, Expressions, Scope
+from generate_values import BUFFER_DTYPES, DTYPES, ONE, ZERO, Expressions, Scope
 
 from pliant.dtype import DType, bool_, f32, f64, i32, i64, u8
 from pliant.loop.buffer import Buffer, Load
@@ -48,7 +48,15 @@ DIM_VALUES = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13]
 class Generator(Expressions):
     """Makes one program."""
 
+    shares_bytes = False  # elements of what is written share bytes: iterations of a parallel loop may not
+
     # Loops.
+
+    def param_shape(self, dtype: DType, least: int = 0) -> tuple[Expr, ...]:
+        """The shape of a parameter; elements below a byte have rows of whole bytes."""
+        if dtype.bits >= 8:
+            return self.shape(self.random.randint(least, 3))
+        return (*self.shape(self.random.randint(0, 2)), Const(self.pick([4, 8]), i64))
 
     def shape(self, rank: int) -> tuple[Expr, ...]:
         return tuple(self.pick(self.dims) if self.chance(0.6) else Const(self.pick([1, 2, 3, 4, 5, 8]), i64) for _ in range(rank))
@@ -98,7 +106,7 @@ class Generator(Expressions):
                 choices.append("unroll")
                 if kind == "S" and n == len(loops) - 1:
                     choices += ["vector"] * 3
-            if kind == "S" and n == 0 and parallel:
+            if kind == "S" and n == 0 and parallel and not self.shares_bytes:
                 choices += ["parallel"] * 2
             body = For(v, ZERO, extent, self.pick(choices), body)
         return body
@@ -117,7 +125,10 @@ class Generator(Expressions):
         kinds = [self.map_, self.map_, self.reduction, self.reduction, self.accumulate, self.plain, self.viewed, self.called]
         if out.ndim:
             kinds += [self.scan, self.argmax, self.tiled, self.blocked]
-        return self.pick(kinds)(out, scope)
+        self.shares_bytes = out.dtype.bits < 8
+        made = self.pick(kinds)(out, scope)
+        self.shares_bytes = False
+        return made
 
     def map_(self, out: Buffer, scope: Scope) -> Stmt:
         def make(vs: list[Var]) -> tuple[Stmt, None]:
@@ -281,7 +292,7 @@ class Generator(Expressions):
     def viewed(self, out: Buffer, scope: Scope) -> Stmt:
         """Through a typed view of bytes, or a strided view of a larger buffer."""
         if self.chance(0.5):
-            size = E.product(out.shape) * out.dtype.itemsize
+            size = (E.product(out.shape) * out.dtype.bits + 7) // 8
             memory = Buffer(self.fresh("bytes"), u8, (size + 64,), scope="workspace")
             inside = Buffer(self.fresh("view"), out.dtype, out.shape, scope=memory.scope)
             start: tuple[Expr, ...] = (Const(self.pick([0, 8, 64]), i64),)
@@ -307,6 +318,7 @@ class Generator(Expressions):
         inner = Generator(self.random.getrandbits(32))
         inner.name = self.fresh(self.name + "_f")
         inner.dims = []
+        inner.shares_bytes = self.shares_bytes
         table: dict[Expr, Expr] = {}
 
         def renamed(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -328,9 +340,9 @@ class Generator(Expressions):
         params: list[Param] = []
         scope = Scope(values=[])
         for n in range(self.random.randint(1, 3)):
-            dtype = i64 if n == 0 and self.chance(0.4) else self.pick(DTYPES)
-            shape = self.shape(self.random.randint(1, 3))
-            strides = (Var(f"s{n}"), ONE) if len(shape) == 2 and self.chance(0.3) else None
+            dtype = i64 if n == 0 and self.chance(0.4) else self.pick(BUFFER_DTYPES)
+            shape = self.param_shape(dtype, 1)
+            strides = (Var(f"s{n}"), ONE) if len(shape) == 2 and dtype.bits >= 8 and self.chance(0.3) else None
             params.append(Param(Buffer(f"x{n}", dtype, shape, strides)))
         holders = Param(Buffer("holder", f32, tuple(self.dims)))  # every dim has a place to be found
         params.append(holders)
@@ -339,7 +351,8 @@ class Generator(Expressions):
             scalar = Var("scalar", self.pick(DTYPES))
             params.append(Param(scalar))
             scope.values.append(scalar)
-        outputs = [Buffer(f"y{n}", self.pick(DTYPES), self.shape(self.random.randint(0, 3))) for n in range(self.random.randint(1, 2))]
+        kinds = [self.pick(BUFFER_DTYPES) for _ in range(self.random.randint(1, 2))]
+        outputs = [Buffer(f"y{n}", d, self.param_shape(d)) for n, d in enumerate(kinds)]
         body: list[Stmt] = []
         if self.chance(0.3):
             body.append(Check(E.Le(ZERO, self.dims[0]), "dim is {0}", (self.dims[0],)))
@@ -348,7 +361,7 @@ class Generator(Expressions):
             body.append(Let(v, self.expr(v.dtype, Scope(values=list(scope.values)), 2)))
             scope = scope.also(values=[v])
         if self.chance(0.5):
-            between = Buffer("t", self.pick(DTYPES), self.shape(self.random.randint(1, 2)), scope="workspace")
+            between = Buffer("t", self.pick(BUFFER_DTYPES), self.shape(self.random.randint(1, 2)), scope="workspace")
             body += [Alloc(between), self.stage(between, scope)]
             scope = scope.also(reads=[between])
         for out in outputs:
@@ -357,13 +370,15 @@ class Generator(Expressions):
             if out.ndim:
                 scope = scope.also(reads=[out])
         if self.chance(0.3):
-            state = Buffer("state", self.pick(DTYPES), self.shape(self.random.randint(1, 2)))
+            kind = self.pick(BUFFER_DTYPES)
+            state = Buffer("state", kind, self.param_shape(kind, 1))
             params.append(Param(state, "inout"))
             body.append(self.update(state, scope))
         return Func(self.name, tuple(params), seq(*body))
 
     def update(self, state: Buffer, scope: Scope) -> Stmt:
         """Changes a buffer element by element."""
+        self.shares_bytes = state.dtype.bits < 8
 
         def make(vs: list[Var]) -> tuple[Stmt, None]:
             inner = scope.also(list(zip(vs, state.shape, strict=True)), values=[Load(state, tuple(vs))])
@@ -405,7 +420,9 @@ def clone(a: Any) -> Any:
 
 
 def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Random values: moderate ones, and now and then zeros, extremes, infinities and NaN."""
+    """Random values: moderate ones, and now and then zeros, extremes, infinities and NaN; any codes of storage types."""
+    if dtype.storage:
+        return np.array(np.asarray(rng.integers(0, 256, dtype.array_shape(shape)), np.uint8).view(dtype.array_dtype()))
     if dtype is bool_:
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.is_float:

@@ -10,12 +10,14 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from pliant.dtype import ALL as ALL_DTYPES
 from pliant.dtype import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
-from pliant.loop.buffer import Buffer, Load
+from pliant.loop.buffer import Buffer, Load, loaded_dtype
 from pliant.sym import expr as E
 from pliant.sym.expr import TRUE, Const, Dim, Expr, Select, Var, all_of
 
 DTYPES = [f32, f32, f32, f64, f16, i8, i32, i32, i64, u8, bool_, i16, u16, u32, u64, bf16]
+BUFFER_DTYPES = [*DTYPES, *(d for d in ALL_DTYPES.values() if d.storage)]
 ZERO, ONE = Const(0, i64), Const(1, i64)
 SAME_WIDTH = {f32: i32, i32: f32, f64: i64, i64: f64, f16: i16, i16: f16, i8: u8, u8: i8, u32: f32, u64: f64}
 
@@ -53,12 +55,13 @@ class Expressions:
         return f"{hint}{next(self.names)}"
 
     def var(self, hint: str, dtype: DType = i64) -> Var:
-        return Var(self.fresh(hint), dtype)
+        return Var(self.fresh(hint), loaded_dtype(dtype))
 
     # Expressions.
 
     def expr(self, dtype: DType, scope: Scope, depth: int) -> Expr:
-        """A random expression of the dtype."""
+        """A random expression of the dtype, or of what a storage type is widened to."""
+        dtype = loaded_dtype(dtype)
         if depth <= 0 or self.chance(0.1):
             return self.leaf(dtype, scope)
         if self.chance(0.12):
@@ -126,7 +129,7 @@ class Expressions:
         values = [v for v in scope.values if v.dtype is dtype]
         if values and self.chance(0.4):
             return self.pick(values)
-        reads = [b for b in scope.reads if b.dtype is dtype]
+        reads = [b for b in scope.reads if loaded_dtype(b.dtype) is dtype]
         if reads and self.chance(0.7):
             return self.read(self.pick(reads), scope)
         if scope.reads and self.chance(0.5):
@@ -136,6 +139,7 @@ class Expressions:
         return self.constant(dtype)
 
     def constant(self, dtype: DType) -> Const:
+        dtype = loaded_dtype(dtype)
         if dtype is bool_:
             return Const(self.chance(0.5), bool_)
         if dtype.is_float:

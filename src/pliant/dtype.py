@@ -156,10 +156,11 @@ def _name_of(spelling: object) -> str:
     return str(text).removeprefix("torch.").rstrip("_")
 
 
-def pack(array: Any, to: DType) -> np.ndarray[Any, Any]:
+def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
     """The bytes of an array of i4, u4, i2, u2 or f4e2m1 (one element in each byte, as ml_dtypes has them, or numbers)."""
     import numpy as np
 
+    to = dtype(spelling)
     per = to.per_byte
     codes = np.ascontiguousarray(np.asarray(array).astype(to.numpy())).view(np.uint8) & ((1 << to.bits) - 1)
     if not codes.ndim or codes.shape[-1] % per:
@@ -170,10 +171,11 @@ def pack(array: Any, to: DType) -> np.ndarray[Any, Any]:
     return np.asarray(np.bitwise_or.reduce(parts, axis=-1), np.uint8)
 
 
-def unpack(packed: np.ndarray[Any, Any], of: DType) -> np.ndarray[Any, Any]:
+def unpack(packed: np.ndarray[Any, Any], spelling: object) -> np.ndarray[Any, Any]:
     """The elements of packed bytes, as an array of ml_dtypes' type."""
     import numpy as np
 
+    of = dtype(spelling)
     per, last = of.per_byte, packed.shape[-1] * of.per_byte
     codes = (packed[..., None] >> (np.arange(per, dtype=np.uint8) * of.bits)) & ((1 << of.bits) - 1)
     flat = codes.reshape(*packed.shape[:-1], last)

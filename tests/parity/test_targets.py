@@ -90,7 +90,8 @@ def with_scratch(func: Func, arguments: Sequence[Any], dims: Sequence[int]) -> t
     lifted, buffers = lift_workspace(func)
     values = dict(zip(func.symbols, dims, strict=True))
     shapes = [tuple(int(evaluate(e, values)) for e in b.shape) for b in buffers]
-    extra = [np.full(shape, 0x55, np.uint8).astype(b.dtype.numpy()) for b, shape in zip(buffers, shapes, strict=True)]
+    sizes = [(int(np.prod(shape)) * b.dtype.bits + 7) // 8 for b, shape in zip(buffers, shapes, strict=True)]
+    extra = [np.full(size, 0x55, np.uint8) for size in sizes]
     return lifted, [*arguments, *extra]
 
 

@@ -165,7 +165,7 @@ class TensorPlan:
         return Taken(address, (*shape, *strides), owner, writable, self.dtype.itemsize, per)
 
     def _packing(self) -> str:
-        return f"pass the packed bytes: pliant.dtype.pack({self.input.name}, pliant.dtype.ALL['{self.dtype}'])" if self.per_byte > 1 else ""
+        return f'pass packed bytes: from pliant.dtype import pack; pack({self.input.name}, "{self.dtype}")' if self.per_byte > 1 else ""
 
     def _torch_dtypes(self, torch: Any) -> list[Any]:
         """What torch's tensors of this type may be."""
