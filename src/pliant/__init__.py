@@ -25,7 +25,7 @@ _PLACES = {
     ".graph": "ops",
     ".graph.ops": "match_cast",
     ".loop.script": "alloc annotate block check combine gpu grid init parallel reads serial unroll vector view where writes",
-    ".sym.script": "bitcast cast ceil cos erf exp floor fma inf log nan rsqrt select sigmoid sin sqrt tanh trunc",
+    ".sym.script": "bitcast cast ceil cos erf exp exp2 expm1 floor fma fmod inf log log1p nan rsqrt select sigmoid sin sqrt tan tanh trunc",
     ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f4e2m1 f64 f8e4m3 f8e4m3fn f8e5m2 i16 i2 i32 i4 i64 i8 "
     "strides u16 u2 u32 u4 u64 u8",
     ".runtime.executable": "Executable",
@@ -70,16 +70,21 @@ if TYPE_CHECKING:
         cos,
         erf,
         exp,
+        exp2,
+        expm1,
         floor,
         fma,
+        fmod,
         inf,
         log,
+        log1p,
         nan,
         rsqrt,
         select,
         sigmoid,
         sin,
         sqrt,
+        tan,
         tanh,
         trunc,
     )
@@ -116,11 +121,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CancelledError", "DType", "Error", "Executable", "Function", "InOut", "InternalError", "Kernel", "ModelFileError", "Out",
     "Program", "Schedule", "ScheduleError", "ShapeError", "State", "Tensor", "UnsupportedError", "alloc", "annotate", "bf16",
-    "bitcast", "block", "bool_", "cast", "ceil", "check", "combine", "compile", "cos", "dim", "dtype", "erf", "exp", "f4e2m1",
-    "f8e4m3", "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "function", "gpu", "grid", "i2", "i4", "i8", "i16", "i32",
-    "i64", "inf", "init", "kernel", "log", "match_cast", "nan", "ops", "parallel", "parse", "reads", "rsqrt", "select", "serial",
-    "set_threads", "sigmoid", "sin", "sqrt", "strides", "tanh", "threads", "trunc", "u2", "u4", "u8", "u16", "u32", "u64", "unroll",
-    "vector", "view", "where", "writes",
+    "bitcast", "block", "bool_", "cast", "ceil", "check", "combine", "compile", "cos", "dim", "dtype", "erf", "exp", "exp2", "expm1",
+    "f4e2m1", "f8e4m3", "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fmod", "function", "gpu", "grid", "i2", "i4",
+    "i8", "i16", "i32", "i64", "inf", "init", "kernel", "log", "log1p", "match_cast", "nan", "ops", "parallel", "parse", "reads",
+    "rsqrt", "select", "serial", "set_threads", "sigmoid", "sin", "sqrt", "strides", "tan", "tanh", "threads", "trunc", "u2", "u4",
+    "u8", "u16", "u32", "u64", "unroll", "vector", "view", "where", "writes",
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ Semantics, once and for all targets:
 - Casts: integer to integer wraps; float to integer truncates, saturates at the target's range, and takes NaN to 0; to
   float rounds to nearest even; to bool is `!= 0`; from bool gives 0 or 1. `bitcast` keeps the bits of a same-width type.
 - `round` rounds halves to even. PRIMITIVE_FUNCTIONS are correctly rounded; the others are defined by an expansion into
-  the rest of this grammar (`sym/functions.py`), which is their meaning on every target.
+  the rest of this grammar (`sym/functions/`), which is their meaning on every target.
 
 Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoise on nodes.
 Python operators on expressions build expressions and fold integer constants; the classes build exactly what they are asked to.
@@ -458,7 +458,8 @@ class Bitcast(Expr):
 
 # name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
 PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
-EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(("exp", "log", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos"), 1)
+_OF_ONE = ("exp", "exp2", "expm1", "log", "log1p", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan")
+EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod"), 2)
 FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
 
 

@@ -116,7 +116,7 @@ _INTEGER_FUNCTIONS = ("abs",)
 # Functions by the object that a name means; several names may mean one.
 _FUNCTION_NAMES: dict[int, str] = {
     id(getattr(script, n)): n for n in ("cast", "bitcast", "select", "fma", "min", "max", *FUNCTIONS) if hasattr(script, n)
-} | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round")}
+} | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round", "pow")}
 
 
 class ExprParser:

@@ -123,9 +123,34 @@ def exp(x: T) -> T:
     outside("exp")
 
 
+def exp2(x: T) -> T:
+    """2 to the power of x."""
+    outside("exp2")
+
+
+def expm1(x: T) -> T:
+    """e to the power of x, minus 1; precise near 0."""
+    outside("expm1")
+
+
 def log(x: T) -> T:
     """The natural logarithm."""
     outside("log")
+
+
+def log1p(x: T) -> T:
+    """The natural logarithm of 1 + x; precise near 0."""
+    outside("log1p")
+
+
+def pow(x: T, y: T | float) -> T:
+    """x to the power of y."""
+    outside("pow")
+
+
+def fmod(x: T, y: T | float) -> T:
+    """x - trunc(x / y) * y, exactly; it has the sign of x."""
+    outside("fmod")
 
 
 def sigmoid(x: T) -> T:
@@ -156,3 +181,8 @@ def sin(x: T) -> T:
 def cos(x: T) -> T:
     """The cosine."""
     outside("cos")
+
+
+def tan(x: T) -> T:
+    """The tangent."""
+    outside("tan")

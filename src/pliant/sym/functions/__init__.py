@@ -1,0 +1,82 @@
+"""Functions that no machine has, written in the expression language: their meaning on every target.
+
+Each definition is for f32 and f64; the half types compute in f32 and round once more. They use no table and no branch, so
+they vectorise as they stand. What they promise is in TABLE; infinities, NaN, denormals and signed zeros come out as C99's
+Annex F asks. A family of functions is a file.
+
+    expand(exp(x) * 2)  ->  an expression of fma, shifts and bitcasts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from ...dtype import DType, bf16, f16, f32, f64
+from ...support.errors import UnsupportedError
+from ..expr import EXPANDED_FUNCTIONS, Call, Cast, Div, Expr, Var, rewrite, substitute
+from .build import number
+from .circular import cos, sin, tan
+from .error import erf
+from .exponential import exp, exp2, expm1, sigmoid, tanh
+from .logarithm import log, log1p, pow
+from .remainder import fmod
+
+
+class Function(NamedTuple):
+    """A definition for operands of f32 or f64, and the largest error for each, in units of the last place."""
+
+    define: Callable[..., Expr]
+    ulp32: float
+    ulp64: float
+    remark: str = ""
+
+
+def _rsqrt(x: Expr) -> Expr:
+    return Div(number(1.0, x), Call("sqrt", x))
+
+
+_TURNS = "NaN for abs(x) >= 2^30"
+TABLE: dict[str, Function] = {
+    "exp": Function(exp, 1.5, 1.5),
+    "exp2": Function(exp2, 1.5, 1.5),
+    "expm1": Function(expm1, 2.5, 2.5),
+    "log": Function(log, 1.5, 1.5),
+    "log1p": Function(log1p, 1.5, 1.5),
+    "pow": Function(pow, 1.0, 1.5, "all special cases of C99"),
+    "sigmoid": Function(sigmoid, 2.5, 2.5),
+    "tanh": Function(tanh, 3.0, 3.0),
+    "erf": Function(erf, 1.5, 1.5),
+    "rsqrt": Function(_rsqrt, 1.5, 1.5),
+    "sin": Function(sin, 2.0, 1.5, _TURNS),
+    "cos": Function(cos, 2.0, 1.5, _TURNS),
+    "tan": Function(tan, 4.0, 3.0, _TURNS),
+    "fmod": Function(fmod, 0.0, 0.0, "exact"),
+}
+
+
+@cache
+def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
+    """The parameters of an expanded function and its value in terms of them, with no expanded function left inside."""
+    params = tuple(Var(name, dtype) for name in ("x", "y", "z")[: EXPANDED_FUNCTIONS[fn]])
+    if dtype in (f16, bf16):
+        body: Expr = Cast(dtype, Call(fn, *(Cast(f32, p) for p in params)))
+    elif dtype in (f32, f64):
+        body = TABLE[fn].define(*params)
+    else:
+        raise UnsupportedError(f"`{fn}` of {dtype} is not supported", facts=[f"`{fn}` takes f32, f64, f16, bf16"])
+    return params, expand(body)
+
+
+def expand(e: Expr) -> Expr:
+    """`e` with every expanded function replaced by its definition."""
+
+    def leaf(node: Expr) -> Expr | None:
+        if not isinstance(node, Call) or node.fn not in EXPANDED_FUNCTIONS:
+            return None
+        params, body = definition(node.fn, node.dtype)
+        return substitute(body, dict(zip(params, (rewrite(a, leaf, memo) for a in node.args), strict=True)))
+
+    memo: dict[Expr, Expr] = {}
+    return rewrite(e, leaf, memo)

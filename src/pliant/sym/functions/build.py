@@ -1,0 +1,127 @@
+"""What the definitions of functions are built from: literals, polynomials, bit patterns, sums and products without error.
+
+Everything here works for f32 and for f64 alike; the dtype is that of the operand.
+
+    horner(x, (0.5, 1.0, 2.0))  ->  fma(fma(0.5, x, 1.0), x, 2.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dtype import DType, f32, u32, u64
+from ..expr import Add, BitAnd, Bitcast, BitOr, Call, Const, Expr, Fma, Max, Min, Mul, Neg, Shl, Sub
+
+
+def number(value: float, like: Expr) -> Const:
+    """A literal of the dtype of `like`."""
+    return Const(value, like.dtype)
+
+
+def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """The polynomial in `x` by fma, the coefficient of the highest power first."""
+    result: Expr = number(coefficients[0], x)
+    for c in coefficients[1:]:
+        result = Fma(result, x, number(c, x))
+    return result
+
+
+def absolute(x: Expr) -> Expr:
+    """The magnitude."""
+    return Call("abs", x)
+
+
+def clamp(x: Expr, low: float, high: float) -> Expr:
+    """`x` moved into the range; NaN stays."""
+    return Min(Max(x, number(low, x)), number(high, x))
+
+
+# Bit patterns: sign, exponent field, fraction.
+
+
+def fraction_bits(d: DType) -> int:
+    """The number of bits of the fraction."""
+    return 23 if d is f32 else 52
+
+
+def bias(d: DType) -> int:
+    """What the exponent field of 1.0 holds."""
+    return 127 if d is f32 else 1023
+
+
+def unsigned(d: DType) -> DType:
+    """The integers that hold the bits of a float."""
+    return u32 if d is f32 else u64
+
+
+def bits(x: Expr) -> Expr:
+    """The bits of a float."""
+    return Bitcast(unsigned(x.dtype), x)
+
+
+def pattern(value: int, like: Expr) -> Const:
+    """An integer literal for the bits of floats like `like`."""
+    return Const(value, unsigned(like.dtype))
+
+
+def sign_bit(x: Expr) -> Expr:
+    """The bits of `x` without all but the sign."""
+    return BitAnd(bits(x), pattern(1 << (x.dtype.bits - 1), x))
+
+
+def signed(size: Expr, x: Expr) -> Expr:
+    """`size`, which is negative only if `x` is, with the sign of `x`."""
+    return Bitcast(size.dtype, BitOr(bits(size), sign_bit(x)))
+
+
+def whole_bias(d: DType) -> float:
+    """Adding this rounds to a whole number n and leaves n + bias in the low bits; see `power_of_two`."""
+    return 1.5 * 2.0 ** fraction_bits(d) + bias(d)
+
+
+def power_of_two(t: Expr) -> Expr:
+    """2^n where t = n + whole_bias: its low bits become the exponent field."""
+    return Bitcast(t.dtype, Shl(bits(t), pattern(fraction_bits(t.dtype), t)))
+
+
+def whole(field: Expr, d: DType, base: Expr | None = None) -> Expr:
+    """The small integer `field` as a float, less `base` (which must count 2^fraction_bits): its bits become a fraction."""
+    n = fraction_bits(d)
+    joined = Bitcast(d, BitOr(field, Const((bias(d) + n) << n, unsigned(d))))
+    return Sub(joined, Const(2.0**n, d) if base is None else base)
+
+
+# Pairs: an unevaluated sum of two floats, the second of them small.
+
+Pair = tuple[Expr, Expr]
+
+
+def two_sum(a: Expr, b: Expr) -> Pair:
+    """a + b and its error."""
+    s = Add(a, b)
+    t = Sub(s, a)
+    return s, Add(Sub(a, Sub(s, t)), Sub(b, t))
+
+
+def quick_two_sum(a: Expr, b: Expr) -> Pair:
+    """a + b and its error, where |a| >= |b|."""
+    s = Add(a, b)
+    return s, Sub(b, Sub(s, a))
+
+
+def two_product(a: Expr, b: Expr) -> Pair:
+    """a * b and its error."""
+    p = Mul(a, b)
+    return p, Fma(a, b, Neg(p))
+
+
+def pair_product(a: Pair, b: Pair) -> Pair:
+    """The product of two pairs, to about twice the precision."""
+    p, low = two_product(a[0], b[0])
+    return quick_two_sum(p, Fma(a[0], b[1], Fma(a[1], b[0], low)))
+
+
+def pair_sum(a: Pair, b: Pair) -> Pair:
+    """The sum of two pairs, to about twice the precision where it does not cancel."""
+    s, low = two_sum(a[0], b[0])
+    return quick_two_sum(s, Add(low, Add(a[1], b[1])))

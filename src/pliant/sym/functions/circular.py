@@ -1,0 +1,108 @@
+"""sin, cos and tan, for |x| < 2^30; NaN beyond.
+
+x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f32 subtracts in f64; f64 takes pi/2 in three parts and keeps r as a
+pair, because near a multiple of pi/2 all but the last digits cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...dtype import f32, f64
+from ..expr import Add, BitAnd, Bitcast, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Select, Shl, Sub
+from .build import absolute, bits, horner, number, pattern, quick_two_sum, two_product, two_sum, unsigned
+
+RANGE = 2.0**30
+_HALF_PI = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
+_ROUND = 1.5 * 2.0**52
+
+# (sin r / r - 1) / r^2, and (cos r - 1 + r^2/2) / r^4, in r^2 on 0..pi/4
+_SIN_32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS_32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_SIN_64 = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-8, 2.75573137070700676789e-6, -1.98412698298579493134e-4,
+    8.33333333332248946124e-3, -1.66666666666666324348e-1,
+)  # fmt: skip
+_COS_64 = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-9, -2.75573143513906633035e-7, 2.48015872894767294178e-5,
+    -1.38888888888741095749e-3, 4.16666666666666019037e-2,
+)  # fmt: skip
+
+
+class _Angle(NamedTuple):
+    """The quarter turns as bits (the low two count), and sine and cosine of the rest."""
+
+    quarters: Expr
+    sine: Expr
+    cosine: Expr
+
+
+def _reduce(x: Expr) -> _Angle:
+    return _reduce32(x) if x.dtype is f32 else _reduce64(x)
+
+
+def _reduce32(x: Expr) -> _Angle:
+    wide = Cast(f64, x)
+    t = Fma(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
+    n = Sub(t, number(_ROUND, wide))
+    r = Cast(f32, Fma(n, number(-_HALF_PI[1], wide), Fma(n, number(-_HALF_PI[0], wide), wide)))
+    z = Mul(r, r)
+    sine = Fma(Mul(r, z), horner(z, _SIN_32), r)
+    cosine = Fma(Mul(z, z), horner(z, _COS_32), Fma(z, number(-0.5, r), number(1.0, r)))
+    return _Angle(Cast(unsigned(f32), bits(t)), sine, cosine)
+
+
+def _reduce64(x: Expr) -> _Angle:
+    t = Fma(x, number(2.0 / math.pi, x), number(_ROUND, x))
+    n = Sub(t, number(_ROUND, x))
+    first, first_low = two_product(n, number(_HALF_PI[0], x))
+    second, second_low = two_product(n, number(_HALF_PI[1], x))
+    a, a_low = two_sum(Sub(x, first), Neg(first_low))
+    b, b_low = two_sum(a, Neg(second))
+    r, low = quick_two_sum(b, Sub(Add(a_low, b_low), Fma(n, number(_HALF_PI[2], x), second_low)))
+    z = Mul(r, r)
+    cube = Mul(z, r)
+    # sin(r + low) = r + (r^3 * (c0 + z * …) + low * (1 - z/2))
+    sine = Add(r, Fma(cube, horner(z, _SIN_64), Fma(Mul(z, low), number(-0.5, x), low)))
+    one, half = number(1.0, x), Mul(z, number(0.5, x))
+    w = Sub(one, half)
+    error = Sub(Sub(one, w), half)
+    cosine = Add(w, Add(error, Fma(Mul(z, z), horner(z, _COS_64), Neg(Mul(r, low)))))
+    return _Angle(bits(t), sine, cosine)
+
+
+def _within(value: Expr, x: Expr) -> Expr:
+    return Select(Lt(absolute(x), number(RANGE, x)), value, number(math.nan, x))
+
+
+def _odd(quarters: Expr) -> Expr:
+    return Ne(BitAnd(quarters, Const(1, quarters.dtype)), Const(0, quarters.dtype))
+
+
+def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
+    """The sine of x + ahead * pi/2."""
+    d = x.dtype
+    turn = Add(angle.quarters, pattern(ahead, x)) if ahead else angle.quarters
+    size = Select(_odd(turn), angle.cosine, angle.sine)
+    sign = Shl(BitAnd(turn, pattern(2, x)), pattern(d.bits - 2, x))
+    return _within(Bitcast(d, Add(bits(size), sign)), x)
+
+
+def sin(x: Expr) -> Expr:
+    """The sine."""
+    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce(x), 0))  # 0 keeps its sign
+
+
+def cos(x: Expr) -> Expr:
+    """The cosine."""
+    return _wave(x, _reduce(x), 1)
+
+
+def tan(x: Expr) -> Expr:
+    """The tangent: of an odd number of quarter turns, -cos r / sin r."""
+    angle = _reduce(x)
+    odd = _odd(angle.quarters)
+    above = Select(odd, Neg(angle.cosine), angle.sine)
+    below = Select(odd, angle.sine, angle.cosine)
+    return Select(Eq(x, number(0.0, x)), x, _within(Div(above, below), x))

@@ -1,0 +1,106 @@
+"""exp, exp2, expm1, sigmoid and tanh.
+
+x = n * ln2 + r, and e^x = 2^n * e^r with e^r = 1 + r + r^2 * q(r). Adding a large number rounds to n and leaves it where the
+exponent field takes it from. exp and exp2 take n even and multiply twice by 2^(n/2): both factors are normal numbers, and
+only the second product can round or overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...dtype import f32
+from ..expr import Add, Call, Div, Expr, Fma, Lt, Min, Mul, Neg, Select, Sub
+from .build import absolute, clamp, horner, number, power_of_two, quick_two_sum, signed, whole_bias
+
+# ln2 in two parts: a multiple of the first by any n that occurs is exact.
+_LN2_32 = (0.693359375, -2.12194440e-4)
+_LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
+_LN2 = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
+
+# q on -ln2..ln2 for the relative error of e^r, on -0.35..0.7 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
+_EXP_32 = (1.961111916e-4, 1.410495264e-3, 8.336115974e-3, 4.166124642e-2, 1.666661382e-1, 5.00000348e-1)
+_EXPM1_32 = (2.91037536e-5, 1.973734288e-4, 1.38808503e-3, 8.333605086e-3, 4.16667106e-2, 1.66666654e-1, 4.999999993e-1)
+_EXP2_32 = (1.302196798e-6, 1.545922195e-5, 1.540888459e-4, 1.333226837e-3, 9.618096462e-3, 5.550413268e-2, 2.402265121e-1, math.log(2.0))
+EXP_64 = (
+    7.5947459215601249e-13, 1.1559956726222521e-11, 1.606048388480002e-10, 2.0876087954580982e-9, 2.5052097216495985e-8,
+    2.7557321802256236e-7, 2.7557319264740012e-6, 2.4801587296192218e-5, 1.984126984119438e-4, 1.3888888888894811e-3,
+    8.3333333333333997e-3, 4.1666666666666637e-2, 1.6666666666666666e-1, 0.5,
+)  # fmt: skip
+_EXPM1_64 = (
+    9.0426284675762193e-13, 1.1349232183757827e-11, 1.6059846239568367e-10, 2.0877164389896044e-9, 2.5052093290577116e-8,
+    2.7557318817129007e-7, 2.7557319250918899e-6, 2.4801587301668038e-5, 1.9841269841250298e-4, 1.388888888888896e-3,
+    8.3333333333333395e-3, 4.1666666666666666e-2, 1.6666666666666667e-1, 0.5,
+)  # fmt: skip
+
+
+def _reduce(x: Expr, step: float, most: float | None = None) -> tuple[Expr, Expr]:
+    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`."""
+    d = x.dtype
+    t: Expr = Fma(x, number(math.log2(math.e) / step, x), number(whole_bias(d), x))
+    if most is not None:
+        t = Min(t, number(whole_bias(d) + most, x))
+    n = Sub(t, number(whole_bias(d), x))
+    high, low = _LN2_32 if d is f32 else _LN2_64
+    return Fma(n, number(-step * low, x), Fma(n, number(-step * high, x), x)), power_of_two(t)
+
+
+def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
+    """e^(x + low) where x is in range and `low`, if any, is below its last place."""
+    r, half = _reduce(x, 2.0)
+    if low is None:
+        near: Expr = Fma(horner(r, q), Mul(r, r), r)
+    else:
+        r, low = quick_two_sum(r, low)
+        near = Add(Fma(horner(r, q), Mul(r, r), low), r)
+    return Mul(Mul(Add(near, number(1.0, x)), half), half)
+
+
+def exp(x: Expr) -> Expr:
+    """e to the power of x."""
+    return exp_of(clamp(x, -104.0, 89.0), _EXP_32) if x.dtype is f32 else exp_of(clamp(x, -746.0, 710.0), EXP_64)
+
+
+def exp2(x: Expr) -> Expr:
+    """2 to the power of x."""
+    x = clamp(x, -151.0, 129.0) if x.dtype is f32 else clamp(x, -1076.0, 1025.0)
+    magic = number(whole_bias(x.dtype), x)
+    t = Fma(x, number(0.5, x), magic)
+    r = Fma(Sub(t, magic), number(-2.0, x), x)
+    half = power_of_two(t)
+    one = number(1.0, x)
+    if x.dtype is f32:
+        value: Expr = Fma(r, horner(r, _EXP2_32), one)
+    else:
+        z = Mul(r, number(_LN2[0], x))
+        low = Fma(r, number(_LN2[1], x), Fma(r, number(_LN2[0], x), Neg(z)))
+        value = Add(Add(Fma(horner(z, EXP_64), Mul(z, z), low), z), one)
+    return Mul(Mul(value, half), half)
+
+
+def _expm1(x: Expr, most: float | None) -> Expr:
+    """e^x - 1 where e^x does not overflow far."""
+    r, power = _reduce(x, 1.0, most)
+    near = Fma(horner(r, _EXPM1_32 if x.dtype is f32 else _EXPM1_64), Mul(r, r), r)
+    return Fma(power, near, Sub(power, number(1.0, x)))
+
+
+def expm1(x: Expr) -> Expr:
+    """e^x - 1, exact to the last places near zero."""
+    value = _expm1(clamp(x, -30.0, 89.0), 127.0) if x.dtype is f32 else _expm1(clamp(x, -60.0, 710.0), 1023.0)
+    return signed(value, x)
+
+
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent: t / (t + 2) with t = e^(2|x|) - 1."""
+    size = Min(absolute(x), number(10.0 if x.dtype is f32 else 20.0, x))  # the tangent rounds to 1 there
+    t = _expm1(Add(size, size), None)
+    return signed(Div(t, Add(t, number(2.0, x))), x)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e^-x), by e^-|x| so that nothing overflows and small results are denormal."""
+    e = Call("exp", Neg(absolute(x)))
+    one = number(1.0, x)
+    return Div(Select(Lt(x, number(0.0, x)), e, one), Add(one, e))

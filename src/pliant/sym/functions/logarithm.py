@@ -1,0 +1,174 @@
+"""log, log1p and pow.
+
+x = 2^k * m with m in sqrt(1/2)..sqrt(2), and log x = k*ln2 + log m, where log m is a polynomial in m - 1 (f32) or a series
+in s = (m - 1)/(m + 1) (f64). pow needs the logarithm to more places than its own: f32 takes it in f64, f64 as a pair.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...dtype import f32, f64
+from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Not, Or, Select, Shr, Sub
+from .build import (
+    Pair,
+    absolute,
+    bias,
+    bits,
+    clamp,
+    fraction_bits,
+    horner,
+    number,
+    pair_product,
+    pair_sum,
+    pattern,
+    quick_two_sum,
+    sign_bit,
+    signed,
+    two_product,
+    two_sum,
+    unsigned,
+    whole,
+)
+from .exponential import EXP_64, exp_of
+
+_SQRT_HALF = {f32: 0x3F3504F3, f64: 0x3FE6A09E667F3BCD}
+_LN2_32 = (0.693359375, -2.12194440e-4)
+_LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
+_LN2_PAIR = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
+
+# (log(1 + f) - f + f^2/2) / f^3
+_LOG_32 = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
+    -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+# (log m / s - 2) / s^2 in s^2: 2/3 + 2/5 s^2 + …
+_LOG_64 = (
+    1.479819860511658591e-1, 1.531383769920937332e-1, 1.818357216161805012e-1, 2.222219843214978396e-1, 2.857142874366239149e-1,
+    3.999999999940941908e-1, 6.666666666666735130e-1,
+)  # fmt: skip
+_LOG_OF_32 = (0.16820453905391045, 0.1812359112301928, 0.22223373224269521, 0.28571417109371106, 0.40000000052383608, 0.66666666666587064)
+# e^r = 1 + r + r^2 * q(r), to about 35 bits
+_EXP_TO_32 = (
+    2.7279610145791572e-6, 2.5111331547216853e-5, 1.9845735705608966e-4, 1.3887718136774764e-3, 8.3333178286672182e-3,
+    4.166668340522828e-2, 1.6666666818855707e-1, 4.9999999932502517e-1,
+)  # fmt: skip
+# (log m / 2s - 1 - s^2/3) / s^4 in s^2: 1/5 + 1/7 s^2 + …
+_LOG_TAIL = (
+    0.055069997110319327, 0.052114049803071383, 0.058843396147481208, 0.066666201321031198, 0.076923083782190323,
+    0.090909090846081945, 0.1111111111114541, 0.14285714285714187, 0.2,
+)  # fmt: skip
+
+
+def _split(x: Expr, base: Expr | None = None) -> tuple[Expr, Expr, Expr]:
+    """k as a float, m, and the exponent field of 2^k, of a positive normal x; `base` replaces what k is counted from."""
+    d = x.dtype
+    n, one = fraction_bits(d), bias(d) << fraction_bits(d)
+    raised = Add(bits(x), pattern(one - _SQRT_HALF[d], x))
+    field = BitAnd(raised, pattern(((1 << (d.bits - n)) - 1) << n, x))
+    m = Bitcast(d, Add(Sub(bits(x), field), pattern(one, x)))
+    k = whole(Shr(raised, pattern(n, x)), d, number(2.0**n + bias(d), x) if base is None else base)
+    return k, m, field
+
+
+def _log(k: Expr, f: Expr) -> Expr:
+    """k*ln2 + log(1 + f)."""
+    if f.dtype is f32:
+        z = Mul(f, f)
+        low = Fma(k, number(_LN2_32[1], f), Mul(Mul(horner(f, _LOG_32), f), z))
+        return Fma(k, number(_LN2_32[0], f), Add(f, Fma(z, number(-0.5, f), low)))
+    s = Div(f, Add(f, number(2.0, f)))
+    z = Mul(s, s)
+    half = Mul(Mul(f, f), number(0.5, f))
+    rest = Fma(s, Fma(horner(z, _LOG_64), z, half), Mul(k, number(_LN2_64[1], f)))
+    return Fma(k, number(_LN2_64[0], f), Sub(f, Sub(half, rest)))
+
+
+def _at_edges(value: Expr, x: Expr, y: Expr) -> Expr:
+    """`value` where 0 < x < inf; -inf at 0, NaN below, `y` for inf and NaN."""
+    zero, one = number(0.0, x), pattern(1, x)
+    infinity = ((1 << (x.dtype.bits - 1 - fraction_bits(x.dtype))) - 1) << fraction_bits(x.dtype)
+    edge = Select(Eq(x, zero), number(-math.inf, x), Select(Lt(x, zero), number(math.nan, x), y))
+    return Select(Lt(Sub(bits(x), one), pattern(infinity - 1, x)), value, edge)
+
+
+def log(x: Expr) -> Expr:
+    """The natural logarithm; denormals are scaled first."""
+    d = x.dtype
+    n = fraction_bits(d)
+    up = n + 2
+    small = Lt(x, number(2.0 ** (1 - bias(d)), x))
+    scaled = Select(small, Mul(x, number(2.0**up, x)), x)
+    k, m, _ = _split(scaled, Select(small, number(2.0**n + bias(d) + up, x), number(2.0**n + bias(d), x)))
+    return _at_edges(_log(k, Sub(m, number(1.0, x))), x, x)
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1 + x): the error of the sum 1 + x is added to the fraction."""
+    d = x.dtype
+    u, error = two_sum(number(1.0, x), x)
+    k, m, field = _split(u)
+    twice = Bitcast(d, Sub(pattern((2 * bias(d) + 1) << fraction_bits(d), x), field))  # 2^(1 - k); 0 for the largest k
+    f = Fma(Mul(error, twice), number(0.5, x), Sub(m, number(1.0, x)))
+    return signed(_at_edges(_log(k, f), u, x), x)
+
+
+def _log_of_f32(x: Expr) -> Expr:
+    """log of a positive f64 that an f32 could be, to about 50 bits."""
+    k, m, _ = _split(x)
+    f = Sub(m, number(1.0, x))
+    s = Div(f, Add(f, number(2.0, x)))
+    z = Mul(s, s)
+    return Fma(k, number(_LN2_PAIR[0], x), Fma(Mul(s, z), horner(z, _LOG_OF_32), Add(s, s)))
+
+
+def _log_pair(x: Expr) -> Pair:
+    """log of a positive f64 to about 66 bits."""
+    scale = 54
+    small = Lt(x, number(2.0**-1022, x))
+    scaled = Select(small, Mul(x, number(2.0**scale, x)), x)
+    base = 2.0**52 + 1023
+    k, m, _ = _split(scaled, Select(small, number(base + scale, x), number(base, x)))
+    f = Sub(m, number(1.0, x))
+    d, d_low = quick_two_sum(number(2.0, x), f)
+    s = Div(f, d)
+    s_low = Div(Fma(Neg(s), d_low, Fma(Neg(s), d, f)), d)
+    z = pair_product((s, s_low), (s, s_low))
+    third = (number(1.0 / 3.0, x), number(float.fromhex("0x1.5555555555555p-56"), x))
+    series = pair_sum(third, (Mul(horner(z[0], _LOG_TAIL), z[0]), number(0.0, x)))
+    cube = pair_product(pair_product((s, s_low), z), series)
+    total = pair_sum((s, s_low), cube)
+    twice = (Add(total[0], total[0]), Add(total[1], total[1]))
+    ln2 = two_product(k, number(_LN2_PAIR[0], x))
+    return pair_sum((ln2[0], Fma(k, number(_LN2_PAIR[1], x), ln2[1])), twice)
+
+
+def _power(size: Expr, y: Expr) -> Expr:
+    """size^y for a positive finite size and a finite y."""
+    if size.dtype is f32:
+        wide = Mul(Cast(f64, clamp(y, -(2.0**40), 2.0**40)), _log_of_f32(Cast(f64, size)))
+        return Cast(f32, exp_of(clamp(wide, -200.0, 200.0), _EXP_TO_32))
+    y = clamp(y, -(2.0**70), 2.0**70)  # enough for 1 ± 2^-53 to over- or underflow
+    high, low = _log_pair(size)
+    p = Mul(y, high)
+    rest = Fma(y, low, Fma(y, high, Neg(p)))
+    inside = Lt(absolute(p), number(800.0, p))
+    return exp_of(clamp(p, -746.0, 710.0), EXP_64, Select(inside, rest, number(0.0, p)))
+
+
+def pow(x: Expr, y: Expr) -> Expr:
+    """x to the power of y, with all special cases of C99."""
+    d = x.dtype
+    zero, one, inf, nan = (number(v, x) for v in (0.0, 1.0, math.inf, math.nan))
+    size = absolute(x)
+    whole_y = Eq(Call("trunc", y), y)
+    half = Mul(y, number(0.5, x))
+    odd = And(whole_y, Ne(Call("trunc", half), half))
+    edge = Or(Eq(size, zero), Eq(size, inf))
+    at_edge = Select(Lt(y, zero), Select(Eq(size, zero), inf, zero), size)
+    value = Select(edge, at_edge, _power(size, y))
+    turned = Bitcast(d, BitOr(bits(value), Select(odd, sign_bit(x), Const(0, unsigned(d)))))
+    undefined = And(And(Lt(x, zero), Not(whole_y)), Lt(size, inf))
+    unordered = Or(Ne(x, x), Ne(y, y))
+    sure = Or(Eq(x, one), Eq(y, zero))
+    return Select(sure, one, Select(Or(undefined, unordered), nan, turned))

@@ -1,0 +1,75 @@
+"""fmod, exact: x - trunc(x/y)*y without a rounding.
+
+With whole significands X, Y of 53 bits and D the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D is
+built from the bits of D by squaring modulo Y; a product of two remainders is taken as a pair, and all steps are exact:
+remainders lie in -Y/2..Y/2, so that no intermediate has more than 53 bits. f32 computes in f64.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...dtype import f32, f64, u64
+from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Neg, Select, Shl, Shr, Sub
+from .build import absolute, bits, number, pattern, signed, two_product
+
+_STEPS = 6  # bits of D taken one by one; what is above them is at most 2^5, and 2^32 is below every Y
+
+
+def _round(x: Expr) -> Expr:
+    return Call("round", x)
+
+
+class _Modulus:
+    """Arithmetic modulo a whole number of 53 bits."""
+
+    def __init__(self, y: Expr) -> None:
+        self.y = y
+        self.inverse = Div(number(1.0, y), y)
+
+    def centre(self, a: Expr) -> Expr:
+        """a in -y/2..y/2, where |a| is at most 2*y or so."""
+        return Fma(Neg(_round(Mul(a, self.inverse))), self.y, a)
+
+    def product(self, a: Expr, b: Expr, factor: Expr | None = None) -> Expr:
+        """a*b, or a*b*factor with a factor of 1 or 2."""
+        high, low = two_product(a, b)
+        r: Expr = Add(Fma(Neg(_round(Div(high, self.y))), self.y, high), low)
+        return self.centre(r if factor is None else Mul(r, factor))
+
+
+def _significand(x: Expr) -> tuple[Expr, Expr]:
+    """The significand as a whole number in 2^52..2^53, and the exponent field (0 or less, plus 64, for denormals), of a positive x."""
+    small = Lt(x, number(2.0**-1022, x))
+    scaled = bits(Select(small, Mul(x, number(2.0**64, x)), x))
+    significand = Bitcast(f64, BitOr(BitAnd(scaled, pattern((1 << 52) - 1, x)), pattern(0x433 << 52, x)))
+    field = Shr(scaled, pattern(52, x))
+    return significand, Select(small, field, Add(field, pattern(64, x)))
+
+
+def _power(field: Expr) -> Expr:
+    """2^(field - 1023)."""
+    return Bitcast(f64, Shl(field, Const(52, u64)))
+
+
+def fmod(x: Expr, y: Expr) -> Expr:
+    """The remainder of x / y rounded towards zero; it has the sign of x."""
+    if x.dtype is f32:
+        return Cast(f32, Call("fmod", Cast(f64, x), Cast(f64, y)))
+    a, b = absolute(x), absolute(y)
+    zero = number(0.0, x)
+    (sx, ex), (sy, ey) = _significand(a), _significand(b)
+    by = _Modulus(sy)
+    d = BitAnd(Sub(ex, ey), Const(0xFFF, u64))  # wraps where a < b, and is not used there
+    power = _power(Add(Shr(d, Const(_STEPS, u64)), Const(1023, u64)))
+    for i in reversed(range(_STEPS)):
+        bit = BitAnd(Shr(d, Const(i, u64)), Const(1, u64))
+        power = by.product(power, power, _power(Add(bit, Const(1023, u64))))
+    r = by.product(by.centre(sx), power)
+    r = Select(Lt(r, zero), Add(r, sy), r)
+    # The unit of y is 2^(ey - 64 - 1075): two factors, each of them a normal number.
+    half = Shr(ey, Const(1, u64))
+    scaled = Mul(Mul(r, _power(Add(half, Const(454, u64)))), _power(Add(Sub(ey, half), Const(453, u64))))
+    value = Select(Lt(a, b), a, scaled)
+    defined = And(Lt(a, number(math.inf, x)), And(Lt(zero, b), Eq(y, y)))
+    return Select(defined, signed(value, x), number(math.nan, x))
