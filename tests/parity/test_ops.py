@@ -17,8 +17,8 @@ from pliant.dtype import DType, bf16, bool_, f16, f32, f64, i32, i64, u8
 from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, Op, Scalar, Tensor, Value
-from pliant.graph.ops.stage import Stage
-from pliant.graph.ops.table import TABLE, tensor_of
+from pliant.graph.operators import TABLE, tensor_of
+from pliant.graph.stage import Stage
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.sym import expr as E

@@ -21,7 +21,7 @@ from random_graphs import make_arguments, make_function
 
 import pliant
 from pliant.graph.node import Function, Scalar
-from pliant.graph.ops.table import TABLE
+from pliant.graph.operators import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS, Step

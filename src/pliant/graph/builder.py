@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import bool_
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, ShapeError
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
 from .annotation import Fit, annotation_exprs, annotation_vars, defined_vars, substitute_annotation, subsumes
-from .deduce import Deduction, deduce_call, deduce_function, deduce_match, undefined_dim
+from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join, undefined_dim
 from .node import (
     Annotation,
     Body,
@@ -45,14 +44,9 @@ from .node import (
     Tensor,
     Value,
     While,
+    is_state,
 )
-from .ops.shape import ScalarAttrs
-from .ops.table import TABLE, attr_exprs, building
-
-
-def is_state(value: Value) -> bool:
-    """True for a value that is linear."""
-    return isinstance(value.annotation, Tensor) and value.annotation.state
+from .operators import TABLE, attr_exprs, building
 
 
 @dataclass(slots=True)
@@ -198,6 +192,8 @@ class Builder:
 
     def scalar(self, value: Expr) -> Value:
         """A host scalar with a value over dims."""
+        from .ops.shape import ScalarAttrs
+
         return self._aside(lambda: self.op("scalar", (), ScalarAttrs(value))[0], "scalar")
 
     def _aside(self, make: Callable[[], Value], hint: str) -> Value:
@@ -396,33 +392,6 @@ class Builder:
             self.use(value)
         nodes = tuple(self._frames[0].nodes)
         return Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
-
-
-def check_condition(cond: Value, where: Span | None) -> None:
-    """A condition is a bool: a host scalar, or a tensor of one element."""
-    a = cond.annotation
-    if isinstance(a, Scalar | Tensor) and a.dtype is bool_ and (isinstance(a, Scalar) or not a.shape):
-        return
-    raise ShapeError(
-        f"a condition is one bool, and `{cond.name}` is {a}",
-        where=where,
-        help="compare scalars, or reduce the tensor to one element first",
-    )
-
-
-def join(a: Value, b: Value, where: Span | None) -> Annotation:
-    """The annotation of a value that is `a` or `b`; they must agree (a scalar forgets its value where they differ)."""
-    x, y = a.annotation, b.annotation
-    if isinstance(x, Scalar) and isinstance(y, Scalar) and x.dtype is y.dtype:
-        return x if x.value is y.value else Scalar(x.dtype)
-    if subsumes(x, y).fit is Fit.HOLDS:
-        return x
-    raise ShapeError(
-        "the branches disagree",
-        where=where,
-        facts=[f"`{a.name}` is {x} in the first", f"`{b.name}` is {y} in the second"],
-        help="both branches must give the same shape and dtype; match_cast can assert a common one",
-    )
 
 
 def _parameter_text(p: Any) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..dtype import bool_
 from ..support.errors import Error, ShapeError
 from ..support.source import Span
 from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute, text
@@ -260,3 +261,30 @@ def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
             if var not in values:
                 values[var] = Dim(var.name, var.min, var.max, var.multiple_of) if isinstance(var, Dim) else Var(var.name, var.dtype)
     return tuple(substitute_annotation(r.annotation, values, d.facts) for r in function.results)
+
+
+def check_condition(cond: Value, where: Span | None) -> None:
+    """A condition is a bool: a host scalar, or a tensor of one element."""
+    a = cond.annotation
+    if isinstance(a, Scalar | Tensor) and a.dtype is bool_ and (isinstance(a, Scalar) or not a.shape):
+        return
+    raise ShapeError(
+        f"a condition is one bool, and `{cond.name}` is {a}",
+        where=where,
+        help="compare scalars, or reduce the tensor to one element first",
+    )
+
+
+def join(a: Value, b: Value, where: Span | None) -> Annotation:
+    """The annotation of a value that is `a` or `b`; they must agree (a scalar forgets its value where they differ)."""
+    x, y = a.annotation, b.annotation
+    if isinstance(x, Scalar) and isinstance(y, Scalar) and x.dtype is y.dtype:
+        return x if x.value is y.value else Scalar(x.dtype)
+    if subsumes(x, y).fit is Fit.HOLDS:
+        return x
+    raise ShapeError(
+        "the branches disagree",
+        where=where,
+        facts=[f"`{a.name}` is {x} in the first", f"`{b.name}` is {y} in the second"],
+        help="both branches must give the same shape and dtype; match_cast can assert a common one",
+    )

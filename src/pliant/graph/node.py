@@ -116,6 +116,11 @@ class Value:
         return f"{self.name}: {self.annotation}"
 
 
+def is_state(value: Value) -> bool:
+    """True for a value that is linear."""
+    return isinstance(value.annotation, Tensor) and value.annotation.state
+
+
 @dataclass(frozen=True, slots=True)
 class Require:
     """A condition that is checked at run time; `{0}` in the message stands for the first of `values`."""

@@ -15,8 +15,8 @@ from ..support.resolve import Source
 from ..sym.expr import Expr
 from . import ops
 from .annotation import Fit, annotation_exprs, subsumes
-from .builder import Builder, is_state
-from .node import Annotation, Function, Scalar, Tuple, Value, bodies, node_args, walk_nodes
+from .builder import Builder
+from .node import Annotation, Function, Scalar, Tuple, Value, bodies, is_state, node_args, walk_nodes
 from .parse_expr import Expressions, Unusable
 
 

@@ -51,7 +51,7 @@ from .node import (
     While,
     walk_nodes,
 )
-from .ops.table import attr_exprs
+from .operators import attr_exprs
 
 INLINE = 16  # literals of more elements are named
 WIDTH = 120  # signatures longer than this are broken

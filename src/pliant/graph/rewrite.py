@@ -30,7 +30,7 @@ from .node import (
     Value,
     While,
 )
-from .ops.table import TABLE, map_attrs
+from .operators import TABLE, map_attrs
 
 
 class Renamer:

@@ -17,8 +17,7 @@ from ..support.errors import Error, InternalError
 from ..sym.expr import Eq, Expr, Var, free_vars
 from ..sym.facts import EMPTY, Facts
 from .annotation import ONE, annotation_exprs, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
-from .builder import check_condition, is_state, join
-from .deduce import Deduction, deduce_call, deduce_function, deduce_match
+from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join
 from .node import (
     Annotation,
     Body,
@@ -34,9 +33,10 @@ from .node import (
     Tensor,
     Value,
     While,
+    is_state,
     node_args,
 )
-from .ops.table import TABLE, attr_exprs
+from .operators import TABLE, attr_exprs
 
 
 def verify(function: Function) -> None:

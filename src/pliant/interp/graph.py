@@ -16,7 +16,6 @@ import numpy as np
 from ..dtype import DType
 from ..dtype import dtype as to_dtype
 from ..graph.annotation import annotation_exprs
-from ..graph.builder import is_state
 from ..graph.node import (
     Annotation,
     Body,
@@ -35,8 +34,9 @@ from ..graph.node import (
     Tensor,
     Value,
     While,
+    is_state,
 )
-from ..graph.ops.table import TABLE, map_attrs
+from ..graph.operators import TABLE, map_attrs
 from ..support.errors import Error, InternalError, ShapeError, UnsupportedError
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from ..dtype import i64
 from ..graph import node as g
-from ..graph.ops.stage import Read, Stage
-from ..graph.ops.table import TABLE, tensor_of
+from ..graph.operators import TABLE, tensor_of
+from ..graph.stage import Read, Stage
 from ..loop.buffer import Buffer
 from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
 from ..support.errors import InternalError

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
-from ..graph.ops.table import TABLE, tensor_of
+from ..graph.node import is_state
+from ..graph.operators import TABLE, tensor_of
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
 from ..support.errors import InternalError, UnsupportedError
@@ -105,11 +106,6 @@ def _alias(function: g.Function, result: g.Value) -> int | None:
     if result not in function.params:
         raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
     return function.params.index(result)
-
-
-def is_state(value: g.Value) -> bool:
-    """True for a value that is linear."""
-    return isinstance(value.annotation, g.Tensor) and value.annotation.state
 
 
 def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:

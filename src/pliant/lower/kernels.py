@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from ..graph import node as g
-from ..graph.ops.stage import Stage
+from ..graph.stage import Stage
 from ..loop.buffer import Buffer
 from ..loop.passes.add_checks import add_checks
 from ..loop.printer import print_func

@@ -20,8 +20,8 @@ from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr
 from ..deduce import Deduction
 from ..node import Annotation
+from ..operators import Array, OpDef, emit, register
 from .elementwise import FLOATS, NARROW, NUMBERS, Formula, Kind, check_narrow, elementwise, result_of, stage_of, widened
-from .table import Array, OpDef, emit, register
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from ...dtype import dtype as to_dtype
 from ...support.errors import Error
 from ...sym.spec import TensorSpec
 from ..node import Annotation, Function, Scalar, Shape, Tensor, Tuple
-from .table import active, operand
+from ..operators import active, operand
 
 T = TypeVar("T")
 

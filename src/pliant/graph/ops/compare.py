@@ -22,8 +22,8 @@ from ...sym.expr import Cast, Select
 from ...sym.semantics import cast as cast_array
 from ..deduce import Deduction
 from ..node import Annotation
+from ..operators import OpDef, emit, operand, operands, register
 from .elementwise import BOOLS, COMPARES, ORDERS, Formula, Kind, elementwise, result_of, stage_of
-from .table import OpDef, emit, operand, operands, register
 
 if TYPE_CHECKING:
     from ...sym.typing_stubs import bool_ as Bool

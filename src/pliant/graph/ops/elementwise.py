@@ -24,8 +24,8 @@ from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ..annotation import decide
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor
-from .stage import Indices, Stage
-from .table import Array, OpDef, emit, register
+from ..operators import Array, OpDef, emit, register
+from ..stage import Indices, Stage
 
 T = TypeVar("T")
 Formula = Callable[..., Expr]

@@ -19,10 +19,10 @@ from ...dtype import dtype as to_dtype
 from ...sym.expr import Add, Cast, Const, Expr, Mul
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, register
+from ..stage import Indices, Stage
 from .elementwise import project
 from .reduce import accumulator
-from .stage import Indices, Stage
-from .table import Array, OpDef, emit, register
 
 T = TypeVar("T")
 _SHAPES_HELP = "the last dim of the first must be the second-last of the second: (m, k) @ (k, n)"

@@ -21,9 +21,9 @@ from ...support.errors import ShapeError
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Stage
 from .reduce import accumulator
-from .stage import Indices, Stage
-from .table import Array, OpDef, emit, operand, register, tensor_of
 
 T = TypeVar("T")
 Read = Callable[..., Expr]

@@ -23,8 +23,8 @@ from ...support.errors import ShapeError
 from ...sym.expr import Call, Cast, Const, Div, Expr, Sub, const, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
-from .stage import Indices, Stage
-from .table import Array, OpDef, Reference, emit, operand, register, tensor_of
+from ..operators import Array, OpDef, Reference, emit, operand, register, tensor_of
+from ..stage import Indices, Stage
 
 T = TypeVar("T")
 

@@ -22,9 +22,9 @@ from ...sym.simplify import simplify
 from ..annotation import shape_text
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
+from ..operators import Array, OpDef, emit, operand, operands, register, tensor_of
+from ..stage import Indices, Stage
 from .reduce import AxisAttrs, normal_axis
-from .stage import Indices, Stage
-from .table import Array, OpDef, emit, operand, operands, register, tensor_of
 
 T = TypeVar("T")
 Read = Callable[..., Expr]

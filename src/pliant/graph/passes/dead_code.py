@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...sym.expr import Expr, Var, free_vars
 from ..annotation import annotation_exprs, annotation_vars, defined_vars
 from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, bodies, node_args
-from ..ops.table import attr_exprs
+from ..operators import attr_exprs
 
 
 def dead_code(function: Function) -> Function:

@@ -16,9 +16,8 @@ from dataclasses import replace
 from ...support.errors import ShapeError
 from ...sym.expr import Expr, Var
 from ..annotation import annotation_exprs, defined_vars, substitute_annotation
-from ..builder import is_state
 from ..deduce import Deduction, deduce_match
-from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Scalar, Tensor, Value, While, walk_nodes
+from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Scalar, Tensor, Value, While, is_state, walk_nodes
 from ..rewrite import Renamer
 
 

@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...dtype import DType, bool_, f32, i64
-from ...dtype import dtype as to_dtype
-from ...support.errors import Error
-from ...support.source import caller_span
-from ...sym.expr import Const, Expr
-from ..deduce import Deduction
-from ..node import Annotation, Function, Scalar, Tensor, Value
+from ..dtype import DType, bool_, f32, i64
+from ..dtype import dtype as to_dtype
+from ..support.errors import Error
+from ..support.source import caller_span
+from ..sym.expr import Const, Expr
+from .deduce import Deduction
+from .node import Annotation, Function, Scalar, Tensor, Value
 from .stage import Stage
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +46,19 @@ class OpDef:
     view: bool = False  # the result is the argument's memory under another shape
 
 
-TABLE: dict[str, OpDef] = {}
+class _Table(dict[str, OpDef]):
+    """Operators by name; their families are imported when the first one is asked for."""
+
+    def __missing__(self, name: str) -> OpDef:
+        from . import ops  # noqa: F401  every family registers its operators
+
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+TABLE: dict[str, OpDef] = _Table()
 
 
 def register(op: OpDef) -> OpDef:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ...dtype import DType
-from ...sym.expr import Expr
+from ..dtype import DType
+from ..sym.expr import Expr
 
 Indices = tuple[Expr, ...]
 Read = Callable[..., Expr]  # read(argument number or stage name, *indices)
