@@ -14,7 +14,7 @@ from ..sym.expr import FALSE, TRUE, Eq, Expr, Not, Var, const, free_vars, substi
 from ..sym.facts import EMPTY, Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .node import Annotation, Scalar, Shape, Tensor, Tuple
+from .node import Annotation, Scalar, Shape, Tensor, Tuple, annotation_exprs
 
 ONE = const(1)
 
@@ -126,19 +126,6 @@ def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
             return Scalar(a.dtype, None if a.value is None else swap(a.value))
         case Tuple():
             return Tuple(tuple(map_dims(i, swap) for i in a.items))
-
-
-def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
-    """The expressions in an annotation, in order."""
-    match a:
-        case Tensor():
-            return a.shape
-        case Shape():
-            return a.values
-        case Scalar():
-            return () if a.value is None else (a.value,)
-        case Tuple():
-            return tuple(e for i in a.items for e in annotation_exprs(i))
 
 
 def annotation_vars(a: Annotation) -> frozenset[Var]:

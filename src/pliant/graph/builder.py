@@ -24,7 +24,7 @@ from ..support.errors import Error, ShapeError
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
-from .annotation import Fit, annotation_exprs, annotation_vars, defined_vars, substitute_annotation, subsumes
+from .annotation import Fit, annotation_vars, defined_vars, substitute_annotation, subsumes
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join, undefined_dim
 from .node import (
     Annotation,
@@ -44,6 +44,7 @@ from .node import (
     Tensor,
     Value,
     While,
+    annotation_exprs,
     is_state,
 )
 from .operators import TABLE, attr_exprs, building

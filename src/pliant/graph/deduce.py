@@ -20,8 +20,8 @@ from ..support.source import Span
 from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute, text
 from ..sym.facts import EMPTY, Facts
 from ..sym.simplify import simplify
-from .annotation import ONE, Fit, annotation_exprs, annotation_vars, blank, decide, defined_vars, kind_text, substitute_annotation, subsumes
-from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value
+from .annotation import ONE, Fit, annotation_vars, blank, decide, defined_vars, kind_text, substitute_annotation, subsumes
+from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs
 
 
 @dataclass(slots=True)

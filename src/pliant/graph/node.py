@@ -99,6 +99,19 @@ class Tuple:
 Annotation = Tensor | Shape | Scalar | Tuple
 
 
+def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
+    """The expressions in an annotation, in order."""
+    match a:
+        case Tensor():
+            return a.shape
+        case Shape():
+            return a.values
+        case Scalar():
+            return () if a.value is None else (a.value,)
+        case Tuple():
+            return tuple(e for i in a.items for e in annotation_exprs(i))
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
     """A value: defined once, by a parameter or a node; compared by identity."""

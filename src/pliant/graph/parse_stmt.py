@@ -14,9 +14,9 @@ from ..support.errors import Error, ShapeError, UnsupportedError
 from ..support.resolve import Source
 from ..sym.expr import Expr
 from . import ops
-from .annotation import Fit, annotation_exprs, subsumes
+from .annotation import Fit, subsumes
 from .builder import Builder
-from .node import Annotation, Function, Scalar, Tuple, Value, bodies, is_state, node_args, walk_nodes
+from .node import Annotation, Function, Scalar, Tuple, Value, annotation_exprs, bodies, is_state, node_args, walk_nodes
 from .parse_expr import Expressions, Unusable
 
 

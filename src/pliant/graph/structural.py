@@ -16,7 +16,6 @@ import numpy as np
 
 from ..dtype import DType
 from ..sym.expr import Dim, Expr, Var, text
-from .annotation import annotation_exprs
 from .node import (
     Annotation,
     Body,
@@ -33,6 +32,7 @@ from .node import (
     Op,
     Value,
     While,
+    annotation_exprs,
 )
 
 Form = Any  # nested tuples of (label, form), texts and numbers

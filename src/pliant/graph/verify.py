@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from ..support.errors import Error, InternalError
 from ..sym.expr import Eq, Expr, Var, free_vars
 from ..sym.facts import EMPTY, Facts
-from .annotation import ONE, annotation_exprs, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
+from .annotation import ONE, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join
 from .node import (
     Annotation,
@@ -33,6 +33,7 @@ from .node import (
     Tensor,
     Value,
     While,
+    annotation_exprs,
     is_state,
     node_args,
 )

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..dtype import DType
 from ..dtype import dtype as to_dtype
-from ..graph.annotation import annotation_exprs
 from ..graph.node import (
     Annotation,
     Body,
@@ -34,6 +33,7 @@ from ..graph.node import (
     Tensor,
     Value,
     While,
+    annotation_exprs,
     is_state,
 )
 from ..graph.operators import TABLE, map_attrs

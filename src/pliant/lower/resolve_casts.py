@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..graph import node as g
-from ..graph.annotation import annotation_exprs
+from ..graph.node import annotation_exprs
 from ..graph.rewrite import Renamer
 from ..support.errors import UnsupportedError
 from ..sym.expr import Var

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...sym.expr import Expr, Var, free_vars
-from ..annotation import annotation_exprs, annotation_vars, defined_vars
-from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, bodies, node_args
+from ..annotation import annotation_vars, defined_vars
+from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, annotation_exprs, bodies, node_args
 from ..operators import attr_exprs
 
 

@@ -15,9 +15,24 @@ from dataclasses import replace
 
 from ...support.errors import ShapeError
 from ...sym.expr import Expr, Var
-from ..annotation import annotation_exprs, defined_vars, substitute_annotation
+from ..annotation import defined_vars, substitute_annotation
 from ..deduce import Deduction, deduce_match
-from ..node import Annotation, Body, CallFunction, Function, If, MatchCast, Node, Scalar, Tensor, Value, While, is_state, walk_nodes
+from ..node import (
+    Annotation,
+    Body,
+    CallFunction,
+    Function,
+    If,
+    MatchCast,
+    Node,
+    Scalar,
+    Tensor,
+    Value,
+    While,
+    annotation_exprs,
+    is_state,
+    walk_nodes,
+)
 from ..rewrite import Renamer
 
 
