@@ -19,7 +19,7 @@ from random_graphs import exact_op
 
 from pliant.dtype import DType
 from pliant.graph import node as g
-from pliant.graph.annotation import annotation_exprs
+from pliant.graph.node import annotation_exprs
 from pliant.graph.operators import TABLE, map_attrs
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
