@@ -178,8 +178,4 @@ def unpack(packed: np.ndarray[Any, Any], spelling: object) -> np.ndarray[Any, An
     of = dtype(spelling)
     per, last = of.per_byte, packed.shape[-1] * of.per_byte
     codes = (packed[..., None] >> (np.arange(per, dtype=np.uint8) * of.bits)) & ((1 << of.bits) - 1)
-    flat = codes.reshape(*packed.shape[:-1], last)
-    if of.kind == "i":  # ml_dtypes keeps the sign in the whole byte
-        half = 1 << (of.bits - 1)
-        flat = ((flat.astype(np.int16) ^ half) - half).astype(np.int8)
-    return flat.view(of.numpy())
+    return np.ascontiguousarray(codes.reshape(*packed.shape[:-1], last)).view(of.numpy())
