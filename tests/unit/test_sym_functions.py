@@ -1,17 +1,18 @@
-"""Expanded functions against numpy in double (exp of doubles: long double), in units of the last place, and at the edges."""
+"""Expanded functions in f32 against numpy in double, in units of the last place; in both widths at the edges."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pliant.dtype import f16, f32, f64, i32
 from pliant.support.errors import UnsupportedError
-from pliant.sym.expr import EXPANDED_FUNCTIONS, Add, Call, Mul, Var, walk
-from pliant.sym.functions import definition, expand
+from pliant.sym.expr import EXPANDED_FUNCTIONS, FUNCTIONS, Add, Call, Mul, Var, walk
+from pliant.sym.functions import TABLE, definition, expand
 from pliant.sym.semantics import evaluate
 
 INF, NAN = math.inf, math.nan
@@ -39,76 +40,153 @@ def magnitudes(lo: float, hi: float) -> np.ndarray:
     return np.concatenate([sizes, -sizes])
 
 
-def run(fn: str, x: np.ndarray) -> np.ndarray:
-    v = Var("x", f64 if x.dtype == np.float64 else f16 if x.dtype == np.float16 else f32)
-    return evaluate(Call(fn, v), {v: x})
+def run(fn: str, *args: np.ndarray) -> np.ndarray:
+    dtype = f64 if args[0].dtype == np.float64 else f16 if args[0].dtype == np.float16 else f32
+    params = [Var(name, dtype) for name in "xy"[: len(args)]]
+    return evaluate(Call(fn, *params), dict(zip(params, args, strict=True)))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, np.exp(-np.abs(x)), 1.0) / (1.0 + np.exp(-np.abs(x)))
 
 
-def positive(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda x: f(np.abs(x))
-
-
-CASES: list[tuple[str, Callable[[np.ndarray], np.ndarray], np.ndarray, float]] = [
-    ("exp", np.exp, grid(-104, 88.8), 1.5),
-    ("exp", np.exp, magnitudes(-140, 6), 1.5),
-    ("log", np.log, np.abs(magnitudes(-149, 127)), 1.5),
-    ("log", np.log, grid(0.5, 2.0), 1.5),
-    ("sigmoid", sigmoid, grid(-103, 103), 2.5),
-    ("sigmoid", sigmoid, magnitudes(-140, 6), 2.5),
-    ("tanh", np.tanh, grid(-10, 10), 2.0),
-    ("tanh", np.tanh, magnitudes(-149, 6), 2.0),
-    ("erf", np.vectorize(math.erf), grid(-4.5, 4.5), 1.5),
-    ("erf", np.vectorize(math.erf), magnitudes(-140, 6)[::4], 1.5),
-    ("rsqrt", lambda x: 1 / np.sqrt(x), np.abs(magnitudes(-149, 127)), 1.5),
-    ("sin", np.sin, grid(-1e5, 1e5), 2.0),
-    ("cos", np.cos, grid(-1e5, 1e5), 2.0),
-    ("sin", np.sin, magnitudes(-149, 29.9), 2.0),
-    ("cos", np.cos, magnitudes(-149, 29.9), 2.0),
-    ("sin", np.sin, (np.arange(1, 60000) * (np.pi / 2)).astype(np.float32), 2.0),
-    ("cos", np.cos, (np.arange(1, 60000) * (np.pi / 2)).astype(np.float32), 2.0),
-]
-
-
-@pytest.mark.parametrize(("fn", "reference", "x", "limit"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
-def test_accuracy(fn: str, reference: Callable[[np.ndarray], np.ndarray], x: np.ndarray, limit: float) -> None:
-    assert ulps(run(fn, x), reference(x.astype(np.float64))) <= limit
-
-
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="no long double to compare with")
-def test_exp_of_doubles() -> None:
-    x = np.concatenate([RNG.uniform(-745, 709.7, N), np.linspace(-1, 1, N), -np.exp2(RNG.uniform(-60, 0, N))])
-    assert ulps(run("exp", x), np.exp(x.astype(np.longdouble))) <= 1.5
-
-
-EDGES = {
-    "exp": [(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (NAN, NAN), (88.73, INF), (-103.9, 2.0**-149), (-104.5, 0.0), (1e30, INF)],
-    "log": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (-INF, NAN), (NAN, NAN), (1.0, 0.0), (2.0**-149, math.log(2.0**-149))],
-    "sigmoid": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN), (200.0, 1.0), (-200.0, 0.0)],
-    "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (NAN, NAN), (100.0, 1.0), (1e-40, 1e-40)],
-    "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (NAN, NAN), (10.0, 1.0)],
-    "rsqrt": [(0.0, INF), (INF, 0.0), (-1.0, NAN), (NAN, NAN), (4.0, 0.5)],
-    "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN), (1e30, NAN)],
-    "cos": [(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN), (1e30, NAN)],
+Reference = Callable[[np.ndarray], np.ndarray]
+QUARTERS = (np.arange(1, 60000) * (np.pi / 2)).astype(np.float32)
+ANGLES = [grid(-1e5, 1e5), magnitudes(-149, 29.9), QUARTERS]
+CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
+    "exp": (np.exp, [grid(-104, 88.8), magnitudes(-140, 6)]),
+    "exp2": (np.exp2, [grid(-150, 128.1), grid(-1, 1), magnitudes(-140, 7)]),
+    "expm1": (np.expm1, [grid(-20, 88.8), grid(-1, 1), magnitudes(-149, 6)]),
+    "log": (np.log, [np.abs(magnitudes(-149, 127)), grid(0.5, 2.0)]),
+    "log1p": (np.log1p, [np.abs(magnitudes(-149, 127)), grid(-0.999, 2.0), -np.abs(magnitudes(-149, -0.01))]),
+    "sigmoid": (sigmoid, [grid(-103, 103), magnitudes(-140, 6)]),
+    "tanh": (np.tanh, [grid(-10, 10), grid(-0.7, 0.7), magnitudes(-149, 6)]),
+    "erf": (np.vectorize(math.erf), [grid(-4.5, 4.5)[::2], magnitudes(-140, 6)[::4]]),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), [np.abs(magnitudes(-149, 127))]),
+    "sin": (np.sin, ANGLES),
+    "cos": (np.cos, ANGLES),
+    "tan": (np.tan, ANGLES),
 }
 
 
-@pytest.mark.parametrize("fn", EXPANDED_FUNCTIONS)
-def test_edges(fn: str) -> None:
-    for x, want in EDGES[fn]:
-        got = run(fn, np.array([x], np.float32))
-        np.testing.assert_array_equal(got, np.array([want], np.float32), err_msg=f"{fn}({x})")
-        assert math.isnan(want) or np.signbit(got[0]) == np.signbit(np.float32(want))
+def test_every_function_of_one_argument_has_a_case() -> None:
+    assert set(CASES) == {fn for fn, count in EXPANDED_FUNCTIONS.items() if count == 1} == {*TABLE} - {"pow", "fmod"}
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_error_in_f32(fn: str) -> None:
+    reference, samples = CASES[fn]
+    for x in samples:
+        assert ulps(run(fn, x), reference(x.astype(np.float64))) <= TABLE[fn].ulp32
+
+
+def test_error_of_pow_in_f32() -> None:
+    for x, y in ((np.abs(magnitudes(-149, 127)), grid(-1, 1)), (grid(0.1, 10), grid(-60, 60)), (grid(0.99, 1.01), magnitudes(0, 13))):
+        assert ulps(run("pow", x, y), np.power(x.astype(np.float64), y.astype(np.float64))) <= TABLE["pow"].ulp32
+
+
+def odd(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
+    """The pairs, and those of the opposite argument and the opposite value."""
+    return [*pairs, *((-x, -y) for x, y in pairs)]
+
+
+TINY = {np.float32: 2.0**-149, np.float64: 2.0**-1074}
+ANGLE_EDGES = odd((INF, NAN), (1e30, NAN), (2.0**45, NAN), (NAN, NAN))
+
+
+def edges(fn: str, kind: type) -> list[tuple[float, float]]:
+    """Arguments and values, exact or rounded, for functions of one argument."""
+    tiny, wide = TINY[kind], kind is np.float64
+    least, most = (-745.1, 709.79) if wide else (-103.9, 88.73)
+    top = float(np.finfo(kind).max)
+    at_zero = odd((0.0, 0.0), (tiny, tiny))
+    powers = [(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (NAN, NAN), (1e30, INF), (-1e30, 0.0)]
+    table = {
+        "exp": [*powers, (most, INF), (least, tiny), (least - 1, 0.0)],
+        "exp2": [*powers, (5.0, 32.0), (-126.0, 2.0**-126), (1024.0, INF), (math.log2(tiny), tiny), (math.log2(tiny) - 1, 0.0)],
+        "expm1": [*at_zero, (INF, INF), (-INF, -1.0), (NAN, NAN), (-100.0, -1.0), (most, INF)],
+        "log": [(0.0, -INF), (-0.0, -INF), (INF, INF), (NAN, NAN), (1.0, 0.0), (tiny, math.log(tiny)), (top, math.log(top))]
+        + [(x, NAN) for x in (-1.0, -INF, -tiny, -top)],
+        "log1p": [*at_zero, (INF, INF), (-1.0, -INF), (-1.5, NAN), (-INF, NAN), (NAN, NAN), (top, math.log(top))],
+        "sigmoid": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN), (800.0, 1.0), (-800.0, 0.0), (least, tiny)],
+        "tanh": [*at_zero, *odd((INF, 1.0), (100.0, 1.0), (3e-42, 3e-42), (NAN, NAN))],
+        "erf": odd((0.0, 0.0), (INF, 1.0), (10.0, 1.0), (NAN, NAN)),
+        "rsqrt": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-1.0, NAN), (NAN, NAN), (4.0, 0.5)],
+        "sin": at_zero + ANGLE_EDGES,
+        "cos": [(0.0, 1.0), (-0.0, 1.0), (tiny, 1.0), *ANGLE_EDGES],
+        "tan": at_zero + ANGLE_EDGES,
+    }
+    return table[fn]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("fn", CASES)
+def test_edges(fn: str, kind: type) -> None:
+    for x, want in edges(fn, kind):
+        got = run(fn, np.array([x], kind))
+        np.testing.assert_array_equal(got, np.array([want], kind), err_msg=f"{fn}({x})")
+        assert math.isnan(want) or np.signbit(got[0]) == np.signbit(kind(want)), f"{fn}({x})"
+
+
+# C99, F.9.4.4: x, y, x^y.
+NOT_ODD, ODD, BIG = (2.0, 0.5, 1e10, 2.5, 2.0**60), (1.0, 3.0, 4194305.0), (1.5, 2.0, 1e30)
+POW_EDGES = [
+    *((x, y, x) for x in (0.0, -0.0, INF, -INF) for y in ODD),
+    *((x, -y, math.copysign(INF, x)) for x in (0.0, -0.0) for y in ODD),
+    *((x, -y, math.copysign(0.0, x)) for x in (INF, -INF) for y in ODD),
+    *((x, y, 0.0) for x in (0.0, -0.0) for y in (*NOT_ODD, INF)),
+    *((x, -y, INF) for x in (0.0, -0.0) for y in (*NOT_ODD, INF)),
+    *((x, y, INF) for x in (INF, -INF) for y in (*NOT_ODD, INF)),
+    *((x, -y, 0.0) for x in (INF, -INF) for y in (*NOT_ODD, INF)),
+    *((-1.0, y, 1.0) for y in (INF, -INF)),
+    *((1.0, y, 1.0) for y in (NAN, INF, -INF, 0.0, 2.5, 1e30)),
+    *((x, y, 1.0) for x in (NAN, INF, -INF, 0.0, -0.0, 2.0, -2.5) for y in (0.0, -0.0)),
+    *((x, y, NAN) for x in (-2.0, -0.5, -1e-30) for y in (0.5, -2.5)),
+    *((s * x, y, INF if y > 0 else 0.0) for x in BIG for s in (1, -1) for y in (INF, -INF)),
+    *((s / x, y, 0.0 if y > 0 else INF) for x in BIG for s in (1, -1) for y in (INF, -INF)),
+    *((NAN, y, NAN) for y in (1.0, INF, -2.0, NAN)),
+    *((x, NAN, NAN) for x in (0.0, -1.0, 2.0, INF, -INF)),
+    (-2.0, 3.0, -8.0), (-2.0, 4.0, 16.0), (-2.0, -1.0, -0.5), (10.0, 2.0, 100.0), (2.0, -149.0, 2.0**-149),
+    (-8.0, 2001.0, -INF), (-8.0, -2001.0, -0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_edges_of_pow(kind: type) -> None:
+    x, y, want = (np.array(column, kind) for column in zip(*POW_EDGES, strict=True))
+    got = run("pow", x, y)
+    np.testing.assert_array_equal(got, want)
+    real = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[real]), np.signbit(want[real]))
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [(np.float32, -149, 128), (np.float64, -1074, 1024)])
+def test_fmod_is_exact(kind: type, low: int, high: int) -> None:
+    for least, most in ((low, high), (-20, 60), (low, low + 80)):
+        x, y = ((np.exp2(RNG.uniform(least, most, 5000)) * RNG.choice([-1, 1], 5000)).astype(kind) for _ in range(2))
+        y = np.where(y == 0, kind(1), y)
+        want = np.array([math.fmod(float(a), float(b)) for a, b in zip(x, y, strict=True)], kind)
+        np.testing.assert_array_equal(run("fmod", x, y), want)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_edges_of_fmod(kind: type) -> None:
+    tiny, most = TINY[kind], float(np.finfo(kind).max)
+    cases = [(0.0, 1.0, 0.0), (-0.0, 1.0, -0.0), (5.0, INF, 5.0), (-5.0, -INF, -5.0), (INF, 1.0, NAN), (1.0, 0.0, NAN), (1.0, -0.0, NAN)]
+    cases += [(NAN, 1.0, NAN), (1.0, NAN, NAN), (0.0, 0.0, NAN), (INF, INF, NAN), (6.0, 3.0, 0.0), (-6.0, 3.0, -0.0), (5.5, -2.0, 1.5)]
+    cases += [(most, tiny, 0.0), (tiny, most, tiny), (3 * tiny, 2 * tiny, tiny), (-most, 3.0, math.fmod(-most, 3.0)), (0.0, INF, 0.0)]
+    x, y, want = (np.array(column, kind) for column in zip(*cases, strict=True))
+    got = run("fmod", x, y)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
 
 
 @pytest.mark.parametrize("fn", EXPANDED_FUNCTIONS)
 def test_half_is_the_rounded_f32_result(fn: str) -> None:
     x = np.arange(0, 65536, 7, dtype=np.uint16).view(np.float16)
+    args = [x, x[::-1]][: EXPANDED_FUNCTIONS[fn]]
     with np.errstate(over="ignore", invalid="ignore"):
-        np.testing.assert_array_equal(run(fn, x), run(fn, x.astype(np.float32)).astype(np.float16))
+        np.testing.assert_array_equal(run(fn, *args), run(fn, *(a.astype(np.float32) for a in args)).astype(np.float16))
 
 
 def test_expand_leaves_no_call_but_primitive_ones() -> None:
@@ -126,6 +204,28 @@ def test_expand_returns_what_needs_no_expansion() -> None:
     e = Add(Call("sqrt", x), x)
     assert expand(e) is e
     assert definition("exp", f32)[1] is definition("exp", f32)[1]
+
+
+def table_text() -> str:
+    """The table of docs/functions.md."""
+    rows = ["| function | f32 | f64 | remarks |", "|---|---|---|---|"]
+    for fn, count in sorted(FUNCTIONS.items()):
+        known = TABLE.get(fn)
+        cells = (str(known.ulp32), str(known.ulp64), known.remark) if known else EXACT[fn]
+        shown = ["exact" if c == "0.0" else c for c in cells[:2]]
+        rows.append(f"| `{fn}({', '.join('xy'[:count])})` | {' | '.join(shown)} | {cells[2]} |")
+    return "\n".join(rows)
+
+
+EXACT = {
+    **dict.fromkeys(("abs", "floor", "ceil", "trunc"), ("0.0", "0.0", "")),
+    "round": ("0.0", "0.0", "halves to even"),
+    "sqrt": ("0.5", "0.5", "correctly rounded"),
+}
+
+
+def test_the_table_of_the_docs_is_that_of_the_code() -> None:
+    assert table_text() in (Path(__file__).parents[2] / "docs" / "functions.md").read_text()
 
 
 def test_unsupported_dtype_is_an_error() -> None:

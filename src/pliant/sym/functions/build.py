@@ -26,6 +26,20 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     return result
 
 
+def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """The polynomial in `x`, the coefficient of the highest power first, as a balanced tree: after Estrin, short chains of fma.
+
+    One multiplication more for each halving than by Horner's rule; but what waits for the end of a chain is most of the time.
+    """
+    terms: list[Expr] = [number(c, x) for c in reversed(coefficients)]
+    power = x
+    while len(terms) > 1:
+        odd = terms[-1:] if len(terms) % 2 else []
+        terms = [Fma(b, power, a) for a, b in zip(terms[0::2], terms[1::2], strict=False)] + odd
+        power = Mul(power, power)
+    return terms[0]
+
+
 def absolute(x: Expr) -> Expr:
     """The magnitude."""
     return Call("abs", x)

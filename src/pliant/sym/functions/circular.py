@@ -1,4 +1,4 @@
-"""sin, cos and tan, for |x| < 2^30; NaN beyond.
+"""sin, cos and tan, for |x| < 2^30 in f32 and < 2^45 in f64; NaN beyond.
 
 x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f32 subtracts in f64; f64 takes pi/2 in three parts and keeps r as a
 pair, because near a multiple of pi/2 all but the last digits cancel.
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from ...dtype import f32, f64
 from ..expr import Add, BitAnd, Bitcast, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Select, Shl, Sub
-from .build import absolute, bits, horner, number, pattern, quick_two_sum, two_product, two_sum, unsigned
+from .build import absolute, bits, number, pattern, polynomial, two_product, two_sum, unsigned
 
-RANGE = 2.0**30
+RANGE = {f32: 2.0**30, f64: 2.0**45}
 _HALF_PI = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
 _ROUND = 1.5 * 2.0**52
 
@@ -48,8 +48,8 @@ def _reduce32(x: Expr) -> _Angle:
     n = Sub(t, number(_ROUND, wide))
     r = Cast(f32, Fma(n, number(-_HALF_PI[1], wide), Fma(n, number(-_HALF_PI[0], wide), wide)))
     z = Mul(r, r)
-    sine = Fma(Mul(r, z), horner(z, _SIN_32), r)
-    cosine = Fma(Mul(z, z), horner(z, _COS_32), Fma(z, number(-0.5, r), number(1.0, r)))
+    sine = Fma(Mul(r, z), polynomial(z, _SIN_32), r)
+    cosine = Fma(Mul(z, z), polynomial(z, _COS_32), Fma(z, number(-0.5, r), number(1.0, r)))
     return _Angle(Cast(unsigned(f32), bits(t)), sine, cosine)
 
 
@@ -60,20 +60,20 @@ def _reduce64(x: Expr) -> _Angle:
     second, second_low = two_product(n, number(_HALF_PI[1], x))
     a, a_low = two_sum(Sub(x, first), Neg(first_low))
     b, b_low = two_sum(a, Neg(second))
-    r, low = quick_two_sum(b, Sub(Add(a_low, b_low), Fma(n, number(_HALF_PI[2], x), second_low)))
+    r, low = two_sum(b, Sub(Add(a_low, b_low), Fma(n, number(_HALF_PI[2], x), second_low)))
     z = Mul(r, r)
     cube = Mul(z, r)
     # sin(r + low) = r + (r^3 * (c0 + z * …) + low * (1 - z/2))
-    sine = Add(r, Fma(cube, horner(z, _SIN_64), Fma(Mul(z, low), number(-0.5, x), low)))
+    sine = Add(r, Fma(cube, polynomial(z, _SIN_64), Fma(Mul(z, low), number(-0.5, x), low)))
     one, half = number(1.0, x), Mul(z, number(0.5, x))
     w = Sub(one, half)
     error = Sub(Sub(one, w), half)
-    cosine = Add(w, Add(error, Fma(Mul(z, z), horner(z, _COS_64), Neg(Mul(r, low)))))
+    cosine = Add(w, Add(error, Fma(Mul(z, z), polynomial(z, _COS_64), Neg(Mul(r, low)))))
     return _Angle(bits(t), sine, cosine)
 
 
 def _within(value: Expr, x: Expr) -> Expr:
-    return Select(Lt(absolute(x), number(RANGE, x)), value, number(math.nan, x))
+    return Select(Lt(absolute(x), number(RANGE[x.dtype], x)), value, number(math.nan, x))
 
 
 def _odd(quarters: Expr) -> Expr:

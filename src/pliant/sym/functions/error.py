@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dtype import f32
 from ..expr import Call, Expr, Fma, Lt, Min, Mul, Neg, Select, Sub
-from .build import absolute, horner, number, signed
+from .build import absolute, horner, number, polynomial, signed
 
 # After N. Juffa: g(t) = t*far(t) - t, in two chains because the powers of t are large.
 _NEAR_32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
@@ -28,7 +28,7 @@ def erf(x: Expr) -> Expr:
     """The error function."""
     single = x.dtype is f32
     size = Min(absolute(x), number(4.0 if single else 6.0, x))  # erf rounds to 1 there
-    near = Fma(horner(Mul(x, x), _NEAR_32 if single else _NEAR_64), x, x)
+    near = Fma(polynomial(Mul(x, x), _NEAR_32 if single else _NEAR_64), x, x)
     exponent = _far32(size) if single else horner(Sub(size, number(1.0, x)), _FAR_64)
     far = signed(Sub(number(1.0, x), Call("exp", exponent)), x)
     return Select(Lt(number(0.927734375 if single else 1.0, x), size), far, near)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...dtype import f32
 from ..expr import Add, Call, Div, Expr, Fma, Lt, Min, Mul, Neg, Select, Sub
-from .build import absolute, clamp, horner, number, power_of_two, quick_two_sum, signed, whole_bias
+from .build import absolute, clamp, number, polynomial, power_of_two, quick_two_sum, signed, whole_bias
 
 # ln2 in two parts: a multiple of the first by any n that occurs is exact.
 _LN2_32 = (0.693359375, -2.12194440e-4)
@@ -33,6 +33,8 @@ _EXPM1_64 = (
     2.7557318817129007e-7, 2.7557319250918899e-6, 2.4801587301668038e-5, 1.9841269841250298e-4, 1.388888888888896e-3,
     8.3333333333333395e-3, 4.1666666666666666e-2, 1.6666666666666667e-1, 0.5,
 )  # fmt: skip
+_TANH_32 = (4.46283674e-2, 1.338671023e-1, 3.333302628e-1, 6.666616884e-1, 1.000000012)  # (e^2r - 1 - 2r) / 2r^2 on -ln2/4..ln2/4
+_TANH_64 = tuple(c * 2.0 ** (len(_EXPM1_64) - i) for i, c in enumerate(_EXPM1_64))
 
 
 def _reduce(x: Expr, step: float, most: float | None = None) -> tuple[Expr, Expr]:
@@ -50,10 +52,10 @@ def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
     """e^(x + low) where x is in range and `low`, if any, is below its last place."""
     r, half = _reduce(x, 2.0)
     if low is None:
-        near: Expr = Fma(horner(r, q), Mul(r, r), r)
+        near: Expr = Fma(polynomial(r, q), Mul(r, r), r)
     else:
         r, low = quick_two_sum(r, low)
-        near = Add(Fma(horner(r, q), Mul(r, r), low), r)
+        near = Add(Fma(polynomial(r, q), Mul(r, r), low), r)
     return Mul(Mul(Add(near, number(1.0, x)), half), half)
 
 
@@ -71,32 +73,31 @@ def exp2(x: Expr) -> Expr:
     half = power_of_two(t)
     one = number(1.0, x)
     if x.dtype is f32:
-        value: Expr = Fma(r, horner(r, _EXP2_32), one)
+        value: Expr = Fma(r, polynomial(r, _EXP2_32), one)
     else:
         z = Mul(r, number(_LN2[0], x))
         low = Fma(r, number(_LN2[1], x), Fma(r, number(_LN2[0], x), Neg(z)))
-        value = Add(Add(Fma(horner(z, EXP_64), Mul(z, z), low), z), one)
+        value = Add(Add(Fma(polynomial(z, EXP_64), Mul(z, z), low), z), one)
     return Mul(Mul(value, half), half)
 
 
-def _expm1(x: Expr, most: float | None) -> Expr:
-    """e^x - 1 where e^x does not overflow far."""
-    r, power = _reduce(x, 1.0, most)
-    near = Fma(horner(r, _EXPM1_32 if x.dtype is f32 else _EXPM1_64), Mul(r, r), r)
-    return Fma(power, near, Sub(power, number(1.0, x)))
-
-
 def expm1(x: Expr) -> Expr:
-    """e^x - 1, exact to the last places near zero."""
-    value = _expm1(clamp(x, -30.0, 89.0), 127.0) if x.dtype is f32 else _expm1(clamp(x, -60.0, 710.0), 1023.0)
-    return signed(value, x)
+    """e^x - 1, precise near zero."""
+    single = x.dtype is f32
+    r, power = _reduce(clamp(x, -30.0, 89.0), 1.0, 127.0) if single else _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
+    near = Fma(polynomial(r, _EXPM1_32 if single else _EXPM1_64), Mul(r, r), r)
+    return signed(Fma(power, near, Sub(power, number(1.0, x))), x)
 
 
 def tanh(x: Expr) -> Expr:
-    """The hyperbolic tangent: t / (t + 2) with t = e^(2|x|) - 1."""
-    size = Min(absolute(x), number(10.0 if x.dtype is f32 else 20.0, x))  # the tangent rounds to 1 there
-    t = _expm1(Add(size, size), None)
-    return signed(Div(t, Add(t, number(2.0, x))), x)
+    """The hyperbolic tangent: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
+    single = x.dtype is f32
+    size = Min(absolute(x), number(10.0 if single else 20.0, x))  # the tangent rounds to 1 there
+    r, power = _reduce(size, 0.5)
+    near = Fma(polynomial(r, _TANH_32 if single else _TANH_64), Mul(r, r), r)  # (e^2r - 1) / 2
+    half, one = number(0.5, x), number(1.0, x)
+    t = Fma(power, near, Fma(power, half, Neg(half)))
+    return signed(Div(t, Add(t, one)), x)
 
 
 def sigmoid(x: Expr) -> Expr:

@@ -17,11 +17,11 @@ from .build import (
     bits,
     clamp,
     fraction_bits,
-    horner,
     number,
     pair_product,
     pair_sum,
     pattern,
+    polynomial,
     quick_two_sum,
     sign_bit,
     signed,
@@ -37,10 +37,10 @@ _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2_PAIR = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
 
-# (log(1 + f) - f + f^2/2) / f^3
+# (log(1 + f) - f) / f^2
 _LOG_32 = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
-    -2.4999993993e-1, 3.3333331174e-1,
+    -7.620978576e-2, 1.290492426e-1, -1.324357023e-1, 1.418177539e-1, -1.660900083e-1, 2.00019742e-1, -2.500158677e-1, 3.333332573e-1,
+    -4.99999883e-1,
 )  # fmt: skip
 # (log m / s - 2) / s^2 in s^2: 2/3 + 2/5 s^2 + …
 _LOG_64 = (
@@ -66,7 +66,7 @@ def _split(x: Expr, base: Expr | None = None) -> tuple[Expr, Expr, Expr]:
     n, one = fraction_bits(d), bias(d) << fraction_bits(d)
     raised = Add(bits(x), pattern(one - _SQRT_HALF[d], x))
     field = BitAnd(raised, pattern(((1 << (d.bits - n)) - 1) << n, x))
-    m = Bitcast(d, Add(Sub(bits(x), field), pattern(one, x)))
+    m = Bitcast(d, Add(BitAnd(raised, pattern((1 << n) - 1, x)), pattern(_SQRT_HALF[d], x)))
     k = whole(Shr(raised, pattern(n, x)), d, number(2.0**n + bias(d), x) if base is None else base)
     return k, m, field
 
@@ -74,13 +74,12 @@ def _split(x: Expr, base: Expr | None = None) -> tuple[Expr, Expr, Expr]:
 def _log(k: Expr, f: Expr) -> Expr:
     """k*ln2 + log(1 + f)."""
     if f.dtype is f32:
-        z = Mul(f, f)
-        low = Fma(k, number(_LN2_32[1], f), Mul(Mul(horner(f, _LOG_32), f), z))
-        return Fma(k, number(_LN2_32[0], f), Add(f, Fma(z, number(-0.5, f), low)))
+        near = Fma(Mul(f, f), polynomial(f, _LOG_32), Fma(k, number(_LN2_32[1], f), f))
+        return Fma(k, number(_LN2_32[0], f), near)
     s = Div(f, Add(f, number(2.0, f)))
     z = Mul(s, s)
     half = Mul(Mul(f, f), number(0.5, f))
-    rest = Fma(s, Fma(horner(z, _LOG_64), z, half), Mul(k, number(_LN2_64[1], f)))
+    rest = Fma(s, Fma(polynomial(z, _LOG_64), z, half), Mul(k, number(_LN2_64[1], f)))
     return Fma(k, number(_LN2_64[0], f), Sub(f, Sub(half, rest)))
 
 
@@ -119,7 +118,7 @@ def _log_of_f32(x: Expr) -> Expr:
     f = Sub(m, number(1.0, x))
     s = Div(f, Add(f, number(2.0, x)))
     z = Mul(s, s)
-    return Fma(k, number(_LN2_PAIR[0], x), Fma(Mul(s, z), horner(z, _LOG_OF_32), Add(s, s)))
+    return Fma(k, number(_LN2_PAIR[0], x), Fma(Mul(s, z), polynomial(z, _LOG_OF_32), Add(s, s)))
 
 
 def _log_pair(x: Expr) -> Pair:
@@ -135,7 +134,7 @@ def _log_pair(x: Expr) -> Pair:
     s_low = Div(Fma(Neg(s), d_low, Fma(Neg(s), d, f)), d)
     z = pair_product((s, s_low), (s, s_low))
     third = (number(1.0 / 3.0, x), number(float.fromhex("0x1.5555555555555p-56"), x))
-    series = pair_sum(third, (Mul(horner(z[0], _LOG_TAIL), z[0]), number(0.0, x)))
+    series = pair_sum(third, (Mul(polynomial(z[0], _LOG_TAIL), z[0]), number(0.0, x)))
     cube = pair_product(pair_product((s, s_low), z), series)
     total = pair_sum((s, s_low), cube)
     twice = (Add(total[0], total[0]), Add(total[1], total[1]))

@@ -1,0 +1,86 @@
+"""Expanded functions of f64 against mpmath, in units of the last place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pliant.dtype import f64
+from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Var
+from pliant.sym.functions import TABLE
+from pliant.sym.semantics import evaluate
+
+mpmath = pytest.importorskip("mpmath")
+RNG = np.random.default_rng(11)
+N = 1500
+MP = mpmath.mp.clone()
+MP.prec = 160
+
+
+def uniform(low: float, high: float) -> np.ndarray:
+    return RNG.uniform(low, high, N)
+
+
+def magnitudes(low: float, high: float) -> np.ndarray:
+    return np.exp2(RNG.uniform(low, high, N))
+
+
+def both(x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, -x])
+
+
+ANGLES = [
+    uniform(-10, 10),
+    both(magnitudes(-1074, 44.9)),
+    np.arange(1, N) * (np.pi / 2),
+    RNG.integers(1, 2**29, N) * (np.pi / 2),
+    RNG.integers(2**29, 2**44, N) * (np.pi / 2),
+]
+CASES: dict[str, tuple[Callable[..., object], list[np.ndarray | tuple[np.ndarray, np.ndarray]]]] = {
+    "exp": (MP.exp, [uniform(-745.1, 709.7), uniform(-1, 1)]),
+    "exp2": (lambda x: MP.power(2, x), [uniform(-1074, 1023.9), uniform(-1, 1)]),
+    "expm1": (MP.expm1, [uniform(-40, 709.7), uniform(-1, 1), both(magnitudes(-1074, 3))]),
+    "log": (MP.log, [magnitudes(-1074, 1024), uniform(0.5, 2), 1 + both(magnitudes(-50, -2))]),
+    "log1p": (MP.log1p, [magnitudes(-1074, 1024), uniform(-0.999, 2), -magnitudes(-1074, -0.01), both(magnitudes(-60, -2))]),
+    "sigmoid": (lambda x: 1 / (1 + MP.exp(-x)), [uniform(-745, 745), uniform(-20, 20)]),
+    "tanh": (MP.tanh, [uniform(-20, 20), uniform(-1, 1), both(magnitudes(-1074, 4))]),
+    "erf": (MP.erf, [uniform(-6, 6), uniform(-1.2, 1.2), both(magnitudes(-1000, 3))]),
+    "rsqrt": (lambda x: 1 / MP.sqrt(x), [magnitudes(-1074, 1024)]),
+    "sin": (MP.sin, ANGLES),
+    "cos": (MP.cos, ANGLES),
+    "tan": (MP.tan, ANGLES),
+    "pow": (
+        MP.power,
+        [
+            (magnitudes(-1074, 1024), uniform(-1, 1)),
+            (uniform(0.1, 10), uniform(-300, 300)),
+            (1 + RNG.choice([-1, 1], N) * magnitudes(-40, -2), magnitudes(0, 40)),
+        ],
+    ),
+}
+
+
+def ulps(got: float, want: object) -> float:
+    """The error in units of the last place; where the value overflows, infinity is right."""
+    if abs(want) > MP.mpf(2) ** 1024 * (1 - MP.mpf(2) ** -54):
+        return 0.0 if np.isinf(got) else np.inf
+    exponent = max(MP.frexp(want)[1] - 53, -1074)
+    return float(abs(MP.mpf(got) - want) / MP.mpf(2) ** exponent)
+
+
+def test_every_function_has_a_case() -> None:
+    assert {*CASES, "fmod"} == set(EXPANDED_FUNCTIONS)
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_error_in_f64(fn: str) -> None:
+    reference, samples = CASES[fn]
+    for sample in samples:
+        args = sample if isinstance(sample, tuple) else (sample,)
+        params = [Var(name, f64) for name in "xy"[: len(args)]]
+        got = evaluate(Call(fn, *params), dict(zip(params, args, strict=True)))
+        errors = [ulps(float(g), reference(*map(MP.mpf, map(float, a)))) for g, *a in zip(got, *args, strict=True)]
+        worst = int(np.argmax(errors))
+        assert errors[worst] <= TABLE[fn].ulp64, (errors[worst], [float(a[worst]) for a in args])
