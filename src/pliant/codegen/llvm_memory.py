@@ -1,21 +1,23 @@
 """Memory: where buffers are, and reading and writing their elements, one or a group of lanes.
 
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
-broadcast, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading indices are constants
-where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group into registers.
-Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
+broadcast, anything else a gather or scatter: the part of the address that all lanes share is a pointer, what differs an index
+for each lane, of 32 bits where the size of the buffer proves that enough (machines gather twice as many then). Buffers of scope
+`register` are rows of values: leading indices are constants where they are used, the last is a constant or the lanes from a
+constant on, so that LLVM turns each group into registers. Elements of less than a byte are in `llvm_packed.py`; in a register
+buffer each has a byte of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dtype import bool_, i64, u8
+from ..dtype import bool_, i32, i64, u8
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import View
 from ..support.errors import InternalError, UnsupportedError
-from ..sym.expr import Expr, Var, free_vars
-from ..sym.poly import Poly, add, constant
+from ..sym.expr import Expr, Var, free_vars, product
+from ..sym.poly import Poly, add, constant, multiply, to_expr, without
 from .llvm_build import Declarations
 from .llvm_expr import Expressions
 from .llvm_storage import decode, encode
@@ -107,8 +109,51 @@ class Memory(Expressions):
         return self.raw(f"getelementptr {element}, ptr {pointer}, i64 {rest}") if rest else pointer
 
     def _pointers(self, buffer: Buffer, p: Poly) -> str:
-        index = self.splat(self.emit_poly(p), self.lanes)
-        return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {self.pointer(buffer)}, {index.typed}")
+        """An address for each lane."""
+        shared: Poly = {}
+        slope: Poly = {}  # by how much the address grows from lane to lane
+        moving: Poly = {}
+        for m, c in p.items():
+            rest = None if self.vector is None else without(m, (self.vector.var,))
+            if not any(self.is_varying(a) for a in m):
+                shared[m] = c
+            elif rest is not None and not any(self.is_varying(a) for a in rest):
+                slope[rest] = c
+            else:
+                moving[m] = c
+        if slope and self.vector is not None:
+            number = self.numbers.get(self.vector.first)
+            shared = add(shared, multiply(slope, {(self.vector.first,): 1} if number is None else constant(number)))
+        index = self._lane_offsets(slope, moving)
+        if self._is_small(buffer, shared):
+            index = self._narrowed(index)
+        return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {self.address(buffer, shared)}, {index.typed}")
+
+    def _lane_offsets(self, slope: Poly, moving: Poly) -> Val:
+        """The number of elements from the shared address to that of each lane."""
+        found = self.emit_poly(moving) if moving else None
+        if not slope:
+            assert found is not None
+            return self.splat(found, self.lanes)
+        if not any(slope):  # a constant
+            steps = Val("<" + ", ".join(f"i64 {slope[()] * n}" for n in range(self.lanes)) + ">", i64, self.lanes)
+        else:
+            count = Val("<" + ", ".join(f"i64 {n}" for n in range(self.lanes)) + ">", i64, self.lanes)
+            steps = self.binary("mul", self.emit_poly(slope), count)
+        return steps if found is None else self.binary("add", found, steps)
+
+    def _is_small(self, buffer: Buffer, shared: Poly) -> bool:
+        """Whether offsets from a shared address surely fit 32 bits; elements outside of the buffer are not touched."""
+        if buffer.strides is not None:
+            return False
+        size = self.range_of(product(buffer.shape))[1]
+        low, high = self.range_of(to_expr(shared, i64))
+        return max(size, high, -low) * self.lanes < 2**30
+
+    def _narrowed(self, index: Val) -> Val:
+        if index.ref.startswith("<"):
+            return Val(index.ref.replace("i64 ", "i32 "), i32, index.lanes)
+        return self.convert("trunc", index, i32)
 
     # Reading.
 
@@ -124,9 +169,10 @@ class Memory(Expressions):
             return self._read(buffer, self.address(buffer, p), 0)
         if stride == 1:
             return self._read(buffer, self.address(buffer, self.first_lane(p)), self.lanes)
-        if stride == -1 and self.mask is None:
+        if stride == -1:
             last = add(self.first_lane(p), {(): 1 - self.lanes})
-            return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
+            with self.active(self._reversed_mask()):
+                return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
         return self._from_memory(buffer, self.gather(buffer, self._pointers(buffer, p)), self.lanes)
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
@@ -174,6 +220,9 @@ class Memory(Expressions):
         order = ", ".join(f"i32 {n}" for n in reversed(range(v.lanes)))
         return self.value(f"shufflevector {v.typed}, {v.type} poison, <{v.lanes} x i32> <{order}>", v.dtype, v.lanes)
 
+    def _reversed_mask(self) -> Val | None:
+        return None if self.mask is None else self._reversed(self.mask)
+
     # Writing.
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val) -> None:
@@ -193,9 +242,10 @@ class Memory(Expressions):
         value = self.splat(value, self.lanes)
         if stride == 1:
             self._write(buffer, self.address(buffer, self.first_lane(p)), value)
-        elif stride == -1 and self.mask is None:
+        elif stride == -1:
             last = add(self.first_lane(p), {(): 1 - self.lanes})
-            self._write(buffer, self.address(buffer, last), self._reversed(value))
+            with self.active(self._reversed_mask()):
+                self._write(buffer, self.address(buffer, last), self._reversed(value))
         else:
             self._scatter(buffer, self._pointers(buffer, p), value)
 

@@ -13,7 +13,7 @@ buffer) is run one iteration after the other, which is what a legal vector loop 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,7 +21,8 @@ from typing import NamedTuple
 from ..dtype import i32, i64
 from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
-from ..sym.expr import Const, Eq, Expr, FloorMod, Var, free_vars, walk
+from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Ne, Var, all_of, binary, free_vars, walk
+from ..sym.poly import Poly, to_expr, without
 from .llvm_memory import Lanes
 from .llvm_scope import has_load
 from .llvm_stmt import Statements
@@ -52,46 +53,76 @@ class VectorLoops(Statements):
         varying, laned = shape.varying, shape.laned
         with self.scope():
             self.definitions.update(shape.definitions)  # so that indices are seen through lets
-            possible = shape.possible and all(self._works(a, s.var, varying) for a in laned)
-            contiguous = possible and all(self._stride(a, s.var, varying) == 1 for a in laned)
+            apart = [self._apart(a, s.var, varying) for a in laned] if shape.possible else [FALSE]
+            unsure = [e for e in apart if not self.proves(e)]
+            possible = all(shape.inside.isdisjoint(free_vars(e)) and not has_load(e) and e is not FALSE for e in unsure)
+            masks = possible and self._masks(laned, s.var, varying)
         in_registers = any(a.buffer.scope == "register" for a in laned)
         if not possible and in_registers:
             self.unroll(s)
         elif not possible:
             self.serial(s)
         elif constant is not None and (constant[1] <= MAX_LANES or in_registers):
-            self._groups(s, *constant)
+            self._if_apart(unsure, s, lambda: self._groups(s, *constant))
         else:
-            self._strips(
-                s, self.target.vector_bits // max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in laned), self._masks(laned, contiguous)
-            )
+            widest = max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in laned)
+            self._if_apart(unsure, s, lambda: self._strips(s, self.target.vector_bits // widest, masks))
 
     # Which loops can be lanes, and how.
 
-    def _works(self, access: Access, var: Var, varying: set[Var]) -> bool:
+    def _apart(self, access: Access, var: Var, varying: set[Var]) -> Expr:
+        """The condition under which the access may be made by lanes: a combination must not meet itself in another one."""
+        slope = self._slope(access, var, varying)
         if access.buffer.scope == "register":
-            leading = access.indices[:-1]
-            return self._stride(access, var, varying) == 1 and all(varying.isdisjoint(free_vars(self.resolve(i))) for i in leading)
-        if access.reads and access.writes:  # a combination must not meet itself in another lane
-            return self._stride(access, var, varying) is not None
-        return True
+            leading = all(varying.isdisjoint(free_vars(self.resolve(i))) for i in access.indices[:-1])
+            return TRUE if leading and slope == {(): 1} else FALSE
+        if not (access.reads and access.writes):
+            return TRUE
+        return FALSE if slope is None else binary(Ne, to_expr(slope, i64), Const(0, i64))
 
-    def _stride(self, access: Access, var: Var, varying: set[Var]) -> int | None:
-        """The distance between lanes in elements, if it is a constant other than 0."""
+    def _if_apart(self, unsure: list[Expr], s: For, lanes: Callable[[], None]) -> None:
+        """Lanes where they are apart, which for some strides is known only now; else one iteration after the other."""
+        if not unsure:
+            lanes()
+            return
+        together, alone, join = self.new_label("lanes"), self.new_label("alone"), self.new_label("join")
+        self.branch_if(self.expr(all_of(*unsure)), together, alone)
+        for label, emit in ((together, lanes), (alone, lambda: self.serial(s))):
+            self.start_block(label)
+            with self.scope():
+                emit()
+            self.branch(join)
+        self.start_block(join)
+
+    def _slope(self, access: Access, var: Var, varying: set[Var]) -> Poly | None:
+        """The distance between lanes in elements, None if it is not the same for all."""
         if access.buffer.scope == "register":
             p = self.poly(access.indices[-1])
         else:
             p = self.flat(access.indices, access.buffer.element_strides())
-        if any(m != (var,) and not varying.isdisjoint(free_vars(a)) for m in p for a in m):
-            return None
-        return p.get((var,), 0) or None
+        slope: Poly = {}
+        for m, c in p.items():
+            rest = without(m, (var,))
+            if any(not varying.isdisjoint(free_vars(a)) for a in (m if rest is None else rest)):
+                return None
+            if rest is not None:
+                slope[rest] = c
+        return slope
 
-    def _masks(self, laned: list[Access], contiguous: bool) -> bool:
-        """Whether a masked group is cheap here: x86 has masked loads and stores of 4 and 8 bytes, AVX-512 of any."""
+    def _masks(self, laned: list[Access], var: Var, varying: set[Var]) -> bool:
+        """Whether a masked group is cheap here: AVX2 has masked loads, stores and gathers of 4 and 8 bytes, AVX-512 scatters too."""
         features = self.target.features
-        narrow = min(a.buffer.dtype.itemsize for a in laned) < 4
-        packed = any(a.buffer.dtype.bits < 8 for a in laned)
-        return contiguous and not packed and ("avx512bw" in features or ("avx2" in features and not narrow))
+        if "avx2" not in features:
+            return False
+        for a in laned:
+            row = self._slope(a, var, varying) in ({(): 1}, {(): -1})
+            if a.buffer.dtype.itemsize < 4:
+                fine = row and a.buffer.dtype.bits == 8 * a.buffer.dtype.itemsize and "avx512bw" in features
+            else:
+                fine = row or not a.writes or "avx512f" in features
+            if not fine:
+                return False
+        return True
 
     # Emitting.
 
@@ -154,14 +185,17 @@ class _Shape:
 
     varying: set[Var]  # variables that may differ from lane to lane
     definitions: dict[Var, Expr]  # lets over indices
+    inside: set[Var]  # variables that have values only in the body
     laned: list[Access]  # the accesses whose place depends on the lane
     possible: bool  # as far as the kinds of statements go
 
 
 @lru_cache(256)  # the loop may be inside of unrolled ones
 def _shape(s: For) -> _Shape:
-    varying, definitions, possible = {s.var}, {}, True
+    varying, definitions, inside, possible = {s.var}, {}, {s.var}, True
     for inner in walk_stmts(s.body):
+        if isinstance(inner, (For, Let)):
+            inside.add(inner.var)
         if isinstance(inner, Let):
             if not varying.isdisjoint(free_vars(inner.value)):
                 varying.add(inner.var)
@@ -175,7 +209,7 @@ def _shape(s: For) -> _Shape:
     laned = [a for a in accesses if any(not varying.isdisjoint(free_vars(i)) for i in a.indices)]
     # Lanes that write one element: the last one wins, or adds to what the one before wrote.
     meet = any(a.writes and a not in laned for a in accesses)
-    return _Shape(varying, definitions, laned, possible and bool(laned) and not meet)
+    return _Shape(varying, definitions, inside, laned, possible and bool(laned) and not meet)
 
 
 def _accesses(s: Stmt) -> Iterator[Access]:
