@@ -8,6 +8,8 @@ says "(unchanged)".
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import sys
 import time
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
 
-FORMAT = "pliant 0.1.0 package 1"  # changes whenever the same program would give other code
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,22 @@ def compile_program(
     return package
 
 
+@functools.cache
+def compiler_version() -> str:
+    """What this compiler is: sizes and times of its own source files, so that no code of another version is ever taken for its own."""
+    found: list[tuple[str, int, int]] = []
+    root = os.path.dirname(__file__)
+    folders = [root]
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            if entry.is_dir() and entry.name != "__pycache__":
+                folders.append(entry.path)
+            elif entry.name.endswith(".py"):
+                status = entry.stat()
+                found.append((entry.path[len(root) :], status.st_size, status.st_mtime_ns))
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
 def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes:
     """What a package is found by: the whole program, the machine, and the compiler's own version.
 
@@ -145,7 +162,7 @@ def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes
     from .graph.structural import canonical
     from .loop.structural import canonical_text
 
-    parts = [FORMAT, repr(machine), repr(canonical(program.entry)), *map(repr, _places(program.entry))]
+    parts = [compiler_version(), repr(machine), repr(canonical(program.entry)), *map(repr, _places(program.entry))]
     for func in program.kernels:
         checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
