@@ -37,13 +37,15 @@ _TANH_32 = (4.46283674e-2, 1.338671023e-1, 3.333302628e-1, 6.666616884e-1, 1.000
 _TANH_64 = tuple(c * 2.0 ** (len(_EXPM1_64) - i) for i, c in enumerate(_EXPM1_64))
 
 
-def _reduce(x: Expr, step: float, most: float | None = None) -> tuple[Expr, Expr]:
-    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`."""
+def _reduce(x: Expr, step: float, most: float | None = None, rough: bool = False) -> tuple[Expr, Expr]:
+    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`; `rough`: n is small or precise digits of r do not matter."""
     d = x.dtype
     t: Expr = Fma(x, number(math.log2(math.e) / step, x), number(whole_bias(d), x))
     if most is not None:
         t = Min(t, number(whole_bias(d) + most, x))
     n = Sub(t, number(whole_bias(d), x))
+    if rough:
+        return Fma(n, number(-step * math.log(2.0), x), x), power_of_two(t)
     high, low = _LN2_32 if d is f32 else _LN2_64
     return Fma(n, number(-step * low, x), Fma(n, number(-step * high, x), x)), power_of_two(t)
 
@@ -93,7 +95,7 @@ def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
     single = x.dtype is f32
     size = Min(absolute(x), number(10.0 if single else 20.0, x))  # the tangent rounds to 1 there
-    r, power = _reduce(size, 0.5)
+    r, power = _reduce(size, 0.5, rough=single)
     near = Fma(polynomial(r, _TANH_32 if single else _TANH_64), Mul(r, r), r)  # (e^2r - 1) / 2
     half, one = number(0.5, x), number(1.0, x)
     t = Fma(power, near, Fma(power, half, Neg(half)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ...dtype import f32, f64
+from ...dtype import f32, f64, i32
 from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Not, Or, Select, Shr, Sub
 from .build import (
     Pair,
@@ -33,15 +33,22 @@ from .build import (
 from .exponential import EXP_64, exp_of
 
 _SQRT_HALF = {f32: 0x3F3504F3, f64: 0x3FE6A09E667F3BCD}
+_UP = 2048  # more than any -k
 _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2_PAIR = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
 
 # (log(1 + f) - f) / f^2
 _LOG_32 = (
-    -7.620978576e-2, 1.290492426e-1, -1.324357023e-1, 1.418177539e-1, -1.660900083e-1, 2.00019742e-1, -2.500158677e-1, 3.333332573e-1,
-    -4.99999883e-1,
-)  # fmt: skip
+    8.731988199e-2,
+    -1.430653754e-1,
+    1.491852397e-1,
+    -1.657066905e-1,
+    1.996203712e-1,
+    -2.500174841e-1,
+    3.333395099e-1,
+    -4.999999162e-1,
+)
 # (log m / s - 2) / s^2 in s^2: 2/3 + 2/5 s^2 + …
 _LOG_64 = (
     1.479819860511658591e-1, 1.531383769920937332e-1, 1.818357216161805012e-1, 2.222219843214978396e-1, 2.857142874366239149e-1,
@@ -60,15 +67,26 @@ _LOG_TAIL = (
 )  # fmt: skip
 
 
-def _split(x: Expr, base: Expr | None = None) -> tuple[Expr, Expr, Expr]:
-    """k as a float, m, and the exponent field of 2^k, of a positive normal x; `base` replaces what k is counted from."""
+def _split(x: Expr, up: tuple[Expr, int] | None = None) -> tuple[Expr, Expr, Expr]:
+    """k as a float, m, and k in place of the exponent field, of a positive normal x; `up`: where x was multiplied by which power of two."""
     d = x.dtype
-    n, one = fraction_bits(d), bias(d) << fraction_bits(d)
-    raised = Add(bits(x), pattern(one - _SQRT_HALF[d], x))
-    field = BitAnd(raised, pattern(((1 << (d.bits - n)) - 1) << n, x))
-    m = Bitcast(d, Add(BitAnd(raised, pattern((1 << n) - 1, x)), pattern(_SQRT_HALF[d], x)))
-    k = whole(Shr(raised, pattern(n, x)), d, number(2.0**n + bias(d), x) if base is None else base)
-    return k, m, field
+    n = fraction_bits(d)
+    least = pattern(_SQRT_HALF[d], x)
+    lowered = Sub(bits(x), least if up is None else Select(up[0], pattern(_SQRT_HALF[d] + (up[1] << n), x), least))
+    m = Bitcast(d, Add(BitAnd(lowered, pattern((1 << n) - 1, x)), least))
+    field = BitAnd(lowered, pattern(((1 << (d.bits - n)) - 1) << n, x))
+    if d is f32:
+        return Cast(d, Shr(Bitcast(i32, lowered), Const(n, i32))), m, field
+    # Few machines convert 64-bit integers: what is left of the sign goes up, and the rest becomes a fraction.
+    return whole(Shr(Add(lowered, pattern(_UP << n, x)), pattern(n, x)), d, number(2.0**n + _UP, x)), m, field
+
+
+def _split_any(x: Expr) -> tuple[Expr, Expr]:
+    """k and m of a positive x, which may be denormal."""
+    d = x.dtype
+    up = fraction_bits(d) + 2
+    small = Lt(x, number(2.0 ** (1 - bias(d)), x))
+    return _split(Select(small, Mul(x, number(2.0**up, x)), x), (small, up))[:2]
 
 
 def _log(k: Expr, f: Expr) -> Expr:
@@ -93,12 +111,7 @@ def _at_edges(value: Expr, x: Expr, y: Expr) -> Expr:
 
 def log(x: Expr) -> Expr:
     """The natural logarithm; denormals are scaled first."""
-    d = x.dtype
-    n = fraction_bits(d)
-    up = n + 2
-    small = Lt(x, number(2.0 ** (1 - bias(d)), x))
-    scaled = Select(small, Mul(x, number(2.0**up, x)), x)
-    k, m, _ = _split(scaled, Select(small, number(2.0**n + bias(d) + up, x), number(2.0**n + bias(d), x)))
+    k, m = _split_any(x)
     return _at_edges(_log(k, Sub(m, number(1.0, x))), x, x)
 
 
@@ -107,7 +120,7 @@ def log1p(x: Expr) -> Expr:
     d = x.dtype
     u, error = two_sum(number(1.0, x), x)
     k, m, field = _split(u)
-    twice = Bitcast(d, Sub(pattern((2 * bias(d) + 1) << fraction_bits(d), x), field))  # 2^(1 - k); 0 for the largest k
+    twice = Bitcast(d, Sub(pattern((bias(d) + 1) << fraction_bits(d), x), field))  # 2^(1 - k); 0 for the largest k
     f = Fma(Mul(error, twice), number(0.5, x), Sub(m, number(1.0, x)))
     return signed(_at_edges(_log(k, f), u, x), x)
 
@@ -123,11 +136,7 @@ def _log_of_f32(x: Expr) -> Expr:
 
 def _log_pair(x: Expr) -> Pair:
     """log of a positive f64 to about 66 bits."""
-    scale = 54
-    small = Lt(x, number(2.0**-1022, x))
-    scaled = Select(small, Mul(x, number(2.0**scale, x)), x)
-    base = 2.0**52 + 1023
-    k, m, _ = _split(scaled, Select(small, number(base + scale, x), number(base, x)))
+    k, m = _split_any(x)
     f = Sub(m, number(1.0, x))
     d, d_low = quick_two_sum(number(2.0, x), f)
     s = Div(f, d)
