@@ -26,6 +26,7 @@ from .support.errors import Error
 from .support.source import caller_span
 
 if TYPE_CHECKING:
+    from .loop.analysis.proof import Access
     from .sym.typing_stubs import Result
     from .target import Target
 
@@ -54,6 +55,10 @@ class Kernel(_Callable):
         super().__init__(fn, func.name)
         self.func = func
         self.callee: Callee = callee_of(func)
+
+    def unproved_accesses(self) -> list[Access]:
+        """The accesses of the kernel that nothing shows to be in range; `checked=True` finds those that are not, while it runs."""
+        return Program.of_kernel(self.func).unproved_accesses()
 
     def __repr__(self) -> str:
         return repr(self.func)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .graph import node as g
 from .graph.node import Callee, Function
@@ -17,6 +17,9 @@ from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of, func_of
 from .support.errors import Error, ShapeError
+
+if TYPE_CHECKING:
+    from .loop.analysis.proof import Access
 from .sym.expr import free_vars
 
 
@@ -64,6 +67,17 @@ class Program:
         from .graph.printer import constants_of
 
         return constants_of(self.entry)
+
+    def unproved_accesses(self) -> list[Access]:
+        """The accesses of the loop programs, those of the operators included, that nothing shows to be in range."""
+        from .graph.passes.inline_functions import inline_functions
+        from .loop.analysis.proof import unproved_accesses
+        from .lower.from_ops import lower_ops
+
+        nodes = g.walk_nodes(lower_ops(inline_functions(self.entry)).nodes)
+        calls = {(func_of(n.callee), tuple(r.cond for r in n.requires)): n.span for n in nodes if isinstance(n, g.CallLoop)}
+        placed = [(func if func.span is not None else func.with_(span=span), given) for (func, given), span in calls.items()]
+        return [a for func, given in placed for a in unproved_accesses(func, given)]
 
     @staticmethod
     def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import lcm
 from typing import Any
 
-from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, walk
+from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
 _CACHE_LIMIT = 20_000  # entries of one memo
@@ -35,7 +35,7 @@ class Cache(dict[Any, Any]):
 class Facts:
     """What is known; see the module."""
 
-    __slots__ = ("caches", "children", "ends", "equal", "inequalities", "known", "multiples", "products", "ranges", "used")
+    __slots__ = ("caches", "children", "effort", "ends", "equal", "inequalities", "known", "multiples", "products", "ranges", "used")
 
     def __init__(self) -> None:
         self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
@@ -46,6 +46,7 @@ class Facts:
         self.inequalities: tuple[Poly, ...] = ()  # each >= 0 as integers
         self.known: dict[Expr, bool] = {}  # simplified condition -> its truth
         self.used: dict[Mono, list[Poly]] = {}  # monomial -> the inequalities it is in
+        self.effort = 0  # how many more steps proofs may take, where the usual ones do not help
         self.children: dict[Any, Facts] = {}
         self.caches: dict[str, Cache] = {}
 
@@ -124,12 +125,33 @@ class Facts:
             found = self._remember(("no wrap", e), found)
         return found
 
+    def with_definitions(self) -> Facts:
+        """Also what the quotients and remainders in these facts are: what is known of x % 4 then serves where only x comes up.
+
+        Proofs then have more to try, and cost more: for those that are worth it.
+        """
+        found = self.children.get("definitions")
+        if found is None:
+            from .inequality import definition, without_remainders
+
+            found = self._copy()
+            found.effort = 200
+            for p in self.inequalities:
+                found._add_inequality(without_remainders(p, self))
+            seen: set[Expr] = set()
+            while new := [a for p in found.inequalities for m in p for a in m if type(a) is FloorDiv and a not in seen]:
+                seen.update(new)
+                for h in [h for a in dict.fromkeys(new) for h in definition(a, found)]:
+                    found._add_inequality(without_remainders(h, found))
+            found = self._remember("definitions", found)
+        return found
+
     # Making a new one: only the methods below change a Facts, and only before anyone else sees it.
 
     def _copy(self) -> Facts:
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
-        new.ends, new.products = dict(self.ends), dict(self.products)
+        new.ends, new.products, new.effort = dict(self.ends), dict(self.products), self.effort
         new.inequalities, new.known = self.inequalities, dict(self.known)
         new.used = {m: list(hs) for m, hs in self.used.items()}
         return new

@@ -10,8 +10,9 @@ of the atoms decide, and `min`, `max` and `select` are split into cases. Answers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import heappop, heappush
 from itertools import combinations
 from math import gcd
 
@@ -21,8 +22,9 @@ from .expr import Expr
 from .facts import Facts
 from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, replace, scale, without
 
-STEPS = 60  # polynomials tried in one proof, all its cases together
+STEPS = 80  # polynomials tried in one proof, all its cases together
 SPLITS = 3  # nested case distinctions
+REMAINDERS = 8  # that are taken apart in one polynomial
 
 
 def nonneg(p: Poly, facts: Facts) -> bool:
@@ -34,13 +36,16 @@ def nonneg(p: Poly, facts: Facts) -> bool:
     found: bool | None = cache.get(key)
     if found is None:
         cache.put(key, False)  # a proof must not ask for itself
-        found = cache.put(key, _with_cases(p, facts, SPLITS, [STEPS]))
+        found = cache.put(key, _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and _shortest_first(p, facts)))
     return found
 
 
 def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
-    if _Search(facts, left, p).prove(p) or _scaled(p, facts, left):
+    half = [left[0] // 2]  # a search that goes astray leaves something for the others
+    left[0] -= half[0]
+    if _Search(facts, half, p).prove(p) or _scaled(p, facts, left):
         return True
+    left[0] += half[0]
     if splits == 0 or left[0] <= 0:
         return False
     for atom in atoms(p):
@@ -50,12 +55,14 @@ def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
 
 
 def _scaled(p: Poly, facts: Facts, left: list[int]) -> bool:
-    """With x // d in p, d > 0 not a literal: integers p >= 0 exactly when d*p + d - 1 >= 0, where d * (x // d) can be cancelled."""
+    """With x // d in p, d > 0: integers p >= 0 exactly when d*p + d - 1 >= 0, where d * (x // d) can be cancelled."""
     for atom in atoms(p):
-        if type(atom) is E.FloorDiv and type(atom.args[1]) is not E.Const and int_range(atom.args[1], facts)[0] > 0:
+        if type(atom) is E.FloorDiv and int_range(atom.args[1], facts)[0] > 0:
             d = _integer(atom.args[1], facts)
             q = add(multiply(p, d), add(d, constant(-1)))
-            return poly_interval(q, facts)[0] >= 0 or _Search(facts, left, q).prove(q)
+            # As it stands first: rounded to a multiple, it may ask for more than what defines the quotient gives.
+            if poly_interval(q, facts)[0] >= 0 or _Search(facts, left, q).cancel(q) or _Search(facts, left, q).prove(q):
+                return True
     return False
 
 
@@ -77,6 +84,26 @@ def _integer(e: Expr, facts: Facts) -> Poly:
     return p if exact(p, e.dtype, facts) else {(e,): 1}
 
 
+def _shortest_first(p: Poly, facts: Facts) -> bool:
+    """A search without remainders that goes on from the shortest polynomial found so far: it goes less deep, and less astray."""
+    p = without_remainders(p, facts)
+    search = _Search(facts, [0], p)
+    waiting: list[tuple[int, int, int, Poly]] = [(0, 0, 0, p)]
+    seen: set[frozenset[tuple[Mono, int]]] = set()
+    for _ in range(facts.effort):
+        if not waiting:
+            break
+        for q in search.steps(heappop(waiting)[3]):
+            short = search.tighten(q)
+            if poly_interval(short, facts)[0] >= 0:
+                return True
+            key = frozenset(short.items())
+            if key not in seen:
+                seen.add(key)
+                heappush(waiting, (len(short), sum(map(abs, short.values())), len(seen), short))
+    return False
+
+
 class _Search:
     def __init__(self, facts: Facts, left: list[int], p: Poly) -> None:
         self.facts = facts
@@ -85,7 +112,7 @@ class _Search:
         self.seen: set[frozenset[tuple[Mono, int]]] = set()
 
     def prove(self, p: Poly) -> bool:
-        p = self._tighten(p)
+        p = self.tighten(p)
         if poly_interval(p, self.facts)[0] >= 0:
             return True
         key = frozenset(p.items())
@@ -93,15 +120,22 @@ class _Search:
             return False
         self.seen.add(key)
         self.left[0] -= 1
+        return self.cancel(p)
+
+    def cancel(self, p: Poly) -> bool:
+        """Proves `p` by cancelling one of its terms."""
+        return any(self.prove(q) for q in self.steps(p))
+
+    def steps(self, p: Poly) -> Iterator[Poly]:
+        """What is left of `p` after cancelling one of its terms, in all ways."""
         for m in sorted((m for m in p if m), key=mono_order, reverse=True):
             for h, part in self._known(m):
                 rest = without(m, part)
                 if rest is None or len(rest) + max(map(len, h)) > self.degree:
                     continue
                 sign = self._sign(rest)
-                if sign * p[m] * h[part] > 0 and self.prove(self._cancel(p, m, h, part, rest, sign)):
-                    return True
-        return False
+                if sign * p[m] * h[part] > 0:
+                    yield self._cancel(p, m, h, part, rest, sign)
 
     def _cancel(self, p: Poly, m: Mono, h: Poly, part: Mono, rest: Mono, sign: int) -> Poly:
         return add(scale(p, abs(h[part])), multiply({rest: sign}, h), -abs(p[m]))
@@ -124,7 +158,7 @@ class _Search:
                 found += [(h, part) for part in parts if part in h and atom in part]
         return found
 
-    def _tighten(self, p: Poly) -> Poly:
+    def tighten(self, p: Poly) -> Poly:
         """Divide by what divides all terms, rounding the constant down: integers only."""
         g = 0
         for m, c in p.items():
@@ -175,3 +209,17 @@ def _definition(atom: Expr, facts: Facts) -> list[Poly]:
     if int_range(atom.args[0], facts)[0] >= 0:
         found.append(add(a, me, -1))
     return found
+
+
+def without_remainders(p: Poly, facts: Facts) -> Poly:
+    """The same integer with a - d * (a // d) in place of a % d, d > 0: remainders and quotients of one number then cancel."""
+    from .simplify import simplify  # which proves things by what is here
+
+    for _ in range(REMAINDERS):
+        found = next((a for a in atoms(p) if type(a) is E.FloorMod and int_range(a.args[1], facts)[0] > 0), None)
+        if found is None:
+            break
+        a, d = (_integer(x, facts) for x in found.args)
+        whole = _integer(simplify(E.FloorDiv(*found.args), facts), facts)
+        p = replace(p, found, add(a, multiply(d, whole), -1))
+    return p
