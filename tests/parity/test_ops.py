@@ -109,18 +109,40 @@ class Case(NamedTuple):
     high: float = 3.0
 
 
-UNARY = ("neg", "abs", "exp", "sigmoid", "silu", "relu", "tanh", "erf", "gelu", "sin", "cos")
+UNARY = (
+    "neg",
+    "abs",
+    "exp",
+    "exp2",
+    "expm1",
+    "sigmoid",
+    "silu",
+    "relu",
+    "tanh",
+    "erf",
+    "gelu",
+    "sin",
+    "cos",
+    "tan",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+)
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 MATRIX = ("n", "m")
 
 CASES: dict[str, Case] = {name: Case(getattr(ops, name), (MATRIX,)) for name in UNARY}
-CASES |= {f"{name}_f16": Case(getattr(ops, name), (MATRIX,), (f16,)) for name in UNARY if name not in ("sin", "cos")}
-CASES |= {name: Case(getattr(ops, name), (MATRIX,), (f32,), 0.1, 9.0) for name in ("sqrt", "rsqrt", "log")}
+CASES |= {f"{name}_f16": Case(getattr(ops, name), (MATRIX,), (f16,)) for name in UNARY if name not in ("sin", "cos", "tan")}
+CASES |= {name: Case(getattr(ops, name), (MATRIX,), (f32,), 0.1, 9.0) for name in ("sqrt", "rsqrt", "log", "log1p")}
 CASES |= {name: Case(getattr(ops, name), (MATRIX, MATRIX)) for name in BINARY}
 CASES |= {f"{name}_broadcast": Case(getattr(ops, name), (("n", "one", "k"), ("m", 1))) for name in ("add", "mul", "less", "maximum")}
 CASES |= {
     "exp_f64": Case(ops.exp, (MATRIX,), (f64,)),
     "sigmoid_f64": Case(ops.sigmoid, (MATRIX,), (f64,)),
+    "gelu_f64": Case(ops.gelu, (MATRIX,), (f64,)),
+    "pow": Case(ops.pow, (MATRIX, MATRIX), (f32, f32), 0.1, 4.0),
+    "fmod": Case(ops.fmod, (MATRIX, MATRIX), (f32, f32)),
     "silu_bf16": Case(ops.silu, (MATRIX,), (bf16,)),
     "gelu_tanh": Case(lambda x: ops.gelu(x, approximate="tanh"), (MATRIX,)),
     "exp_no_dims": Case(ops.exp, ((),)),

@@ -27,20 +27,26 @@ from ..sym.script import (
     cos,
     erf,
     exp,
+    exp2,
+    expm1,
     floor,
     fma,
+    fmod,
     inf,
     log,
+    log1p,
     max,
     min,
     nan,
     outside,
+    pow,
     round,
     rsqrt,
     select,
     sigmoid,
     sin,
     sqrt,
+    tan,
     tanh,
     trunc,
 )
@@ -180,6 +186,31 @@ def combine(combiner: Any, targets: Any, values: Any, /) -> Any:
     outside("combine")
 
 
+def compute(target: Any, element: Callable[..., object], /) -> Any:
+    """A tensor by the formula of its elements: `t = compute((n, m), lambda i, j: x[i, j])`, or `compute(c, lambda i, j: ...)`."""
+    outside("compute")
+
+
+def sum_over(element: Callable[..., A], /, *extents: Int) -> A:
+    """The sum of an element's formula over further indices, in a `compute`: `sum_over(lambda k: a[i, k] * b[k, j], 128)`."""
+    outside("sum_over")
+
+
+def prod_over(element: Callable[..., A], /, *extents: Int) -> A:
+    """The product over further indices, in a `compute`."""
+    outside("prod_over")
+
+
+def min_over(element: Callable[..., A], /, *extents: Int) -> A:
+    """The least value over further indices, in a `compute`."""
+    outside("min_over")
+
+
+def max_over(element: Callable[..., A], /, *extents: Int) -> A:
+    """The greatest value over further indices, in a `compute`."""
+    outside("max_over")
+
+
 def check(condition: bool | bool_, message: str, /, *values: Scalar | int, help: str = "", kind: str = "check") -> None:
     """A run-time check: the call fails with the message, its `{0}`, `{1}`, … replaced by the values."""
     outside("check")
@@ -187,7 +218,7 @@ def check(condition: bool | bool_, message: str, /, *values: Scalar | int, help:
 
 WORDS = (
     *("serial", "parallel", "vector", "unroll", "gpu", "grid", "block", "init", "where", "reads", "writes", "annotate"),
-    *("alloc", "view", "combine", "check"),
+    *("alloc", "view", "combine", "check", "compute", "sum_over", "prod_over", "min_over", "max_over"),
 )
 
 __all__ = [
@@ -200,20 +231,29 @@ __all__ = [
     "ceil",
     "check",
     "combine",
+    "compute",
     "cos",
     "erf",
     "exp",
+    "exp2",
+    "expm1",
     "floor",
     "fma",
+    "fmod",
     "gpu",
     "grid",
     "inf",
     "init",
     "log",
+    "log1p",
     "max",
+    "max_over",
     "min",
+    "min_over",
     "nan",
     "parallel",
+    "pow",
+    "prod_over",
     "reads",
     "round",
     "rsqrt",
@@ -222,6 +262,8 @@ __all__ = [
     "sigmoid",
     "sin",
     "sqrt",
+    "sum_over",
+    "tan",
     "tanh",
     "trunc",
     "unroll",

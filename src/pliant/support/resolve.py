@@ -27,7 +27,7 @@ from .source import Span, caller_span
 
 # The builtins that mean something in our languages; the others are "not defined" there.
 ALLOWED_BUILTINS: dict[str, object] = {
-    n: getattr(builtins, n) for n in ("range", "min", "max", "abs", "round", "bool", "float", "int", "len")
+    n: getattr(builtins, n) for n in ("range", "min", "max", "abs", "pow", "round", "bool", "float", "int", "len")
 }
 
 

@@ -15,23 +15,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import f64
 from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr
 from ..deduce import Deduction
 from ..node import Annotation
 from ..operators import Array, OpDef, emit, register
-from .elementwise import FLOATS, NARROW, NUMBERS, Formula, Kind, check_narrow, elementwise, result_of, stage_of, widened
+from .elementwise import FLOATS, NUMBERS, Formula, Kind, elementwise, result_of, stage_of, widened
 
 T = TypeVar("T")
 
 
 def sigmoid_formula(x: Expr) -> Expr:
     """1 / (1 + exp(-x))."""
-    if x.dtype is not f64:
-        return Call("sigmoid", x)
-    one = Const(1.0, x.dtype)
-    return E.Div(one, E.Add(one, Call("exp", E.Neg(x))))
+    return Call("sigmoid", x)
 
 
 def _silu(x: Expr) -> Expr:
@@ -50,7 +46,7 @@ _UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("sigmoid", sigmoid_formula, _np_sigmoid, FLOATS),
     ("silu", widened(_silu), lambda x: x * _np_sigmoid(x), FLOATS),
     ("relu", _relu, lambda x: np.maximum(x, 0), NUMBERS),
-    ("tanh", lambda x: Call("tanh", x), np.tanh, NARROW),
+    ("tanh", lambda x: Call("tanh", x), np.tanh, FLOATS),
 )
 
 for _name, _formula, _reference, _kind in _UNARY:
@@ -83,7 +79,7 @@ def _gelu_formula(attrs: GeluAttrs) -> Formula:
 
 
 def _deduce_gelu(d: Deduction, attrs: GeluAttrs) -> tuple[Annotation, ...]:
-    check_narrow(d)
+    d.floats()
     if attrs.approximate not in ("none", "tanh"):
         raise d.error(f'gelu has no form "{attrs.approximate}"', help='approximate is "none" or "tanh"')
     return (result_of(d, d.tensor(0).dtype, _gelu_formula(attrs)),)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import DType, bf16, bool_, f16, f32, f64
+from ...dtype import DType, bf16, bool_, f16, f32
 from ...sym import expr as E
 from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ..annotation import decide
@@ -63,7 +63,6 @@ class Kind:
     bools: bool = False  # only bools
     compares: bool = False  # the result is bool
     ordered: bool = False  # no bools
-    narrow: bool = False  # floats up to f32: the formula is no better than that
 
 
 def elementwise(name: str, formula: Formula, reference: Callable[..., Any], arity: int, kind: Kind) -> None:
@@ -87,9 +86,7 @@ def elementwise(name: str, formula: Formula, reference: Callable[..., Any], arit
 
 def _check_kind(d: Deduction, kind: Kind) -> None:
     found = d.tensor(0).dtype
-    if kind.narrow:
-        check_narrow(d)
-    elif kind.floats:
+    if kind.floats:
         d.floats()
     elif kind.ints and not found.is_int:
         raise d.error(f"{d.what} is for integers, and `{d.args[0].name}` is {found}", arg=0)
@@ -97,13 +94,6 @@ def _check_kind(d: Deduction, kind: Kind) -> None:
         raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {found}", arg=0, help="compare first, for example `x != 0`")
     elif not kind.bools and (kind.ordered or not kind.compares) and found is bool_:
         raise d.error(f"{d.what} is for numbers, and `{d.args[0].name}` is bool", arg=0, help="cast it first: ops.cast(x, i32)")
-
-
-def check_narrow(d: Deduction) -> None:
-    """The operand is a float of at most 32 bits."""
-    d.floats()
-    if d.tensor(0).dtype is f64:
-        raise d.error(f"{d.what} of f64 is not supported", arg=0, help=f"write ops.cast({d.args[0].name}, f32)")
 
 
 def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
@@ -126,9 +116,12 @@ def _rsqrt(x: Expr) -> Expr:
     return E.Div(Const(1.0, x.dtype), Call("sqrt", x))
 
 
+def _call(fn: str) -> Formula:
+    return lambda *xs: Call(fn, *xs)
+
+
 NUMBERS, FLOATS, INTS, BOOLS, COMPARES = Kind(), Kind(floats=True), Kind(ints=True), Kind(bools=True), Kind(compares=True)
 ORDERS = Kind(compares=True, ordered=True)
-NARROW = Kind(floats=True, narrow=True)
 
 _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("add", E.Add, np.add, NUMBERS),
@@ -139,18 +132,20 @@ _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("remainder", E.FloorMod, lambda a, b: np.where(b == 0, 0, np.remainder(a, np.where(b == 0, 1, b))), INTS),
     ("minimum", E.Min, np.minimum, NUMBERS),
     ("maximum", E.Max, np.maximum, NUMBERS),
+    ("pow", _call("pow"), np.power, FLOATS),
+    ("fmod", _call("fmod"), np.fmod, FLOATS),
 )
 
 _UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("neg", E.Neg, np.negative, NUMBERS),
-    ("abs", lambda x: Call("abs", x), np.abs, NUMBERS),
-    ("exp", lambda x: Call("exp", x), np.exp, FLOATS),
-    ("sqrt", lambda x: Call("sqrt", x), np.sqrt, FLOATS),
+    ("abs", _call("abs"), np.abs, NUMBERS),
+    ("exp", _call("exp"), np.exp, FLOATS),
+    ("sqrt", _call("sqrt"), np.sqrt, FLOATS),
     ("rsqrt", widened(_rsqrt), lambda x: 1 / np.sqrt(x), FLOATS),
-    ("log", lambda x: Call("log", x), np.log, NARROW),
-    ("sin", lambda x: Call("sin", x), np.sin, NARROW),
-    ("cos", lambda x: Call("cos", x), np.cos, NARROW),
-    ("erf", lambda x: Call("erf", x), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), NARROW),
+    ("erf", _call("erf"), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), FLOATS),
+    *((name, _call(name), getattr(np, name), FLOATS) for name in ("exp2", "expm1", "log", "log1p", "sin", "cos", "tan")),
+    *((name, _call(name), getattr(np, name), FLOATS) for name in ("floor", "ceil", "trunc")),
+    ("round", _call("round"), np.rint, FLOATS),
 )
 
 for _name, _formula, _reference, _kind in _BINARY:
@@ -202,6 +197,16 @@ def maximum(x: T, y: T | float) -> T:
     return emit("maximum", (x, y))
 
 
+def pow(x: T, y: T | float) -> T:
+    """`x` to the power `y`."""
+    return emit("pow", (x, y))
+
+
+def fmod(x: T, y: T | float) -> T:
+    """The exact remainder of floats, with the sign of `x`."""
+    return emit("fmod", (x, y))
+
+
 def neg(x: T) -> T:
     """`-x`."""
     return emit("neg", (x,))
@@ -245,3 +250,43 @@ def cos(x: T) -> T:
 def erf(x: T) -> T:
     """The error function."""
     return emit("erf", (x,))
+
+
+def exp2(x: T) -> T:
+    """2 to the power `x`."""
+    return emit("exp2", (x,))
+
+
+def expm1(x: T) -> T:
+    """e to the power `x`, minus 1; precise near 0."""
+    return emit("expm1", (x,))
+
+
+def log1p(x: T) -> T:
+    """The natural logarithm of 1 + x; precise near 0."""
+    return emit("log1p", (x,))
+
+
+def tan(x: T) -> T:
+    """The tangent."""
+    return emit("tan", (x,))
+
+
+def floor(x: T) -> T:
+    """The nearest whole number that is not larger."""
+    return emit("floor", (x,))
+
+
+def ceil(x: T) -> T:
+    """The nearest whole number that is not smaller."""
+    return emit("ceil", (x,))
+
+
+def round(x: T) -> T:
+    """The nearest whole number, halves to even."""
+    return emit("round", (x,))
+
+
+def trunc(x: T) -> T:
+    """The whole part."""
+    return emit("trunc", (x,))
