@@ -23,7 +23,7 @@ from ..sym.expr import TRUE, Const, Expr, Var
 from ..sym.spec import TensorSpec
 from . import script
 from .buffer import Buffer
-from .parse_stmt import StmtParser
+from .parse_compute import ComputeParser
 from .scope import kernel_of
 from .stmt import Block, For, Func, If, Iter, Param, Region, Role, Seq, Stmt, While, seq
 
@@ -31,7 +31,7 @@ LOOP_WORDS = {"range": "serial", "serial": "serial", "parallel": "parallel", "ve
 HEAD_WORDS = ("where", "reads", "writes", "annotate")
 
 
-class KernelParser(StmtParser):
+class KernelParser(ComputeParser):
     """Reads a whole kernel."""
 
     # Sequences and control flow.
@@ -73,6 +73,8 @@ class KernelParser(StmtParser):
         word = self.word(call)
         if word == "check":
             return self.check(node, call)
+        if word == "compute":
+            return self.compute_into(node, call)
         if word in HEAD_WORDS:
             raise self.error(node, f"`{word}` stands at the beginning of a block, before other statements")
         found = self.resolve(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else None
