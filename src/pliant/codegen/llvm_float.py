@@ -6,7 +6,7 @@ integers), because emitted code calls nobody. All of it works on scalars and on 
 
 from __future__ import annotations
 
-from ..dtype import DType, bf16, bool_, f16, f32, f64, i64, u16, u32, u64
+from ..dtype import DType, bf16, bool_, f16, f32, f64, i32, i64, u16, u32, u64
 from .llvm_build import Builder
 from .llvm_types import HALVES, Val, float_literal, register_type
 
@@ -95,12 +95,27 @@ class Floats(Builder):
         if a.dtype.is_float:
             if to.is_float:
                 return self.convert("fpext" if to is f64 else "fptrunc", a, to)
+            if self.target.arch == "x86_64":
+                return self._saturated(a, to)
             return self.intrinsic("fptosi.sat" if to.kind == "i" else "fptoui.sat", [a], to)
         if to.is_float:
             return self.convert("sitofp" if a.dtype.kind == "i" else "uitofp", a, to)
         if a.dtype is not bool_ and to.bits <= a.dtype.bits:
             return self.convert("trunc", a, to) if to.bits < a.dtype.bits else Val(a.ref, to, a.lanes)
         return self.convert("sext" if a.dtype.kind == "i" else "zext", a, to)
+
+    def _saturated(self, a: Val, to: DType) -> Val:
+        """A float cut to an integer by instructions that x86 has for vectors, which it has not for LLVM's saturating conversion."""
+        low, high = (Val(float_literal(float(n)), a.dtype) for n in (to.min, to.max + 1))
+        above = self.compare("fcmp oge", a, high)
+        below = self.compare("fcmp olt", a, low)
+        inside = self.not_(self.binary("or", self.binary("or", above, below), self.compare("fcmp uno", a, a)))
+        safe = self.select(inside, a, Val(float_literal(0.0), a.dtype))
+        if to.bits < 32:
+            found = self.convert("trunc", self.convert("fptosi", safe, i32), to)
+        else:
+            found = self.convert("fptosi" if to.kind == "i" else "fptoui", safe, to)
+        return self.select(above, Val(str(to.max), to), self.select(below, Val(str(to.min), to), found))
 
     def _to_half(self, a: Val, to: DType) -> Val:
         if a.dtype is f32:

@@ -1,25 +1,23 @@
 """Memory: where buffers are, and reading and writing their elements, one or a group of lanes.
 
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
-broadcast, anything else a gather or scatter: the part of the address that all lanes share is a pointer, what differs an index
-for each lane, of 32 bits where the size of the buffer proves that enough (machines gather twice as many then). Buffers of scope
-`register` are rows of values: leading indices are constants where they are used, the last is a constant or the lanes from a
-constant on, so that LLVM turns each group into registers. Elements of less than a byte are in `llvm_packed.py`; in a register
-buffer each has a byte of its own.
+broadcast, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading indices are constants
+where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group into registers.
+Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dtype import bool_, i32, i64, u8
+from ..dtype import bool_, u8
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import View
-from ..support.errors import InternalError, UnsupportedError
-from ..sym.expr import Expr, Var, free_vars, product
-from ..sym.poly import Poly, add, constant, multiply, to_expr, without
+from ..support.errors import UnsupportedError
+from ..sym.expr import Expr, free_vars
+from ..sym.poly import Poly, add
+from .llvm_address import Addresses
 from .llvm_build import Declarations
-from .llvm_expr import Expressions
 from .llvm_storage import decode, encode
 from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
@@ -33,127 +31,13 @@ class Row:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """A vector loop at work: its variable, a stand-in for the value of the first lane, and the number of lanes."""
-
-    var: Var
-    first: Var
-    count: int
-
-
-class Memory(Expressions):
+class Memory(Addresses):
     """Emits loads and stores."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
-        self.pointers: dict[Buffer, str] = {}
         self.roots: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory they are
         self.rows: dict[tuple[Buffer, tuple[int, ...]], Row] = {}
-        self.vector: Lanes | None = None
-
-    def value_of(self, var: Var) -> Val:
-        if self.vector is None or var is not self.vector.var:
-            return super().value_of(var)
-        found: Val | None = self.recall(("lanes", var))
-        if found is None:
-            count = self.vector.count
-            steps = Val("<" + ", ".join(f"i64 {n}" for n in range(count)) + ">", i64, count)
-            first = super().value_of(self.vector.first)
-            found = steps if first.ref == "0" else self.binary("add", first, steps)
-            self.remember(("lanes", var), found, (var,))
-        return found
-
-    def pointer(self, buffer: Buffer) -> str:
-        """Where a buffer begins."""
-        found = self.pointers.get(buffer)
-        return found if found is not None else self.capture_buffer(buffer)
-
-    def capture_buffer(self, buffer: Buffer) -> str:
-        """The pointer of a buffer from outside of this function (outlined bodies ask their parent)."""
-        raise InternalError(f"buffer `{buffer.name}` has no memory where it is used")
-
-    # Addresses.
-
-    def lane_stride(self, p: Poly) -> int | None:
-        """By how many elements an address grows from lane to lane; 0 when it is the same for all, None when it is no constant."""
-        stride = 0
-        for m, c in p.items():
-            if not any(self.is_varying(a) for a in m):
-                continue
-            if self.vector is None or m != (self.vector.var,):
-                return None
-            stride = c
-        return stride
-
-    def first_lane(self, p: Poly) -> Poly:
-        """The polynomial at the first lane."""
-        if self.vector is None:
-            return p
-        stride = p.get((self.vector.var,), 0)
-        if not stride:
-            return p
-        rest = {m: c for m, c in p.items() if m != (self.vector.var,)}
-        number = self.numbers.get(self.vector.first)
-        first: Poly = {(self.vector.first,): stride} if number is None else constant(stride * number)
-        return add(rest, first)
-
-    def address(self, buffer: Buffer, p: Poly) -> str:
-        """The address of the element number `p`, the constant part last."""
-        element = memory_type(buffer.dtype)
-        rest = p.get((), 0)
-        pointer = self.pointer(buffer)
-        moving = {m: c for m, c in p.items() if m}
-        if moving:
-            pointer = self.raw(f"getelementptr {element}, ptr {pointer}, i64 {self.emit_poly(moving).ref}")
-        return self.raw(f"getelementptr {element}, ptr {pointer}, i64 {rest}") if rest else pointer
-
-    def _pointers(self, buffer: Buffer, p: Poly) -> str:
-        """An address for each lane."""
-        shared: Poly = {}
-        slope: Poly = {}  # by how much the address grows from lane to lane
-        moving: Poly = {}
-        for m, c in p.items():
-            rest = None if self.vector is None else without(m, (self.vector.var,))
-            if not any(self.is_varying(a) for a in m):
-                shared[m] = c
-            elif rest is not None and not any(self.is_varying(a) for a in rest):
-                slope[rest] = c
-            else:
-                moving[m] = c
-        if slope and self.vector is not None:
-            number = self.numbers.get(self.vector.first)
-            shared = add(shared, multiply(slope, {(self.vector.first,): 1} if number is None else constant(number)))
-        index = self._lane_offsets(slope, moving)
-        if self._is_small(buffer, shared):
-            index = self._narrowed(index)
-        return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {self.address(buffer, shared)}, {index.typed}")
-
-    def _lane_offsets(self, slope: Poly, moving: Poly) -> Val:
-        """The number of elements from the shared address to that of each lane."""
-        found = self.emit_poly(moving) if moving else None
-        if not slope:
-            assert found is not None
-            return self.splat(found, self.lanes)
-        if not any(slope):  # a constant
-            steps = Val("<" + ", ".join(f"i64 {slope[()] * n}" for n in range(self.lanes)) + ">", i64, self.lanes)
-        else:
-            count = Val("<" + ", ".join(f"i64 {n}" for n in range(self.lanes)) + ">", i64, self.lanes)
-            steps = self.binary("mul", self.emit_poly(slope), count)
-        return steps if found is None else self.binary("add", found, steps)
-
-    def _is_small(self, buffer: Buffer, shared: Poly) -> bool:
-        """Whether offsets from a shared address surely fit 32 bits; elements outside of the buffer are not touched."""
-        if buffer.strides is not None:
-            return False
-        size = self.range_of(product(buffer.shape))[1]
-        low, high = self.range_of(to_expr(shared, i64))
-        return max(size, high, -low) * self.lanes < 2**30
-
-    def _narrowed(self, index: Val) -> Val:
-        if index.ref.startswith("<"):
-            return Val(index.ref.replace("i64 ", "i32 "), i32, index.lanes)
-        return self.convert("trunc", index, i32)
 
     # Reading.
 
@@ -173,7 +57,18 @@ class Memory(Expressions):
             last = add(self.first_lane(p), {(): 1 - self.lanes})
             with self.active(self._reversed_mask()):
                 return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
-        return self._from_memory(buffer, self.gather(buffer, self._pointers(buffer, p)), self.lanes)
+        parts = self.parts_of(p)
+        each = self.each_lane(buffer, parts)
+        found = self.gather(buffer, self.pointers_of(buffer, e.indices, parts)) if each is None else self._collect(buffer, each)
+        return self._from_memory(buffer, found, self.lanes)
+
+    def _collect(self, buffer: Buffer, pointers: list[str]) -> str:
+        """A vector of elements that are read one by one."""
+        element, whole, found = memory_type(buffer.dtype), memory_type(buffer.dtype, self.lanes), "poison"
+        for n, pointer in enumerate(pointers):
+            one = self.raw(f"load {element}, ptr {pointer}, align {buffer.dtype.itemsize}")
+            found = self.raw(f"insertelement {whole} {found}, {element} {one}, i64 {n}")
+        return found
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
         """The value of elements that share bytes; see `llvm_packed.py`."""
@@ -247,7 +142,20 @@ class Memory(Expressions):
             with self.active(self._reversed_mask()):
                 self._write(buffer, self.address(buffer, last), self._reversed(value))
         else:
-            self._scatter(buffer, self._pointers(buffer, p), value)
+            parts = self.parts_of(p)
+            each = self.each_lane(buffer, parts)
+            if each is None:
+                self._scatter(buffer, self.pointers_of(buffer, indices, parts), value)
+            else:
+                self._spread(buffer, each, value)
+
+    def _spread(self, buffer: Buffer, pointers: list[str], value: Val) -> None:
+        """Write lanes one by one."""
+        stored = self._to_memory(buffer, value)
+        element = memory_type(buffer.dtype)
+        for n, pointer in enumerate(pointers):
+            one = self.raw(f"extractelement {stored.typed}, i64 {n}")
+            self.line(f"store {element} {one}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
     def _write(self, buffer: Buffer, pointer: str, value: Val) -> None:
         stored, align = self._to_memory(buffer, value), buffer.dtype.itemsize

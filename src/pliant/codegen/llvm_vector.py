@@ -23,7 +23,7 @@ from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
 from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Ne, Var, all_of, binary, free_vars, walk
 from ..sym.poly import Poly, to_expr, without
-from .llvm_memory import Lanes
+from .llvm_address import Lanes
 from .llvm_scope import has_load
 from .llvm_stmt import Statements
 from .llvm_types import Val
@@ -110,7 +110,7 @@ class VectorLoops(Statements):
         return slope
 
     def _masks(self, laned: list[Access], var: Var, varying: set[Var]) -> bool:
-        """Whether a masked group is cheap here: AVX2 has masked loads, stores and gathers of 4 and 8 bytes, AVX-512 scatters too."""
+        """Whether a masked group is cheap here: AVX2 has masked rows of 4 and 8 bytes, AVX-512 gathers and scatters of them too."""
         features = self.target.features
         if "avx2" not in features:
             return False
@@ -119,7 +119,7 @@ class VectorLoops(Statements):
             if a.buffer.dtype.itemsize < 4:
                 fine = row and a.buffer.dtype.bits == 8 * a.buffer.dtype.itemsize and "avx512bw" in features
             else:
-                fine = row or not a.writes or "avx512f" in features
+                fine = row or "avx512f" in features
             if not fine:
                 return False
         return True
