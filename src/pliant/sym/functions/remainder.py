@@ -1,8 +1,9 @@
 """fmod, exact: x - trunc(x/y)*y without a rounding.
 
-With whole significands X, Y of 53 bits and D the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D is
-built from the bits of D by squaring modulo Y; a product of two remainders is taken as a pair, and all steps are exact:
-remainders lie in -Y/2..Y/2, so that no intermediate has more than 53 bits. f32 computes in f64.
+f32 divides in f64 by y * 2^240, y * 2^192, … y: a quotient of 48 bits is wrong by one at most, and what remains has few digits.
+In f64, with whole significands X, Y of 53 bits and D the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D
+is built from the bits of D by squaring modulo Y; a product of two remainders is taken as a pair, and all steps are exact:
+remainders lie in -Y/2..Y/2, so that no intermediate has more than 53 bits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ...dtype import f32, f64, u64
 from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Neg, Select, Shl, Shr, Sub
 from .build import absolute, bits, number, pattern, signed, two_product
 
+_DIGITS = 48  # bits of a quotient; there are 277 of them between the largest f32 and the least
 _STEPS = 6  # bits of D taken one by one; what is above them is at most 2^5, and 2^32 is below every Y
 
 
@@ -52,24 +54,34 @@ def _power(field: Expr) -> Expr:
     return Bitcast(f64, Shl(field, Const(52, u64)))
 
 
-def fmod(x: Expr, y: Expr) -> Expr:
-    """The remainder of x / y rounded towards zero; it has the sign of x."""
-    if x.dtype is f32:
-        return Cast(f32, Call("fmod", Cast(f64, x), Cast(f64, y)))
-    a, b = absolute(x), absolute(y)
-    zero = number(0.0, x)
-    (sx, ex), (sy, ey) = _significand(a), _significand(b)
-    by = _Modulus(sy)
-    d = BitAnd(Sub(ex, ey), Const(0xFFF, u64))  # wraps where a < b, and is not used there
+def _remainder64(a: Expr, b: Expr) -> Expr:
+    (sa, ea), (sb, eb) = _significand(a), _significand(b)
+    by = _Modulus(sb)
+    d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps where a < b, and is not used there
     power = _power(Add(Shr(d, Const(_STEPS, u64)), Const(1023, u64)))
     for i in reversed(range(_STEPS)):
         bit = BitAnd(Shr(d, Const(i, u64)), Const(1, u64))
         power = by.product(power, power, _power(Add(bit, Const(1023, u64))))
-    r = by.product(by.centre(sx), power)
-    r = Select(Lt(r, zero), Add(r, sy), r)
-    # The unit of y is 2^(ey - 64 - 1075): two factors, each of them a normal number.
-    half = Shr(ey, Const(1, u64))
-    scaled = Mul(Mul(r, _power(Add(half, Const(454, u64)))), _power(Add(Sub(ey, half), Const(453, u64))))
-    value = Select(Lt(a, b), a, scaled)
-    defined = And(Lt(a, number(math.inf, x)), And(Lt(zero, b), Eq(y, y)))
-    return Select(defined, signed(value, x), number(math.nan, x))
+    r = by.product(by.centre(sa), power)
+    r = Select(Lt(r, number(0.0, r)), Add(r, sb), r)
+    # The unit of b is 2^(eb - 64 - 1075): two factors, each of them a normal number.
+    half = Shr(eb, Const(1, u64))
+    return Mul(Mul(r, _power(Add(half, Const(454, u64)))), _power(Add(Sub(eb, half), Const(453, u64))))
+
+
+def _remainder32(a: Expr, b: Expr) -> Expr:
+    r, wide = Cast(f64, a), Cast(f64, b)
+    inverse = Div(number(1.0, wide), wide)
+    value: Expr = r
+    for bits_left in reversed(range(0, 277, _DIGITS)):
+        times = Call("round", Mul(value, Mul(inverse, number(2.0**-bits_left, wide))))
+        value = Fma(Neg(times), Mul(wide, number(2.0**bits_left, wide)), value)
+    return Cast(f32, Select(Lt(value, number(0.0, value)), Add(value, wide), value))
+
+
+def fmod(x: Expr, y: Expr) -> Expr:
+    """The remainder of x / y rounded towards zero; it has the sign of x."""
+    a, b = absolute(x), absolute(y)
+    remainder = _remainder32(a, b) if x.dtype is f32 else _remainder64(a, b)
+    defined = And(Lt(a, number(math.inf, x)), And(Lt(number(0.0, x), b), Eq(y, y)))
+    return Select(defined, signed(Select(Lt(a, b), a, remainder), x), number(math.nan, x))
