@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".program": "Program",
+    ".template": "Template template",
     ".dtype": "DType dtype",
     ".graph": "ops",
     ".graph.ops": "match_cast",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
         u32,
         u64,
     )
+    from .template import Template, template
 
 __all__ = [
     "CancelledError",
@@ -142,6 +144,7 @@ __all__ = [
     "ScheduleError",
     "ShapeError",
     "State",
+    "Template",
     "Tensor",
     "UnsupportedError",
     "alloc",
@@ -207,6 +210,7 @@ __all__ = [
     "sum_over",
     "tan",
     "tanh",
+    "template",
     "threads",
     "trunc",
     "u2",

@@ -116,9 +116,17 @@ def compile(
 ) -> Executable:
     """Compiles a kernel, a function or a Program into one executable for every shape of its contract."""
     program = program_of(src)
-    package = compile_program(program, target=target, dims=dims or {}, checked=checked, cache=cache)
+    if dims:
+        program = program.with_dims(dims)
+    package = compile_program(program, target=target, checked=checked, cache=cache)
     constants = [program.constants[int(c.name)] for c in package.interface.constants]
-    return Executable(package, threads=threads, constants=constants)
+    return Executable(package, threads=threads, constants=constants, cost=lambda: _cost(program))
+
+
+def _cost(program: Program) -> Any:
+    from .cost import ProgramCost
+
+    return ProgramCost(program)
 
 
 def program_of(src: Any) -> Program:

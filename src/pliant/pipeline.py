@@ -13,7 +13,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,6 @@ from .target import target as find_target
 if TYPE_CHECKING:
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +113,17 @@ STEPS: tuple[Step, ...] = (
 def compile_program(
     program: Program,
     target: str | Target = "native",
-    dims: Mapping[str, Any] | None = None,
     checked: bool = False,
     cache: bool = True,
 ) -> Package:
     """The package of a program for a target, from the cache if it is there."""
     machine = find_target(target)
-    function = program.entry
-    if dims:
-        from .graph.passes.bind_dims import bind_dims
-
-        function = bind_dims(function, dims)
-    program = Program(function)
     key = cache_key(program, machine, checked)
     if cache:
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    package = run_steps(State(function, machine, program.constants, checked=checked)).package
+    package = run_steps(State(program.entry, machine, program.constants, checked=checked)).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())

@@ -51,6 +51,12 @@ class Program:
         call = g.CallLoop(outs=tuple(outs), callee=callee_of(func), args=tuple(params), dims=func.symbols, span=func.span)
         return Program(Function(func.name, tuple(params), (call,), tuple(outs), span=func.span))
 
+    def with_dims(self, dims: Mapping[str, Any]) -> Program:
+        """The program with dims set, narrowed or joined: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
+        from .graph.passes.bind_dims import bind_dims
+
+        return Program(bind_dims(self.entry, dims))
+
     @property
     def kernels(self) -> tuple[Func, ...]:
         """The loop programs that are called, each once, callees of theirs left to them."""

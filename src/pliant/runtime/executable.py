@@ -12,7 +12,8 @@ returned as the output that aliases it. `constants` are contiguous numpy arrays,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 from ..support.errors import Error, InternalError, ShapeError
@@ -35,7 +36,9 @@ _FREE_SLOTS = 8
 class Executable:
     """A compiled program: call it with arrays."""
 
-    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), cost: Callable[[], Any] | None = None
+    ) -> None:
         self.package = package
         self.interface = interface = package.interface
         self._threads = None if threads is None else resolve_threads(threads)[0]
@@ -45,6 +48,7 @@ class Executable:
         self._prepare = ShortEntry(prepare)
         self._size = ShortEntry(self._loaded.address("size"))
         self._entry = Entry(self._loaded.address("run"))
+        self._make_cost = cost
         self._free: list[Slot] = []
         self._names = [i.name for i in interface.inputs]
         self._held = constants  # alive as long as their addresses are used
@@ -53,6 +57,13 @@ class Executable:
         self._counted = any(c is not None for o in interface.outputs for c in o.counted_by)
         self.contract = Contract(self)
         self.workspace = Workspace(self)
+
+    @cached_property
+    def cost(self) -> Any:
+        """What a call costs, as formulas of the dims: print it, or call it with values: `f.cost(n=128)`."""
+        if self._make_cost is None:
+            raise Error(f"the cost of `{self.interface.name}` is not known here", help="compile the program instead of loading its code")
+        return self._make_cost()
 
     @property
     def inputs(self) -> tuple[Input, ...]:
