@@ -236,3 +236,11 @@ def test_wrong(name: str) -> None:
         verify(parse_module(HEAD + text)["f"])
     assert "is out of range" in caught.value.what
     assert fact in caught.value.facts[0]
+
+
+def test_a_place_may_depend_on_a_parallel_loop_through_the_bounds_of_another() -> None:
+    """Each iteration of `c` has a range of `i` of its own."""
+    n, c, i = Dim("n"), Var("c"), Var("i")
+    y = Buffer("y", f32, (n,))
+    inner = For(i, c * 8, c * 8 + 8, "vector", Store(y, (i,), Const(0.0, f32)))
+    verify(Func("f", (Param(y, "out"),), For(c, Const(0, i64), n // 8, "parallel", inner)))

@@ -201,6 +201,9 @@ class _Memory:
         """Refuses a write of a concurrent loop to a place that is the same in every iteration."""
         place = (*(at.see(i) for i in indices), *self.starts.get(buffer, ()))
         used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
+        for loop in reversed(at.loops):  # a place also depends on what the bounds of its loops depend on
+            if loop.var in used:
+                used |= free_vars(loop.start) | free_vars(loop.stop)
         for depth, loop in enumerate(at.loops):
             if not (loop.kind in CONCURRENT or loop.kind.startswith("gpu.")) or at.unknown:
                 continue
