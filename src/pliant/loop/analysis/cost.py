@@ -1,6 +1,6 @@
 """How much a loop program does, as formulas of its dims: operations, bytes read and bytes written.
 
-Operations are those on element values (an fma is two, a function of `sym/functions.py` as many as its definition has); index
+Operations are those on element values (an fma is two, a function of `sym/functions/` as many as its definition has); index
 arithmetic is free. Bytes are those of the boxes that are touched (`regions.py`), each once: what must come from memory when
 caches do the rest; where accesses are known to be fewer than the box has elements (a gather), these count. A loop whose bounds
 depend on outer ones counts with its greatest extent, a branch with both arms, a while loop as one round.
