@@ -160,8 +160,9 @@ class TensorPlan:
         """What is known of an array, in elements, from its shape and strides in items."""
         per = self.per_byte
         if per > 1 and shape:
-            shape = (*shape[:-1], shape[-1] * per)
-            strides = (*(s * per for s in strides[:-1]), strides[-1] if strides[-1] == 1 else strides[-1] * per)
+            plain, shape = strides == contiguous_strides(shape), (*shape[:-1], shape[-1] * per)
+            last = strides[-1] * (per if strides[-1] != 1 else 1)  # from one byte to the next are elements at a distance of 1
+            strides = contiguous_strides(shape) if plain else (*(s * per for s in strides[:-1]), last)
         return Taken(address, (*shape, *strides), owner, writable, self.dtype.itemsize, per)
 
     def _packing(self) -> str:
