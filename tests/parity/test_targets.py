@@ -13,17 +13,19 @@ from conftest import count
 from generate_loops import make_arguments, make_program
 from native_loops import Native
 from test_codegen_ops import DTYPES, edges, elementwise, operations
+from test_dtypes import program
+from test_vector_access import columns, copy, i, order
 
-from pliant.codegen.emit import emit_object
+from pliant.codegen.emit import emit_assembly, emit_object
 from pliant.codegen.link_elf import undefined_symbols
 from pliant.codegen.link_wasm import link_wasm
 from pliant.codegen.llvm import generate
 from pliant.codegen.llvm_types import ctx_layout
-from pliant.dtype import dtype
-from pliant.loop.buffer import Buffer
+from pliant.dtype import ALL, dtype, f32, i64
+from pliant.loop.buffer import Buffer, loaded_dtype
 from pliant.loop.stmt import Func
 from pliant.lower.lift_workspace import lift_workspace
-from pliant.sym.expr import Var
+from pliant.sym.expr import Cast, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 
@@ -136,3 +138,30 @@ def test_no_object_has_undefined_symbols(name: str) -> None:
     programs = [lift_workspace(make_program(seed))[0] for seed in SEEDS]
     funcs += [f.with_(name=f"program{n}") for n, f in enumerate(programs)]
     assert undefined_symbols(emit_object(generate(funcs, target(name)).text, target(name), 1)) == []
+
+
+CPUS = {
+    "llvm:x86-64-v2": "%xmm",
+    "llvm:x86-64-v3": "%ymm",
+    "llvm:x86-64-v4": "%ymm",
+    "llvm:znver3": "%ymm",
+    "llvm:cortex-a76+dotprod": ".4s",
+    "llvm:apple-m1": ".4s",
+    "wasm": "",
+    "wasm+simd128": "f32x4.",
+}
+
+
+@pytest.mark.parametrize(("name", "vectors"), CPUS.items())
+def test_kernels_compile_for_any_cpu_by_name(name: str, vectors: str) -> None:
+    """Decoding and encoding of storage types, gathers, and a column sum: vectors where there are any, nobody's functions."""
+    funcs = [columns(None).with_(name="columns")]
+    for d in (d for d in ALL.values() if d.storage):
+        for way, source, to in (("decode", d, f32), ("encode", f32, d)):
+            funcs.append(program(f"{way}_{d}", [source], to, lambda x, to=to: Cast(loaded_dtype(to), x), "vector"))
+        funcs.append(copy(f"gather_{d}", d, Cast(i64, order.load(i)), i))
+    text = generate(funcs, target(name)).text
+    assert undefined_symbols(emit_object(text, target(name))) == []
+    assembly = emit_assembly(text, target(name))
+    assert vectors in assembly
+    assert vectors or "f32x4" not in assembly
