@@ -1,0 +1,88 @@
+"""Plain loops become blocks where that is certain, so that programs written without blocks are fused and scheduled too.
+
+    for i in range(n):                  for i in range(n):
+        t = x[i] * 2.0            ->        with block("y", "S", i) as vi:
+        y[i] = t * t                            y[vi] = x[vi] * 2.0 * (x[vi] * 2.0)
+
+A store is a block if every loop around it is serial, has bounds that no other one of them changes, and is one of its indices, each once,
+and if it reads what it writes at that very place only: then its instances are independent. In a reduction the loops that are no
+index are R. Lets just before are put in. Anything else stays as it is: conditions, checks, loops of other kinds, data-dependent places.
+"""
+
+from __future__ import annotations
+
+from ...sym.expr import Expr, Var, free_vars, walk
+from ..buffer import Load
+from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduce, Replacer, Seq, Stmt, Store, exprs, walk_stmts
+
+
+def infer_blocks(func: Func) -> Func:
+    """The program with its plain nests of loops as blocks; itself when there are none, or when it was scheduled by hand."""
+    if func.attrs.get("scheduled"):
+        return func
+    inference = _Inference({s.name for s in walk_stmts(func.body) if isinstance(s, Block)})
+    body = inference.visit(func.body, ())
+    return func if body is func.body else func.with_(body=body)
+
+
+class _Inference:
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit(self, s: Stmt, loops: tuple[For, ...]) -> Stmt:
+        match s:
+            case For(kind="serial"):
+                body = self.visit(s.body, (*loops, s))
+                return s if body is s.body else s.with_(body=body)
+            case Seq():
+                return self.sequence(s, loops)
+            case Store() | Reduce():
+                return self.block(s, loops) or s
+        return s
+
+    def sequence(self, s: Seq, loops: tuple[For, ...]) -> Stmt:
+        *lets, last = s.body or (s,)
+        if loops and lets and all(isinstance(x, Let) for x in lets) and isinstance(last, Store | Reduce):
+            put_in: dict[Var, Expr] = {}
+            for x in lets:
+                assert isinstance(x, Let)
+                put_in[x.var] = Replacer(vars=put_in).expr(x.value)
+            return self.block(Replacer(vars=put_in).stmt(last), loops) or s
+        if any(isinstance(x, Let) for x in s.body) and loops:
+            return s  # what follows uses a name that a block must not see
+        body = tuple(self.visit(x, loops) for x in s.body)
+        return s if all(a is b for a, b in zip(body, s.body, strict=True)) else s.with_(body=body)
+
+    def block(self, s: Stmt, loops: tuple[For, ...]) -> Stmt | None:
+        """The statement as a block, or None if it is not certain to be one."""
+        target = Load(s.buffer, s.indices) if isinstance(s, Store) else s.targets[0] if isinstance(s, Reduce) else None
+        if target is None or not loops or (isinstance(s, Reduce) and s.combiner is not NAMED_COMBINERS.get(s.combiner.name)):
+            return None
+        variables = [x.var for x in loops]
+        indices = [e for e in target.indices if not free_vars(e).isdisjoint(variables)]
+        fixed = [e for e in target.indices if e not in indices]
+        if len(set(indices)) != len(indices) or any(e not in variables for e in indices) or any(_loads(e) for e in fixed):
+            return None
+        if any(_loads(e) or not free_vars(e).isdisjoint(variables) for x in loops for e in (x.start, x.stop)):
+            return None
+        reduced = [v for v in variables if v not in indices]
+        own = [x for e in exprs(s) for x in _loads(e) if x.buffer is target.buffer]
+        if (reduced or own) and isinstance(s, Store) and (reduced or any(x is not target for x in own)):
+            return None
+        if isinstance(s, Reduce) and own:
+            return None
+        kinds: list[IterKind] = ["R" if v in reduced else "S" for v in variables]
+        iters = tuple(Iter(Var(f"v{v.name}", v.dtype), k, v) for v, k in zip(variables, kinds, strict=True))
+        inside = Replacer(vars={i.value: i.var for i in iters if isinstance(i.value, Var)}).stmt(s)
+        return Block(self.name(target.buffer.name), iters, inside, span=s.span)
+
+    def name(self, wanted: str) -> str:
+        found, number = wanted, 1
+        while found in self.names:
+            found, number = f"{wanted}_{number}", number + 1
+        self.names.add(found)
+        return found
+
+
+def _loads(e: Expr) -> list[Load]:
+    return [x for x in walk(e) if isinstance(x, Load)]
