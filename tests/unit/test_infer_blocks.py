@@ -77,6 +77,12 @@ def guarded(x: Tensor[f32, n], y: InOut[f32, n]) -> None:
             y[i] = x[i]
 
 
+@kernel
+def part(x: Tensor[f32, n], y: InOut[f32, n]) -> None:
+    for i in range(n // 2):
+        y[i] = x[i]
+
+
 def kinds(k: pliant.Kernel) -> list[tuple[str, str]]:
     """The blocks of a kernel after inference: names, and kinds of iterators."""
     func = infer_blocks(k.func)
@@ -90,7 +96,7 @@ def test_what_becomes_a_block() -> None:
     assert kinds(axpy) == [("y", "S")]
 
 
-@pytest.mark.parametrize("k", [running, scatter, last, triangle, guarded], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("k", [running, scatter, last, triangle, guarded, part], ids=lambda k: k.__name__)
 def test_what_stays_as_it_is(k: pliant.Kernel) -> None:
     assert infer_blocks(k.func) is k.func
 
@@ -100,7 +106,7 @@ def test_a_program_scheduled_by_hand_stays_as_it_is() -> None:
     assert infer_blocks(func) is func
 
 
-@pytest.mark.parametrize("k", [square, row_sums, axpy, running, scatter, last, triangle, guarded], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("k", [square, row_sums, axpy, running, scatter, last, triangle, guarded, part], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("size", [0, 1, 7, 100])
 def test_results_are_those_of_the_interpreter(k: pliant.Kernel, size: int) -> None:
     rng = np.random.default_rng(size)

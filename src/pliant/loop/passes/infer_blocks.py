@@ -4,14 +4,15 @@
         t = x[i] * 2.0            ->        with block("y", "S", i) as vi:
         y[i] = t * t                            y[vi] = x[vi] * 2.0 * (x[vi] * 2.0)
 
-A store is a block if every loop around it is serial, has bounds that no other one of them changes, and is one of its indices, each once,
-and if it reads what it writes at that very place only: then its instances are independent. In a reduction the loops that are no
-index are R. Lets just before are put in. Anything else stays as it is: conditions, checks, loops of other kinds, data-dependent places.
+A store is a block if its indices are the loops around it, each once, over all of the buffer, if these are serial with bounds that no
+other one of them changes, and if it reads what it writes at that very place only: then its instances are independent. In a reduction
+the loops that are no index are R. Lets just before are put in. Anything else stays as it is: conditions, checks, loops of other kinds,
+places that depend on data, parts of a buffer.
 """
 
 from __future__ import annotations
 
-from ...sym.expr import Expr, Var, free_vars, walk
+from ...sym.expr import Const, Expr, Var, free_vars, walk
 from ..buffer import Load
 from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduce, Replacer, Seq, Stmt, Store, exprs, walk_stmts
 
@@ -61,9 +62,11 @@ class _Inference:
         variables = [x.var for x in loops]
         indices = [e for e in target.indices if not free_vars(e).isdisjoint(variables)]
         fixed = [e for e in target.indices if e not in indices]
-        if len(set(indices)) != len(indices) or any(e not in variables for e in indices) or any(_loads(e) for e in fixed):
+        if len(set(indices)) != len(indices) or any(e not in variables for e in indices):
             return None
         if any(_loads(e) or not free_vars(e).isdisjoint(variables) for x in loops for e in (x.start, x.stop)):
+            return None
+        if fixed or any(not _covers(loops[variables.index(e)], size) for e, size in zip(indices, target.buffer.shape, strict=True)):
             return None
         reduced = [v for v in variables if v not in indices]
         own = [x for e in exprs(s) for x in _loads(e) if x.buffer is target.buffer]
@@ -82,6 +85,10 @@ class _Inference:
             found, number = f"{wanted}_{number}", number + 1
         self.names.add(found)
         return found
+
+
+def _covers(loop: For, size: Expr) -> bool:
+    return isinstance(loop.start, Const) and loop.start.value == 0 and loop.stop is size
 
 
 def _loads(e: Expr) -> list[Load]:
