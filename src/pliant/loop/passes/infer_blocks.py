@@ -59,7 +59,7 @@ class _Inference:
         target = Load(s.buffer, s.indices) if isinstance(s, Store) else s.targets[0] if isinstance(s, Reduce) else None
         if target is None or not loops or (isinstance(s, Reduce) and s.combiner is not NAMED_COMBINERS.get(s.combiner.name)):
             return None
-        variables = [x.var for x in loops]
+        variables: list[Expr] = [x.var for x in loops]
         indices = [e for e in target.indices if not free_vars(e).isdisjoint(variables)]
         fixed = [e for e in target.indices if e not in indices]
         if len(set(indices)) != len(indices) or any(e not in variables for e in indices):
@@ -75,7 +75,7 @@ class _Inference:
         if isinstance(s, Reduce) and own:
             return None
         kinds: list[IterKind] = ["R" if v in reduced else "S" for v in variables]
-        iters = tuple(Iter(Var(f"v{v.name}", v.dtype), k, v) for v, k in zip(variables, kinds, strict=True))
+        iters = tuple(Iter(Var(f"v{x.var.name}", x.var.dtype), k, x.var) for x, k in zip(loops, kinds, strict=True))
         inside = Replacer(vars={i.value: i.var for i in iters if isinstance(i.value, Var)}).stmt(s)
         return Block(self.name(target.buffer.name), iters, inside, span=s.span)
 
