@@ -74,8 +74,10 @@ def append(
     """Writes the new keys (or values) to their places in the pages."""
     for i in range(t):
         at = cast(i64, positions[i])
-        check(at // PAGE < p, "position {0} is beyond the {1} pages of its sequence", at, p)
-        page = cast(i64, page_table[sequence[i], at // PAGE])
+        s = cast(i64, sequence[i])
+        check(s >= 0 and s < b, "token {0} is of sequence {1}, there are {2}", i, s, b)
+        check(at >= 0 and at // PAGE < p, "position {0} is beyond the {1} pages of its sequence", at, p)
+        page = cast(i64, page_table[s, at // PAGE])
         check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
         for h in range(KV_HEADS):
             for d in vector(HEAD):
@@ -94,6 +96,10 @@ def attention(
 ) -> None:
     """Grouped-query attention of each token over the pages of its sequence, up to its own position; one pass, no n x n buffer."""
     for i in parallel(t):
+        keys_seen = cast(i64, positions[i]) + 1
+        s = cast(i64, sequence[i])
+        check(s >= 0 and s < b, "token {0} is of sequence {1}, there are {2}", i, s, b)
+        check((keys_seen + PAGE - 1) // PAGE <= p, "{0} keys are more than {1} pages hold", keys_seen, p)
         for h in range(HEADS):
             acc = alloc((HEAD,), f32, scope="stack")
             best = alloc((1,), f32, scope="stack")
@@ -104,9 +110,8 @@ def attention(
             total[0] = 0.0
             for d in vector(HEAD):
                 acc[d] = 0.0
-            keys_seen = cast(i64, positions[i]) + 1
             for j in range((keys_seen + PAGE - 1) // PAGE):
-                page = cast(i64, page_table[sequence[i], j])
+                page = cast(i64, page_table[s, j])
                 check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
                 count = min(PAGE, keys_seen - j * PAGE)
                 old = best[0]

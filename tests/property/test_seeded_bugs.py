@@ -263,8 +263,7 @@ def f(a: Tensor[i32, n], c: Tensor[i32, n], y: Out[i32, n]) -> None:
 @kernel
 def f(x: Tensor[f32, n], idx: Tensor[i64, m], y: Out[f32, m]) -> None:
     for i in range(m):
-        at = «idx[i] * 4611686018427387904|idx[i] * 4» // 4 % n
-        y[i] = x[at]
+        y[i] = x[«idx[i] * 4611686018427387904|idx[i] * 4» // 4 % n]
 """, [X, i64(1, 4)]),
     Case("an index of i32 that overflows", "the index computation `idx[i] + 2147483647` overflows i32 in `f`", """
 @kernel
@@ -351,9 +350,10 @@ def f(x: Tensor[f32, n], best: Out[f32, 1], at: Out[i64, 1]) -> None:
 ]  # fmt: skip
 
 
-def run(case: Case, which: int) -> Any:
+def run(case: Case, which: int, as_it_stands: bool) -> Any:
     """Verifies the program and runs it in checked mode."""
-    program = pliant.parse(HEAD + case.program(which), "program.py")
+    text = HEAD + case.program(which)
+    program = pliant.parse(text.replace("@kernel\n", "@kernel(scheduled=True)\n") if as_it_stands else text, "program.py")
     for func in program.kernels:
         verify(func)
     f = pliant.compile(program, checked=True, threads=2, cache=False)
@@ -363,15 +363,25 @@ def run(case: Case, which: int) -> Any:
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_the_bug_is_found(case: Case) -> None:
     with pytest.raises(pliant.Error) as caught:
-        run(case, 0)
+        run(case, 0, as_it_stands=True)
     assert case.says in caught.value.what
     assert caught.value.where is not None
     assert (caught.value.where.file, caught.value.where.line) == ("program.py", case.line())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+def test_the_bug_is_found_after_scheduling(case: Case) -> None:
+    """Schedules change what an index looks like, not where it stands in the source."""
+    with pytest.raises(pliant.Error) as caught:
+        run(case, 0, as_it_stands=False)
+    assert caught.value.where is not None
+    assert (caught.value.where.file, caught.value.where.line) == ("program.py", case.line())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_the_corrected_program_runs(case: Case) -> None:
-    run(case, 1)
+    run(case, 1, as_it_stands=False)
+    run(case, 1, as_it_stands=True)
 
 
 def test_there_are_enough_bugs() -> None:

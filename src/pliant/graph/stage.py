@@ -20,6 +20,7 @@ from ..sym.expr import Expr
 Indices = tuple[Expr, ...]
 Read = Callable[..., Expr]  # read(argument number or stage name, *indices)
 StageValue = Callable[[Indices, Indices, Read], Expr]
+StageCheck = Callable[[Indices, Read], tuple[Expr, str, tuple[Expr, ...]]]  # a condition, and a message with its values
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,4 @@ class Stage:
     reduce: tuple[Expr, ...] = ()
     combiner: Literal["add", "mul", "min", "max", "and", "or"] = "add"
     init: Expr | None = None
+    check: StageCheck | None = None  # what has to hold for an element to be computed

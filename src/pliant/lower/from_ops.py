@@ -14,7 +14,7 @@ from ..graph import node as g
 from ..graph.operators import TABLE, tensor_of
 from ..graph.stage import Read, Stage
 from ..loop.buffer import Buffer
-from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
+from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, Check, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
 from ..support.errors import InternalError
 from ..sym.expr import Const, Expr, Var, walk
 from .callee import callee_of
@@ -113,6 +113,8 @@ def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
         assert stage.init is not None
         init = Store(buffer, spatial, stage.init)
         inside = Reduce(NAMED_COMBINERS[stage.combiner], (buffer.load(*spatial),), (value,))
+    if stage.check is not None:
+        inside = seq(Check(*stage.check(spatial, read)), inside)
     body: Stmt = Block(stage.name, iters, inside, init)
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
         body = For(var, Const(0, i64), extent, "serial", body)

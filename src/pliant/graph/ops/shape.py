@@ -207,11 +207,19 @@ def _deduce_take(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
 def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
     a, rank = attrs.axis, len(args[1].shape)
 
-    def value(i: Indices, r: Indices, read: Read) -> Expr:
+    def place(i: Indices, read: Read) -> Expr:
         index = read(1, *i[a : a + rank])
-        return read(0, *i[:a], index if index.dtype is i64 else Cast(i64, index), *i[a + rank :])
+        return index if index.dtype is i64 else Cast(i64, index)
 
-    return (Stage("take", outs[0].dtype, outs[0].shape, value),)
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        return read(0, *i[:a], place(i, read), *i[a + rank :])
+
+    def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
+        index, extent = place(i, read), args[0].shape[a]
+        message = f"take: index {{0}} is outside of dim {a}, which has {{1}} elements"
+        return And(Le(const(0), index), Lt(index, extent)), message, (index, extent)
+
+    return (Stage("take", outs[0].dtype, outs[0].shape, value, check=check),)
 
 
 def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:

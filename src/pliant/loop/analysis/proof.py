@@ -85,13 +85,16 @@ class _Loop:
     stop: Expr
 
 
+_Item = _Loop | Expr
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What holds at a place, in order: the loops around it, and the conditions."""
 
-    items: tuple[_Loop | Expr, ...] = ()
+    items: tuple[_Item, ...] = ()
 
-    def also(self, item: _Loop | Expr) -> _Known:
+    def also(self, item: _Item) -> _Known:
         return self if item is TRUE else _Known((*self.items, item))
 
     def shows(self, claim: Expr, *, conditions: bool, cases: int = SPLITS) -> bool:
@@ -99,7 +102,7 @@ class _Known:
         items = [x for x in self.items if conditions or isinstance(x, _Loop)]
         return self._follows(claim, items, EMPTY, cases)
 
-    def _follows(self, claim: Expr, items: list[_Loop | Expr], case: Facts, cases: int) -> bool:
+    def _follows(self, claim: Expr, items: list[_Item], case: Facts, cases: int) -> bool:
         facts = case
         for x in items:
             if isinstance(x, _Loop):
@@ -108,7 +111,7 @@ class _Known:
                 condition = simplify(x, facts)
                 if condition is FALSE:
                     return True  # nothing runs here in this case
-                facts = facts.with_condition(condition)
+                facts = facts.with_condition(condition if isinstance(x, E.Or) else x)  # of an alternative, what is left of it
         if prove(claim, facts) or prove(claim, facts.with_definitions()):
             return True
         if not cases:
@@ -119,7 +122,7 @@ class _Known:
         return False
 
 
-def _choices(claim: Expr, items: list[_Loop | Expr]) -> Iterator[Expr]:
+def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
     """Conditions on dims on which selects and alternatives depend, in a claim and in what is known: a case of them holds everywhere."""
     inside = [e for x in reversed(items) for e in ((x.stop, x.start) if isinstance(x, _Loop) else (x,))]
     for e in (claim, *inside):
@@ -138,9 +141,13 @@ class _Proof:
                 self.known = self.known.also(_Loop(v, zero(), Const(DIM_MAX + 1, i64)))
         self.values: dict[Var, Expr] = {}  # of lets, over dims, loop variables and names of loads
         self.names: dict[Load, Var] = {}  # what a place in memory holds now
+        self.count = 0
         self.root: dict[Buffer, Buffer] = {}
         self.found: list[Access] = []
         self.callees: dict[Func, None] = {}
+        # Shapes of a host program are those of a graph's values, which are shapes by deduction and the checks it asks for.
+        views = [s.buffer for s in walk_stmts(func.body) if isinstance(s, View)] if func.attrs.get("host") else []
+        self.extents = [E.Le(zero(), e) for e in dict.fromkeys(e for b in views for e in b.shape) if e.args]
 
     def run(self) -> list[Access]:
         self.stmt(self.func.body)
@@ -156,7 +163,10 @@ class _Proof:
                 return self.values.get(x, x)
             if isinstance(x, Load):
                 place = Load(x.buffer, tuple(self.see(i) for i in x.indices))
-                return self.names.setdefault(place, Var(f"{x.buffer.name}[…]", x.dtype))
+                if place not in self.names:
+                    self.count += 1  # a name of its own: terms are sorted by names
+                    self.names[place] = Var(f"{x.buffer.name}[…{self.count}]", x.dtype)
+                return self.names[place]
             return None
 
         return rewrite(e, leaf)
@@ -284,7 +294,7 @@ class _Proof:
         else:
             first, last = start + low * view.dtype.bits // 8, start + high * view.dtype.bits // 8
         some = [E.Lt(zero(), e) for e in view.shape]
-        with self.under(*some):
+        with self.under(*some, *self.extents):
             wanted: list[Expr] = [E.Le(zero(), first), E.Lt(last, memory_size(source))]
             self.show("view", source.name, ", ".join(map(str, s.start)), wanted)
 

@@ -68,6 +68,8 @@ def memory_size(buffer: Buffer) -> Expr:
 
 def reach(buffer: Buffer) -> tuple[Expr, Expr]:
     """The lowest and the highest element that a buffer without empty dims touches, from its start."""
+    if buffer.strides is None:
+        return zero(), product(buffer.shape) - 1
     low: Expr = zero()
     high: Expr = zero()
     for extent, stride in zip(buffer.shape, buffer.element_strides(), strict=True):
