@@ -62,6 +62,12 @@ PROVEN: list[tuple[Expr, Facts]] = [
     (And(i < n, j < m), FLAT),
     (n > 0, NONE.with_condition(Ne(n, const(0)))),
     (Eq(n, const(3)), NONE.with_range(n, 3, 3)),
+    (i // 4 < n, NONE.with_loop(i, n * 4)),
+    (i // m < 3, NONE.with_multiple(m, 2).with_loop(i, m * 3)),
+    (j < n, NONE.with_loop(i, n // 24).with_loop(j, 24).with_definitions()),
+    (n // 8 * 8 + j < n, NONE.with_loop(i, n // 4 % 2).with_loop(j, 4).with_definitions()),
+    (n // 8 * 8 + (n // 4 % 2 * 4 + j) < n, NONE.with_loop(i, n % 4 // 2).with_loop(j, 2).with_definitions()),
+    (n * 4 // 1024 * 1024 + i < n * 4, NONE.with_loop(i, n * 4 % 1024).with_definitions()),
 ]
 
 
