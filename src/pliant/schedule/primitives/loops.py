@@ -11,7 +11,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
+from ...loop.verify_memory import check_memory
+from ...support.errors import Error
 from ...sym.expr import Expr, Var, free_vars, product
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -286,7 +289,19 @@ def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Fu
         )
     _check_independent(func, loop, "run in parallel")
     annotations = dict(loop.annotations) if grain is None else {**loop.annotations, "grain": grain}
-    return _with_kind(func, loop, "parallel", annotations)
+    result = _with_kind(func, loop, "parallel", annotations)
+    if any(t.dtype.bits < 8 for t in _written(loop)):  # iterations must not write parts of one byte
+        try:
+            check_memory(result[0])
+        except Error as error:
+            raise refuse(f"cannot run loop `{loop.var.name}` in parallel: {error.what}", func, (loop, "this loop")) from None
+    return result
+
+
+def _written(s: Stmt) -> list[Buffer]:
+    """The buffers that stores and reductions in `s` write."""
+    stores = [x.buffer for x in walk_stmts(s) if isinstance(x, Store)]
+    return [*stores, *(t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets)]
 
 
 @legal
