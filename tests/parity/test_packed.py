@@ -213,3 +213,11 @@ def test_rows_of_results_are_whole_bytes() -> None:
     assert np.array_equal(unpack(compiled(np.arange(8, dtype=np.float32) % 4), "u2").astype(int), np.arange(8) % 4)
     with pytest.raises(ShapeError, match="output 0: its last dim is 6, which is no multiple of 4"):
         compiled(np.zeros(6, np.float32))
+
+
+def test_a_schedule_does_not_make_neighbours_parallel() -> None:
+    s = pliant.Schedule(quantise)
+    r, c = s.loops("quantise")
+    with pytest.raises(pliant.ScheduleError, match="write the same byte of `q`"):
+        s.parallel(c)
+    s.parallel(r)
