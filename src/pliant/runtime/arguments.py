@@ -108,6 +108,17 @@ class TensorPlan:
             )
         return taken
 
+    def shape(self, given: Any) -> tuple[int, ...]:
+        """A shape that is given instead of an array, or a `ShapeError` that names the argument."""
+        try:
+            shape = tuple(operator.index(size) for size in given)
+        except TypeError:
+            help = f"for example ({', '.join(self.input.shape)}{',' * (self.rank == 1)})"
+            raise self.refuse(f"{given!r} is no shape: a tuple of whole numbers is expected", help=help) from None
+        if len(shape) != self.rank:
+            raise self._wrong_rank(shape)
+        return shape
+
     def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:
         """Fresh memory for an output, and its address."""
         try:
@@ -220,7 +231,7 @@ class TensorPlan:
         return self.refuse(f"its dtype is {found}, expected {self.dtype} ({self.dtype.long_name})", help=way)
 
     def _wrong_rank(self, shape: tuple[int, ...]) -> ShapeError:
-        return self.refuse(f"it has {len(shape)} dims {shape}, expected {self.rank}")
+        return self.refuse(f"it has {len(shape)} dim{'s' * (len(shape) != 1)} {shape}, expected {self.rank}")
 
 
 def scalar_slot(given: Input, value: Any) -> int:

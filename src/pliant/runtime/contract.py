@@ -12,6 +12,7 @@ f.workspace(n=128)                    # 65536
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -74,14 +75,22 @@ class Workspace:
             problem = "is no dim of the contract" if wrong[0] in dims else "is missing"
             dims_text = ", ".join(known) or "none"
             raise ShapeError(f"dim `{wrong[0]}` {problem}", where=caller_span(), facts=[f"the dims are: {dims_text}"])
-        for symbol in symbols:
-            if not symbol.admits(dims[symbol.name]):
-                what = f"{symbol.name} = {dims[symbol.name]} is outside its contract {symbol}"
-                raise ShapeError(what, where=caller_span())
-        return self._program.workspace_of([dims[name] for name in known])
+        values = [_whole(name, dims[name]) for name in known]
+        for symbol, value in zip(symbols, values, strict=True):
+            if not symbol.admits(value):
+                raise ShapeError(f"{symbol.name} = {value} is outside its contract {symbol}", where=caller_span())
+        return self._program.workspace_of(values)
 
     def __str__(self) -> str:
         return self._program.interface.workspace
 
     def __repr__(self) -> str:
         return f"<workspace: {self} bytes>"
+
+
+def _whole(name: str, value: object) -> int:
+    """The value of a dim, which numpy's integers may give too."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ShapeError(f"dim `{name}` is {value!r}, expected a whole number", where=caller_span()) from None

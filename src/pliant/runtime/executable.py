@@ -89,22 +89,24 @@ class Executable:
 
     def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run the program on arguments by name; `out` may give the memory of some results by name."""
+        if not isinstance(feeds, Mapping):
+            names = ", ".join(f'"{name}": {name}' for name in self._names)
+            raise self._wrong_call(f"`run` takes arguments by name, not an object of type `{type(feeds).__name__}`", f"pass {{{names}}}")
         args = self._bind((), feeds)
         results = self._call(args, None if out is None else self._out_list(out))
         return {o.name: value for o, value in zip(self.outputs, results, strict=True)}
 
     def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]:
         """The values of the dims for these shapes (and scalars), as `prepare` finds them."""
+        if not isinstance(shapes, Mapping):
+            raise self._wrong_call(f"shapes are given by name, not as an object of type `{type(shapes).__name__}`")
         unknown = [n for n in shapes if n not in self._names]
         missing = [plan.input.name for plan in self._marshal.plans if plan.input.name not in shapes]
         if unknown or missing:
             self._wrong_name((unknown or missing)[0], known=not unknown)
         sizes = []
         for plan in self._marshal.plans:
-            shape = tuple(int(size) for size in shapes[plan.input.name])
-            if len(shape) != plan.rank:
-                raise plan.refuse(f"it has {len(shape)} dims {shape}, expected {plan.rank}")
-            sizes.append(shape)
+            sizes.append(plan.shape(shapes[plan.input.name]))
         slot = self._marshal.new_slot()
         self._marshal.write_shapes(slot, sizes, [shapes.get(self._names[i], 0) for i in self._marshal.scalars])
         code = self._prepare(*slot.addresses)
@@ -194,7 +196,8 @@ class Executable:
         """Arguments in the order of the signature, from places and names."""
         if len(args) > len(self._names):
             count = f"{len(self._names)} argument" + ("s" if len(self._names) != 1 else "")
-            raise self._wrong_call(f"`{self.interface.name}` takes {count}, {len(args)} are given")
+            given = f"{len(args)} {'are' if len(args) != 1 else 'is'} given"
+            raise self._wrong_call(f"`{self.interface.name}` takes {count}, {given}", self._out_help())
         bound = dict(zip(self._names, args, strict=False))
         for name, value in named.items():
             if name not in self._names:
@@ -217,7 +220,8 @@ class Executable:
             return [out.get(name) for name in names]
         given = list(out) if isinstance(out, tuple | list) else [out]
         if len(given) != len(names):
-            raise self._wrong_call(f"`{self.interface.name}` has {len(names)} outputs, `out` gives {len(given)}")
+            count = f"{len(names)} output" + ("s" if len(names) != 1 else "")
+            raise self._wrong_call(f"`{self.interface.name}` has {count}, `out` gives {len(given)}")
         return given
 
     def _wrong_call(self, what: str, help: str = "") -> ShapeError:
@@ -228,7 +232,16 @@ class Executable:
     def _wrong_name(self, name: str, known: bool) -> NoReturn:
         if known:
             raise self._wrong_call(f"argument `{name}` is missing")
+        if any(o.name == name for o in self.outputs):
+            raise self._wrong_call(f"`{name}` is an output, no argument", self._out_help())
         self._no_such("argument", name, self._names)
+
+    def _out_help(self) -> str:
+        """How memory for the outputs is given: `c` is an output: pass out=c."""
+        names = [o.name for o in self.outputs if o.alias is None]
+        if len(names) != 1 or len(self.outputs) != 1:
+            return f"outputs are given as out=({', '.join(o.name for o in self.outputs)})" if names else ""
+        return f"`{names[0]}` is an output: pass out={names[0]}"
 
     def _no_such(self, what: str, name: str, names: list[str]) -> NoReturn:
         from difflib import get_close_matches

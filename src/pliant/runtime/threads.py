@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,7 +229,7 @@ _process_wide: int | None = None
 def resolve_threads(argument: int | None = None) -> tuple[int, str]:
     """How many threads a call uses, and the rule that said so: argument, `with`, `set_threads`, environment, system."""
     if argument is not None:
-        return _checked(argument, "threads"), "the argument `threads`"
+        return _checked(argument), "the argument `threads`"
     within = _within.get()
     if within is not None:
         return within, "`with pliant.threads(...)`"
@@ -247,22 +247,26 @@ def current_launcher(argument: int | None) -> Launcher:
 def set_threads(count: int | None) -> None:
     """Let calls of the whole process use `count` threads; None gives the choice back to environment and system."""
     global _process_wide
-    _process_wide = None if count is None else _checked(count, "set_threads")
+    _process_wide = None if count is None else _checked(count)
+
+
+def threads(count: int) -> AbstractContextManager[None]:
+    """Let calls inside the `with` block (of this Python thread or task) use `count` threads."""
+    return _use(_checked(count))  # checked here: the generator runs below contextlib, which is not the caller
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let calls inside the `with` block (of this Python thread or task) use `count` threads."""
-    token = _within.set(_checked(count, "threads"))
+def _use(count: int) -> Iterator[None]:
+    token = _within.set(count)
     try:
         yield
     finally:
         _within.reset(token)
 
 
-def _checked(count: int, name: str) -> int:
+def _checked(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise Error(f"`{name}` is {count!r}, expected a whole number of at least 1", where=caller_span())
+        raise Error(f"the number of threads is {count!r}, expected a whole number of at least 1", where=caller_span())
     return count
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..support.errors import UnsupportedError
+from ..support.source import caller_span
 from . import aarch64, host, wasm, x86
 from .machine import Target
 
@@ -21,6 +22,8 @@ def target(name: str | Target) -> Target:
     """The target of that name; a `Target` is its own answer."""
     if isinstance(name, Target):
         return name
+    if not isinstance(name, str):
+        raise UnsupportedError(f"a target is a name, not {name!r}", where=caller_span(), help=_HELP)
     if name == "native":
         return host.native()
     base, *extra = name.split("+")
@@ -35,7 +38,7 @@ def target(name: str | Target) -> Target:
         on_arm = aarch64.CPUS[cpu]
         features = _closed(name, extra, aarch64.FEATURES, aarch64.IMPLIES).union(on_arm.features)
         return aarch64.make(name, cpu, features, on_arm.caches, reserve_x18=host.reserves_x18())
-    raise UnsupportedError(f"unknown target `{name}`", facts=_near(base, known_names()), help=_HELP)
+    raise UnsupportedError(f"unknown target `{name}`", where=caller_span(), facts=_near(base, known_names()), help=_HELP)
 
 
 def known_names() -> list[str]:
@@ -56,6 +59,7 @@ def _closed(name: str, features: Iterable[str], known: frozenset[str], implies: 
         if feature not in known:
             raise UnsupportedError(
                 f"unknown feature `{feature}` in target `{name}`",
+                where=caller_span(),
                 facts=_near(feature, sorted(known)),
                 help="features are spelled as LLVM spells them: " + ", ".join(sorted(known)),
             )
