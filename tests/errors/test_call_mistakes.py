@@ -37,7 +37,13 @@ def bump(x: Tensor[f32, n], s: State[f32, n]) -> State[f32, n]:
 
 
 F: Executable = pliant.compile(add)
+BUMP: Executable = pliant.compile(bump)
 A = np.ones((2, 3), np.float32)
+V = np.ones(2, np.float32)
+FROZEN = np.zeros((2, 3), np.float32)
+FROZEN.flags.writeable = False
+OWN_OUTPUT = "allocate a contiguous array of float32 and pass that: the call writes into it"
+OWN_STATE = "allocate a contiguous array of float32 with the values of the state and pass that: the call writes into it"
 SHAPES = {"a": (2, 3), "b": (2, 3)}
 
 CASES: dict[str, tuple[Callable[[], Any], type[Error], str, str]] = {
@@ -76,6 +82,33 @@ CASES: dict[str, tuple[Callable[[], Any], type[Error], str, str]] = {
     "set_threads": (lambda: pliant.set_threads(0), Error, "the number of threads is 0, expected a whole number of at least 1", ""),
     "output_in_place": (lambda: F(A, A, A), ShapeError, "`add` takes 2 arguments, 3 are given", "`c` is an output: pass out=c"),
     "output_by_name": (lambda: F(A, A, c=A), ShapeError, "`c` is an output, no argument", "`c` is an output: pass out=c"),
+    "output_dtype": (
+        lambda: F(A, A, out=np.zeros((2, 3))),
+        ShapeError,
+        "output `c`: its dtype is float64, expected f32 (float32)",
+        OWN_OUTPUT,
+    ),
+    "output_frozen": (lambda: F(A, A, out=FROZEN), ShapeError, "output `c`: it is written, and the array is read-only", OWN_OUTPUT),
+    "output_list": (lambda: F(A, A, out={"c": [0.0]}), ShapeError, "output `c`: it is of type `list`, expected an array", OWN_OUTPUT),
+    "state_dtype": (lambda: BUMP(V, np.zeros(2)), ShapeError, "argument `s`: its dtype is float64, expected f32 (float32)", OWN_STATE),
+    "state_frozen": (
+        lambda: BUMP(V, FROZEN[0, :2]),
+        ShapeError,
+        "argument `s`: it is updated in place, and the array is read-only",
+        OWN_STATE,
+    ),
+    "state_strided": (
+        lambda: BUMP(V, np.zeros(4, np.float32)[::2]),
+        ShapeError,
+        "argument `s` is not contiguous: its strides are (2) elements",
+        OWN_STATE,
+    ),
+    "input_strided": (
+        lambda: BUMP(np.zeros(4, np.float32)[::2], V),
+        ShapeError,
+        "argument `x` is not contiguous: its strides are (2) elements",
+        "pass np.ascontiguousarray(x)",
+    ),
     "too_many_outputs": (lambda: F(A, A, out=(A, A)), ShapeError, "`add` has 1 output, `out` gives 2", ""),
 }
 

@@ -197,7 +197,10 @@ def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
         strides = tuple(dims.load(const(at + len(shape) + i)) for i in range(len(shape)))[:6]
         shown = ", ".join(f"{{{i}}}" for i in range(len(strides)))
         message = f"argument `{p.name}` is not contiguous: its strides are ({shown}) elements"
-        checks.append(Check(cond, message, strides, f"pass np.ascontiguousarray({p.name})", "shape"))
+        # Of state, a contiguous copy would be updated and lost.
+        kept = f"allocate a contiguous array of {p.annotation.dtype.long_name} with the values of the state and pass that"
+        help_ = f"{kept}: the call writes into it" if p.annotation.state else f"pass np.ascontiguousarray({p.name})"
+        checks.append(Check(cond, message, strides, help_, "shape"))
     return checks
 
 

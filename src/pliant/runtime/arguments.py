@@ -77,11 +77,12 @@ class Taken(NamedTuple):
 class TensorPlan:
     """How one tensor argument (or output) is checked and taken."""
 
-    __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what")
+    __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what", "written")
 
     def __init__(self, given: Input, what: str = "argument") -> None:
         self.input = given
         self.what = f"{what} `{given.name}`"
+        self.written = what == "output" or given.consumed
         self.rank = len(given.shape)
         self.dtype = ALL[given.dtype]
         self.numpy = numpy_dtype(self.dtype)
@@ -99,12 +100,12 @@ class TensorPlan:
         else:
             raise self.refuse(
                 f"it is of type `{type(value).__name__}`, expected an array",
-                help=f"np.asarray({self.input.name}, dtype=np.{self.numpy.name})",
+                help=self.way(f"np.asarray({self.input.name}, dtype=np.{self.numpy.name})"),
             )
         if taken.address & self.mask:
             raise self.refuse(
                 f"its data begins at an address that is no multiple of {self.dtype.itemsize} bytes",
-                help=f"{self.input.name}.copy() has memory of its own, well aligned",
+                help=self.way(f"{self.input.name}.copy() has memory of its own, well aligned"),
             )
         return taken
 
@@ -135,7 +136,14 @@ class TensorPlan:
     def check_writable(self, taken: Taken, why: str) -> None:
         """Refuse memory that may not be written."""
         if not taken.writable:
-            raise self.refuse(f"{why}, and the array is read-only", help=f"pass {self.input.name}.copy()")
+            raise self.refuse(f"{why}, and the array is read-only", help=self.way())
+
+    def way(self, conversion: str = "") -> str:
+        """The help: `conversion` of what is only read. Where the call writes, a converted copy would get the result and be lost."""
+        if not self.written:
+            return conversion
+        filled = " with the values of the state" if self.input.consumed else ""
+        return f"allocate a contiguous array of {self.numpy.name}{filled} and pass that: the call writes into it"
 
     def refuse(self, what: str, *, help: str = "") -> ShapeError:
         """The error that says what is wrong with this argument."""
@@ -149,15 +157,15 @@ class TensorPlan:
 
     def _take_numpy(self, value: np.ndarray[Any, Any]) -> Taken:
         if isinstance(value, np.ma.MaskedArray):
-            raise self.refuse("it is a masked array, whose mask would be ignored", help=f"{self.input.name}.filled(0)")
+            raise self.refuse("it is a masked array, whose mask would be ignored", help=self.way(f"{self.input.name}.filled(0)"))
         name = self.input.name
         if value.dtype != self.numpy and not (self.dtype.storage and value.dtype == np.uint8):
             if value.dtype.newbyteorder("=") == self.numpy:
                 way = f"{name}.astype({name}.dtype.newbyteorder('='))"
-                raise self.refuse("its bytes are in the other order than this machine's", help=way)
+                raise self.refuse("its bytes are in the other order than this machine's", help=self.way(way))
             if value.dtype.hasobject:
                 way = f"np.array({name}.tolist(), dtype=np.{self.dtype.long_name})"
-                raise self.refuse(f"it is an array of Python objects, expected {self.dtype}", help=way)
+                raise self.refuse(f"it is an array of Python objects, expected {self.dtype}", help=self.way(way))
             raise self._wrong_dtype(value.dtype.name, self._packing() or f"{name}.astype(np.{self.dtype.long_name})")
         if value.ndim != self.rank:
             raise self._wrong_rank(value.shape)
@@ -191,7 +199,7 @@ class TensorPlan:
             if size > 1 and stride % self.dtype.itemsize:
                 raise self.refuse(
                     f"the stride of dim {dim} is {stride} bytes, no multiple of the element's {self.dtype.itemsize}",
-                    help=f"np.ascontiguousarray({self.input.name})",
+                    help=self.way(f"np.ascontiguousarray({self.input.name})"),
                 )
             made.append(stride // self.dtype.itemsize if size > 1 else plain)
         return tuple(made)
@@ -200,9 +208,9 @@ class TensorPlan:
         torch, name = sys.modules["torch"], self.input.name
         if value.device.type != "cpu" or value.layout != torch.strided:
             kind = f"device {value.device}" if value.device.type != "cpu" else f"layout {value.layout}"
-            raise self.refuse(f"it is a tensor of {kind}, expected a dense one on the CPU", help=f"{name}.cpu()")
+            raise self.refuse(f"it is a tensor of {kind}, expected a dense one on the CPU", help=self.way(f"{name}.cpu()"))
         if value.is_neg():
-            raise self.refuse("it is a lazily negated view", help=f"{name}.resolve_neg()")
+            raise self.refuse("it is a lazily negated view", help=self.way(f"{name}.resolve_neg()"))
         if value.requires_grad and torch.is_grad_enabled():
             raise self.refuse(
                 "it requires a gradient, which compiled code does not compute",
@@ -228,7 +236,7 @@ class TensorPlan:
         return self._take_numpy(view)
 
     def _wrong_dtype(self, found: str, way: str) -> ShapeError:
-        return self.refuse(f"its dtype is {found}, expected {self.dtype} ({self.dtype.long_name})", help=way)
+        return self.refuse(f"its dtype is {found}, expected {self.dtype} ({self.dtype.long_name})", help=self.way(way))
 
     def _wrong_rank(self, shape: tuple[int, ...]) -> ShapeError:
         return self.refuse(f"it has {len(shape)} dim{'s' * (len(shape) != 1)} {shape}, expected {self.rank}")

@@ -150,7 +150,7 @@ class Marshal:
                 if k != i and mine.overlaps(other):
                     name = other_plan.input.name
                     what = f"it is updated in place, and shares memory with argument `{name}`"
-                    raise plan.refuse(what, help=f"pass a copy: {name}.copy()")
+                    raise plan.refuse(what, help=other_plan.way(f"pass a copy: {name}.copy()"))
 
     def _take_outputs(self, out: Sequence[Any], taken: list[Taken]) -> list[Taken | None]:
         """The given outputs, checked against everything but their shape, which is not known yet."""
