@@ -144,8 +144,9 @@ def dtype(spelling: object) -> DType:
     found = ALL.get(name) or _LONG.get(name)
     if found is None:
         from .support.errors import Error
+        from .support.resolve import near
 
-        raise Error(f"`{name}` is not a data type", facts=["data types: " + ", ".join(ALL)])
+        raise Error(f"`{name}` is not a data type", facts=["data types: " + ", ".join(ALL)], help=near(name, [*ALL, *_LONG]))
     return found
 
 

@@ -57,6 +57,11 @@ X = "x: Tensor[f32, n, 64]"
 STATE = "x: Tensor[f32, n, 64], c: State[f32, pages, 64]"
 
 CASES: dict[str, Case] = {
+    "text_dtype": Case(
+        function('x: Tensor[«"floot32"», n]', "return x"),
+        "`floot32` is not a data type",
+        ("did you mean `float32`",),
+    ),
     "matmul_shapes": Case(
         function(f"{X}, w: Tensor[f32, 32, 128]", "return «x @ w»"),
         "matmul: 64 columns of `x` meet 32 rows of `w`",
@@ -387,7 +392,10 @@ def test_text_that_is_not_python() -> None:
         ("import os\nos.remove('x')\n", "this is not part of a graph module"),
         ("n = dim(name())\n", "a dim is declared with literals"),
         ("n = dim('n', min=9, max=4)\n", "dim `n` has no value"),
-        ("@function\ndef f(x: Tensor[f32, 4]) -> Tensor[f32, 4]:\n    return open(x)\n", "`open` is not defined"),
+        (
+            "@function\ndef f(x: Tensor[f32, 4]) -> Tensor[f32, 4]:\n    return open(x)\n",
+            "`open` is a Python builtin, and not part of this language",
+        ),
     ],
 )
 def test_text_executes_nothing(text: str, what: str) -> None:

@@ -118,8 +118,44 @@ CASES: dict[str, Case] = {
     ),
     "unknown_call_statement": Case(
         kernel(X, "for i in range(n):", "    «print»(i)"),
-        "`print` is not defined",
-        "",
+        "`print` is a Python builtin, and not part of this language",
+        "cannot call Python functions such as print",
+    ),
+    "builtin_value": Case(
+        kernel(X, "for i in range(n):", "    y[i] = «sum»(x)"),
+        "`sum` is a Python builtin, and not part of this language",
+        "cannot call Python functions such as sum",
+    ),
+    "python_function": Case(
+        "def double(v):\n    return 2 * v\n" + kernel(X, "for i in range(n):", "    y[i] = «double»(x[i])"),
+        "`double` cannot be called here",
+        "it can call another kernel: write it with @kernel",
+    ),
+    "shape_of_vector": Case(
+        kernel(X, "for i in range(«x.shape»[0]):", "    y[i] = x[i]"),
+        "kernels have no `.shape`",
+        "use the dim of `x`: `n`",
+    ),
+    "shape_of_matrix": Case(
+        kernel(MATRIX, "for i in range(«a.shape»[0]):", "    c[i] = a[i, 0]"),
+        "kernels have no `.shape`",
+        "use the dims of `a`: `n`, `8`",
+    ),
+    "length": Case(
+        kernel(X, "for i in range(«len(x)»):", "    y[i] = x[i]"),
+        "kernels have no `len`",
+        "use the dim of `x`: `n`",
+    ),
+    "other_attribute": Case(
+        kernel(MATRIX, "for i in range(n):", "    c[i] = «a.T»[0, i]"),
+        "kernels have no `.T`",
+        "`a: f32[n, 8]` is all that is known of it",
+    ),
+    "text_dtype": Case(
+        "from __future__ import annotations\n"
+        + kernel('x: Tensor[«"floot32"», n], y: Out[f32, n]', "for i in range(n):", "    y[i] = x[i]"),
+        "`floot32` is not a data type",
+        "did you mean `float32`",
     ),
     "block_values_and_kinds": Case(
         kernel(X, "for i in range(n):", '    with «block("b", "SS", i)» as vi:', "        y[vi] = x[vi]"),
@@ -417,6 +453,28 @@ def test_error(name: str, tmp_path: Path) -> None:
     assert ".py" not in str(error).replace(str(file), "")
 
 
+def test_dtypes_of_other_libraries(tmp_path: Path) -> None:
+    """A dtype may be given as text and as numpy's, with and without postponed annotations, and means the same."""
+    body = """\
+import numpy as np
+from pliant import Out, Tensor, cast, dim, f32, function, kernel
+n = dim("n")
+@kernel
+def k(x: Tensor["float32", n], y: Out[np.float64, n]) -> None:
+    for i in range(n):
+        y[i] = cast("float64", x[i])
+@function
+def f(x: Tensor["float32", n]) -> Tensor[np.float64, n]:
+    return k(x)
+"""
+    for head in ("", "from __future__ import annotations\n"):
+        file = tmp_path / "user.py"
+        file.write_text(head + body)
+        found = runpy.run_path(str(file))
+        assert [p.value.dtype.name for p in found["k"].func.params] == ["f32", "f64"]
+        assert str(found["f"].graph.params[0].annotation) == "Tensor[f32, n]"
+
+
 def test_no_source() -> None:
     names: dict[str, Any] = {"kernel": verified, "Tensor": pliant.Tensor, "f32": pliant.f32}
     with pytest.raises(Error) as caught:
@@ -453,6 +511,7 @@ def test_word_outside_of_a_kernel() -> None:
         (lambda: pliant.dim("n", max=1.5), "`max` of a dim is an integer, not 1.5"),
         (lambda: pliant.Tensor[pliant.f32, "n"], 'an extent is a dim or an integer, not the text "n"'),
         (lambda: pliant.Tensor[pliant.f32, -1], "an extent is a dim or a non-negative integer, not -1"),
+        (lambda: pliant.Tensor["floot32", 4], "`floot32` is not a data type"),
         (lambda: pliant.Tensor[3, 4], "Tensor[...] starts with a data type"),
         (lambda: pliant.Tensor[pliant.f32, 3, pliant.strides(4, 1)], "2 strides for 1 dimensions"),
     ],

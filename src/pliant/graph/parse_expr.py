@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType
+from ..dtype import dtype as to_dtype
 from ..support.errors import Error, UnsupportedError
 from ..support.resolve import Source, near
 from ..support.source import Span
@@ -246,6 +247,8 @@ class Expressions:
                 raise self.error(item, "an extent is a dim or a whole number", facts=[f"`{ast.unparse(item)}` {shown}"])
             if isinstance(value, int) and value < 0:
                 raise self.error(item, f"an extent cannot be negative: {value}")
+        if isinstance(found[0], str):
+            found[0] = self._located(items[0], lambda: to_dtype(found[0]))
         return make_spec(marker.role, tuple(found))
 
     def _slices(self, node: ast.Subscript, owner: Value, hint: str) -> Value:

@@ -10,7 +10,7 @@ from ..dtype import bool_, i64, u8
 from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars, walk
 from . import script
 from .buffer import SCOPES, Buffer, Load, Scope
-from .scope import ScopedParser, kernel_of
+from .scope import ScopedParser, dims_help, kernel_of
 from .stmt import NAMED_COMBINERS, Alloc, Call, Check, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
 _WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.WORDS} | {id(builtins.range): "range"}
@@ -46,7 +46,13 @@ class StmtParser(ScopedParser):
             return self.error(
                 node, f"kernel `{ast.unparse(node.func)}` gives no value", help="it writes its Out parameters: call it as a statement"
             )
-        return super().unknown_call(node, found)
+        if found is len and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+            binding = self.find(node.args[0].id)
+            if binding is not None and isinstance(binding.value, Buffer):
+                return self.error(node, "kernels have no `len`", help=dims_help(binding.value))
+        error = super().unknown_call(node, found)
+        error.help = error.help or "a kernel cannot call Python functions, but it can call another kernel: write it with @kernel"
+        return error
 
     def assign(self, node: ast.Assign) -> Stmt:
         """`x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`."""

@@ -97,6 +97,22 @@ class ScopedParser(ExprParser):
             raise self.source.undefined(node, [n for s in self.scopes for n in s])
         return self.source.scope[node.id]
 
+    def resolve(self, node: ast.expr) -> object:
+        """The object that a name or dotted name means; what kernels name themselves has no attributes."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found = self.find(node.value.id)
+            if found is not None:
+                raise self.no_attribute(node, found)
+        return super().resolve(node)
+
+    def no_attribute(self, node: ast.Attribute, found: Binding) -> Error:
+        """The error for `x.shape` and the like."""
+        name, value = ast.unparse(node.value), found.value
+        help_ = ""
+        if isinstance(value, Buffer):
+            help_ = dims_help(value) if node.attr in ("shape", "size", "ndim") else f"`{value}` is all that is known of it"
+        return self.error(node, f"kernels have no `.{node.attr}`", facts=[f"`{name}` is a {found.what}"], help=help_)
+
     def outside_block(self, node: ast.Name, found: Binding) -> Error:
         """The error for using in a block what only its surroundings know."""
         return self.error(
@@ -185,6 +201,14 @@ class ScopedParser(ExprParser):
                 facts=[f"its role is in: `{buffer}`"],
                 help="annotate the parameter with Out[...] (written only) or InOut[...] (read and written)",
             )
+
+
+def dims_help(buffer: Buffer) -> str:
+    """What to write instead of a shape: the dims themselves."""
+    if not buffer.shape:
+        return f"`{buffer.name}` has no dims"
+    shown = ", ".join(f"`{e}`" for e in buffer.shape)
+    return f"use the dim of `{buffer.name}`: {shown}" if buffer.ndim == 1 else f"use the dims of `{buffer.name}`: {shown}"
 
 
 def kernel_of(found: object) -> Func | None:

@@ -61,6 +61,12 @@ class Source:
 
     def undefined(self, node: ast.Name, known: Iterable[str] = ()) -> Error:
         """The error for a name that nobody defines; `known` are further names that could have been meant."""
+        if hasattr(builtins, node.id):
+            what = f"`{node.id}` is a Python builtin, and not part of this language"
+            help_ = (
+                near(node.id, known) or f"the function is compiled, not run by Python: it cannot call Python functions such as {node.id}"
+            )
+            return Error(what, where=self.span(node), help=help_)
         help_ = near(node.id, [*known, *self.scope]) or "names come from the function itself, its enclosing functions and its module"
         return Error(f"`{node.id}` is not defined", where=self.span(node), help=help_)
 

@@ -18,6 +18,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from ..dtype import DType, bool_, f32, i64
+from ..dtype import dtype as to_dtype
 from ..support.errors import Error, UnsupportedError
 from ..support.resolve import Source, near
 from ..support.source import Span
@@ -355,17 +356,29 @@ class ExprParser:
 
     def any_dtype(self, node: ast.expr) -> DType:
         """The data type, compute or storage, that an expression names."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return self._spelled(node, node.value)
         found = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
         if found is bool:
             return bool_
         if isinstance(found, DType):
             return found
+        origin = found if isinstance(found, type) else type(found)
+        if origin.__module__.partition(".")[0] in ("numpy", "torch", "ml_dtypes"):
+            return self._spelled(node, found)
         help_ = (
             {float: "write f32 or f64", int: "write i32 or i64"}.get(found, "for example f32")
             if isinstance(found, type)
             else "for example f32"
         )
         raise self.error(node, f"a data type is expected here, not `{ast.unparse(node)}`", help=help_)
+
+    def _spelled(self, node: ast.expr, spelling: object) -> DType:
+        """The data type of another library, or one given as text: "float32", np.float32, torch.float32."""
+        try:
+            return to_dtype(spelling)
+        except Error as problem:
+            raise problem.at(self.span(node)) from None
 
     def call(self, node: ast.Call) -> Value:
         """A call of a scalar function or of a dtype."""

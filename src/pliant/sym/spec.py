@@ -112,7 +112,10 @@ class Marker:
         self.role = role
 
     def __getitem__(self, items: object) -> TensorSpec:
-        return make_spec(self.role, items if isinstance(items, tuple) else (items,))
+        try:
+            return make_spec(self.role, items if isinstance(items, tuple) else (items,))
+        except Error as problem:
+            raise problem.at(caller_span()) from None
 
     def __repr__(self) -> str:
         return MARKERS[self.role]
