@@ -394,25 +394,30 @@ CASES: dict[str, Case] = {
         "",
     ),
     "call_without_dims": Case(
-        kernel("x: Tensor[f32, n + 1], y: Out[f32, n + 1]", "pass")
+        kernel("x: Tensor[f32, n + 1], y: Out[f32, n + 1]", "y[0] = x[0]")
         + "\n@kernel\ndef j(x: Tensor[f32, 5], y: Out[f32, 5]) -> None:\n    «k(x, y)»",
         "dims of `k` do not follow from its arguments: n",
         "dims=(...)",
     ),
     "call_argument": Case(
-        kernel(X, "pass") + "\n@kernel\ndef j(x: Tensor[f64, 5], y: Out[f32, 5]) -> None:\n    k(«x», y)",
+        kernel(X, "for i in range(n):", "    y[i] = x[i]") + "\n@kernel\ndef j(x: Tensor[f64, 5], y: Out[f32, 5]) -> None:\n    k(«x», y)",
         "argument `x` does not fit",
         "expected: `x: f32[n]`",
     ),
     "call_contract": Case(
-        kernel(X, "pass") + "\n@kernel\ndef j(x: Tensor[f32, m], y: Out[f32, m]) -> None:\n    «k(x, y)»",
+        kernel(X, "for i in range(n):", "    y[i] = x[i]") + "\n@kernel\ndef j(x: Tensor[f32, m], y: Out[f32, m]) -> None:\n    «k(x, y)»",
         "the call may break the contract of `k`: n in 0..4096",
         "check(m <= 4096",
     ),
     "call_overlap": Case(
-        kernel(X, "pass") + "\n@kernel\ndef j(y: InOut[f32, 5]) -> None:\n    «k(y, y)»",
+        kernel(X, "for i in range(n):", "    y[i] = x[i]") + "\n@kernel\ndef j(y: InOut[f32, 5]) -> None:\n    «k(y, y)»",
         "`y` is passed to `k` twice, and written there",
         "must not overlap",
+    ),
+    "nothing_written": Case(
+        "@kernel\n«def k(x: Tensor[f32, n], y: Out[f32, n]) -> None»:\n    pass",
+        "nothing is written to the output `y`",
+        "store to every element",
     ),
     "unicode_columns": Case(
         kernel(X, "for größe in range(n):", "    y[größe] = x[größe] + «ä»"),
