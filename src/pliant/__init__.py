@@ -21,8 +21,8 @@ __version__ = "0.1.0"
 _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".program": "Program",
-    ".template": "Template template",
-    ".dtype": "DType dtype",
+    ".templates": "Template template",
+    ".dtype": "DType",
     ".graph": "ops",
     ".graph.ops": "match_cast",
     ".loop.script": (
@@ -41,7 +41,7 @@ _HOME = {name: place for place, names in _PLACES.items() for name in names.split
 
 if TYPE_CHECKING:
     from .api import Function, Kernel, compile, function, kernel, parse
-    from .dtype import DType, dtype
+    from .dtype import DType
     from .graph import ops
     from .graph.ops import match_cast
     from .loop.script import (
@@ -126,7 +126,7 @@ if TYPE_CHECKING:
         u32,
         u64,
     )
-    from .template import Template, template
+    from .templates import Template, template
 
 __all__ = [
     "CancelledError",
@@ -161,7 +161,6 @@ __all__ = [
     "compute",
     "cos",
     "dim",
-    "dtype",
     "erf",
     "exp",
     "exp2",

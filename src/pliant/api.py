@@ -11,8 +11,9 @@ f = pliant.compile(scale)       # an Executable, with its contract
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph.node import Callee
 from .graph.node import Function as GraphFunction
@@ -22,13 +23,17 @@ from .lower.callee import callee_of
 from .pipeline import compile_program
 from .program import Program
 from .runtime.executable import Executable
-from .support.errors import Error
+from .support.errors import Error, InternalError, UnsupportedError
 from .support.source import caller_span
+from .target import Target
+from .target import target as find_target
 
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
     from .sym.typing_stubs import Result
-    from .target import Target
+
+
+T = TypeVar("T")
 
 
 class _Callable:
@@ -82,8 +87,18 @@ def kernel(*, scheduled: bool = False) -> Callable[[Callable[..., Any]], Kernel]
 def kernel(fn: Callable[..., Any] | None = None, *, scheduled: bool = False) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Makes a loop program of a Python function; with `scheduled=True` it is compiled exactly as it stands."""
     if fn is None:
-        return lambda f: _make_kernel(f, scheduled)
-    return _make_kernel(fn, scheduled)
+        return lambda f: _designed(lambda: _make_kernel(f, scheduled))
+    return _designed(lambda: _make_kernel(fn, scheduled))
+
+
+def _designed(make: Callable[[], T]) -> T:
+    """What `make` gives; a user's mistake is raised without the frames of the compiler, which `PLIANT_DEBUG=1` keeps."""
+    try:
+        return make()
+    except Error as error:
+        if os.environ.get("PLIANT_DEBUG") == "1" or isinstance(error, InternalError):
+            raise
+        raise error.with_traceback(None) from None
 
 
 def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
@@ -101,9 +116,12 @@ def function(fn: Callable[..., Any]) -> Function:
     from .graph.parse import parse_function
     from .graph.verify import verify
 
-    graph = parse_function(fn)
-    verify(graph)
-    return Function(graph, fn)
+    def make() -> Function:
+        graph = parse_function(fn)
+        verify(graph)
+        return Function(graph, fn)
+
+    return _designed(make)
 
 
 def compile(
@@ -118,9 +136,25 @@ def compile(
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
-    package = compile_program(program, target=target, checked=checked, cache=cache)
+    machine = find_target(target)
+    _check_runs_here(machine)
+    package = compile_program(program, target=machine, checked=checked, cache=cache)
     constants = [program.constants[int(c.name)] for c in package.interface.constants]
     return Executable(package, threads=threads, constants=constants, cost=lambda: _cost(program))
+
+
+def _check_runs_here(machine: Target) -> None:
+    """Code for another machine must not be called."""
+    here = find_target("native")
+    missing = sorted(set(machine.features) - set(here.features))
+    if machine.arch != here.arch or missing:
+        lack = f"it lacks {', '.join(missing[:6])}" if machine.arch == here.arch else f"it is {here.arch}, not {machine.arch}"
+        raise UnsupportedError(
+            f"code for the target `{machine.name}` cannot run on this machine",
+            where=caller_span(),
+            facts=[lack],
+            help="pliant.codegen.llvm.generate and emit_object make code for other machines",
+        )
 
 
 def _cost(program: Program) -> Any:

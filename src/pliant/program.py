@@ -16,7 +16,7 @@ from .graph.node import Callee, Function
 from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of, func_of
-from .support.errors import Error, ShapeError
+from .support.errors import Error, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
@@ -38,6 +38,7 @@ class Program:
     def of_kernel(func: Func) -> Program:
         """The program that does nothing but call one loop program: `out` parameters are results, `inout` ones are state."""
         _check_dims(func)
+        refuse_strides(func)
         params: list[g.Value] = []
         outs: list[g.Value] = []
         for p in callee_of(func).params:
@@ -123,6 +124,18 @@ def _check_dims(func: Func) -> None:
             )
 
 
+def refuse_strides(func: Func) -> None:
+    """A compiled program's tensors are row-major; a kernel with strided parameters can be called by other kernels only."""
+    for b in func.buffers:
+        if b.strides is not None:
+            raise UnsupportedError(
+                f"parameter `{b.name}` of `{func.name}` has strides of its own",
+                where=func.span,
+                facts=["arguments of a compiled program are row-major and contiguous"],
+                help="declare it without strides, or call this kernel from another one with a view",
+            )
+
+
 def _constants(function: Function) -> Iterator[Any]:
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.Const):
@@ -145,8 +158,12 @@ def _unique_names(function: Function) -> Function:
             renamed[c.program] = c if name == c.name else callee_of(func_of(c).with_(name=name))
         return renamed[c.program]
 
+    visited: dict[Function, Function] = {}
+
     def visit(f: Function) -> Function:
-        return f.with_(nodes=tuple(node(n) for n in f.nodes))
+        if f not in visited:
+            visited[f] = f.with_(nodes=tuple(node(n) for n in f.nodes))
+        return visited[f]
 
     def body(b: g.Body) -> g.Body:
         return g.Body(b.params, tuple(node(n) for n in b.nodes), b.results)

@@ -195,11 +195,11 @@ DIMS: dict[str, tuple[dict[str, Any], str, str]] = {
     "unknown": ({"batch": 1}, "`layer` has no dim `batch`", ""),
     "above": ({"n": 128}, "dim `n` cannot be 128", ""),
     "no multiple": ({"n": 3}, "dim `n` cannot be 3", ""),
-    "a range outside": ({"n": (2, 128)}, "dim `n` cannot be 128", ""),
+    "a range outside": ({"n": (2, 128)}, "dim `n` cannot be 2..128", ""),
     "an empty range": ({"n": (8, 2)}, "dim `n` cannot be bound to (8, 2)", "give a number, a range such as (1, 2048)"),
     "a float": ({"m": 2.5}, "dim `m` cannot be bound to 2.5", "give a number"),
     "a bool": ({"m": True}, "dim `m` cannot be bound to True", "give a number"),
-    "an unknown partner": ({"m": "k"}, "dim `m` cannot be bound to 'k'", "the name of another dim"),
+    "an unknown partner": ({"m": "k"}, "`layer` has no dim `k`", ""),
     "negative": ({"m": -1}, "dim `m` cannot be -1", ""),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from codegen_native import same_bits, slot
-from conftest import count
+from counts import count
 from generate_loops import make_arguments, make_program
 from native_loops import Native
 from test_codegen_ops import DTYPES, edges, elementwise, operations

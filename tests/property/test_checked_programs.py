@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest import count
+from counts import count
 from generate_loops import clone, make_arguments, make_program
 from native_loops import Native
 from test_loop_programs import canonical, compare, run

@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, compiled, without
-from conftest import count
+from counts import count
 from graph_bounds import bounded_results
 from random_graphs import make_arguments, make_function
 

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from conftest import count
+from counts import count
 from generate_graphs import put, random_function
 
 from pliant.graph.node import Function

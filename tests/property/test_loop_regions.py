@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from conftest import count
+from counts import count
 from generate_loops import Generator, clone, make_arguments
 from generate_values import Scope
 

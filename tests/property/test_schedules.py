@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import generate_loops
-from conftest import count
+from counts import count
 from schedule_kernels import KERNELS, kernel, make_arguments
 
 from pliant.interp.loop import run_loop

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from conftest import count
+from counts import count
 
 from pliant.dtype import i64
 from pliant.sym.affine import IterMap, detect_iter_map, linear

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from conftest import count
+from counts import count
 
 from pliant.dtype import bool_, i64
 from pliant.sym.bounds import bounds, multiple

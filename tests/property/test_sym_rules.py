@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from conftest import count
+from counts import count
 
 from pliant.dtype import DType, bool_
 from pliant.sym.expr import Const, Expr, Var

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from conftest import count
+from counts import count
 
 from pliant.sym.expr import Dim, Expr, Var
 from pliant.sym.facts import Facts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sym_random as gen
-from conftest import count
+from counts import count
 
 from pliant.dtype import DType, bool_, i8, i16, u8
 from pliant.sym import expr as E

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops
+from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops, strides
 from pliant.runtime import cache as code_cache
 from pliant.support.errors import Error, ShapeError
 
@@ -399,3 +399,66 @@ def test_a_step_that_makes_a_wrong_program_is_found(monkeypatch: pytest.MonkeyPa
     state = pipeline.State(layer.graph, pipeline.find_target("native"))
     with pytest.raises(pliant.InternalError, match="the step `forget` made a wrong program"):
         pipeline.run_steps(state, steps)
+
+
+fours, sixes = dim("h", multiple_of=4), dim("w", min=2, max=64, multiple_of=6)
+any_rows = dim("n")
+
+
+def test_joined_dims_are_one_under_both_contracts() -> None:
+    @function
+    def f(x: Tensor[f32, fours, sixes]) -> Tensor[f32, fours, sixes]:
+        return x + 1.0
+
+    joined = pliant.compile(f, dims={"w": "h"})
+    assert [str(d) for d in joined.dims] == ["h in 2..64 step 12"]
+    assert joined(np.zeros((12, 12), np.float32)).sum() == 144
+    with pytest.raises(pliant.ShapeError, match="dim 1 is 24, expected 12"):
+        joined(np.zeros((12, 24), np.float32))
+    narrowed = pliant.compile(f, dims={"w": "h", "h": (12, 36)})
+    assert [str(d) for d in narrowed.dims] == ["h in 12..36 step 12"]
+    assert list(pliant.compile(f, dims={"h": "w", "w": "h"}).contract.check({"x": (24, 24)}).values()) == [24]
+    assert pliant.compile(f, dims={"w": "h", "h": 24}).dims == ()
+    with pytest.raises(pliant.ShapeError, match="dim `h` cannot be 4"):
+        pliant.compile(f, dims={"w": "h", "h": 4})
+
+
+def test_dims_that_contradict_the_program() -> None:
+    @function
+    def f(x: Tensor[f32, any_rows, 3]) -> Tensor[f32, 5, 3]:
+        return x + ops.full((5, 3), 1.0, dtype=f32)
+
+    with pytest.raises(pliant.ShapeError, match=r"`f` cannot have these dims: .*dims 4 and 5"):
+        pliant.compile(f, dims={"n": 4})
+
+
+def test_code_for_another_machine_is_not_called() -> None:
+    for name, why in (("llvm:cortex-a76", "not aarch64"), ("wasm+simd128", "not wasm32")):
+        with pytest.raises(pliant.UnsupportedError, match="cannot run on this machine") as error:
+            pliant.compile(matmul, target=name)
+        assert why in str(error.value)
+
+
+@kernel
+def strided(x: Tensor[f32, any_rows, 4, strides(1, any_rows)], y: Out[f32, any_rows, 4]) -> None:
+    for i in range(any_rows):
+        for j in range(4):
+            y[i, j] = x[i, j]
+
+
+def test_strided_parameters_are_refused_at_the_border() -> None:
+    with pytest.raises(pliant.UnsupportedError, match="parameter `x` of `strided` has strides of its own"):
+        pliant.compile(strided)
+
+
+def test_every_public_name_is_what_it_says_after_everything_is_imported() -> None:
+    import importlib
+    import pkgutil
+    import types
+
+    for module in pkgutil.walk_packages(pliant.__path__, "pliant."):
+        if module.name != "pliant.__main__":
+            importlib.import_module(module.name)
+    for name in pliant.__all__:
+        found = getattr(pliant, name)
+        assert name == "ops" or not isinstance(found, types.ModuleType), name

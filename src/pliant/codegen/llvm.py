@@ -58,22 +58,12 @@ def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | Non
     return Module(text, target, names, tuple(state.sites), tuple(state.kernels))
 
 
-def module_text(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> str:
-    """The LLVM IR text of `funcs` and of what they call."""
-    return generate(funcs, target, exports).text
-
-
 def compile_module(module: Module, level: int = 2) -> Blob:
     """The machine code of a module for a CPU, ready to be mapped."""
     from .emit import emit_object
     from .link_elf import link
 
     return link(emit_object(module.text, module.target, level), module.exports)
-
-
-def compile_funcs(funcs: Sequence[Func], target: Target, level: int = 2) -> Blob:
-    """The machine code of `funcs`, each exported under its name."""
-    return compile_module(generate(funcs, target), level)
 
 
 class _State(ModuleState):

@@ -389,8 +389,15 @@ class Builder:
 
     def finish(self, results: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Function:
         """The function, with these results."""
-        for value in results:
+        for position, value in enumerate(results):
             self.use(value)
+            if is_state(value) and value in results[:position]:
+                raise ShapeError(
+                    f"state `{value.name}` is returned twice",
+                    where=self.span or self.function_span,
+                    facts=["state is linear: it has one owner"],
+                    help="return it once, or pass it as two parameters",
+                )
         nodes = tuple(self._frames[0].nodes)
         return Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
 

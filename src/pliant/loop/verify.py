@@ -37,6 +37,7 @@ from .stmt import (
     View,
     While,
     exprs,
+    walk_stmts,
 )
 from .verify_memory import check_memory
 
@@ -50,6 +51,32 @@ def verify(func: Func) -> None:
     """Raises an error that says what is wrong with the program, if anything is."""
     _Verifier(func).run()
     check_memory(func)
+    _check_written(func)
+
+
+def _check_written(func: Func) -> None:
+    """Refuses an output that no statement writes."""
+    views = {s.buffer: s.source for s in walk_stmts(func.body) if isinstance(s, View)}
+    written: set[Buffer] = set()
+    for s in walk_stmts(func.body):
+        match s:
+            case Store():
+                written.add(s.buffer)
+            case Reduce():
+                written.update(t.buffer for t in s.targets)
+            case Call():
+                written.update(a for p, a in zip(s.func.params, s.args, strict=True) if p.role != "in" and isinstance(a, Buffer))
+    for b in list(written):
+        while b in views:
+            b = views[b]
+            written.add(b)
+    for p in func.params:
+        if p.role == "out" and p.value not in written and not func.attrs.get("entry"):
+            raise Error(
+                f"nothing is written to the output `{p.value.name}`",
+                where=func.span,
+                help=f"store to every element of `{p.value.name}`, or annotate it with InOut[...]",
+            )
 
 
 class _Open(NamedTuple):

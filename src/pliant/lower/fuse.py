@@ -27,7 +27,6 @@ from .callee import callee_of, func_of
 from .from_ops import free_variables
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
-ANCHORS = (Kind.REDUCTION, Kind.MATMUL)
 
 
 def fuse(function: g.Function) -> g.Function:

@@ -373,6 +373,10 @@ class _Run:
 
     def call(self, n: g.CallLoop) -> Stmt:
         func = func_of(n.callee)
+        strided = next((b for b in func.buffers if b.strides is not None), None)
+        if strided is not None:
+            what = f"parameter `{strided.name}` of `{func.name}` has strides of its own"
+            raise UnsupportedError(what, where=n.span, facts=["tensors of a graph function are row-major and contiguous"])
         given, outs = iter(n.args), iter(n.outs)
         args: list[Buffer | Expr] = []
         for p in func.params:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Block, Call, For, Func, If, Iter, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from ..sym.expr import And, Const, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify
@@ -158,12 +158,6 @@ def fed_by(block: Block, loop: For) -> set[IterKind]:
     return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
 
 
-def iters_of(block: Block, kinds: str) -> list[Iter]:
-    """The iterators of the given kinds."""
-    return [i for i in block.iters if i.kind in kinds]
-
-
-@lru_cache(maxsize=4096)
 def accesses(block: Block) -> tuple[Access, ...]:
     """Every place that the block touches, init included."""
     return tuple(_accesses(block))

@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any
 
 from ..dtype import DType
-from .expr import Add, Const, Expr, Mul, Neg, Sub, Var, free_vars, text
+from .expr import Add, Const, Expr, Mul, Neg, Sub, free_vars, text
 
 Mono = tuple[Expr, ...]
 Poly = dict[Mono, int]
@@ -182,8 +182,3 @@ def replace(p: Poly, atom: Expr, by: Poly) -> Poly:
             term = multiply(term, by)
         result = add(result, term)
     return result
-
-
-def is_atom(e: Expr) -> bool:
-    """True for what polynomials do not look into."""
-    return isinstance(e, Var) or {(e,): 1} == poly_of(e)

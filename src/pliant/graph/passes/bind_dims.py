@@ -1,39 +1,63 @@
 """The dims of a function set, narrowed or joined, as `compile(..., dims={"batch": 1, "n": (1, 2048), "w": "h"})` asks.
 
-dims={"n": 8}            n is 8 everywhere, no longer a symbol
-dims={"n": (1, 2048)}    the contract of n is 1..2048 (inside what its declaration admits)
-dims={"w": "h"}          w is h: one symbol, and a check that they agree
+    dims={"n": 8}            n is 8 everywhere, no longer a symbol
+    dims={"n": (1, 2048)}    the contract of n is 1..2048 (inside what its declaration admits)
+    dims={"w": "h"}          w is h: one symbol under both contracts, and a check that they agree
+
+Dims that are joined, directly or through others, are one: what is asked of one of them is asked of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from math import lcm
 from typing import Any
 
 from ...dtype import i64
-from ...support.errors import ShapeError
+from ...support.errors import Error, ShapeError
 from ...support.source import caller_span
 from ...sym.expr import Const, Dim, Expr, Var, free_vars
 from .. import node as g
 from ..rewrite import Renamer
+from ..verify import verify
 
 
 def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
     """The function under a narrower contract."""
     known = _dims_of(function)
-    values: dict[Var, Expr] = {}
+    leader = {name: name for name in known}
     for name, wanted in dims.items():
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise ShapeError(
-                f"`{function.name}` has no dim `{name}`",
-                where=caller_span(),
-                facts=["its dims are: " + (", ".join(known) or "none")],
-                help=f"did you mean `{near[0]}`?" if near else "",
-            )
-        values[known[name]] = _bound(known[name], wanted, known)
-    return Renamer(dims=values).function(function)
+        for used in (name, wanted) if isinstance(wanted, str) else (name,):
+            if used not in known:
+                raise _unknown(function, used, known)
+        if isinstance(wanted, str):
+            joined, into = leader[name], leader[wanted]
+            leader = {other: into if first == joined else first for other, first in leader.items()}
+    values: dict[Var, Expr] = {}
+    for first in dict.fromkeys(leader.values()):
+        members = [name for name in known if leader[name] == first]
+        asked = {name: dims[name] for name in members if name in dims and not isinstance(dims[name], str)}
+        if asked or len(members) > 1:
+            value = _joined(first, [known[name] for name in members], asked)
+            values.update((known[name], value) for name in members)
+    try:
+        bound = Renamer(dims=values).function(function)
+        verify(bound)
+    except Error as problem:
+        what = f"`{function.name}` cannot have these dims: {problem.what}"
+        raise ShapeError(what, where=caller_span(), notes=problem.places, facts=problem.facts) from None
+    return bound
+
+
+def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> ShapeError:
+    near = get_close_matches(name, known, 1)
+    return ShapeError(
+        f"`{function.name}` has no dim `{name}`",
+        where=caller_span(),
+        facts=["its dims are: " + (", ".join(known) or "none")],
+        help=f"did you mean `{near[0]}`?" if near else "",
+    )
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
@@ -45,25 +69,30 @@ def _dims_of(function: g.Function) -> dict[str, Dim]:
     return found
 
 
-def _bound(d: Dim, wanted: Any, known: Mapping[str, Dim]) -> Expr:
-    match wanted:
-        case str() if wanted in known:
-            return known[wanted]
-        case int() if not isinstance(wanted, bool):
-            _admit(d, wanted)
-            return Const(wanted, i64)
-        case (int() as low, int() as high) if low <= high:
-            step = d.multiple_of
-            _admit(d, -(-low // step) * step)
-            _admit(d, high // step * step)
-            return Dim(d.name, low, high, step)
-    raise ShapeError(
-        f"dim `{d.name}` cannot be bound to {wanted!r}",
-        where=caller_span(),
-        help='give a number, a range such as (1, 2048), or the name of another dim such as "h"',
-    )
-
-
-def _admit(d: Dim, value: int) -> None:
-    if not d.min <= value <= d.max or value % d.multiple_of:
-        raise ShapeError(f"dim `{d.name}` cannot be {value}", where=caller_span(), facts=[f"its declaration admits {d.contract}"])
+def _joined(name: str, members: list[Dim], asked: Mapping[str, Any]) -> Expr:
+    """The dim or the number that stands for dims which are one: it is admitted by each of them, and is what was asked."""
+    low, high = max(d.min for d in members), min(d.max for d in members)
+    step = lcm(*(d.multiple_of for d in members))
+    for who, wanted in asked.items():
+        match wanted:
+            case int() if not isinstance(wanted, bool):
+                first = last = wanted
+            case (int() as first, int() as last) if not isinstance(first, bool) and first <= last:
+                pass
+            case _:
+                raise ShapeError(
+                    f"dim `{who}` cannot be bound to {wanted!r}",
+                    where=caller_span(),
+                    help='give a number, a range such as (1, 2048), or the name of another dim such as "h"',
+                )
+        if -(-max(first, low) // step) * step > min(last, high) or first < low or last > high:
+            shown = str(first) if first == last else f"{first}..{last}"
+            facts = [
+                f"its declaration admits {d.contract}" if d.name == who else f"it is `{d.name}`, which admits {d.contract}" for d in members
+            ]
+            raise ShapeError(f"dim `{who}` cannot be {shown}", where=caller_span(), facts=facts)
+        low, high = first, last
+    if -(-low // step) * step > high:
+        facts = [f"`{d.name}` admits {d.contract}" for d in members]
+        raise ShapeError(f"no value is left for dim `{name}`", where=caller_span(), facts=facts)
+    return Const(low, i64) if low == high else Dim(name, low, high, step)
