@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import Executable, InOut, Out, State, Tensor, dim, f32, function, kernel
+from pliant import Executable, InOut, Out, State, Tensor, dim, f32, function, kernel, match_cast
 from pliant.support.errors import Error, ShapeError, UnsupportedError
 
 PACKAGE = str(Path(pliant.__file__).parent)
@@ -34,6 +34,16 @@ def count(x: Tensor[f32, n], s: InOut[f32, n]) -> None:
 @function
 def bump(x: Tensor[f32, n], s: State[f32, n]) -> State[f32, n]:
     return count(x, s)
+
+
+@function
+def promised(x: Tensor[f32, n, m]) -> Tensor[f32, n, n]:
+    return x + x
+
+
+@function
+def asserted(x: Tensor[f32, n, m]) -> Tensor[f32, n, n]:
+    return match_cast(x, Tensor[f32, n, n])
 
 
 F: Executable = pliant.compile(add)
@@ -123,6 +133,25 @@ def test_mistake(name: str) -> None:
     assert error.where is not None and error.where.file == __file__
     assert call.__code__.co_firstlineno <= error.where.line <= call.__code__.co_firstlineno + 1
     assert PACKAGE not in str(error) and "contextlib" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("program", "what", "line"),
+    [
+        (promised, "the result is promised as Tensor[f32, n, n]: dim 1 of `add` is 3, n = 2 is expected", "return x + x"),
+        (asserted, "match_cast: dim 1 of `x` is 3, n = 2 is expected", "return match_cast(x, Tensor[f32, n, n])"),
+    ],
+    ids=["promised", "asserted"],
+)
+def test_a_promise_that_fails_in_the_run(program: Any, what: str, line: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        program(A)
+    error = caught.value
+    assert error.what == what
+    (call, _), (place, _) = error.places
+    assert call.file == place.file == __file__
+    assert call.text.strip() == "program(A)" and place.text.strip() == line
+    assert PACKAGE not in str(error)
 
 
 def test_threads_still_apply_inside_the_block() -> None:

@@ -297,7 +297,20 @@ CASES: dict[str, Case] = {
     ),
     "early_return": Case(
         function(X, "if n > 4:", "    «return x»", "return x"),
-        "`return` stands only at the end",
+        "`return` stands at the end of a function only",
+    ),
+    "return_in_branches": Case(
+        function(X, "if n > 4:", "    «return x»", "else:", "    return 2.0 * x"),
+        "`return` stands at the end of a function only",
+        ("assign the result in both branches",),
+    ),
+    "return_in_loop": Case(
+        function(X, "while n > 4:", "    if n > 8:", "        «return x»"),
+        "`return` stands at the end of a function only",
+    ),
+    "return_of_inner_function": Case(
+        "@function\n«def f(x: Tensor[f32, n])»:\n    def g(y):\n        return y\n",
+        "`f` returns nothing",
     ),
     "no_return": Case(
         "@function\n«def f(x: Tensor[f32, n])»:\n    y = x\n",

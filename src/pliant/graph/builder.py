@@ -300,12 +300,13 @@ class Builder:
                 if var not in self.dims:
                     raise undefined_dim(var, self.span)
 
-    def match_cast(self, value: Value, annotation: Annotation) -> Value:
+    def match_cast(self, value: Value, annotation: Annotation, what: str = "match_cast") -> Value:
         """`value` under a finer annotation, checked at run time; new variables that stand alone are defined by it.
 
+        `what` begins the messages of the checks.
         State stays state under a State annotation, which consumes it; under a Tensor annotation it is read.
         """
-        d = self.deduction("match_cast", [value])
+        d = self.deduction(what, [value])
         defines = deduce_match(d, annotation, self.dims)
         linear = isinstance(annotation, Tensor) and annotation.state
         if linear:

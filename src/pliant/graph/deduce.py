@@ -188,8 +188,11 @@ class Deduction:
     def _match(self, expected: Expr, written: Expr, found: Expr, which: str, arg: int) -> None:
         if expected is found:
             return
-        shown = text(expected) if written is expected or isinstance(written, Const) else f"{written} = {{1}}"
-        self.require(Eq(found, expected), f"{self.what}: {which} is {{0}}, {shown} is expected", (found, expected), arg=arg)
+        condition = Eq(found, expected)
+        # Before a run there is no value of a dim to show: what is expected is the dim.
+        plain = written is expected and (isinstance(expected, Const) or decide(condition, self.facts) is False)
+        shown = text(expected) if plain else f"{written} = {{1}}"
+        self.require(condition, f"{self.what}: {which} is {{0}}, {shown} is expected", (found, expected), arg=arg)
 
 
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:

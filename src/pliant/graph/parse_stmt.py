@@ -36,6 +36,9 @@ class Statements(Expressions):
         self._params(tree.args)
         body = tree.body
         if not isinstance(body[-1], ast.Return):
+            inner = next(_returns(body), None)
+            if inner is not None:
+                raise self._early_return(inner)
             raise self.error(tree, f"`{tree.name}` returns nothing", help="end it with `return`")
         self.block(body[:-1])
         last = body[-1]
@@ -97,7 +100,8 @@ class Statements(Expressions):
         if match.fit is Fit.HOLDS:
             return value
         if match.fit is Fit.CHECK:
-            found = self.run(part, lambda: self.builder.match_cast(value, expected), [(part, value)], value.name)
+            promise = f"the result is promised as {expected}"
+            found = self.run(part, lambda: self.builder.match_cast(value, expected, promise), [(part, value)], value.name)
             assert isinstance(found, Value)
             return found
         returns = self.source.tree.returns
@@ -154,9 +158,13 @@ class Statements(Expressions):
             case ast.Expr(value):
                 raise self.error(value, "the result of this expression is not used", help="graph functions have no side effects: assign it")
             case ast.Return():
-                raise self.error(node, "`return` stands only at the end", help="assign in the branches, and return after them")
+                raise self._early_return(node)
             case _:
                 raise self._unsupported(node)
+
+    def _early_return(self, node: ast.Return) -> Error:
+        help_ = "assign the result in both branches, and return it after them"
+        return self.error(node, "`return` stands at the end of a function only", help=help_)
 
     def _unsupported(self, node: ast.stmt) -> Error:
         name = {ast.For: "`for`", ast.With: "`with`", ast.Try: "`try`", ast.FunctionDef: "a nested function", ast.Assert: "`assert`"}
@@ -317,6 +325,15 @@ def _stored(statements: Sequence[ast.stmt]) -> list[str]:
     """The names that the statements assign, in order."""
     found = (n.id for s in statements for n in _walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return list(dict.fromkeys(found))
+
+
+def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
+    """The returns inside of branches and loops; those of nested functions are not the function's own."""
+    for s in statements:
+        if isinstance(s, ast.Return):
+            yield s
+        elif isinstance(s, ast.If | ast.While | ast.For):
+            yield from _returns([*s.body, *s.orelse])
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
