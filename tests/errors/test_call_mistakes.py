@@ -11,7 +11,7 @@ import pytest
 
 import pliant
 from pliant import Executable, InOut, Out, State, Tensor, dim, f32, function, kernel, match_cast
-from pliant.support.errors import Error, ShapeError, UnsupportedError
+from pliant.support.errors import Error, ShapeError, UnsupportedError, counted, is_are
 
 PACKAGE = str(Path(pliant.__file__).parent)
 n = dim("n", max=64)
@@ -152,6 +152,10 @@ def test_a_promise_that_fails_in_the_run(program: Any, what: str, line: str) -> 
     assert call.file == place.file == __file__
     assert call.text.strip() == "program(A)" and place.text.strip() == line
     assert PACKAGE not in str(error)
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert [f"{counted(k, 'dim')} {is_are(k)}" for k in range(3)] == ["0 dims are", "1 dim is", "2 dims are"]
 
 
 def test_threads_still_apply_inside_the_block() -> None:

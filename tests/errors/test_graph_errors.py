@@ -69,7 +69,7 @@ CASES: dict[str, Case] = {
     ),
     "matmul_rank": Case(
         function(f"{X}, w: Tensor[f32, 64]", "return x @ «w»"),
-        "matmul: `w` has 1 dims, at least 2 are needed",
+        "matmul: `w` has 1 dim, at least 2 are needed",
         ("ops.reshape",),
     ),
     "unknown_op": Case(
@@ -145,7 +145,7 @@ CASES: dict[str, Case] = {
     "wrong_return": Case(
         function(X, "return «ops.sum(x, axis=0)»", returns="Tensor[f32, n, 64]"),
         "the function does not return what its annotation says",
-        ("it has 1 dims, 2 are expected", "this is promised", "the annotation says Tensor[f32, n, 64]"),
+        ("it has 1 dim, 2 are expected", "this is promised", "the annotation says Tensor[f32, n, 64]"),
     ),
     "wrong_return_dim": Case(
         function(X, "return «x»", returns="Tensor[f32, n, 32]"),
@@ -223,7 +223,7 @@ CASES: dict[str, Case] = {
     ),
     "kernel_rank": Case(
         function("x: Tensor[f32, n], c: State[f32, pages, 64]", "c1, y = update(c, «x», 1.0)", "return c1, y"),
-        "update: argument `x` does not fit: it has 1 dims, 2 are expected",
+        "update: argument `x` does not fit: it has 1 dim, 2 are expected",
         ("parameter `x` is Tensor[f32, m, 64]",),
     ),
     "contract": Case(
@@ -250,7 +250,7 @@ CASES: dict[str, Case] = {
     ),
     "match_rank": Case(
         function(X, "return match_cast(«x», Tensor[f32, m])"),
-        "match_cast: `x` cannot be Tensor[f32, m]: it has 2 dims, 1 are expected",
+        "match_cast: `x` cannot be Tensor[f32, m]: it has 2 dims, 1 is expected",
     ),
     "reshape": Case(
         function("x: Tensor[f32, 6]", "return «ops.reshape(x, [4, 2])»"),

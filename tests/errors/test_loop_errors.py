@@ -159,14 +159,14 @@ CASES: dict[str, Case] = {
     ),
     "block_values_and_kinds": Case(
         kernel(X, "for i in range(n):", '    with «block("b", "SS", i)» as vi:', "        y[vi] = x[vi]"),
-        'block `b` has 2 kinds "SS" for 1 values',
+        'block `b` has 2 kinds "SS" for 1 value',
         "one letter for each value",
     ),
     "block_names": Case(
         kernel(X, "for i in range(n):", '    with block("b", "S", i) as («vi, vj»):', "        y[vi] = x[vi]").replace(
             "(«vi, vj»)", "«(vi, vj)»"
         ),
-        "block `b` has 1 iterators, 2 names given",
+        "block `b` has 1 iterator, 2 names given",
         "",
     ),
     "block_kind": Case(
@@ -385,7 +385,7 @@ CASES: dict[str, Case] = {
     ),
     "message_values": Case(
         kernel(X, 'check(n > 0, «"{0} and {1}"», n)'),
-        "the message does not fit its 1 values",
+        "the message does not fit its 1 value",
         "{0} is the first value",
     ),
     "word_as_value": Case(
@@ -518,7 +518,7 @@ def test_word_outside_of_a_kernel() -> None:
         (lambda: pliant.Tensor[pliant.f32, -1], "an extent is a dim or a non-negative integer, not -1"),
         (lambda: pliant.Tensor["floot32", 4], "`floot32` is not a data type"),
         (lambda: pliant.Tensor[3, 4], "Tensor[...] starts with a data type"),
-        (lambda: pliant.Tensor[pliant.f32, 3, pliant.strides(4, 1)], "2 strides for 1 dimensions"),
+        (lambda: pliant.Tensor[pliant.f32, 3, pliant.strides(4, 1)], "2 strides for 1 dimension"),
     ],
 )
 def test_dims_and_specs(make: Callable[[], object], what: str) -> None:

@@ -456,11 +456,11 @@ COPY = "@kernel\ndef f(x: Tensor[f32, n, n * 2], y: Out[f32, n]) -> None:\n    f
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ([np.zeros((2, 4), np.float32)], "`f` takes 2 arguments, 1 were given"),
+        ([np.zeros((2, 4), np.float32)], "`f` takes 2 arguments, 1 given"),
         ([np.zeros((2, 4), np.float64), np.zeros(2, np.float32)], "`x` is of dtype float64 where f32 is expected"),
         ([np.zeros((2, 5), np.float32), np.zeros(2, np.float32)], r"`x` has shape \[2, 5\] where \[n, n \* 2\] is expected"),
         ([np.zeros((2, 4), np.float32), np.zeros(3, np.float32)], r"`y` has shape \[3\] where \[n\] is expected"),
-        ([np.zeros(8, np.float32), np.zeros(2, np.float32)], r"`x` has 1 dims where \[n, n \* 2\] is expected"),
+        ([np.zeros(8, np.float32), np.zeros(2, np.float32)], r"`x` has 1 dim where \[n, n \* 2\] is expected"),
         ([np.zeros((4, 2), np.float32).T, np.zeros(2, np.float32)], r"`x` has strides \[1, 2\] where \[4, 1\] are expected"),
         ([[1.0], np.zeros(2, np.float32)], "`x` must be a numpy array, not list"),
     ],

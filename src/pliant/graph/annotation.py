@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from ..support.errors import counted, is_are
 from ..sym.expr import FALSE, TRUE, Eq, Expr, Not, Var, const, free_vars, substitute
 from ..sym.facts import EMPTY, Facts
 from ..sym.prove import prove
@@ -62,7 +63,9 @@ def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> M
     if isinstance(expected, Tuple):
         assert isinstance(found, Tuple)
         if len(expected.items) != len(found.items):
-            return Match(Fit.IMPOSSIBLE, f"{len(found.items)} items where {len(expected.items)} are expected")
+            return Match(
+                Fit.IMPOSSIBLE, f"{counted(len(found.items), 'item')} where {len(expected.items)} {is_are(len(expected.items))} expected"
+            )
         return _worst(subsumes(e, f, facts) for e, f in zip(expected.items, found.items, strict=True))
     if isinstance(expected, Tensor | Scalar):
         assert isinstance(found, Tensor | Scalar)
@@ -86,7 +89,7 @@ def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> M
 
 def _dims(expected: Sequence[Expr], found: Sequence[Expr], facts: Facts, which: str) -> Match:
     if len(expected) != len(found):
-        return Match(Fit.IMPOSSIBLE, f"it has {len(found)} dims, {len(expected)} are expected")
+        return Match(Fit.IMPOSSIBLE, f"it has {counted(len(found), 'dim')}, {len(expected)} {is_are(len(expected))} expected")
     checks = []
     for i, (e, f) in enumerate(zip(expected, found, strict=True)):
         answer = e is f or decide(Eq(f, e), facts)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..dtype import bool_
-from ..support.errors import Error, ShapeError
+from ..support.errors import Error, ShapeError, counted
 from ..support.source import Span
 from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute, text
 from ..sym.facts import EMPTY, Facts
@@ -70,7 +70,7 @@ class Deduction:
         t = self.tensor(k)
         if len(t.shape) not in ranks:
             wanted = " or ".join(map(str, ranks))
-            raise self.error(f"{self.what}: `{self.args[k].name}` has {len(t.shape)} dims, {wanted} expected", arg=k)
+            raise self.error(f"{self.what}: `{self.args[k].name}` has {counted(len(t.shape), 'dim')}, {wanted} expected", arg=k)
         return t
 
     def same_dtype(self) -> None:

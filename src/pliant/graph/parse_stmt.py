@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..support.errors import Error, ShapeError, UnsupportedError
+from ..support.errors import Error, ShapeError, UnsupportedError, counted
 from ..support.resolve import Source
 from ..sym.expr import Expr
 from . import ops
@@ -188,9 +188,9 @@ class Statements(Expressions):
         else:
             found = self.evaluate(value, ",".join(names))
         if not isinstance(found, tuple | list):
-            raise self.error(target, f"{len(names)} names for one value")
+            raise self.error(target, f"{counted(len(names), 'name')} for one value")
         if len(found) != len(names):
-            raise self.error(target, f"{len(names)} names for {len(found)} values")
+            raise self.error(target, f"{counted(len(names), 'name')} for {counted(len(found), 'value')}")
         self.names.update(zip(names, found, strict=True))
 
     def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:

@@ -37,7 +37,7 @@ from ..graph.node import (
     is_state,
 )
 from ..graph.operators import TABLE, map_attrs
-from ..support.errors import Error, InternalError, ShapeError, UnsupportedError
+from ..support.errors import Error, InternalError, ShapeError, UnsupportedError, counted, is_are
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of
 
@@ -50,7 +50,7 @@ def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Librar
     """The results of a graph function; `libraries` are Python stand-ins for the symbols of call_library, taking inputs, then outputs."""
     if len(arguments) != len(function.params):
         raise ShapeError(
-            f"`{function.name}` takes {len(function.params)} arguments, {len(arguments)} given",
+            f"`{function.name}` takes {counted(len(function.params), 'argument')}, {len(arguments)} given",
             facts=[f"{function.name}({', '.join(map(repr, function.params))})"],
         )
     given = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
@@ -77,7 +77,10 @@ def _argument(param: Value, argument: Any) -> Array:
     if argument.dtype != a.dtype.array_dtype() and not (a.dtype.storage and argument.dtype == np.uint8):
         raise ShapeError(f"argument `{param.name}` has dtype {to_dtype(argument.dtype)}, {a.dtype} is expected", facts=[f"it is {a}"])
     if argument.ndim != len(a.shape):
-        raise ShapeError(f"argument `{param.name}` has {argument.ndim} dims, {len(a.shape)} are expected", facts=[f"it is {a}"])
+        raise ShapeError(
+            f"argument `{param.name}` has {counted(argument.ndim, 'dim')}, {len(a.shape)} {is_are(len(a.shape))} expected",
+            facts=[f"it is {a}"],
+        )
     return argument
 
 

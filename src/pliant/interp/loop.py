@@ -20,7 +20,7 @@ import numpy as np
 from ..dtype import i64
 from ..loop.buffer import Buffer
 from ..loop.stmt import Call, Func, walk_stmts
-from ..support.errors import Error, ShapeError
+from ..support.errors import Error, ShapeError, counted
 from ..support.source import Span
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of
@@ -46,7 +46,7 @@ def run_loop(
     `lanes` runs independent iterations at once where that gives the same bits; `lanes=False` runs all one at a time.
     """
     if len(arguments) != len(func.params):
-        raise ShapeError(f"`{func.name}` takes {len(func.params)} arguments, {len(arguments)} were given", where=func.span)
+        raise ShapeError(f"`{func.name}` takes {counted(len(func.params), 'argument')}, {len(arguments)} given", where=func.span)
     bound = [
         from_array(p.value.name, p.value.dtype, _array(p.value, a)) if isinstance(p.value, Buffer) else a
         for p, a in zip(func.params, arguments, strict=True)
@@ -88,7 +88,7 @@ class Program:
         symbols = self.func.symbols
         if len(symbols) != len(dims):
             names = ", ".join(v.name for v in symbols)
-            raise ShapeError(f"`{self.func.name}` has {len(symbols)} symbols ({names}), {len(dims)} values were given")
+            raise ShapeError(f"`{self.func.name}` has {counted(len(symbols), 'symbol')} ({names}), {counted(len(dims), 'value')} given")
         for v, d in zip(symbols, dims, strict=True):
             if isinstance(v, Dim) and (not v.min <= d <= v.max or d % v.multiple_of):
                 raise ShapeError(f"dim `{v.name}` is {d}, which is outside of its contract", facts=[f"contract: {v.contract}"])
@@ -132,7 +132,7 @@ def deduce_dims(func: Func, arguments: Sequence[Memory | Argument], scalars: dic
     for p, m in zip(func.params, arguments, strict=True):
         if isinstance(p.value, Buffer):
             if len(m.shape) != p.value.ndim:
-                shown = f"{len(m.shape)} dims where [{', '.join(map(str, p.value.shape))}] is expected"
+                shown = f"{counted(len(m.shape), 'dim')} where [{', '.join(map(str, p.value.shape))}] is expected"
                 raise ShapeError(f"`{p.value.name}` has {shown}", where=func.span)
             pairs += zip(p.value.shape, m.shape, strict=True)
             if p.value.strides is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..dtype import ALL, DType, bool_, i64
-from ..support.errors import Error, UnsupportedError
+from ..support.errors import Error, UnsupportedError, counted, is_are
 from ..support.resolve import ALLOWED_BUILTINS, Source, source_of, span_of
 from ..support.source import Span
 from ..sym import spec
@@ -143,7 +143,8 @@ class KernelParser(ComputeParser):
         self.arguments(call, -1)
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         if len(targets) != len(call.args) or not targets:
-            raise self.error(node.target, f"{len(call.args)} loop variables are expected for `{ast.unparse(call)}`, not {len(targets)}")
+            wanted = f"{counted(len(call.args), 'loop variable')} {is_are(len(call.args))} expected"
+            raise self.error(node.target, f"{wanted} for `{ast.unparse(call)}`, not {len(targets)}")
         return self.nest(node, [(t, Const(0, i64), self.index(a)) for t, a in zip(targets, call.args, strict=True)], "serial", {})
 
     def nest(self, node: ast.For, loops: list[tuple[ast.expr, Expr, Expr]], kind: str, annotations: Mapping[str, Any]) -> Stmt:
@@ -200,10 +201,12 @@ class KernelParser(ComputeParser):
         names = targets.elts if isinstance(targets, ast.Tuple) else [targets] if targets is not None else []
         if len(kinds) != len(values):
             raise self.error(
-                call, f'block `{name}` has {len(kinds)} kinds "{kinds}" for {len(values)} values', help="one letter for each value"
+                call,
+                f'block `{name}` has {counted(len(kinds), "kind")} "{kinds}" for {counted(len(values), "value")}',
+                help="one letter for each value",
             )
         if len(names) != len(values):
-            raise self.error(targets or call, f"block `{name}` has {len(values)} iterators, {len(names)} names given")
+            raise self.error(targets or call, f"block `{name}` has {counted(len(values), 'iterator')}, {counted(len(names), 'name')} given")
         iters: list[Iter] = []
         self.blocks.append(name)
         with self.scope(repeated=True):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ..dtype import DType, bool_, i64
+from ..support.errors import counted
 from ..sym.expr import Const, Expr, Var
 from .buffer import Buffer
 from .parse_stmt import StmtParser
@@ -76,12 +77,12 @@ class ComputeParser(StmtParser):
         """The lambda of a `compute`; its arguments are the iterators of the block."""
         self.blocks.append(name)
         with self.scope(repeated=True):
-            function = self.function_of(node, len(shape), f"`{name}` has {len(shape)} dimensions")
+            function = self.function_of(node, len(shape), f"`{name}` has {counted(len(shape), 'dimension')}")
             iters = [self.iterator(a, "S") for a in function.args.args]
             word, over = self.word(function.body), function.body
             if word in OVER and isinstance(over, ast.Call):
                 extents = [self.index(a) for a in over.args[1:]]
-                inner = self.function_of(over.args[0], len(extents), f"`{word}` runs over {len(extents)} extents")
+                inner = self.function_of(over.args[0], len(extents), f"`{word}` runs over {counted(len(extents), 'extent')}")
                 iters += [self.iterator(a, "R") for a in inner.args.args]
                 value = self.expr(inner.body, expect)
                 if value.dtype is bool_:
@@ -97,7 +98,7 @@ class ComputeParser(StmtParser):
         if not isinstance(node, ast.Lambda):
             raise self.error(node, "a formula is a lambda", help="compute((n, m), lambda i, j: x[i, j])")
         if len(node.args.args) != count:
-            raise self.error(node, f"{why}, the lambda has {len(node.args.args)} arguments")
+            raise self.error(node, f"{why}, the lambda has {counted(len(node.args.args), 'argument')}")
         return node
 
     def iterator(self, arg: ast.arg, kind: IterKind) -> Iter:

@@ -7,6 +7,7 @@ import builtins
 from typing import Any, Literal
 
 from ..dtype import bool_, i64, u8
+from ..support.errors import counted, is_are
 from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars, walk
 from . import script
 from .buffer import SCOPES, Buffer, Load, Scope
@@ -109,7 +110,10 @@ class StmtParser(ScopedParser):
             raise self.error(call.args[1], "the second argument repeats the targets", help=f"write {ast.unparse(target)}")
         given = _elements(call.args[2])
         if len(given) != len(places):
-            raise self.error(call.args[2], f"{len(places)} values are expected for {len(places)} targets, not {len(given)}")
+            raise self.error(
+                call.args[2],
+                f"{counted(len(places), 'value')} {is_are(len(places))} expected for {counted(len(places), 'target')}, not {len(given)}",
+            )
         values = tuple(self.expr(e, p.dtype) for e, p in zip(given, places, strict=True))
         return Reduce(self.combiner(function, places), tuple(places), values, span=self.span(node))
 
@@ -121,7 +125,9 @@ class StmtParser(ScopedParser):
         variables = [Var(n, p.dtype) for n, p in zip(names, [*places, *places], strict=True)]
         results = _elements(node.body)
         if len(results) != len(places):
-            raise self.error(node.body, f"the lambda gives {len(results)} values where {len(places)} are expected")
+            raise self.error(
+                node.body, f"the lambda gives {counted(len(results), 'value')} where {len(places)} {is_are(len(places))} expected"
+            )
         around, self.scopes = self.scopes, [{}]  # a combiner sees its own arguments only
         for arg, var in zip(node.args.args, variables, strict=True):
             self.bind(arg, arg.arg, var, "parameter", fixed=True)
@@ -164,7 +170,9 @@ class StmtParser(ScopedParser):
             return None
         found = self.shape(node)
         if len(found) != len(shape):
-            raise self.error(node, f"{len(found)} strides for {len(shape)} dimensions", help="give one stride for each dimension")
+            raise self.error(
+                node, f"{counted(len(found), 'stride')} for {counted(len(shape), 'dimension')}", help="give one stride for each dimension"
+            )
         return found
 
     def alloc(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
@@ -223,7 +231,9 @@ class StmtParser(ScopedParser):
         try:
             message.format(*(0 for _ in values))
         except (IndexError, KeyError, ValueError):
-            raise self.error(call.args[1], f"the message does not fit its {len(values)} values", help="{0} is the first value") from None
+            raise self.error(
+                call.args[1], f"the message does not fit its {counted(len(values), 'value')}", help="{0} is the first value"
+            ) from None
         kind: Literal["shape", "check"] = "check"
         if "kind" in keywords and self.text(keywords["kind"], "kind", ("check", "shape")) == "shape":
             kind = "shape"
@@ -239,7 +249,9 @@ class StmtParser(ScopedParser):
             if len(dims) != len(callee.symbols):
                 names = ", ".join(s.name for s in callee.symbols)
                 raise self.error(
-                    keywords["dims"], f"`{callee.name}` has {len(callee.symbols)} dims, not {len(dims)}", facts=[f"dims: {names}"]
+                    keywords["dims"],
+                    f"`{callee.name}` has {counted(len(callee.symbols), 'dim')}, not {len(dims)}",
+                    facts=[f"dims: {names}"],
                 )
         else:
             found = match_dims(callee, args)

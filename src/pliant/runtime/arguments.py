@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dtype import ALL, DType
-from ..support.errors import Error, OutOfMemoryError, ShapeError
+from ..support.errors import Error, OutOfMemoryError, ShapeError, counted
 from ..support.source import caller_span
 from .interface import Input
 
@@ -239,7 +239,7 @@ class TensorPlan:
         return self.refuse(f"its dtype is {found}, expected {self.dtype} ({self.dtype.long_name})", help=self.way(way))
 
     def _wrong_rank(self, shape: tuple[int, ...]) -> ShapeError:
-        return self.refuse(f"it has {len(shape)} dim{'s' * (len(shape) != 1)} {shape}, expected {self.rank}")
+        return self.refuse(f"it has {counted(len(shape), 'dim')} {shape}, expected {self.rank}")
 
 
 def scalar_slot(given: Input, value: Any) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
-from ..support.errors import Error, InternalError, ShapeError
+from ..support.errors import Error, InternalError, ShapeError, counted, is_are
 from ..support.source import caller_span
 from . import interrupt
 from .arguments import address_of
@@ -195,9 +195,8 @@ class Executable:
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments in the order of the signature, from places and names."""
         if len(args) > len(self._names):
-            count = f"{len(self._names)} argument" + ("s" if len(self._names) != 1 else "")
-            given = f"{len(args)} {'are' if len(args) != 1 else 'is'} given"
-            raise self._wrong_call(f"`{self.interface.name}` takes {count}, {given}", self._out_help())
+            taken, given = counted(len(self._names), "argument"), f"{len(args)} {is_are(len(args))} given"
+            raise self._wrong_call(f"`{self.interface.name}` takes {taken}, {given}", self._out_help())
         bound = dict(zip(self._names, args, strict=False))
         for name, value in named.items():
             if name not in self._names:
@@ -220,8 +219,7 @@ class Executable:
             return [out.get(name) for name in names]
         given = list(out) if isinstance(out, tuple | list) else [out]
         if len(given) != len(names):
-            count = f"{len(names)} output" + ("s" if len(names) != 1 else "")
-            raise self._wrong_call(f"`{self.interface.name}` has {count}, `out` gives {len(given)}")
+            raise self._wrong_call(f"`{self.interface.name}` has {counted(len(names), 'output')}, `out` gives {len(given)}")
         return given
 
     def _wrong_call(self, what: str, help: str = "") -> ShapeError:

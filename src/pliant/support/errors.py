@@ -19,6 +19,16 @@ from collections.abc import Sequence
 from .source import Span
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: `1 dim`, `2 dims`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def is_are(number: int) -> str:
+    """The verb for a number of things."""
+    return "is" if number == 1 else "are"
+
+
 class Error(Exception):
     """Base of all errors of Pliant: what, where, facts, help."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from ..dtype import bool_
-from ..support.errors import Error
+from ..support.errors import Error, counted
 from .expr import Const, Expr
 from .parse import ExprParser
 from .spec import MARKERS, Marker, TensorSpec
@@ -52,7 +52,11 @@ def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec
         extents = extents[:-1]
         parser.arguments(last, -1)
         if len(last.args) != len(extents):
-            raise parser.error(last, f"{len(last.args)} strides for {len(extents)} dimensions", help="give one stride for each dimension")
+            raise parser.error(
+                last,
+                f"{counted(len(last.args), 'stride')} for {counted(len(extents), 'dimension')}",
+                help="give one stride for each dimension",
+            )
         given = tuple(parser.index(e) for e in last.args)
     return TensorSpec(dtype, tuple(_extent(parser, e) for e in extents), given, marker.role)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ..dtype import DType
 from ..dtype import dtype as to_dtype
 from ..dtype import i64 as _i64
-from ..support.errors import Error
+from ..support.errors import Error, counted
 from ..support.source import caller_span
 from .expr import DIM_MAX, Const, Dim, Expr
 
@@ -135,7 +135,11 @@ def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
         given = rest[-1].values
         rest = rest[:-1]
         if len(given) != len(rest):
-            raise Error(f"{len(given)} strides for {len(rest)} dimensions", where=caller_span(), help="give one stride for each dimension")
+            raise Error(
+                f"{counted(len(given), 'stride')} for {counted(len(rest), 'dimension')}",
+                where=caller_span(),
+                help="give one stride for each dimension",
+            )
     return TensorSpec(to_dtype(first), tuple(extent(e) for e in rest), given, role)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...dtype import bool_
 from ...dtype import dtype as to_dtype
+from ...support.errors import counted
 from ...sym.expr import Add, Cast, Const, Expr, Mul
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
@@ -40,7 +41,7 @@ def _deduce_matmul(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
     for k, t in enumerate((a, b)):
         if len(t.shape) < 2:
             help_ = "ops.reshape can add one"
-            raise d.error(f"matmul: `{d.args[k].name}` has {len(t.shape)} dims, at least 2 are needed", arg=k, help=help_)
+            raise d.error(f"matmul: `{d.args[k].name}` has {counted(len(t.shape), 'dim')}, at least 2 are needed", arg=k, help=help_)
     message = f"{{0}} columns of `{d.args[0].name}` meet {{1}} rows of `{d.args[1].name}`"
     d.equal(a.shape[-1], b.shape[-2], message, help=_SHAPES_HELP)
     batch = d.broadcast(a.shape[:-2], b.shape[:-2])

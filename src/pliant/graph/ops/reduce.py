@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from ...dtype import DType, bf16, bool_, f16, f32
-from ...support.errors import ShapeError
+from ...support.errors import ShapeError, counted
 from ...sym.expr import Call, Cast, Const, Div, Expr, Sub, const, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
@@ -41,7 +41,7 @@ def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
         raise ShapeError(f"{name}: an axis is an integer, not {axis!r}")
     if not -rank <= axis < rank:
         raise ShapeError(
-            f"{name}: axis {axis} of a tensor with {rank} dims",
+            f"{name}: axis {axis} of a tensor with {counted(rank, 'dim')}",
             facts=[f"`{x.name}` is {x.annotation}"],
             help=f"axes are {-rank}..{rank - 1}" if rank else "a tensor without dims has no axes",
         )

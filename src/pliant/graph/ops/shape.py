@@ -16,7 +16,7 @@ import numpy as np
 
 from ...dtype import dtype as to_dtype
 from ...dtype import i64
-from ...support.errors import Error, ShapeError
+from ...support.errors import Error, ShapeError, counted
 from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Mul, Select, const, product
 from ...sym.simplify import simplify
 from ..annotation import shape_text
@@ -112,7 +112,7 @@ def _deduce_permute(d: Deduction, attrs: PermuteAttrs) -> tuple[Annotation, ...]
     x = d.tensor(0)
     if sorted(attrs.axes) != list(range(len(x.shape))):
         help_ = f"give each of 0..{len(x.shape) - 1} once"
-        raise d.error(f"permute: axes {list(attrs.axes)} are no order of {len(x.shape)} dims", help=help_)
+        raise d.error(f"permute: axes {list(attrs.axes)} are no order of {counted(len(x.shape), 'dim')}", help=help_)
     return (Tensor(x.dtype, tuple(x.shape[a] for a in attrs.axes)),)
 
 
