@@ -131,6 +131,11 @@ CASES: dict[str, Case] = {
         "`double` cannot be called here",
         "it can call another kernel: write it with @kernel",
     ),
+    "python_type": Case(
+        kernel(X, "for i in range(n):", "    y[i] = «float»(x[i])"),
+        "`float` cannot be called here",
+        "write cast(f32, x[i])",
+    ),
     "shape_of_vector": Case(
         kernel(X, "for i in range(«x.shape»[0]):", "    y[i] = x[i]"),
         "kernels have no `.shape`",

@@ -358,7 +358,7 @@ def test_checks_inside_a_branch_are_made_only_there() -> None:
     x, y = random(3), random(4)
     check(f, [x, y, False], [x])
     check(f, [x, x, True], [x + x])
-    with pytest.raises(ShapeError, match=r"dim 0 of `y` is 4, n is expected"):
+    with pytest.raises(ShapeError, match=r"dim 0 of `y` is 4, n = 3 is expected"):
         compiled(f.graph)(x, y, True)
     with pytest.raises(Error):
         interpret_host(host_of(f.graph), [x, y, True])

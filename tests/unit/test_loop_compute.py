@@ -84,7 +84,7 @@ def test_every_reduction_over_several_axes_and_nothing() -> None:
 
 
 def test_wrong_formulas() -> None:
-    with pytest.raises(pliant.Error, match="`t` has 2 dimensions, the lambda has 1 arguments"):
+    with pytest.raises(pliant.Error, match="`t` has 2 dimensions, the lambda has 1 argument"):
 
         @kernel
         def few(x: Tensor[f32, n], y: Out[f32, n]) -> None:

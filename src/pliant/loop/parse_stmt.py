@@ -52,6 +52,8 @@ class StmtParser(ScopedParser):
             if binding is not None and isinstance(binding.value, Buffer):
                 return self.error(node, "kernels have no `len`", help=dims_help(binding.value))
         error = super().unknown_call(node, found)
+        if found in (float, int) and len(node.args) == 1:
+            error.help = f"write cast({'f32' if found is float else 'i64'}, {ast.unparse(node.args[0])})"
         error.help = error.help or "a kernel cannot call Python functions, but it can call another kernel: write it with @kernel"
         return error
 

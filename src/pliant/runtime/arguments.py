@@ -118,6 +118,9 @@ class TensorPlan:
             raise self.refuse(f"{given!r} is no shape: a tuple of whole numbers is expected", help=help) from None
         if len(shape) != self.rank:
             raise self._wrong_rank(shape)
+        for dim, size in enumerate(shape):
+            if abs(size) >> 63:  # which a slot of 64 bits would cut
+                raise self.refuse(f"dim {dim} is {size}, which is too large")
         return shape
 
     def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:

@@ -66,10 +66,13 @@ class Workspace:
         """Bytes for the largest dims of the contract, or None if it has no largest."""
         return self._program.interface.workspace_max
 
-    def __call__(self, **dims: int) -> int:
+    def __call__(self, *unnamed: int, **dims: int) -> int:
         """Bytes for these dims."""
         symbols = self._program.interface.symbols
         known = [s.name for s in symbols]
+        if unnamed:
+            way = ", ".join(f"{name}=…" for name in known)
+            raise ShapeError("dims are given by name", where=caller_span(), help=f"write workspace({way})")
         wrong = [n for n in dims if n not in known] or [n for n in known if n not in dims]
         if wrong:
             problem = "is no dim of the contract" if wrong[0] in dims else "is missing"
