@@ -35,6 +35,7 @@ from pliant import (
     kernel,
     ops,
     parallel,
+    select,
     unroll,
     vector,
 )
@@ -113,7 +114,8 @@ def attention(
             for j in range((keys_seen + PAGE - 1) // PAGE):
                 page = cast(i64, page_table[s, j])
                 check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
-                count = min(PAGE, keys_seen - j * PAGE)
+                left = keys_seen - j * PAGE
+                count = select(left < PAGE, left, PAGE)
                 old = best[0]
                 for k in range(count):
                     for x in vector(LANES):
@@ -183,7 +185,8 @@ def random_weights(seed: int = 0) -> Weights:
     rng = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int) -> np.ndarray[Any, Any]:
-        return (rng.standard_normal((rows, columns)) * rows**-0.5).astype(np.float32)
+        made: np.ndarray[Any, Any] = (rng.standard_normal((rows, columns)) * rows**-0.5).astype(np.float32)
+        return made
 
     kv = KV_HEADS * HEAD
     return {
@@ -292,7 +295,8 @@ def worst(ours: list[Any], theirs: list[Any]) -> float:
 def best_time(call: Any, seconds: float = 0.5) -> float:
     """The shortest of the calls that fit into about `seconds`."""
     call()
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 5:
         start = time.perf_counter()
         call()
