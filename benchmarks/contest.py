@@ -19,13 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PLACES = [str(ROOT / "src"), str(ROOT / "examples")]
+sys.path[:0] = PLACES  # benchmarks measure this checkout, installed or not
 Measure = Callable[[], float]
 Times = dict[str, list[float]]
 
 
 def in_child(file: str, name: str) -> float | None:
     """Measures a contestant in a process of its own; None where it is not installed."""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*PLACES, os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, file, "--contestant", name]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     if done.returncode:
