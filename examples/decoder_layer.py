@@ -35,7 +35,6 @@ from pliant import (
     kernel,
     ops,
     parallel,
-    select,
     unroll,
     vector,
 )
@@ -115,7 +114,7 @@ def attention(
                 page = cast(i64, page_table[s, j])
                 check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
                 left = keys_seen - j * PAGE
-                count = select(left < PAGE, left, PAGE)
+                count = min(left, cast(i64, PAGE))
                 old = best[0]
                 for k in range(count):
                     for x in vector(LANES):

@@ -139,6 +139,13 @@ def test_kernels_and_programs_tell() -> None:
     assert Kernel(program.kernels[0]).unproved_accesses() == [found]
 
 
+def test_a_loop_that_never_runs_accesses_nothing() -> None:
+    program = pliant.parse(
+        HEAD + "@kernel\ndef f(x: Tensor[f32, 0], y: Out[f32, 0]) -> None:\n    for i in range(0):\n        y[i] = x[i]\n"
+    )
+    assert program.unproved_accesses() == []
+
+
 # Our own programs.
 
 

@@ -225,6 +225,8 @@ class _Proof:
         self.loads(s.start)
         self.loads(s.stop)
         start, stop = self.see(s.start), self.see(s.stop)
+        if isinstance(start, Const) and isinstance(stop, Const) and stop.value <= start.value:
+            return  # it never runs
         self.changed(_written(s.body))
         kept = self.known
         self.known = kept.also(_Loop(s.var, start, stop))
