@@ -47,7 +47,7 @@ class Output(NamedTuple):
     counted_by: tuple[int | None, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}: Tensor[{', '.join((self.dtype, *self.shape))}]"
+        return f"{self.name}: {'Tensor' if self.alias is None else 'State'}[{', '.join((self.dtype, *self.shape))}]"
 
 
 class Symbol(NamedTuple):
