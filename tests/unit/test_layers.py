@@ -1,0 +1,57 @@
+"""Imports go downward only, as ARCHITECTURE.md says: each layer sees those it is built on, wherever in a file the import stands."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pliant
+
+ROOT = Path(pliant.__file__).parent
+
+BASE = {"support", "dtype"}
+IR = {*BASE, "sym"}
+SEES: dict[str, set[str]] = {
+    "support": BASE,
+    "dtype": BASE,
+    "target": BASE,
+    "sym": IR,
+    "graph": IR,
+    "loop": IR,
+    "runtime": BASE,
+    "schedule": {*IR, "loop", "target"},
+    "codegen": {*IR, "loop", "target", "runtime"},
+    "interp": {*IR, "graph", "loop"},
+    "lower": {*IR, "graph", "loop", "schedule", "codegen", "target", "runtime"},
+}
+# The native code of the runtime itself is compiled when no cache has it.
+EXCEPTIONS = {("runtime/native.py", "codegen")}
+
+
+def imported(file: Path) -> set[str]:
+    """The layers that a file of the package imports, at its head or inside of functions."""
+    found: set[str] = set()
+    package = file.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = package[: len(package) - node.level + 1]
+            path = (*above, *(node.module or "").split(".")) if node.module else above
+            found |= {path[0]} if path else {alias.name for alias in node.names}
+    return found
+
+
+def test_imports_go_downward_only() -> None:
+    wrong = []
+    for file in sorted(ROOT.rglob("*.py")):
+        name = file.relative_to(ROOT).as_posix()
+        layer = name.split("/")[0].removesuffix(".py")
+        if layer in SEES:
+            for other in imported(file) - SEES[layer] - {layer}:
+                if (name, other) not in EXCEPTIONS:
+                    wrong.append(f"{name} imports {other}")
+    assert wrong == []
+
+
+def test_the_scan_sees_imports() -> None:
+    assert "codegen" in imported(ROOT / "runtime" / "native.py")
+    assert {"loop", "runtime", "target"} <= imported(ROOT / "codegen" / "llvm.py")
