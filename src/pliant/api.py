@@ -139,7 +139,8 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache)
-    constants = [program.constants[int(c.name)] for c in package.interface.constants]
+    literals = program.constants
+    constants = [literals[int(c.name)] for c in package.interface.constants]
     return Executable(package, threads=threads, constants=constants, cost=lambda: _cost(program))
 
 
