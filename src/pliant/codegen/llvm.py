@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ..dtype import f64, i64
 from ..loop.passes.lower_blocks import lower_blocks
+from ..loop.passes.simplify_indices import simplify_indices
 from ..loop.stmt import Check, For, Func, While, walk_stmts
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
@@ -73,7 +74,7 @@ class _State(ModuleState):
         found = self.names.get(func)
         if found is None:
             found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
-            _Function(self, lower_blocks(func), found).emit()
+            _Function(self, simplify_indices(lower_blocks(func)), found).emit()
         return found
 
 

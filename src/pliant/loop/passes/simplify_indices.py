@@ -1,0 +1,122 @@
+"""Quotients and remainders in indices, simplified by what the loops around them say.
+
+    for j_0 in range(4):                              for j_0 in range(4):
+        for j_1 in vector(16):                            for j_1 in vector(16):
+            x[(j_0 * 16 + j_1) // 16,                         x[j_0, j_1] = 1.0
+              (j_0 * 16 + j_1) % 16] = 1.0    ->
+
+Layouts put them there (`transform_layout`), and splits of loops take them away again; what is left without them has unit
+strides where the memory has them. Indices without quotients are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...sym.expr import Expr, FloorDiv, FloorMod, Not, Var, walk
+from ...sym.facts import DIM_MAX, EMPTY, Facts
+from ...sym.region import lower, upper
+from ...sym.simplify import simplify
+from ..buffer import Buffer, Load
+from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children
+
+
+def simplify_indices(func: Func) -> Func:
+    """The function with every index simplified that has a quotient in it."""
+    body = Simplifier(None).stmt(func.body, dim_facts(func))
+    return func if body is func.body else func.with_(body=body)
+
+
+def dim_facts(func: Func) -> Facts:
+    """What is known everywhere: dims are not negative."""
+    facts = EMPTY
+    for v in func.symbols:
+        lo, hi = facts.range_of(v)
+        facts = facts.with_range(v, max(lo, 0), min(hi, DIM_MAX))
+    return facts
+
+
+class Simplifier:
+    """Walks down with what is known; of a schedule's edit it tells where statements went (`moved`)."""
+
+    def __init__(self, only: Collection[Buffer] | None) -> None:
+        self.only = only  # the buffers whose indices are looked at, None for all
+        self.moved: dict[Stmt, Stmt] = {}
+
+    def stmt(self, s: Stmt, facts: Facts) -> Stmt:
+        """`s` where `facts` hold."""
+        match s:
+            case Seq():
+                new: Stmt = self.sequence(s, facts)
+            case For():
+                new = self.inside(s, facts.with_range(s.var, s.start, s.stop - 1))
+            case If():
+                then = self.stmt(s.then, facts.with_condition(s.cond))
+                orelse = None if s.orelse is None else self.stmt(s.orelse, facts.with_condition(Not(s.cond)))
+                new = s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+            case Block():
+                new = self.inside(s, block_facts(s, facts))
+            case _ if children(s):
+                new = self.inside(s, facts)
+            case _:
+                new = _Leaf(self, facts).stmt(s) if self.concerned(s) else s
+        if new is not s:
+            self.moved[s] = new
+        return new
+
+    def inside(self, s: Stmt, facts: Facts) -> Stmt:
+        return map_children(s, lambda x: self.stmt(x, facts))
+
+    def sequence(self, s: Seq, facts: Facts) -> Stmt:
+        """Lets of whole numbers are what they are bound to, to the end of the sequence."""
+        made: list[Stmt] = []
+        for x in s.body:
+            made.append(self.stmt(x, facts))
+            if isinstance(x, Let) and x.var.dtype.is_int and not any(isinstance(e, Load) for e in walk(x.value)):
+                facts = facts.with_equal(x.var, x.value)
+        return s if all(a is b for a, b in zip(made, s.body, strict=True)) else s.with_(body=tuple(made))
+
+    def concerned(self, s: Stmt) -> bool:
+        """Whether a statement has an index with a quotient in it."""
+        places = [Load(s.buffer, s.indices)] if isinstance(s, Store) else list(s.targets) if isinstance(s, Reduce) else []
+        loads = [e for own in exprs(s) for e in walk(own) if isinstance(e, Load)]
+        return any(self.looked_at(e.buffer) and any(map(has_quotient, e.indices)) for e in (*places, *loads))
+
+    def looked_at(self, buffer: Buffer) -> bool:
+        return self.only is None or buffer in self.only
+
+
+class _Leaf(Replacer):
+    """Simplifies the indices of one statement."""
+
+    __slots__ = ("facts", "owner")
+
+    def __init__(self, owner: Simplifier, facts: Facts) -> None:
+        super().__init__(loads=self.place)
+        self.owner = owner
+        self.facts = facts
+
+    def place(self, e: Load) -> Load:
+        """The same element."""
+        if not self.owner.looked_at(e.buffer):
+            return e
+        return Load(e.buffer, tuple(simplify(i, self.facts) if has_quotient(i) else i for i in e.indices))
+
+    def target(self, e: Load) -> Load:
+        """The place of a write."""
+        return self.place(Replacer.target(self, e))
+
+
+def has_quotient(e: Expr) -> bool:
+    """Whether there is a quotient or a remainder in an expression."""
+    return any(isinstance(x, (FloorDiv, FloorMod)) for x in walk(e))
+
+
+def block_facts(block: Block, facts: Facts) -> Facts:
+    """What a block's body may rely on: the ranges of its iterators, what they are where they are loops, its predicate."""
+    loops = {v for i in block.iters for v in walk(i.value) if isinstance(v, Var) and v in facts.ends}
+    for i in block.iters:
+        facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))
+    return facts.with_condition(block.predicate)
+
+
