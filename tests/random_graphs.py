@@ -74,8 +74,14 @@ SMOOTH = (
     *("exp", "exp2", "expm1", "sigmoid", "silu", "sin", "cos", "tan", "tanh", "erf", "gelu", "neg", "abs", "relu"),
     *("sqrt", "rsqrt", "log", "log1p"),
 )
-# Their steps and poles turn a rounding into any difference, so a run in float64 gives no bound: tests/parity/test_ops.py compares them.
-UNBOUNDED = {"floor", "ceil", "round", "trunc", "fmod", "pow"}
+# The operators that functions are made of. Steps and poles (floor, pow) turn a rounding into any difference, so a run in float64 gives
+# no bound: these, and what takes whole shapes of its own (convolutions), are compared case by case in tests/parity/test_native_ops.py.
+RANDOM = {
+    *EXACT,
+    *SMOOTH,
+    *("logical_and", "logical_or", "logical_not", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("floor_divide", "remainder", "sum", "mean", "softmax", "rms_norm", "rotary_embedding", "matmul", "linear"),
+}
 
 
 def exact_op(op: str, dtype: DType) -> bool:

@@ -16,23 +16,22 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import decoder_layer
 import schedule_kernels
 from compiled_graphs import host_of
+from op_cases import CASES, build
 from random_graphs import make_function
 
 import pliant
 from pliant.api import Kernel
-from pliant.dtype import f32
 from pliant.graph import node as g
 from pliant.graph.operators import TABLE
 from pliant.loop.analysis.proof import accesses, unproved_accesses
-from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
 from pliant.loop.structural import structural_hash
 from pliant.lower.callee import func_of
-from pliant.lower.from_ops import func_of_stages, lower_ops
+from pliant.lower.from_ops import lower_ops
 from pliant.measure import multiply_add, read_all
 from pliant.program import Program
 from pliant.schedule.library import default_schedule
-from pliant.sym.expr import Dim, Expr
+from pliant.sym.expr import Expr
 from pliant.target import target
 
 HEAD = """from pliant import *
@@ -149,34 +148,34 @@ def test_a_loop_that_never_runs_accesses_nothing() -> None:
 # Our own programs.
 
 
-FUNCTIONS = 400  # random ones, in which all operators come up
-VARIANTS = 6  # of each operator: dtypes, ranks, axes, shapes that are broadcast
+FUNCTIONS = 400  # random ones: operators with dtypes, ranks and broadcast shapes that the cases leave out
+VARIANTS = 6  # of each operator among these
 
 
 def operators() -> list[tuple[Func, tuple[Expr, ...]]]:
     """The loop programs of all operators over symbolic shapes, with what their calls make sure of."""
-    found: dict[str, dict[bytes, tuple[Func, tuple[Expr, ...]]]] = {}
+    found: dict[bytes, tuple[Func, tuple[Expr, ...]]] = {}
+    for case in CASES.values():
+        found.update(programs(build(case, True)[0]))
+    drawn: dict[str, int] = {}
     for seed in range(FUNCTIONS):
-        for n in g.walk_nodes(lower_ops(make_function(seed)[0]).nodes):
-            if isinstance(n, g.CallLoop):
-                func = func_of(n.callee)
-                variants = found.setdefault(func.name, {})
-                if len(variants) < VARIANTS:
-                    variants.setdefault(structural_hash(func), (func, tuple(r.cond for r in n.requires)))
-    missing = [op for name, op in TABLE.items() if name not in found and not op.view and op.attrs is None]
-    assert set(found) >= {name for name, op in TABLE.items() if not op.view} - {op.name for op in missing} - {"scalar"}
-    made = [v for variants in found.values() for v in variants.values()]
-    shape = g.Tensor(f32, (Dim("n"), Dim("m")))
-    for op in missing:  # elementwise ones that random functions leave out
-        args = (shape,) * op.arity[0]
-        sources = [Buffer(f"x{i}", f32, shape.shape) for i in range(len(args))]
-        made.append((func_of_stages(op.name, sources, op.stages(args, (shape,), None), 1)[0], ()))
-    return made
+        for key, (func, given) in programs(make_function(seed)[0]).items():
+            if key not in found and drawn.setdefault(func.name, 0) < VARIANTS:
+                drawn[func.name] += 1
+                found[key] = func, given
+    assert {func.name for func, _ in found.values()} >= {name for name, op in TABLE.items() if not op.view} - {"scalar"}
+    return list(found.values())
+
+
+def programs(function: g.Function) -> dict[bytes, tuple[Func, tuple[Expr, ...]]]:
+    """The loop programs of a function's operators, by structure."""
+    calls = [n for n in g.walk_nodes(lower_ops(function).nodes) if isinstance(n, g.CallLoop)]
+    return {structural_hash(func_of(n.callee)): (func_of(n.callee), tuple(r.cond for r in n.requires)) for n in calls}
 
 
 def test_every_access_of_every_operator_is_shown() -> None:
     for func, given in operators():
-        assert unproved_accesses(func, given) == []
+        assert unproved_accesses(func, given) == [], func
         assert unproved_accesses(default_schedule(func, target("native"))[0], given) == [], func
 
 

@@ -106,6 +106,8 @@ class _Known:
         facts = case
         for x in items:
             if isinstance(x, _Loop):
+                if simplify(E.Lt(x.start, x.stop), facts) is FALSE:
+                    return True  # nothing runs here in this case
                 facts = facts.with_loop(x.var, x.stop - x.start, x.start)
             else:
                 condition = simplify(x, facts)
