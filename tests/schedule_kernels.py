@@ -1,6 +1,7 @@
 """The kernels that schedules are tested on: text of loop programs, and arguments for them.
 
 func = kernel("matmul"); arguments = make_arguments(func, {"n": 7}, seed=0)
+packed = pack(scheduled, arguments, dims); run_loop(scheduled, packed); unpack(scheduled, packed, arguments)
 """
 
 from __future__ import annotations
@@ -218,4 +219,39 @@ def make_arguments(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[n
     return arrays
 
 
-__all__ = ["KERNELS", "kernel", "make_arguments", "parse"]
+def pack(scheduled: Func, arguments: list[np.ndarray], dims: list[int]) -> list[np.ndarray]:
+    """The arguments in the layouts that a scheduled program expects; poison where the padding may be anything."""
+    values = dict(zip(scheduled.symbols, dims, strict=True))
+    made = []
+    for b, a in zip(scheduled.buffers, arguments, strict=True):
+        note = scheduled.attrs.get("layouts", {}).get(b.name)
+        if note is None:
+            made.append(a.copy())
+            continue
+        text, pad = note
+        shape = tuple(int(evaluate(e, values)) for e in b.shape)
+        new = np.full(shape, 99 if pad is None or scheduled.role(b) == "out" else pad, a.dtype)
+        new[eval(text)(*np.indices(a.shape))] = a
+        made.append(new)
+    return made
+
+
+def unpack(scheduled: Func, packed: list[np.ndarray], like: list[np.ndarray]) -> list[np.ndarray]:
+    """What `pack` made in the layouts it came from; the padding holds what the program says it does."""
+    made = []
+    for b, a, old in zip(scheduled.buffers, packed, like, strict=True):
+        note = scheduled.attrs.get("layouts", {}).get(b.name)
+        if note is None:
+            made.append(a)
+            continue
+        text, pad = note
+        places = eval(text)(*np.indices(old.shape))
+        made.append(a[places])
+        if pad is not None:
+            padding = np.ones(a.shape, bool)
+            padding[places] = False
+            assert (a[padding] == pad).all()
+    return made
+
+
+__all__ = ["KERNELS", "kernel", "make_arguments", "pack", "parse", "unpack"]

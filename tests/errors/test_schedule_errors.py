@@ -77,6 +77,11 @@ REFUSALS = [
     ("chain", "", "s.reverse_compute_at('t', s.loops('out')[0])", "the loop comes after it", "grid(n, m)"),
     ("chain", "", "s.reverse_compute_at('out', i)", "nothing in the loop writes what it reads", "grid(n, m)"),
     ("epilogue", "s.reorder(k, i)", "s.reverse_compute_at('d', k)", "the reduction of block `c` goes on", "grid(12, 40, n)"),
+    ("matmul", "", "s.transform_layout('b', lambda k, n: (n,))", "different elements would come to the same place", 'block("c", "SSR"'),
+    ("matmul", "", "s.transform_layout('b', lambda k, n: (k, n * 2))", "leaves gaps between the elements", 'block("c", "SSR"'),
+    ("matmul", "", "s.transform_layout('b', lambda k: (k,))", "it takes 1 coordinates, not 2", 'block("c", "SSR"'),
+    ("matmul_i32", "", "s.transform_layout('b', lambda k, n: (n // 3, k, n % 3), 0.5)", "0.5 is no value of i32", 'block("c", "SSR"'),
+    ("matmul", "", "s.transform_layout('z', lambda k, n: (n, k), block='c')", "there is no such buffer", 'block("c", "SSR"'),
 ]
 
 

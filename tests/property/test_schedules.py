@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import generate_loops
 from counts import count
-from schedule_kernels import KERNELS, kernel, make_arguments
+from schedule_kernels import KERNELS, kernel, make_arguments, pack, unpack
 
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
@@ -27,6 +27,7 @@ from pliant.loop.stmt import Block, Func, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.schedule import Schedule, Trace, default_schedule
+from pliant.schedule.nest import accesses
 from pliant.support.errors import ScheduleError
 from pliant.target import target
 
@@ -39,7 +40,13 @@ def compare(func: Func, scheduled: Func, arguments: list[Any], dims: list[int], 
     """Fails with the text of the scheduled program when it computes something else."""
     expected, found = [generate_loops.clone(a) for a in arguments], [generate_loops.clone(a) for a in arguments]
     run_loop(func, expected, dims)
-    run_loop(scheduled, found, dims, order="shuffled", seed=seed)
+    of = dict(zip((v.name for v in func.symbols), dims, strict=True))
+    values = [of[v.name] for v in scheduled.symbols]  # layouts may change their order
+    if "layouts" in scheduled.attrs:
+        found = pack(scheduled, found, values)
+    run_loop(scheduled, found, values, order="shuffled", seed=seed)
+    if "layouts" in scheduled.attrs:
+        found = unpack(scheduled, found, expected)
     for p, a, b in zip(func.params, expected, found, strict=True):
         a, b = (np.asarray(x) for x in (a, b))
         if a.dtype.kind == "V":  # bf16
@@ -117,10 +124,25 @@ class Player:
     def scope(self, name: str, loops: list[Any]) -> None:
         self.s.set_scope(name, self.random.choice("tuec"), self.random.choice(["stack", "workspace"]))
 
+    def layout(self, name: str, loops: list[Any]) -> None:
+        buffer = self.random.choice([a.buffer for a in accesses(self.s.block(name).block)])
+        maps = MAPS.get(buffer.ndim, ["lambda a: (a,)"])
+        self.s.transform_layout(buffer.name, self.random.choice(maps), self.random.choice([None, None, 0, 3]), block=name)
+
     def annotate(self, name: str, loops: list[Any]) -> None:
         self.s.annotate(self.random.choice(loops), "hint", self.random.randrange(9))
 
 
+MAPS = {
+    1: ["lambda a: (a // 4, a % 4)", "lambda a: (a % 3, a // 3)", "lambda a: (a // 6, a // 2 % 3, a % 2)"],
+    2: [
+        "lambda a, b: (b, a)",
+        "lambda a, b: (b // 16, a, b % 16)",
+        "lambda a, b: (b // 4, a // 3, b % 4, a % 3)",
+        "lambda a, b: (a * 40 + b,)",
+    ],
+    3: ["lambda a, b, c: (c // 8, a, b, c % 8)", "lambda a, b, c: (b, a, c)", "lambda a, b, c: (b // 2, a * 12 + c, b % 2)"],
+}
 MOVES = [
     Player.split,
     Player.split,
@@ -141,6 +163,8 @@ MOVES = [
     Player.move,
     Player.scope,
     Player.annotate,
+    Player.layout,
+    Player.layout,
 ]
 
 

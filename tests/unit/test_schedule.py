@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from schedule_kernels import kernel, make_arguments
+from schedule_kernels import kernel, make_arguments, pack, unpack
 
 from pliant.api import Kernel
 from pliant.interp.loop import run_loop
@@ -50,6 +50,16 @@ STEPS = [
     ("epilogue", "s.reverse_compute_at('d', j)"),
     ("softmax", "[s.compute_at(b, s.loops('out')[0]) for b in ('total', 'e', 'top')]; s.parallel(s.loops('out')[0])"),
     ("stencil", "o, p = s.split(s.loops('out')[0], 4); s.vectorize(p)"),
+    ("matmul", "s.transform_layout('b', lambda k, n: (n // 16, k, n % 16))"),
+    ("matmul", "s.transform_layout('b', 'lambda k, n: (n // 16, k // 4, n % 16, k % 4)', 0.0)"),
+    ("matmul_i32", "s.transform_layout('b', lambda k, n: (n // 8, k, n % 8), 7); o, p = s.split(j, 8); s.reorder(o, k, p); s.vectorize(p)"),
+    ("matmul_i32", "s.transform_layout('c', lambda i, j: (j // 8, i // 3, i % 3, j % 8), -1)"),
+    ("matmul_i32", "s.transform_layout('a', lambda i, k: (k, i)); s.transform_layout('a', lambda k, i: (i // 4, k, i % 4))"),
+    ("chain", "s.transform_layout('t', lambda i, j: (j // 4, i, j % 4)); s.parallel(i)"),
+    ("chain", "s.transform_layout('u', lambda i, j: (j // 4, i // 5, j % 4, i % 5), 0.5); s.compute_inline('t')"),
+    ("softmax", "s.transform_layout('e', lambda i, j: (j, i)); s.transform_layout('out', lambda i, j: (j, i))"),
+    ("stencil", "s.transform_layout('x', lambda i: (i // 4, i % 4)); s.transform_layout('t', lambda i: (i // 6, i // 2 % 3, i % 2), 3)"),
+    ("batched", "s.transform_layout('c', lambda n, h, j: (n, h * 24 + j))"),
 ]
 SIZES = [0, 1, 2, 3, 5, 7, 12, 13, 31]
 
@@ -70,10 +80,12 @@ def test_primitives_keep_the_meaning(name: str, steps: str) -> None:
     assert_same(again.apply(kernel(name)), s.program)
     for n, size in enumerate(SIZES):
         dims = {v.name: SIZES[(n * (m + 1)) % len(SIZES)] if m else size for m, v in enumerate(s.program.symbols)}
+        values = [dims[v.name] for v in s.program.symbols]
         expected = make_arguments(kernel(name), dims)
-        found = [a.copy() for a in expected]
-        run_loop(kernel(name), expected)
-        run_loop(s.program, found, order="shuffled")
+        packed = pack(s.program, expected, values)
+        run_loop(kernel(name), expected, values)
+        run_loop(s.program, packed, values, order="shuffled")
+        found = unpack(s.program, packed, expected)
         for a, b in zip(expected, found, strict=True):
             if s.rounding:
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 from ..loop.stmt import Block, For, Func, Stmt
 from ..support.errors import ScheduleError
 from ..support.source import caller_span
+from ..sym.index_map import IndexMap, index_map
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
-from .primitives import cache, inline, move, reduction
+from .primitives import cache, inline, layout, move, reduction
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
@@ -176,6 +177,7 @@ class Schedule:
     set_scope = primitive(cache.set_scope)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
+    transform_layout = primitive(layout.transform_layout, BlockHandle)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -199,6 +201,8 @@ class Schedule:
         """The statement that an argument means, if it means one."""
         if isinstance(value, tuple) and any(isinstance(v, Handle) for v in value):
             return tuple(self._resolve(v, annotation) for v in value)
+        if "IndexMap" in annotation:
+            return index_map(value)
         if isinstance(value, str) and "Block" in annotation:
             return self._find(value)
         if isinstance(value, Handle):
@@ -234,6 +238,8 @@ class Schedule:
         return made
 
     def _coded(self, value: Any) -> Any:
+        if isinstance(value, IndexMap) or callable(value):
+            return str(index_map(value))
         return value.id if isinstance(value, Handle) else value
 
     def _advance(self, func: Func, forward: Forward) -> None:

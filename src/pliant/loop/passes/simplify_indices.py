@@ -49,10 +49,10 @@ class Simplifier:
             case Seq():
                 new: Stmt = self.sequence(s, facts)
             case For():
-                new = self.inside(s, facts.with_range(s.var, s.start, s.stop - 1))
+                new = self.inside(s, facts.with_range(s.var, fixed(s.start), fixed(s.stop - 1)))
             case If():
-                then = self.stmt(s.then, facts.with_condition(s.cond))
-                orelse = None if s.orelse is None else self.stmt(s.orelse, facts.with_condition(Not(s.cond)))
+                then = self.stmt(s.then, given(s.cond, facts))
+                orelse = None if s.orelse is None else self.stmt(s.orelse, given(Not(s.cond), facts))
                 new = s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
             case Block():
                 new = self.inside(s, block_facts(s, facts))
@@ -72,7 +72,7 @@ class Simplifier:
         made: list[Stmt] = []
         for x in s.body:
             made.append(self.stmt(x, facts))
-            if isinstance(x, Let) and x.var.dtype.is_int and not any(isinstance(e, Load) for e in walk(x.value)):
+            if isinstance(x, Let) and x.var.dtype.is_int and fixed(x.value) is not None:
                 facts = facts.with_equal(x.var, x.value)
         return s if all(a is b for a, b in zip(made, s.body, strict=True)) else s.with_(body=tuple(made))
 
@@ -112,11 +112,21 @@ def has_quotient(e: Expr) -> bool:
     return any(isinstance(x, (FloorDiv, FloorMod)) for x in walk(e))
 
 
+def fixed(e: Expr) -> Expr | None:
+    """`e`, unless it reads memory: that may change while the fact is used."""
+    return None if any(isinstance(x, Load) for x in walk(e)) else e
+
+
+def given(condition: Expr, facts: Facts) -> Facts:
+    """Also the condition, as far as it stays true."""
+    return facts if fixed(condition) is None else facts.with_condition(condition)
+
+
 def block_facts(block: Block, facts: Facts) -> Facts:
     """What a block's body may rely on: the ranges of its iterators, what they are where they are loops, its predicate."""
     loops = {v for i in block.iters for v in walk(i.value) if isinstance(v, Var) and v in facts.ends}
     for i in block.iters:
         facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))
-    return facts.with_condition(block.predicate)
+    return given(block.predicate, facts)
 
 

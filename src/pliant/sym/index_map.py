@@ -1,0 +1,202 @@
+"""Index maps: how the elements of a tensor are found in another layout of it.
+
+    >>> packed = index_map("lambda k, n: (n // 16, k, n % 16)")
+    >>> packed.apply((i, j))                       # where the element [i, j] is
+    (j // 16, i, j % 16)
+    >>> packed.layout((Const(8, i64), n), Facts()).shape
+    ((n + 15) // 16, 8, 16)
+
+A map takes coordinates apart (`//`, `%`), puts them together (`i * 4 + j`) and permutes them; whole numbers are all it may name
+besides its inputs. It is read from a Python function, called with symbols, or from the text that it prints as; reading text executes
+nothing. Where an extent is no multiple of what it is divided by, it is rounded up: the elements that no coordinate means are padding.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from ..dtype import i64
+from ..support.errors import ScheduleError
+from .affine import IterMap, IterSum, Mark, Refusal, Split, detect_iter_map
+from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, substitute, walk
+from .facts import EMPTY, Facts
+from .prove import prove, prove_equal
+from .simplify import simplify
+
+_MAX_TEXT = 4096
+_OPERATORS: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """New coordinates as expressions of old ones."""
+
+    inputs: tuple[Var, ...]
+    results: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.results))
+        return f"lambda {', '.join(v.name for v in self.inputs)}: ({shown}{',' * (len(self.results) == 1)})"
+
+    def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The new coordinates of a point."""
+        values = dict(zip(self.inputs, indices, strict=True))
+        return tuple(substitute(e, values) for e in self.results)
+
+    def then(self, other: IndexMap, facts: Facts = EMPTY) -> IndexMap:
+        """This map, and `other` on what it gives."""
+        return IndexMap(self.inputs, tuple(simplify(e, facts) for e in other.apply(self.results)))
+
+    def layout(self, extents: Sequence[Expr], facts: Facts = EMPTY) -> Layout | Refusal:
+        """What the map makes of a tensor of these extents; or why the elements would not each have a place of their own."""
+        if len(extents) != len(self.inputs):
+            return Refusal(f"it takes {len(self.inputs)} coordinates, not {len(extents)}")
+        padded = tuple(_rounded(e, self._divisor(v), facts) for v, e in zip(self.inputs, extents, strict=True))
+        found = detect_iter_map(self.results, dict(zip(self.inputs, padded, strict=True)), facts=facts)
+        if isinstance(found, Refusal):
+            return found
+        if not found.injective:
+            return Refusal("different elements would come to the same place")
+        if not found.surjective or not all(prove_equal(s, Const(0, i64), facts) for s in found.starts):
+            return Refusal("it leaves gaps between the elements")
+        return Layout(self, tuple(extents), padded, found.extents, found)
+
+    def _divisor(self, v: Var) -> int:
+        """What the extent of an input has to be a multiple of, for its digits to be full."""
+        found = 1
+        for e in (node for result in self.results for node in walk(result)):
+            if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.args[1], Const):
+                unit = _unit(e.args[0], v)
+                found = found if unit is None else lcm(found, unit * max(1, int(e.args[1].value)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A map at work on a tensor: the extents before, with padding, and after it."""
+
+    map: IndexMap
+    extents: tuple[Expr, ...]
+    padded: tuple[Expr, ...]
+    shape: tuple[Expr, ...]
+    parts: IterMap
+
+    def has_padding(self, facts: Facts = EMPTY) -> bool:
+        """Whether there may be places that no element has."""
+        return not all(prove_equal(a, b, facts) for a, b in zip(self.extents, self.padded, strict=True))
+
+    def inverse(self, place: Sequence[Expr], facts: Facts = EMPTY) -> tuple[Expr, ...]:
+        """The coordinates of the element at a place; beyond the extents where it is padding."""
+        values: dict[Mark, Expr] = {}
+        for at, s in zip(place, self.parts.sums, strict=True):
+            _take_apart(s, at, values)
+        while fused := [m for m in values if isinstance(m.source, IterSum) and not _is_part(m, values)]:
+            for mark in fused:
+                assert isinstance(mark.source, IterSum)
+                _take_apart(mark.source, values.pop(mark), values)
+        found = {m.source: e for m, e in values.items()}
+        return tuple(simplify(found.get(v, Const(0, i64)), facts) for v in self.map.inputs)
+
+    def is_element(self, place: Sequence[Expr], facts: Facts = EMPTY) -> Expr:
+        """The condition that a place is no padding."""
+        limits = zip(self.inverse(place, facts), self.extents, strict=True)
+        return all_of(*(e < n for e, n in limits if not prove(e < n, facts)))
+
+
+def index_map(source: IndexMap | str | Callable[..., object]) -> IndexMap:
+    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes."""
+    if isinstance(source, IndexMap):
+        return source
+    if isinstance(source, str):
+        return _parsed(source)
+    inputs = tuple(Var(name) for name in inspect.signature(source).parameters)
+    found = source(*inputs)
+    results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    made = [Const(e, i64) if type(e) is int else e for e in results]
+    bad = next((e for e in made if not isinstance(e, Expr) or e.dtype is not i64 or not _is_known(e, inputs)), None)
+    if bad is not None:
+        raise ScheduleError(f"an index map gives whole numbers made of its arguments, not {bad!r}", help=_HELP)
+    return IndexMap(inputs, tuple(e for e in made if isinstance(e, Expr)))
+
+
+_HELP = "for example lambda k, n: (n // 16, k, n % 16)"
+
+
+def _is_known(e: Expr, inputs: tuple[Var, ...]) -> bool:
+    kinds = (Const, Var, FloorDiv, FloorMod)
+    return all(isinstance(n, kinds) or type(n).__name__ in ("Add", "Sub", "Mul", "Neg") for n in walk(e)) and all(
+        n in inputs for n in walk(e) if isinstance(n, Var)
+    )
+
+
+def _parsed(text: str) -> IndexMap:
+    try:
+        if len(text) > _MAX_TEXT:
+            raise ValueError("it is too long")
+        tree = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(tree, ast.Lambda):
+            raise ValueError("it is no lambda")
+        a = tree.args
+        if a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults:
+            raise ValueError("its arguments are not plain names")
+        names = {p.arg: Var(p.arg) for p in a.args}
+        results = tree.body.elts if isinstance(tree.body, ast.Tuple) else [tree.body]
+        return IndexMap(tuple(names.values()), tuple(_expression(e, names) for e in results))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ScheduleError(f"this is no index map: {text[:80]!r}", facts=[str(error)], help=_HELP) from None
+
+
+def _expression(node: ast.expr, names: dict[str, Var]) -> Expr:
+    match node:
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case ast.Constant(value=int(value)) if type(value) is int and i64.min <= value <= i64.max:
+            return Const(value, i64)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return Const(0, i64) - _expression(operand, names)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_expression(left, names), _expression(right, names))
+    raise ValueError(f"`{ast.unparse(node)}` is not made of its arguments and whole numbers by + - * // %")
+
+
+def _unit(e: Expr, v: Var) -> int | None:
+    """The u for which `e` is v // u."""
+    if e is v:
+        return 1
+    if isinstance(e, FloorDiv) and isinstance(e.args[1], Const):
+        inner = _unit(e.args[0], v)
+        return None if inner is None else inner * max(1, int(e.args[1].value))
+    return None
+
+
+def _rounded(extent: Expr, divisor: int, facts: Facts) -> Expr:
+    if divisor == 1 or prove_equal(extent % divisor, Const(0, i64), facts):
+        return extent
+    return simplify((extent + (divisor - 1)) // divisor * divisor, facts)
+
+
+def _take_apart(s: IterSum, value: Expr, values: dict[Mark, Expr]) -> None:
+    """Adds to the marks of a sum what its value says about them."""
+    rest = value - s.base
+    for n, p in enumerate(s.splits):
+        digit = rest // p.scale if n == 0 else rest // p.scale % p.extent
+        values[p.mark] = values.get(p.mark, Const(0, i64)) + digit * p.lower
+
+
+def _is_part(mark: Mark, values: dict[Mark, Expr]) -> bool:
+    """Whether another sum that is not yet taken apart is made of this one."""
+    return any(isinstance(m.source, IterSum) and _contains(m.source.splits, mark) for m in values if m is not mark)
+
+
+def _contains(splits: tuple[Split, ...], mark: Mark) -> bool:
+    return any(p.mark is mark or (isinstance(p.mark.source, IterSum) and _contains(p.mark.source.splits, mark)) for p in splits)
