@@ -22,28 +22,34 @@ from ..dtype import DType, bool_, f32, i64
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error
 from ..support.source import caller_span
-from ..sym.expr import Const, Expr
+from ..sym.expr import Const, Expr, Var
 from .deduce import Deduction
-from .node import Annotation, Function, Scalar, Tensor, Value
-from .stage import Stage
+from .node import Annotation, Function, MatchCast, Node, Op, Scalar, Tensor, Value, is_state
+from .stage import AnyStage
 
 Array = np.ndarray[Any, Any]
 Deduce = Callable[[Deduction, Any], tuple[Annotation, ...]]
 Reference = Callable[[Sequence[Array], Any], Sequence[Array]]  # attrs have numbers in place of expressions
-Stages = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[Stage, ...]]  # arguments, results, attrs
+Stages = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[AnyStage, ...]]  # arguments, results, attrs
+Capacity = Callable[[tuple[Tensor, ...], Any], tuple[Expr, ...]]  # arguments, attrs
 
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """An operator: what it results in, what it means in numpy, and its loop program as stages."""
+    """An operator: what it results in, what it means in numpy, and its loop program, as stages or as a template (0007 in docs/design)."""
 
     name: str
     deduce: Deduce
     reference: Reference
-    stages: Stages
+    stages: Stages | None
     arity: tuple[int, int | None]  # the least and the largest number of arguments; None: any
     attrs: type | None = None
     view: bool = False  # the result is the argument's memory under another shape
+    template: str = ""  # `module.function` of `lower/templates`, for what no stage can say
+    defines: tuple[str, ...] = ()  # the attributes that are new dims, whose values are known only while the program runs
+    capacity: Capacity | None = None  # what each of these dims is at most
+    updates: bool = False  # where the first argument is state, it is consumed, and the first result is its new version
+    broadcasts: bool = False  # each element is computed from those of the operands, which are broadcast
 
 
 class _Table(dict[str, OpDef]):
@@ -96,6 +102,23 @@ def attr_exprs(attrs: Any) -> list[Expr]:
     found: list[Expr] = []
     map_attrs(attrs, lambda e: (found.append(e), e)[1])  # type: ignore[func-returns-value]
     return found
+
+
+def defined_dims(name: str, attrs: Any) -> tuple[Var, ...]:
+    """The dims that an operator with these attributes defines."""
+    return tuple(getattr(attrs, field) for field in TABLE[name].defines)
+
+
+def node_defines(node: Node) -> tuple[Var, ...]:
+    """The dims that an operator or a match_cast defines."""
+    if isinstance(node, Op):
+        return defined_dims(node.op, node.attrs)
+    return node.defines if isinstance(node, MatchCast) else ()
+
+
+def updated_state(node: Node) -> Value | None:
+    """The state that an operator consumes and updates."""
+    return node.args[0] if isinstance(node, Op) and TABLE[node.op].updates and is_state(node.args[0]) else None
 
 
 class Emitter(Protocol):

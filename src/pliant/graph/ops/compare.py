@@ -62,6 +62,7 @@ register(
         lambda args, attrs: [np.where(*args)],
         lambda args, outs, attrs: (stage_of("where", Select, args, outs[0]),),
         (3, 3),
+        broadcasts=True,
     )
 )
 

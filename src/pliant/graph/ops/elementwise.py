@@ -81,7 +81,7 @@ def elementwise(name: str, formula: Formula, reference: Callable[..., Any], arit
     def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
         return (stage_of(name, formula, args, outs[0]),)
 
-    register(OpDef(name, deduce, numpy_reference, stages, (arity, arity)))
+    register(OpDef(name, deduce, numpy_reference, stages, (arity, arity), broadcasts=True))
 
 
 def _check_kind(d: Deduction, kind: Kind) -> None:

@@ -1,0 +1,353 @@
+"""Algebra on the graph: a table of local rules, each exact, bit for bit, for every value of its dtypes.
+
+    rule                    before                              after
+    add_zero                add(x, 0), add(x, -0.0)             x               (x + 0.0 is not x where x is -0.0)
+    permute_of_permute      permute(permute(x, p), q)           permute(x, p[q])
+    slice_of_everything     slice(x, axis, 0, n)                x
+    …
+
+`RULES` has them by name. A rule looks at one operator over rewritten values, and gives what stands for its result, or None. The
+replaced node's run-time checks go to the node that takes its place; where no node does, a node that checks something stays.
+State may be gone after the node that reads it, so no rule looks through a node at state.
+The property tests walk the table, so a new rule is tested by being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...dtype import DType, bool_
+from ...sym.expr import Const, Expr, const
+from ...sym.simplify import simplify as simplify_expr
+from ..annotation import ONE
+from ..node import Function, Node, Op, Scalar, Tensor, Value, is_state
+from ..operators import TABLE
+from ..rewrite import Rewriter
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: the operators it looks at (none: all that broadcast), and what stands for the result of one of them."""
+
+    ops: tuple[str, ...]
+    apply: Callable[[Rewriter, Op], Value | None]
+
+
+RULES: dict[str, Rule] = {}
+_BY_OP: dict[str, list[Rule]] = {}
+
+
+def simplify(function: Function) -> Function:
+    """The function after all rules, each applied until none fits; the same object where none did."""
+    return Rewriter(function, _apply).run()
+
+
+def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    if not isinstance(node, Op) or len(node.outs) != 1 or isinstance(node.outs[0].annotation, Scalar):
+        return None
+    for rule in _rules_of(node.op):
+        found = rule.apply(r, node)
+        if found is not None and found.annotation == node.outs[0].annotation:
+            return [found]
+    return None
+
+
+def _rules_of(op: str) -> list[Rule]:
+    if op not in _BY_OP:
+        _BY_OP[op] = [rule for rule in RULES.values() if (op in rule.ops if rule.ops else TABLE[op].broadcasts)]
+    return _BY_OP[op]
+
+
+def rule(*ops: str) -> Callable[[Callable[[Rewriter, Op], Value | None]], Callable[[Rewriter, Op], Value | None]]:
+    """Puts a rule into the table under the name of its function."""
+
+    def put(apply: Callable[[Rewriter, Op], Value | None]) -> Callable[[Rewriter, Op], Value | None]:
+        RULES[apply.__name__] = Rule(ops, apply)
+        return apply
+
+    return put
+
+
+def _is_all(r: Rewriter, value: Value, number: float, negative_zero: bool = False) -> bool:
+    """Whether the value is a literal of which every element is the number, of that sign if it is a float's zero."""
+    array = r.array_of(value)
+    if array is None or array.size == 0 or not bool(np.all(array == array.dtype.type(number))):
+        return False
+    return number != 0 or array.dtype.kind in "iub" or bool(np.all(np.signbit(array) == negative_zero))
+
+
+def _alone(node: Op, value: Value) -> Value | None:
+    """`value` in place of a node that checks nothing."""
+    return None if node.requires else value
+
+
+def _only(found: tuple[Value, ...] | None) -> Value | None:
+    return None if found is None else found[0]
+
+
+# Arithmetic with literals.
+
+
+@rule("add")
+def add_zero(r: Rewriter, n: Op) -> Value | None:
+    """x + 0 -> x for integers, x + -0.0 -> x for floats."""
+    for x, zero in (n.args, n.args[::-1]):
+        if _is_all(r, zero, 0, negative_zero=True):
+            return _alone(n, x)
+    return None
+
+
+@rule("sub")
+def sub_zero(r: Rewriter, n: Op) -> Value | None:
+    """x - 0 -> x, also for floats (but not x - -0.0)."""
+    return _alone(n, n.args[0]) if _is_all(r, n.args[1], 0) else None
+
+
+@rule("mul")
+def mul_one(r: Rewriter, n: Op) -> Value | None:
+    """x * 1 -> x."""
+    for x, one in (n.args, n.args[::-1]):
+        if _is_all(r, one, 1):
+            return _alone(n, x)
+    return None
+
+
+@rule("div", "floor_divide")
+def div_one(r: Rewriter, n: Op) -> Value | None:
+    """x / 1 -> x."""
+    return _alone(n, n.args[0]) if _is_all(r, n.args[1], 1) else None
+
+
+@rule("div")
+def div_by_power_of_two(r: Rewriter, n: Op) -> Value | None:
+    """x / c -> x * (1 / c) where c and 1 / c are powers of two: both round the same real number."""
+    divisor = r.array_of(n.args[1])
+    if divisor is None or divisor.size == 0 or not bool(np.all(np.isfinite(divisor) & (divisor != 0))):
+        return None
+    with np.errstate(all="ignore"):
+        wide = divisor.astype(np.float64)
+        inverse = (1.0 / wide).astype(divisor.dtype)
+    normal = bool(np.all(np.abs(inverse.astype(np.float64)) >= float(np.finfo(np.float16).tiny)))
+    if not bool(np.all(np.abs(np.frexp(wide)[0]) == 0.5)) or not normal or not bool(np.all(np.isfinite(inverse))):
+        return None
+    return _only(r.op("mul", (n.args[0], r.constant(inverse, origin=n.origin, span=n.span)), None, n))
+
+
+@rule("mul", "remainder", "sub")
+def integer_zero(r: Rewriter, n: Op) -> Value | None:
+    """x * 0, x % 1, x - x -> zeros, for integers."""
+    t = n.outs[0].tensor
+    if not t.dtype.is_int:
+        return None
+    a, b = n.args
+    zero = _is_all(r, a, 0) or _is_all(r, b, 0) if n.op == "mul" else a is b if n.op == "sub" else _is_all(r, b, 1)
+    return _filled(r, n, t) if zero else None
+
+
+def _filled(r: Rewriter, n: Op, t: Tensor) -> Value | None:
+    from ..ops.shape import FullAttrs
+
+    return _only(r.op("full", (), FullAttrs(t.shape, Const(0, t.dtype)), n))
+
+
+# The same operator twice, the same operand twice.
+
+
+@rule("neg", "logical_not")
+def undone_twice(r: Rewriter, n: Op) -> Value | None:
+    """neg(neg(x)) -> x, logical_not(logical_not(x)) -> x."""
+    inner = r.op_of(n.args[0], n.op)
+    return None if inner is None else _alone(n, inner.args[0])
+
+
+@rule("abs", "relu", "floor", "ceil", "trunc", "round")
+def done_once(r: Rewriter, n: Op) -> Value | None:
+    """abs(abs(x)) -> abs(x), and so on."""
+    return _alone(n, n.args[0]) if r.op_of(n.args[0], n.op) else None
+
+
+@rule("minimum", "maximum", "logical_and", "logical_or")
+def same_operand(r: Rewriter, n: Op) -> Value | None:
+    """minimum(x, x) -> x, and so on."""
+    return _alone(n, n.args[0]) if n.args[0] is n.args[1] else None
+
+
+@rule("where")
+def where_known(r: Rewriter, n: Op) -> Value | None:
+    """where(true, x, y) -> x, where(false, x, y) -> y, where(c, x, x) -> x."""
+    cond, x, y = n.args
+    if x is y or _is_all(r, cond, 1):
+        return _alone(n, x)
+    return _alone(n, y) if _is_all(r, cond, 0) else None
+
+
+# Casts.
+
+
+@rule("cast")
+def cast_to_same(r: Rewriter, n: Op) -> Value | None:
+    """cast(x, dtype of x) -> x."""
+    return _alone(n, n.args[0]) if _dtype(n.args[0]) is n.outs[0].tensor.dtype else None
+
+
+@rule("cast")
+def cast_of_widening(r: Rewriter, n: Op) -> Value | None:
+    """cast(cast(x, wide), d) -> cast(x, d) where the first cast keeps every value and its kind."""
+    inner = r.op_of(n.args[0], "cast")
+    if inner is None or not isinstance(inner.args[0].annotation, Tensor) or is_state(inner.args[0]):
+        return None
+    return _only(r.op("cast", inner.args, n.attrs, n)) if _widens(_dtype(inner.args[0]), _dtype(n.args[0])) else None
+
+
+def _dtype(value: Value) -> DType:
+    assert isinstance(value.annotation, Tensor | Scalar)
+    return value.annotation.dtype
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
+    """Whether every value of `narrow` is one of `wide`, of the same kind: what is done with it next is the same."""
+    if narrow is bool_:
+        return wide is not bool_
+    if narrow.is_int and wide.is_int:
+        return wide.min <= narrow.min and narrow.max <= wide.max
+    return narrow.is_float and wide.is_float and narrow.bits < wide.bits
+
+
+# Views and movement.
+
+
+@rule("reshape")
+def reshape_to_same(r: Rewriter, n: Op) -> Value | None:
+    """reshape(x, shape of x) -> x."""
+    return _alone(n, n.args[0])
+
+
+@rule("reshape")
+def reshape_of_reshape(r: Rewriter, n: Op) -> Value | None:
+    """reshape(reshape(x, s), t) -> reshape(x, t)."""
+    inner = r.op_of(n.args[0], "reshape")
+    if inner is None or not isinstance(inner.args[0].annotation, Tensor) or is_state(inner.args[0]):
+        return None
+    return _only(r.op("reshape", inner.args, n.attrs, n, inner.requires))
+
+
+@rule("permute")
+def permute_nothing(r: Rewriter, n: Op) -> Value | None:
+    """permute(x, [0, 1, …]) -> x."""
+    return _alone(n, n.args[0]) if n.attrs.axes == tuple(range(len(n.attrs.axes))) else None
+
+
+@rule("permute")
+def permute_of_permute(r: Rewriter, n: Op) -> Value | None:
+    """permute(permute(x, p), q) -> permute(x, p[q])."""
+    inner = r.op_of(n.args[0], "permute")
+    if inner is None or is_state(inner.args[0]):
+        return None
+    return _only(r.op("permute", inner.args, type(n.attrs)(tuple(inner.attrs.axes[a] for a in n.attrs.axes)), n))
+
+
+@rule("permute")
+def permute_of_ones(r: Rewriter, n: Op) -> Value | None:
+    """A permute that moves only dims of 1 is a reshape, which moves nothing."""
+    from ..ops.shape import ShapeAttrs
+
+    shape = n.args[0].tensor.shape
+    order = [a for a in n.attrs.axes if shape[a] is not ONE]
+    if order != sorted(order):
+        return None
+    return _only(r.op("reshape", n.args, ShapeAttrs(n.outs[0].tensor.shape), n))
+
+
+@rule("slice")
+def slice_of_everything(r: Rewriter, n: Op) -> Value | None:
+    """slice(x, axis, 0, n) -> x."""
+    a = n.attrs
+    everything = a.step == 1 and _is_zero(a.start) and a.stop is n.args[0].tensor.shape[a.axis]
+    return _alone(n, n.args[0]) if everything else None
+
+
+@rule("slice")
+def slice_of_slice(r: Rewriter, n: Op) -> Value | None:
+    """slice(slice(x, a, s, t), a, u, v) -> slice(x, a, s + u, s + v)."""
+    inner = r.op_of(n.args[0], "slice")
+    if inner is None or inner.attrs.step != 1 or inner.attrs.axis != n.attrs.axis or is_state(inner.args[0]):
+        return None
+    start, stop = (simplify_expr(inner.attrs.start + e) for e in (n.attrs.start, n.attrs.stop))
+    return _only(r.op("slice", inner.args, type(n.attrs)(n.attrs.axis, start, stop, n.attrs.step), n, inner.requires))
+
+
+@rule("slice")
+def slice_of_concat(r: Rewriter, n: Op) -> Value | None:
+    """slice(concat([a, b], k), k, 0, extent of a) -> a, and so on for each part."""
+    joined = r.op_of(n.args[0], "concat")
+    if joined is None or joined.requires or joined.attrs.axis != n.attrs.axis or n.attrs.step != 1:
+        return None
+    at: Expr = const(0)
+    for part in joined.args:
+        end = simplify_expr(at + part.tensor.shape[n.attrs.axis])
+        if n.attrs.start is at and n.attrs.stop is end and not is_state(part):
+            return _alone(n, part)
+        at = end
+    return None
+
+
+@rule("concat")
+def concat_of_one(r: Rewriter, n: Op) -> Value | None:
+    """concat([x]) -> x."""
+    return _alone(n, n.args[0]) if len(n.args) == 1 else None
+
+
+@rule("concat")
+def concat_of_concat(r: Rewriter, n: Op) -> Value | None:
+    """concat([concat([a, b], k), c], k) -> concat([a, b, c], k)."""
+    inner = [r.op_of(a, "concat") for a in n.args]
+    joined = [i is not None and i.attrs == n.attrs and not any(map(is_state, i.args)) for i in inner]
+    if not any(joined):
+        return None
+    args = [p for a, i, flat in zip(n.args, inner, joined, strict=True) for p in (i.args if flat and i is not None else (a,))]
+    checks = [c for i, flat in zip(inner, joined, strict=True) if flat and i is not None for c in i.requires]
+    return _only(r.op("concat", args, n.attrs, n, checks))
+
+
+# Broadcasting in its plain form: operands as they are, not made larger before.
+
+
+@rule()
+def operand_is_broadcast_already(r: Rewriter, n: Op) -> Value | None:
+    """add(expand(x, s), y) -> add(x, y), add(reshape(x, (1, …)), y) -> add(x, y), add(full(s, v), y) -> add(v, y), if the shape stays."""
+    for k, a in enumerate(n.args):
+        smaller = _before_broadcast(r, a)
+        if smaller is None:
+            continue
+        node, source = smaller
+        found = _only(r.op(n.op, (*n.args[:k], source, *n.args[k + 1 :]), n.attrs, n, node.requires))
+        if found is not None:
+            return found
+    return None
+
+
+def _before_broadcast(r: Rewriter, value: Value) -> tuple[Op, Value] | None:
+    """The node and the operand of what only makes a value larger along dims that broadcasting would."""
+    node = r.op_of(value, "expand", "reshape", "full")
+    if node is None:
+        return None
+    if node.op == "full":
+        number = node.attrs.value
+        if not isinstance(number, Const) or not value.tensor.shape:
+            return None
+        return node, r.constant(np.array(number.value, number.dtype.numpy()), origin=node.origin, span=node.span)
+    source = node.args[0]
+    if not isinstance(source.annotation, Tensor) or is_state(source):
+        return None
+    if node.op == "expand":
+        return node, source
+    extra = len(value.tensor.shape) - len(source.tensor.shape)
+    leading = extra > 0 and value.tensor.shape == (ONE,) * extra + source.tensor.shape
+    return (node, source) if leading else None
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0

@@ -1,0 +1,275 @@
+"""Graph passes: what each of them changes, and what it leaves alone. Every function is verified before and after, and means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pliant import InOut, State, Tensor, dim, f16, f32, function, i32, i64, kernel, match_cast, ops
+from pliant.graph import node as g
+from pliant.graph.passes.common_subexpressions import common_subexpressions
+from pliant.graph.passes.dead_code import dead_code
+from pliant.graph.passes.fold_constants import fold_constants
+from pliant.graph.passes.simplify import simplify
+from pliant.graph.verify import verify
+from pliant.interp.graph import run_graph
+
+n = dim("n", max=64)
+m = dim("m", max=64)
+k = dim("k", max=64)
+
+Pass = Callable[[g.Function], g.Function]
+
+
+def random(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(np.float32)
+
+
+def changed(f: Any, arguments: Sequence[Any], *passes: Pass) -> g.Function:
+    """The function after the passes and without dead code; the interpreter finds it to mean the same, bit for bit."""
+    after = f.graph
+    verify(after)
+    for change in passes:
+        after = change(after)
+        verify(after)
+        assert change(after) is after, "a second time changes nothing"
+    after = dead_code(after)
+    copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)]
+    for expected, found in zip(run_graph(f.graph, copies[0]), run_graph(after, copies[1]), strict=True):
+        assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+    return after
+
+
+def text(f: g.Function) -> list[str]:
+    """The statements of a printed function, without its head."""
+    return [line.split("  #")[0].strip() for line in str(f).splitlines() if " = ops." in line or "return" in line]
+
+
+def names(f: g.Function) -> list[str]:
+    return [x.op for x in g.walk_nodes(f.nodes) if isinstance(x, g.Op)]
+
+
+# Common subexpressions.
+
+
+def test_the_same_is_computed_once() -> None:
+    @function
+    def f(x: Tensor[f32, n], y: Tensor[f32, n]) -> Tensor[f32, n]:
+        return ops.exp(x + y) * ops.exp(x + y)
+
+    assert text(changed(f, [random(3), random(3, seed=1)], common_subexpressions)) == [
+        "add = ops.add(x, y)",
+        "exp = ops.exp(add)",
+        "mul = ops.mul(exp, exp)",
+        "return mul",
+    ]
+
+
+def test_other_attributes_and_other_dims_are_something_else() -> None:
+    @function
+    def f(x: Tensor[f32, n, m]) -> tuple[Tensor[f32, n], Tensor[f32, m], Tensor[f32, n, m], Tensor[f32, m, n]]:
+        return ops.sum(x, axis=1), ops.sum(x, axis=0), ops.reshape(x, (n, m)), ops.reshape(x, (m, n))
+
+    assert len(changed(f, [random(3, 4)], common_subexpressions).nodes) == 4
+
+
+def test_zero_and_minus_zero_are_two_numbers() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+        return x + 0.0, x + -0.0
+
+    assert names(changed(f, [np.array([-0.0], np.float32)], common_subexpressions)) == ["add", "add"]
+
+
+def test_a_body_uses_what_stands_around_it_and_branches_do_not_share() -> None:
+    @function
+    def f(x: Tensor[f32, n], b: bool) -> Tensor[f32, n]:
+        y = ops.exp(x)
+        if b:
+            z = ops.exp(x) + ops.tanh(x)
+        else:
+            z = ops.tanh(x)
+        return z * y + ops.tanh(x)
+
+    for b in (True, False):
+        after = changed(f, [random(3), b], common_subexpressions)
+        assert names(after).count("exp") == 1
+        assert names(after).count("tanh") == 3
+
+
+def test_state_and_definitions_of_dims_stay() -> None:
+    @kernel
+    def add_to(x: Tensor[f32, n], total: InOut[f32, n]) -> None:
+        for i in range(n):
+            total[i] = total[i] + x[i]
+
+    @function
+    def f(x: Tensor[f32, n], total: State[f32, n]) -> tuple[Tensor[f32, n], State[f32, n], Tensor[f32, n]]:
+        before = total * 2.0
+        total = add_to(x, total)
+        total = add_to(x, total)
+        return before, total, total * 2.0
+
+    after = changed(f, [random(3), random(3, seed=1)], common_subexpressions)
+    assert len([x for x in after.nodes if isinstance(x, g.CallLoop)]) == 2
+    assert names(after) == ["mul", "mul"]
+
+    u, v = dim("u"), dim("v")
+
+    @function
+    def defines(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+        a, b = match_cast(x, Tensor[f32, u]), match_cast(x, Tensor[f32, v])
+        return match_cast(a, Tensor[f32, n]), match_cast(b, Tensor[f32, n])
+
+    assert len(changed(defines, [random(3)], common_subexpressions).nodes) == 4
+
+
+def test_calls_of_unknown_effect_stay() -> None:
+    seen: list[int] = []
+
+    def count(x: Any) -> Any:
+        seen.append(1)
+        return x + 1
+
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        return ops.call_host(count, [x], out=Tensor[f32, n]) + ops.call_host(count, [x], out=Tensor[f32, n])
+
+    changed(f, [random(3)], common_subexpressions)
+    assert len(seen) == 4  # two for each of the two runs
+
+
+def test_equal_nodes_keep_the_layers_of_both() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        return ops.exp(x) * ops.exp(x)
+
+    nodes = [x.with_(origin=(f"layer{i}",)) for i, x in enumerate(f.graph.nodes)]
+    after = common_subexpressions(f.graph.with_(nodes=tuple(nodes)))
+    assert after.nodes[0].origin == ("layer0", "layer1")
+
+
+def test_a_check_that_only_the_second_has_keeps_it() -> None:
+    @function
+    def f(x: Tensor[f32, n], y: Tensor[f32, m]):  # type: ignore[no-untyped-def]
+        return x + y, x + y
+
+    first, second = f.graph.nodes
+    bare = f.graph.with_(nodes=(first.with_(requires=()), second))
+    assert len(common_subexpressions(bare).nodes) == 2
+    assert len(common_subexpressions(f.graph).nodes) == 1
+
+
+# Constants.
+
+
+def test_operators_on_literals_become_literals() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        half = ops.div(ops.constant(1.0), ops.constant(2.0))
+        return x * (half + ops.sqrt(ops.constant(4.0)))
+
+    after = changed(f, [random(3)], fold_constants)
+    assert names(after) == ["mul"]
+    assert [x.array.item() for x in after.nodes if isinstance(x, g.Const)] == [2.5]
+
+
+def test_large_results_and_those_that_depend_on_dims_are_left() -> None:
+    numbers = np.linspace(0, 1, 4096, dtype=np.float32)
+
+    @function
+    def f(x: Tensor[f32, n]) -> tuple[Tensor[f32, 4096], Tensor[f32, n]]:
+        table = ops.exp(ops.constant(numbers))
+        return table, ops.full((n,), 2.0) * x
+
+    assert fold_constants(f.graph) is f.graph
+
+
+def test_an_index_outside_of_a_literal_is_left_for_the_run_to_tell() -> None:
+    seven = np.array([7])
+
+    @function
+    def f() -> Tensor[f32, 1]:
+        return ops.take(ops.constant([1.0, 2.0]), ops.constant(seven), axis=0)
+
+    assert fold_constants(f.graph) is f.graph
+
+
+# Algebra. Each rule has its examples in the property tests; here is what the printed program looks like, and what must stay.
+
+
+def test_views_and_permutes_are_composed() -> None:
+    @function
+    def f(x: Tensor[f32, n, m, 4]) -> Tensor[f32, m, n, 4]:
+        y = ops.permute(ops.permute(x, (2, 0, 1)), (2, 1, 0))
+        z = ops.reshape(ops.reshape(y, (m * n, 4)), (m, n, 4))
+        return ops.slice(ops.concat([z], axis=0), 0, 0, m)
+
+    assert names(changed(f, [random(3, 2, 4)], simplify)) == ["permute"]
+
+
+def test_floats_keep_their_zeros() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n], Tensor[f32, n], Tensor[f32, n]]:
+        return x + 0.0, x - (-0.0), x * 0.0, x - x
+
+    assert names(changed(f, [np.array([-0.0, np.inf, 1.0], np.float32)], simplify)) == ["add", "sub", "mul", "sub"]
+
+
+def test_what_rounds_or_saturates_is_kept() -> None:
+    @function
+    def f(x: Tensor[f32, n], i: Tensor[i64, n]) -> tuple[Tensor[f32, n], Tensor[i64, n], Tensor[i64, n]]:
+        rounded = ops.cast(ops.cast(x, f16), f32)
+        return rounded, ops.cast(ops.cast(i, i32), i64), ops.cast(ops.cast(i, f32), i64)
+
+    assert len(names(changed(f, [random(3), np.array([2**40, -1, 2**24 + 1])], simplify))) == 6
+
+
+def test_a_division_that_is_not_exact_stays_one() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+        return x / 3.0, x / 8.0
+
+    after = changed(f, [random(9)], simplify)
+    assert names(after) == ["div", "mul"]
+
+
+def test_state_is_not_read_later_than_it_was() -> None:
+    @kernel
+    def add_to(x: Tensor[f32, n], total: InOut[f32, n]) -> None:
+        for i in range(n):
+            total[i] = total[i] + x[i]
+
+    @function
+    def f(x: Tensor[f32, n], total: State[f32, n]) -> tuple[Tensor[f32, n, 1], State[f32, n]]:
+        before = ops.reshape(total, (1, n))
+        total = add_to(x, total)
+        return ops.reshape(before, (n, 1)), total
+
+    assert names(changed(f, [random(3), random(3, seed=1)], simplify)) == ["reshape", "reshape"]
+
+
+def test_checks_are_not_lost() -> None:
+    @function
+    def f(x: Tensor[f32, n, m]) -> Tensor[f32, k, 2]:
+        y = match_cast(ops.reshape(ops.reshape(x, (m, 6)), (n, m)), Tensor[f32, k, 2])
+        return y
+
+    conditions = {r.cond for x in f.graph.nodes for r in x.requires}
+    assert {r.cond for x in dead_code(simplify(f.graph)).nodes for r in x.requires} >= conditions
+
+
+@pytest.mark.parametrize("change", [common_subexpressions, simplify, fold_constants])
+def test_nothing_to_do_is_the_same_object(change: Pass) -> None:
+    @function
+    def f(x: Tensor[f32, n], b: bool) -> Tensor[f32, n]:
+        if b:
+            y = ops.exp(x)
+        else:
+            y = ops.tanh(x)
+        return y * 2.0
+
+    assert change(f.graph) is f.graph
