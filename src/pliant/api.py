@@ -179,10 +179,13 @@ def program_of(src: Any) -> Program:
             return Program.of(src)
     if isinstance(getattr(src, "func", None), Func):  # a Schedule
         return Program.of_kernel(src.func)
+    made = src.to_program() if hasattr(src, "to_program") else None  # an nn.Module
+    if isinstance(made, Program):
+        return made
     raise Error(
         f"cannot compile an object of type `{type(src).__name__}`",
         where=caller_span(),
-        help="pass a @kernel, a @function or a pliant.Program",
+        help="pass a @kernel, a @function, an nn.Module or a pliant.Program",
     )
 
 

@@ -65,6 +65,8 @@ class _Frame:
 class Builder:
     """Builds one graph function; see the module."""
 
+    value: type[Value] = Value  # what the function's values are made as
+
     def __init__(self, name: str, *, names: Sequence[str] = (), span: Span | None = None) -> None:
         self.name = name
         self.function_span = span
@@ -99,7 +101,7 @@ class Builder:
 
     def param(self, name: str, annotation: Annotation) -> Value:
         """A parameter; the dims that stand alone in it become defined."""
-        value = Value(self.unique(name), annotation)
+        value = self.value(self.unique(name), annotation)
         self._params.append(value)
         self._frames[0].dims.update(defined_vars([annotation]))
         self._frames[0].values.add(value)
@@ -159,7 +161,7 @@ class Builder:
         hints = self.hint.split(",") if self.hint else []
         base = fields.get("op") or "v"
         outs = tuple(
-            Value(self.unique(hints[k] if len(hints) == len(annotations) else hints[0] if hints else base), a)
+            self.value(self.unique(hints[k] if len(hints) == len(annotations) else hints[0] if hints else base), a)
             for k, a in enumerate(annotations)
         )
         self.hint = ""
