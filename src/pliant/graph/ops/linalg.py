@@ -1,6 +1,7 @@
 """Matrix products: matmul (with broadcast batch dims) and linear. Sums over 16-bit floats are made in f32.
 
 ops.matmul(a, b)             # (…, m, k) x (…, k, n) -> (…, m, n); also written a @ b
+ops.matmul(a, b, transpose_b=True)   # (…, m, k) x (…, n, k): the operand is read as it lies
 ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) as in torch
 """
 
@@ -10,6 +11,7 @@ ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,17 +37,35 @@ def _numbers(d: Deduction) -> None:
         raise d.error(f"{d.what} of bools", arg=0, help="cast them first: ops.cast(x, i32)")
 
 
-def _deduce_matmul(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+@dataclass(frozen=True, slots=True)
+class MatmulAttrs:
+    """Whether the last two dims of an operand stand the other way round."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+PLAIN = MatmulAttrs()
+
+
+def _matrix(shape: tuple[Expr, ...], transposed: bool) -> tuple[Expr, Expr]:
+    """Rows and columns of an operand as they are multiplied."""
+    return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
+
+
+def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation, ...]:
     _numbers(d)
     a, b = d.tensor(0), d.tensor(1)
+    how = attrs or PLAIN
     for k, t in enumerate((a, b)):
         if len(t.shape) < 2:
             help_ = "ops.reshape can add one"
             raise d.error(f"matmul: `{d.args[k].name}` has {counted(len(t.shape), 'dim')}, at least 2 are needed", arg=k, help=help_)
     message = f"{{0}} columns of `{d.args[0].name}` meet {{1}} rows of `{d.args[1].name}`"
-    d.equal(a.shape[-1], b.shape[-2], message, help=_SHAPES_HELP)
+    (rows, inner), (other, columns) = _matrix(a.shape, how.transpose_a), _matrix(b.shape, how.transpose_b)
+    d.equal(inner, other, message, help=_SHAPES_HELP)
     batch = d.broadcast(a.shape[:-2], b.shape[:-2])
-    return (Tensor(a.dtype, (*batch, a.shape[-2], b.shape[-1])),)
+    return (Tensor(a.dtype, (*batch, rows, columns)),)
 
 
 def _contract(
@@ -69,28 +89,34 @@ def _contract(
     return (total, Stage("out", out.dtype, out.shape, last))
 
 
-def _matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
+def _matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: MatmulAttrs | None) -> tuple[Stage, ...]:
     a, b = args
     batch = outs[0].shape[:-2]
+    how = attrs or PLAIN
 
     def factors(i: Indices, k: Expr, read: Callable[..., Expr]) -> tuple[Expr, Expr]:
+        left = (k, i[-2]) if how.transpose_a else (i[-2], k)
+        right = (i[-1], k) if how.transpose_b else (k, i[-1])
         return (
-            read(0, *project(a.shape[:-2], batch, i[:-2]), i[-2], k),
-            read(1, *project(b.shape[:-2], batch, i[:-2]), k, i[-1]),
+            read(0, *project(a.shape[:-2], batch, i[:-2]), *left),
+            read(1, *project(b.shape[:-2], batch, i[:-2]), *right),
         )
 
-    return _contract(outs[0], a.shape[-1], factors, None)
+    return _contract(outs[0], _matrix(a.shape, how.transpose_a)[1], factors, None)
 
 
 def _wide(x: Array) -> Array:
     return x.astype(accumulator(to_dtype(x.dtype)).numpy())
 
 
-def _matmul_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
-    return [np.matmul(_wide(args[0]), _wide(args[1])).astype(args[0].dtype)]
+def _matmul_reference(args: Sequence[Array], attrs: MatmulAttrs | None) -> list[Array]:
+    how = attrs or PLAIN
+    a = np.swapaxes(args[0], -1, -2) if how.transpose_a else args[0]
+    b = np.swapaxes(args[1], -1, -2) if how.transpose_b else args[1]
+    return [np.matmul(_wide(a), _wide(b)).astype(args[0].dtype)]
 
 
-register(OpDef("matmul", _deduce_matmul, _matmul_reference, _matmul_stages, (2, 2)))
+register(OpDef("matmul", _deduce_matmul, _matmul_reference, _matmul_stages, (2, 2), MatmulAttrs))
 
 
 def _deduce_linear(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
@@ -124,9 +150,9 @@ def _linear_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 register(OpDef("linear", _deduce_linear, _linear_reference, _linear_stages, (2, 3)))
 
 
-def matmul(x: T, y: T) -> T:
-    """The matrix product `x @ y`; dims before the last two broadcast."""
-    return emit("matmul", (x, y))
+def matmul(x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
+    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`."""
+    return emit("matmul", (x, y), MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None)
 
 
 def linear(x: T, weight: T, bias: T | None = None) -> T:
