@@ -1,0 +1,98 @@
+"""What quantised tensors mean: from the bytes of a file to f32, as the records of `types.py` say.
+
+Each step is rounded to f32 in the order that `types.py` states, so that the values are those of every other reader, bit for bit.
+
+    dequantize(BY_NAME["Q4_1"], np.zeros((576, 360), np.uint8))       # -> f32[576, 576]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...support.errors import ModelFileError, UnsupportedError
+from .types import BY_NAME, Bits, Factor, Format, Packed
+
+_ELEMENTS = 1 << 20  # at a time, so that what is held besides the result is a few MB
+
+
+def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The values of rows of bytes: the last dim of `data` is in bytes, that of the result in elements."""
+    if not format.known:
+        raise unread(format)
+    if data.dtype != np.uint8 or data.ndim == 0 or data.shape[-1] % format.size:
+        raise ModelFileError(
+            f"rows of {data.shape[-1] if data.ndim else 0} bytes are not whole blocks of {format.name} ({format.size} bytes)"
+        )
+    rows = np.ascontiguousarray(data).reshape(-1, format.size)
+    out = np.empty((len(rows), format.length), np.float32)
+    step = _ELEMENTS // format.length
+    for start in range(0, len(rows), step):
+        out[start : start + step] = _values(format, rows[start : start + step])
+    return out.reshape(*data.shape[:-1], data.shape[-1] // format.size * format.length)
+
+
+def unread(format: Format, tensor: str = "") -> UnsupportedError:
+    """What is said of a type of which only the name is known."""
+    known = ", ".join(f.name for f in BY_NAME.values() if f.known)
+    whose = f"tensor `{tensor}` is" if tensor else "a tensor is"
+    return UnsupportedError(f"gguf: {whose} of type {format.name}, which is not supported", facts=[f"supported types: {known}"])
+
+
+def unpack(packed: Packed, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The small integers of each block as f32[blocks, packed.count] (all of them are exact there)."""
+    codes = np.zeros((len(blocks), packed.count), np.uint8)
+    for part in packed.bits:
+        codes[:, part.first : part.first + part.count] |= _bits(part, blocks) << np.uint8(part.into)
+    if packed.table:
+        return np.asarray(packed.table, np.float32)[codes]
+    numbers = codes.view(np.int8) if packed.signed else codes
+    return numbers.astype(np.float32) - np.float32(packed.bias)
+
+
+def _bits(part: Bits, blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The bits of a place: u8[blocks, part.count]."""
+    held = blocks[:, part.offset : part.offset + part.size].reshape(len(blocks), -1, 1, part.run)
+    shifts = (part.shift + part.width * np.arange(part.steps, dtype=np.uint8)).astype(np.uint8).reshape(1, 1, -1, 1)
+    mask = np.uint8((1 << part.width) - 1)
+    found: NDArray[np.uint8] = ((held >> shifts) & mask).reshape(len(blocks), part.count)
+    return found
+
+
+def _values(format: Format, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    if format.element is not None:
+        return _floats(format.element.name, blocks)
+    assert format.codes is not None and format.scale is not None
+    codes = unpack(format.codes, blocks)
+    with np.errstate(all="ignore"):  # a hostile scale may be infinite or no number: so is the value, as everywhere
+        scaled = _times(codes, format.scale, blocks)
+        if format.minimum is None:
+            return scaled
+        minimum = _factor(format.minimum, blocks)  # [blocks, groups]
+        grouped = scaled.reshape(*minimum.shape, -1)
+        return (grouped + minimum[..., None] if format.sign > 0 else grouped - minimum[..., None]).reshape(scaled.shape)
+
+
+def _times(codes: NDArray[np.float32], factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    scale = _factor(factor, blocks)  # [blocks, groups]
+    result: NDArray[np.float32] = (scale[..., None] * codes.reshape(*scale.shape, -1)).reshape(codes.shape)
+    return result
+
+
+def _factor(factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The factor of each group: f32[blocks, groups], one group where there are no small integers."""
+    held = blocks[:, factor.offset : factor.offset + factor.dtype.itemsize]
+    scale = _floats(factor.dtype.name, np.ascontiguousarray(held))
+    return scale if factor.groups is None else scale * unpack(factor.groups, blocks)
+
+
+def _floats(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Numbers of a plain type as f32, one column each."""
+    if name == "bf16":
+        return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+    kinds: dict[str, Any] = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
+    with np.errstate(all="ignore"):
+        found: NDArray[np.float32] = raw.view(kinds[name]).astype(np.float32)
+    return found

@@ -1,0 +1,207 @@
+"""A GGUF model on disk, mapped into memory: typed metadata, and tensors whose bytes are read when somebody looks at them.
+
+    file = open_gguf("model-00001-of-00003.gguf")        # the other parts of a split model are found beside it
+    file.architecture                                    # "llama"
+    file.integer("llama.block_count", low=1, high=1024)  # a ModelFileError where it is missing, of another type or out of range
+    w = file.tensors["blk.0.attn_q.weight"]
+    w.shape, w.format.name, w.data                       # (576, 576), "Q4_1", u8[576, 360] in the file's own pages
+
+Shapes are outermost dim first, as numpy's: the reverse of the file's. A file must not become shorter while it is open.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...support.errors import ModelFileError
+from .dequantize import dequantize, unread
+from .parse import MAX_TENSORS, Buffer, Parsed, Value, parse, shown
+from .types import Format
+
+MAX_PARTS = 1024
+_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GgufTensor:
+    """A tensor of the file; `data` is the file's own memory, read-only, its last dim in bytes."""
+
+    name: str
+    format: Format
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return int(self.data.nbytes)
+
+    def array(self) -> NDArray[Any]:
+        """The elements of a plain type in place (bf16 as the u16 that it is made of)."""
+        element = self.format.element
+        if element is None:
+            raise TypeError(f"tensor `{self.name}` is quantised ({self.format.name}); `dequantized()` has its values")
+        kind = np.dtype(np.uint16) if element.name == "bf16" else element.numpy()
+        return self.data.view(kind.newbyteorder("<")).reshape(self.shape)
+
+    def dequantized(self) -> NDArray[np.float32]:
+        """The values as f32, in memory of their own."""
+        if not self.format.known:
+            raise unread(self.format, self.name)
+        return dequantize(self.format, self.data).reshape(self.shape)
+
+
+class GgufFile:
+    """Metadata and tensors of a model, from one file or from all parts of a split one."""
+
+    def __init__(self, name: str, version: int, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> None:
+        self.name = name
+        self.version = version
+        self.metadata: Mapping[str, Value] = metadata
+        self.tensors: Mapping[str, GgufTensor] = tensors
+
+    @property
+    def architecture(self) -> str:
+        """What kind of model this is: `llama`, `qwen2`, …"""
+        return self.text("general.architecture")
+
+    def text(self, key: str, *default: str) -> str:
+        """The string under `key`."""
+        value = self._find(key, *default)
+        return value if isinstance(value, str) else self._refuse(key, value, "a string")
+
+    def integer(self, key: str, *default: int, low: int = 0, high: int = (1 << 31) - 1) -> int:
+        """The integer under `key`, from `low` to `high`."""
+        value = self._find(key, *default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._refuse(key, value, "an integer")
+        if not low <= value <= high:
+            raise ModelFileError(f"gguf: `{key}` is {value}, outside of {low}..{high}", facts=[f"file `{self.name}`"])
+        return value
+
+    def number(self, key: str, *default: float) -> float:
+        """The number under `key`, finite."""
+        value = self._find(key, *default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            self._refuse(key, value, "a finite number")
+        return float(value)
+
+    def flag(self, key: str, *default: bool) -> bool:
+        """The bool under `key`."""
+        value = self._find(key, *default)
+        return value if isinstance(value, bool) else self._refuse(key, value, "a bool")
+
+    def strings(self, key: str, *default: list[str]) -> list[str]:
+        """The strings under `key`."""
+        value = self._find(key, *default)
+        return value if isinstance(value, list) else self._refuse(key, value, "an array of strings")
+
+    def numbers(self, key: str, *default: NDArray[Any]) -> NDArray[Any]:
+        """The numbers under `key`."""
+        value = self._find(key, *default)
+        return value if isinstance(value, np.ndarray) else self._refuse(key, value, "an array of numbers")
+
+    def tensor(self, name: str, shape: Sequence[int] | None = None) -> GgufTensor:
+        """The tensor of that name, and of that shape."""
+        found = self.tensors.get(name)
+        if found is None:
+            raise ModelFileError(f"gguf: there is no tensor `{name}`", facts=[f"file `{self.name}`"])
+        if shape is not None and found.shape != tuple(shape):
+            raise ModelFileError(
+                f"gguf: tensor `{name}` has the shape {found.shape}, where {tuple(shape)} is expected", facts=[f"file `{self.name}`"]
+            )
+        return found
+
+    def _find(self, key: str, *default: Any) -> Any:
+        if key in self.metadata:
+            return self.metadata[key]
+        if default:
+            return default[0]
+        raise ModelFileError(f"gguf: the metadata has no `{key}`", facts=[f"file `{self.name}`"])
+
+    def _refuse(self, key: str, value: object, wanted: str) -> NoReturn:
+        raise ModelFileError(f"gguf: `{key}` is not {wanted}", facts=[f"file `{self.name}`", f"found: {shown(repr(value))}"])
+
+
+def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
+    """Opens a model; of a split one, any part may be named."""
+    first = Path(path)
+    name = _PART.fullmatch(first.name)
+    if name is None:
+        return from_bytes(_map(first), str(path))
+    parts = [
+        first.with_name(f"{name['stem']}-{i:05}-of-{name['count']}.gguf") for i in range(1, min(int(name["count"]), MAX_PARTS + 1) + 1)
+    ]
+    if not 1 <= len(parts) <= MAX_PARTS or not 1 <= int(name["number"]) <= len(parts):
+        raise ModelFileError(f"gguf: `{shown(first.name)}` is no part of a split model: 1 to {MAX_PARTS} parts are allowed")
+    if missing := [part for part in parts if not part.exists()]:
+        raise ModelFileError(
+            f"gguf: part `{shown(missing[0].name)}` of a split model is missing",
+            facts=[f"{len(parts)} parts are needed in `{first.parent}`"],
+        )
+    return _join([(part, _map(part)) for part in parts])
+
+
+def from_bytes(data: Buffer, name: str) -> GgufFile:
+    """The model in the bytes of one file."""
+    found = parse(data, name)
+    if _count(found, "split.count", 1) > 1:
+        raise ModelFileError(
+            f"gguf: `{shown(name)}` is one part of a split model under another name",
+            help="the parts must be named `…-00001-of-00003.gguf`",
+        )
+    return GgufFile(name, found.version, found.metadata, _tensors(found, data))
+
+
+def _join(files: list[tuple[Path, Buffer]]) -> GgufFile:
+    """The model of all parts: the metadata of the first, the tensors of each."""
+    tensors: dict[str, GgufTensor] = {}
+    parsed = [parse(data, str(path)) for path, data in files]
+    for i, ((path, data), part) in enumerate(zip(files, parsed, strict=True)):
+        if _count(part, "split.count", 1) != len(files) or _count(part, "split.no", 0) != i:
+            raise ModelFileError(f"gguf: `{shown(path.name)}` does not say that it is part {i + 1} of {len(files)}")
+        found = _tensors(part, data)
+        if both := next((name for name in found if name in tensors), None):
+            raise ModelFileError(f"gguf: tensor `{shown(both)}` is in two parts of a split model")
+        tensors |= found
+    total = _count(parsed[0], "split.tensors.count", len(tensors))
+    if total != len(tensors) or total > MAX_TENSORS:
+        raise ModelFileError(f"gguf: the parts of a split model have {len(tensors)} tensors, where {total} are announced")
+    return GgufFile(str(files[0][0]), parsed[0].version, parsed[0].metadata, tensors)
+
+
+def _count(part: Parsed, key: str, default: int) -> int:
+    value = part.metadata.get(key, default)
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _tensors(parsed: Parsed, data: Buffer) -> dict[str, GgufTensor]:
+    raw = np.frombuffer(data, np.uint8)
+    return {
+        e.name: GgufTensor(e.name, e.format, e.shape, raw[e.start : e.start + e.size].reshape(*e.shape[:-1], -1)) for e in parsed.entries
+    }
+
+
+def _map(path: Path) -> Buffer:
+    """The bytes of a regular file, mapped and not read."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+            raise ModelFileError(f"gguf: `{shown(str(path))}` is not a regular file")
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return b""  # which cannot be mapped
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise ModelFileError(f"gguf: there is no file `{shown(str(path))}`") from None
+    except OSError as problem:
+        raise ModelFileError(f"gguf: `{shown(str(path))}` cannot be read: {problem.strerror}") from None
