@@ -24,6 +24,7 @@ _PLACES = {
     ".templates": "Template template",
     ".dtype": "DType",
     ".graph": "ops",
+    "": "nn",
     ".graph.ops": "match_cast",
     ".loop.script": (
         "alloc annotate block check combine compute gpu grid init max_over min_over parallel prod_over reads serial sum_over "
@@ -40,6 +41,7 @@ _PLACES = {
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 if TYPE_CHECKING:
+    from . import nn
     from .api import Function, Kernel, compile, function, kernel, parse
     from .dtype import DType
     from .graph import ops
@@ -193,6 +195,7 @@ __all__ = [
     "max_over",
     "min_over",
     "nan",
+    "nn",
     "ops",
     "parallel",
     "parse",
@@ -230,8 +233,7 @@ def __getattr__(name: str) -> Any:
     place = _HOME.get(name)
     if place is None:
         raise AttributeError(f"module 'pliant' has no attribute {name!r}")
-    module = import_module(place, __name__)
-    value = import_module(f"{place}.{name}", __name__) if name == "ops" else getattr(module, name)
+    value = import_module(f"{place}.{name}", __name__) if name in ("nn", "ops") else getattr(import_module(place, __name__), name)
     globals()[name] = value
     return value
 

@@ -1,0 +1,76 @@
+"""Activations as modules, for `Sequential`: `nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4))`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...graph import ops
+from .module import Module
+
+
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Any) -> Any:
+        """The activation."""
+        return ops.relu(x)
+
+
+class GELU(Module):
+    """x times the normal distribution function of x, exactly ("none") or by tanh."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.approximate = approximate
+
+    def forward(self, x: Any) -> Any:
+        """The activation."""
+        return ops.gelu(x, approximate=self.approximate)
+
+
+class SiLU(Module):
+    """x * sigmoid(x)."""
+
+    def forward(self, x: Any) -> Any:
+        """The activation."""
+        return ops.silu(x)
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, x: Any) -> Any:
+        """The activation."""
+        return ops.sigmoid(x)
+
+
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: Any) -> Any:
+        """The activation."""
+        return ops.tanh(x)
+
+
+class Softmax(Module):
+    """Exponentials over their sum."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        """The softmax along `dim`."""
+        return ops.softmax(x, axis=self.dim)
+
+
+class Identity(Module):
+    """x itself; also what Dropout is when nothing is trained."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """Takes what the layer in its place would take."""
+
+    def forward(self, x: Any) -> Any:
+        """The value as it is."""
+        return x
+
+
+Dropout = Identity

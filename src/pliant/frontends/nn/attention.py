@@ -1,0 +1,63 @@
+"""Attention: the function, and torch's MultiheadAttention.
+
+nn.attention(q, k, v, mask)                 # (batch, heads, n, d); mask is added to the scores, or is bool: true = may look
+nn.MultiheadAttention(384, 12)(x, x, x)     # in_proj_weight, in_proj_bias, out_proj.weight, out_proj.bias
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dtype import bool_
+from ...graph import ops
+from ...support.errors import Error
+from ...support.source import caller_span
+from .layers import Linear
+from .module import Module, Parameter
+
+
+def split_heads(x: Any, heads: int) -> Any:
+    """(batch, n, heads * d) as (batch, heads, n, d)."""
+    batch, n, width = x.shape
+    return ops.permute(ops.reshape(x, (batch, n, heads, width // heads)), (0, 2, 1, 3))
+
+
+def join_heads(x: Any) -> Any:
+    """(batch, heads, n, d) as (batch, n, heads * d)."""
+    batch, heads, n, d = x.shape
+    return ops.reshape(ops.permute(x, (0, 2, 1, 3)), (batch, n, heads * d))
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None) -> Any:
+    """softmax(q @ k.T * scale + mask) @ v; the scale is 1 / sqrt(d) if none is given. Rows that may look nowhere look everywhere."""
+    scores = (q @ ops.permute(k, (0, 1, 3, 2))) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if mask is not None and mask.dtype is bool_:
+        scores = ops.where(mask, scores, -1e30)
+    elif mask is not None:
+        scores = scores + mask
+    return ops.softmax(scores, axis=-1) @ v
+
+
+class MultiheadAttention(Module):
+    """Attention of `query` over `key` and `value`, all (batch, n, embed_dim), as torch has it with batch_first=True."""
+
+    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, dtype: Any = None) -> None:
+        if embed_dim % num_heads:
+            raise Error(f"{embed_dim} is no multiple of {num_heads} heads", where=caller_span())
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.in_proj_weight: Any = Parameter(shape=(3 * embed_dim, embed_dim), dtype=dtype)
+        self.in_proj_bias: Any = Parameter(shape=(3 * embed_dim,), dtype=dtype) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
+
+    def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        """The attention, projected; `mask` is broadcast to (batch, heads, n, n_key)."""
+        q, k, v = (split_heads(self._project(x, i), self.num_heads) for i, x in enumerate((query, key, value)))
+        return self.out_proj(join_heads(attention(q, k, v, mask)))
+
+    def _project(self, x: Any, part: int) -> Any:
+        rows = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
+        return ops.linear(x, self.in_proj_weight[rows], None if self.in_proj_bias is None else self.in_proj_bias[rows])
+
+    def details(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}"

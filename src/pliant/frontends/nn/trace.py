@@ -1,0 +1,160 @@
+"""From a module to a graph function: `forward` is called once with symbolic values.
+
+What the values are is said by the annotations of `forward`, as for `@function`, or by the attribute `inputs` of the module, where
+a size is known only once the module is made. A parameter with neither keeps its default.
+
+    class Head(nn.Module):
+        def __init__(self, width: int) -> None:
+            self.norm = nn.LayerNorm(width)
+            self.inputs = {"x": Tensor[f32, n, width]}
+
+        def forward(self, x):
+            return {"normal": self.norm(x)}        # results may have names
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import GenericAlias
+from typing import Any
+
+from ...dtype import DType, bool_
+from ...graph.annotation import Fit, subsumes
+from ...graph.node import Annotation, Function, Scalar, Tensor, Tuple, Value, annotation_exprs
+from ...graph.ops.calls import annotation_of
+from ...graph.rewrite import Renamer
+from ...graph.verify import verify
+from ...support.errors import Error, ShapeError
+from ...support.source import Span
+from ...sym.spec import TensorSpec
+from .module import Module
+from .tracer import Tracer, tracing
+
+
+def trace(module: Module) -> Function:
+    """The graph function that a module's `forward` describes."""
+    where = _definition(module)
+    written = _annotations(module, where)
+    parameters = _inputs(module, written, where)
+    tracer = Tracer(_name(module), module, where)
+    values = {name: tracer.param(name, annotation) for name, annotation in parameters.items()}
+    for annotation in parameters.values():
+        tracer.check_dims(annotation_exprs(annotation), where)
+    with tracing(tracer):
+        found = module(**values)
+        results, names = _results(found, where)
+        if "return" in written:
+            results = _promised(tracer, results, _annotation(written["return"], "return", where), where)
+    function = tracer.finish(results)
+    if names:
+        function = _renamed(function, names)
+    verify(function)
+    return function
+
+
+def _name(module: Module) -> str:
+    """`MiniLM` as the name of a function: `mini_lm`."""
+    text = type(module).__name__
+    broken = [
+        "_" + c if c.isupper() and i and not text[i - 1].isupper() and text[i - 1] != "_" else c for i, c in enumerate(text)
+    ]  # fmt: skip
+    return "".join(broken).lower()
+
+
+def _definition(module: Module) -> Span | None:
+    """Where `forward` is written."""
+    import linecache
+
+    code = type(module).forward.__code__
+    text = linecache.getline(code.co_filename, code.co_firstlineno).rstrip("\n")
+    indent = len(text) - len(text.lstrip())
+    return Span(code.co_filename, code.co_firstlineno, indent, len(text.rstrip()), text) if text else None
+
+
+def _annotations(module: Module, where: Span | None) -> Mapping[str, Any]:
+    """The annotations of `forward`, postponed ones evaluated."""
+    kind = type(module)
+    try:
+        return inspect.get_annotations(kind.forward, locals=dict(kind._scope), eval_str=True)
+    except Exception as problem:
+        raise Error(f"an annotation of `{kind.__name__}.forward` cannot be read: {problem}", where=where) from None
+
+
+def _inputs(module: Module, written: Mapping[str, Any], where: Span | None) -> dict[str, Annotation]:
+    """What `forward` is called with."""
+    found: dict[str, Annotation] = {}
+    parameters = inspect.signature(module.forward).parameters
+    for name, p in parameters.items():
+        said = module.inputs.get(name, written.get(name))
+        if said is not None and said is not Any and (name in module.inputs or p.default is p.empty or isinstance(said, TensorSpec)):
+            found[name] = _annotation(said, name, where)
+        elif p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise Error(
+                f"parameter `{name}` of `{type(module).__name__}.forward` has no annotation",
+                where=where,
+                help=f'write {name}: Tensor[f32, n, 64], or set self.inputs = {{"{name}": Tensor[f32, n, 64]}}',
+            )
+    unknown = [name for name in module.inputs if name not in parameters]
+    if unknown:
+        raise Error(f"`inputs` names `{unknown[0]}`, which `{type(module).__name__}.forward` does not take", where=where)
+    return found
+
+
+def _annotation(said: Any, name: str, where: Span | None) -> Annotation:
+    if isinstance(said, Tensor | Scalar | Tuple):
+        return said
+    if isinstance(said, TensorSpec):
+        return annotation_of(said, f"`{name}`")
+    if isinstance(said, DType) or said is bool:
+        return Scalar(bool_ if said is bool else said)
+    if isinstance(said, GenericAlias) and said.__origin__ is tuple:
+        return Tuple(tuple(_annotation(a, name, where) for a in said.__args__))
+    shown = getattr(said, "__name__", None) or repr(said)
+    raise Error(f"`{shown}` is no annotation for `{name}`", where=where, help="write Tensor[f32, n, 64], State[...], or a dtype")
+
+
+def _results(found: Any, where: Span | None) -> tuple[list[Value], list[str]]:
+    """What `forward` returned: values, and their names if it was a dictionary."""
+    names = list(found) if isinstance(found, Mapping) else []
+    values = list(found.values()) if isinstance(found, Mapping) else list(found) if isinstance(found, tuple | list) else [found]
+    wrong = [v for v in values if not isinstance(v, Value)]
+    if wrong or not values:
+        shown = f"an object of type `{type(wrong[0]).__name__}`" if wrong else "nothing"
+        raise Error(f"`forward` returns {shown}", where=where, help="return a tensor, a tuple of tensors, or a dictionary of them")
+    wrong_names = [n for n in names if not isinstance(n, str) or not n.isidentifier()]
+    if wrong_names:
+        raise Error(f"a result is named like a Python variable, not {wrong_names[0]!r}", where=where)
+    return values, names
+
+
+def _promised(tracer: Tracer, results: Sequence[Value], promise: Annotation, where: Span | None) -> list[Value]:
+    """The results, as the return annotation has them."""
+    expected = promise.items if isinstance(promise, Tuple) else (promise,)
+    if len(expected) != len(results):
+        raise Error(f"`forward` returns {len(results)} values, its annotation has {len(expected)}", where=where)
+    found = []
+    for value, annotation in zip(results, expected, strict=True):
+        tracer.check_dims(annotation_exprs(annotation), where)
+        match = subsumes(annotation, value.annotation)
+        if match.fit is Fit.CHECK:
+            value = tracer.match_cast(value, annotation, f"the result is promised as {annotation}")
+        elif match.fit is not Fit.HOLDS:
+            raise ShapeError(
+                "`forward` does not return what its annotation says",
+                where=where,
+                facts=[f"`{value.name}` is {value.annotation}", f"the annotation says {annotation}", match.reason],
+            )
+        found.append(value)
+    return found
+
+
+def _renamed(function: Function, names: Sequence[str]) -> Function:
+    """The function with names for its results; a value that has such a name by chance takes the old one."""
+    params = {p.name for p in function.params}
+    swap: dict[str, str] = {}
+    for result, name in zip(function.results, names, strict=True):
+        if result.name not in params and name not in params and result.name != name:
+            swap[result.name] = name
+            swap.setdefault(name, result.name)
+    return Renamer(name=lambda n: swap.get(n, n)).function(function)

@@ -1,0 +1,193 @@
+"""What `forward` is called with: symbolic values that can be computed with, and the builder that notes what is done to them.
+
+A `Traced` value is a graph value with Python's operators: `x @ w + b`, `x[:, 0]`, `x.shape[1] // 2`. Every node that is emitted knows
+the user's line and the path of the module whose `forward` is running, `encoder.layer.3.attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ...dtype import DType
+from ...graph import ops
+from ...graph.builder import Builder
+from ...graph.node import Const, Scalar, Tensor, Value
+from ...support.errors import Error
+from ...support.source import Span, caller_span
+from ...sym.expr import Const as Literal
+from ...sym.expr import Expr, const
+
+if TYPE_CHECKING:
+    from .module import Module, Parameter
+
+
+def _two(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The operator of two operands, and the same with the operands exchanged."""
+    return lambda a, b: getattr(ops, name)(a, b), lambda a, b: getattr(ops, name)(b, a)
+
+
+class Traced(Value):
+    """A symbolic value inside of `forward`."""
+
+    __slots__ = ()
+    __iter__ = None  # `a, b = x` would ask for items without end
+    __array_ufunc__ = None  # numpy leaves `array * x` to us
+
+    __add__, __radd__ = _two("add")
+    __sub__, __rsub__ = _two("sub")
+    __mul__, __rmul__ = _two("mul")
+    __truediv__, __rtruediv__ = _two("div")
+    __floordiv__, __rfloordiv__ = _two("floor_divide")
+    __mod__, __rmod__ = _two("remainder")
+    __pow__, __rpow__ = _two("pow")
+    __matmul__, __rmatmul__ = _two("matmul")
+    __lt__, __gt__ = _two("less")
+    __le__, __ge__ = _two("less_equal")
+
+    def __neg__(self) -> Any:
+        return ops.neg(self)
+
+    def __abs__(self) -> Any:
+        return ops.abs(self)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The extents: integers, and expressions of dims."""
+        return tuple(e.value if isinstance(e, Literal) else e for e in self.tensor.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.tensor.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The data type of the elements."""
+        assert isinstance(self.annotation, Tensor | Scalar)
+        return self.annotation.dtype
+
+    def __bool__(self) -> NoReturn:
+        raise Error(
+            f"what `{self.name}` holds is not known while `forward` is read",
+            where=caller_span(),
+            facts=[f"it is {self.annotation}"],
+            help="ops.where(condition, x, y) chooses by element",
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        items = list(index) if isinstance(index, tuple) else [index]
+        taken = sum(i is not None and i is not Ellipsis for i in items)
+        if taken > self.ndim:
+            raise Error(f"{taken} indices for `{self.name}`, which has {self.ndim} dims", where=caller_span(), facts=[repr(self)])
+        if Ellipsis in [i for i in items if not isinstance(i, Value)]:
+            at = next(k for k, i in enumerate(items) if i is Ellipsis)
+            items[at : at + 1] = [slice(None)] * (self.ndim - taken)
+        return _index(self, items)
+
+
+def _index(value: Any, items: Sequence[Any]) -> Any:
+    """`value[items]`: slices keep an axis, numbers drop it, None makes one of extent 1, one integer tensor takes rows by number."""
+    kept: list[Any] = []  # the shape of the result, up to `axis`
+    axis = 0
+    reshaped = False
+    for item in items:
+        if item is None:
+            kept.append(1)
+            reshaped = True
+            continue
+        if isinstance(item, slice):
+            if item != slice(None):
+                value = ops.slice(value, axis, 0 if item.start is None else item.start, item.stop, item.step or 1)
+            kept.append(value.shape[axis])
+        elif isinstance(item, int | Expr):
+            start = value.shape[axis] + item if isinstance(item, int) and item < 0 else item
+            value = ops.slice(value, axis, start, start + 1)
+            reshaped = True
+        elif isinstance(item, Value | np.ndarray):
+            if sum(isinstance(i, Value | np.ndarray) for i in items) > 1:
+                raise Error("a tensor is indexed by one tensor at a time", where=caller_span(), help="use ops.take for each axis")
+            before = value.ndim
+            value = ops.take(value, item, axis)
+            last = axis + value.ndim - before
+            kept += value.shape[axis : last + 1]
+            axis = last
+        else:
+            raise Error(f"a tensor cannot be indexed by an object of type `{type(item).__name__}`", where=caller_span())
+        axis += 1
+    return ops.reshape(value, (*kept, *value.shape[axis:])) if reshaped else value
+
+
+class Tracer(Builder):
+    """Builds the graph function of one module; see the module's documentation."""
+
+    value = Traced
+
+    def __init__(self, name: str, root: Module, span: Span | None = None) -> None:
+        super().__init__(name, span=span)
+        self._paths = {id(m): path for path, m in root.named_modules()}
+        self._names = {id(p): path for path, p in root._every_parameter()}
+        self._constants: dict[int, Value] = {}
+
+    @contextmanager
+    def inside(self, module: Module) -> Iterator[None]:
+        """The `forward` of a module runs: what is emitted is of its making."""
+        before, path = self.origin, self._paths.get(id(module))
+        self.origin = before if path is None else (path,) if path else ()
+        try:
+            yield
+        finally:
+            self.origin = before
+
+    def parameter(self, parameter: Parameter) -> Value:
+        """The parameter's array as a literal tensor, the same one for all its uses; the array itself, not a copy."""
+        found = self._constants.get(id(parameter))
+        if found is None:
+            path = self._names.get(id(parameter), "parameter")
+            if parameter.array is None:
+                raise Error(
+                    f"parameter `{path}` has no data",
+                    where=caller_span(),
+                    facts=[f"it is {parameter!r}"],
+                    help="module.load_state_dict(...) gives parameters their arrays before the module is compiled",
+                )
+            found = self._literal(parameter.array, parameter.dtype, path)
+            self._constants[id(parameter)] = found
+        return found
+
+    def _literal(self, array: np.ndarray[Any, Any], dtype: DType, path: str) -> Value:
+        kept, self.hint = self.hint, "".join(c if c.isalnum() else "_" for c in path)
+        annotation = Tensor(dtype, tuple(const(n) for n in array.shape))
+        view = array.view()
+        view.setflags(write=False)
+        made = self.emit(Const, [annotation], (), array=view)[0]
+        self.hint = kept
+        return made
+
+    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
+        """A graph operator, at the user's line."""
+        self.span = caller_span()
+        return super().op(name, args, attrs)
+
+
+_TRACER: ContextVar[Tracer | None] = ContextVar("pliant_tracer", default=None)
+
+
+def active_tracer() -> Tracer | None:
+    """The tracer of the `forward` that is running, if one is."""
+    return _TRACER.get()
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    """Modules called inside add to the tracer's function."""
+    token = _TRACER.set(tracer)
+    try:
+        with tracer:
+            yield
+    finally:
+        _TRACER.reset(token)
