@@ -14,6 +14,7 @@ from pliant.graph.passes.common_subexpressions import common_subexpressions
 from pliant.graph.passes.dead_code import dead_code
 from pliant.graph.passes.fold_constants import fold_constants
 from pliant.graph.passes.simplify import simplify
+from pliant.graph.passes.transposes_into_matmul import transposes_into_matmul
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 
@@ -255,14 +256,58 @@ def test_state_is_not_read_later_than_it_was() -> None:
 def test_checks_are_not_lost() -> None:
     @function
     def f(x: Tensor[f32, n, m]) -> Tensor[f32, k, 2]:
-        y = match_cast(ops.reshape(ops.reshape(x, (m, 6)), (n, m)), Tensor[f32, k, 2])
-        return y
+        return match_cast(ops.reshape(ops.reshape(x, (m, 6)), (n, m)), Tensor[f32, k, 2])
 
     conditions = {r.cond for x in f.graph.nodes for r in x.requires}
     assert {r.cond for x in dead_code(simplify(f.graph)).nodes for r in x.requires} >= conditions
 
 
-@pytest.mark.parametrize("change", [common_subexpressions, simplify, fold_constants])
+# Transposes. Whole numbers, so that every order of a sum gives the same bits.
+
+
+def whole(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-9, 9, shape).astype(np.float32)
+
+
+def test_a_left_operand_is_read_as_it_lies() -> None:
+    @function
+    def f(x: Tensor[f32, 2, n, m], y: Tensor[f32, 2, n, k]) -> Tensor[f32, 2, m, k]:
+        return ops.permute(x, (0, 2, 1)) @ y
+
+    assert text(changed(f, [whole(2, 3, 4), whole(2, 3, 5)], transposes_into_matmul)) == [
+        "matmul_1 = ops.matmul(x, y, transpose_a=True, transpose_b=False)",
+        "return matmul_1",
+    ]
+
+
+def test_a_right_operand_is_moved_once_and_a_transpose_twice_is_none() -> None:
+    @function
+    def f(x: Tensor[f32, 2, n, m], y: Tensor[f32, 2, k, m]) -> tuple[Tensor[f32, 2, n, k], Tensor[f32, 2, n, k]]:
+        z = ops.permute(y, (0, 2, 1))
+        return ops.matmul(x, y, transpose_b=True), ops.matmul(x, ops.permute(z, (0, 2, 1)), transpose_b=True)
+
+    after = changed(f, [whole(2, 3, 4), whole(2, 5, 4)], transposes_into_matmul, common_subexpressions)
+    assert names(after) == ["permute", "matmul"]
+
+
+def test_the_weight_of_a_linear_that_was_transposed_is_read_as_it_was() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], w: Tensor[f32, m, k], b: Tensor[f32, k]) -> tuple[Tensor[f32, n, k], Tensor[f32, n, k]]:
+        t = ops.permute(w, (1, 0))
+        return ops.linear(x, t), ops.linear(x, t, b)
+
+    assert names(changed(f, [whole(2, 3), whole(3, 5), whole(5)], transposes_into_matmul)) == ["permute", "matmul", "linear"]
+
+
+def test_other_permutes_stay() -> None:
+    @function
+    def f(x: Tensor[f32, n, 2, m], y: Tensor[f32, 2, m, k]) -> Tensor[f32, 2, n, k]:
+        return ops.permute(x, (1, 0, 2)) @ y
+
+    assert transposes_into_matmul(f.graph) is f.graph
+
+
+@pytest.mark.parametrize("change", [common_subexpressions, simplify, fold_constants, transposes_into_matmul])
 def test_nothing_to_do_is_the_same_object(change: Pass) -> None:
     @function
     def f(x: Tensor[f32, n], b: bool) -> Tensor[f32, n]:

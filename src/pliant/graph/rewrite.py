@@ -201,17 +201,25 @@ class Rewriter:
 
         It keeps what `instead` and `checks` check.
         """
-        d = Deduction(name, tuple(args), span=instead.span)
+        made = self._made(name, args, attrs, instead)
+        if made is None or any(a.annotation != o.annotation for a, o in zip(made.outs, instead.outs, strict=True)):
+            return None
+        kept = {r.cond: r for r in (*made.requires, *checks, *instead.requires)}
+        return self._visit(replace(made, requires=tuple(kept.values())))
+
+    def make(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> tuple[Value, ...] | None:
+        """The results of an operator that a rule needs for what it makes of the node `near`; None if it is no program."""
+        made = self._made(name, args, attrs, near)
+        return None if made is None else self._visit(made)
+
+    def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> Op | None:
+        d = Deduction(name, tuple(args), span=near.span)
         try:
             annotations = TABLE[name].deduce(d, attrs)
         except ShapeError:
             return None
-        if any(a != o.annotation for a, o in zip(annotations, instead.outs, strict=True)):
-            return None
-        kept = {r.cond: r for r in (*d.requires, *checks, *instead.requires)}
-        outs = tuple(Value(self.name(instead.outs[0].name), a) for a in annotations)
-        fields: dict[str, Any] = {"requires": tuple(kept.values()), "origin": instead.origin, "span": instead.span}
-        return self._visit(Op(outs=outs, op=name, args=tuple(args), attrs=attrs, **fields))
+        outs = tuple(Value(self.name(near.outs[0].name), a) for a in annotations)
+        return Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> Value:
         """A new literal tensor."""
