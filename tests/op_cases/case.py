@@ -17,10 +17,10 @@ from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, Op, Tensor, Value
 from pliant.graph.operators import TABLE, tensor_of
-from pliant.graph.stage import Stage
+from pliant.graph.stage import AnyStage, Stage
 from pliant.sym import expr as E
 from pliant.sym.expr import Dim, Expr, Var, const
-from pliant.sym.semantics import apply, evaluate
+from pliant.sym.semantics import evaluate
 
 SIZES = {"n": 3, "m": 5, "k": 4, "one": 1, "zero": 0, "b": 2, "c": 4, "h": 7, "w": 6}
 COMBINERS = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
@@ -35,7 +35,7 @@ class Element(Expr):
         return Expr.__new__(cls, dtype, source, indices)  # type: ignore[return-value]
 
 
-def run_stages(stages: Sequence[Stage], args: Sequence[np.ndarray], outs: int, env: dict[Var, int]) -> list[np.ndarray]:
+def run_stages(stages: Sequence[AnyStage], args: Sequence[np.ndarray], outs: int, env: dict[Var, int]) -> list[np.ndarray]:
     """What the stages compute, by the meaning of expressions."""
     named: dict[Any, np.ndarray] = dict(enumerate(args))
     dtypes: dict[Any, DType] = {}
@@ -61,21 +61,39 @@ def run_stages(stages: Sequence[Stage], args: Sequence[np.ndarray], outs: int, e
         extents = tuple(int(evaluate(e, env)) for e in stage.reduce)
         places = tuple(Var(f"i{d}") for d in range(len(shape)))
         points = tuple(Var(f"r{d}") for d in range(len(extents)))
-        value = stage.value(places, points, read)
-        assert value.dtype is stage.dtype
         grid = dict(zip(places, np.indices(shape, np.int64), strict=True))
+        single = isinstance(stage, Stage)
+        names, kinds = ((stage.name,), (stage.dtype,)) if single else (stage.names, stage.dtypes)
+        values = (stage.value(places, points, read),) if single else stage.values(places, points, read)
+        assert tuple(v.dtype for v in values) == kinds
         if not stage.reduce:
-            result = evaluate(value, {**env, **grid}, load)
+            results = [evaluate(values[0], {**env, **grid}, load)]
         else:
-            assert stage.init is not None and stage.init.dtype is stage.dtype
-            result = np.broadcast_to(evaluate(stage.init, env), shape)
-            left, right = Var("a", stage.dtype), Var("b", stage.dtype)
-            for point in itertools.product(*map(range, extents)):
-                term = evaluate(value, {**env, **grid, **dict(zip(points, point, strict=True))}, load)
-                result = apply(COMBINERS[stage.combiner](left, right), [result, term])
-        named[stage.name] = np.broadcast_to(np.asarray(result), shape).astype(stage.dtype.numpy())
-        dtypes[stage.name] = stage.dtype
-    return [named[s.name] for s in stages[len(stages) - outs :]]
+            results = reduced(stage, values, shape, [{**env, **grid, **at} for at in points_of(points, extents)], load)
+        for name, kind, result in zip(names, kinds, results, strict=True):
+            named[name] = np.broadcast_to(np.asarray(result), shape).astype(kind.numpy())
+            dtypes[name] = kind
+    last = [name for s in stages for name in ((s.name,) if isinstance(s, Stage) else s.names)]
+    return [named[name] for name in last[len(last) - outs :]]
+
+
+def points_of(points: Sequence[Var], extents: Sequence[int]) -> list[dict[Var, int]]:
+    """The points of a reduction, in order."""
+    return [dict(zip(points, point, strict=True)) for point in itertools.product(*map(range, extents))]
+
+
+def reduced(stage: AnyStage, values: Sequence[Expr], shape: tuple[int, ...], envs: list[dict[Var, Any]], load: Any) -> list[Any]:
+    """The init of a stage combined with its values at every point."""
+    inits = (stage.init,) if isinstance(stage, Stage) else stage.init
+    left, right = ([Var(side, v.dtype) for v in values] for side in "ab")
+    joins = [COMBINERS[stage.combiner](*left, *right)] if isinstance(stage, Stage) else stage.combine(tuple(left), tuple(right))
+    assert all(i is not None and i.dtype is v.dtype for i, v in zip(inits, values, strict=True))
+    found = [np.broadcast_to(evaluate(i, {}), shape) for i in inits]
+    for env in envs:
+        terms = [evaluate(v, env, load) for v in values]
+        sides = {**dict(zip(left, found, strict=True)), **dict(zip(right, terms, strict=True))}
+        found = [evaluate(j, sides) for j in joins]
+    return found
 
 
 def by_stages(function: Function, arrays: Sequence[np.ndarray], env: dict[Var, int]) -> list[np.ndarray]:

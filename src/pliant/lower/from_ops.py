@@ -3,18 +3,37 @@
     y = ops.rms_norm(x, w)   ->   y = call rms_norm(x, w), where rms_norm is a loop program of two blocks
 
 Operators that only rename memory (reshape) stay: the host program serves them by views. So do those on host scalars: it computes them.
+What no stage can say is a template: `from_templates.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..dtype import i64
+from ..dtype import DType, i64
 from ..graph import node as g
 from ..graph.operators import TABLE, tensor_of
-from ..graph.stage import Read, Stage
+from ..graph.stage import AnyStage, Indices, Read, Stage
 from ..loop.buffer import Buffer
-from ..loop.stmt import NAMED_COMBINERS, Alloc, Block, Check, For, Func, Iter, IterKind, Param, Reduce, Stmt, Store, exprs, seq, walk_stmts
+from ..loop.stmt import (
+    NAMED_COMBINERS,
+    Alloc,
+    Block,
+    Check,
+    Combiner,
+    For,
+    Func,
+    Iter,
+    IterKind,
+    Let,
+    Param,
+    Reduce,
+    Stmt,
+    Store,
+    exprs,
+    seq,
+    walk_stmts,
+)
 from ..support.errors import InternalError
 from ..sym.expr import Const, Expr, Var, walk
 from .callee import callee_of
@@ -30,18 +49,22 @@ Numbers = Mapping[g.Value, g.Const]
 
 
 def _lower_nodes(nodes: Sequence[g.Node], numbers: Numbers) -> tuple[g.Node, ...]:
-    return tuple(_lower_node(n, numbers) for n in nodes)
+    return tuple(made for n in nodes for made in _lower_node(n, numbers))
 
 
-def _lower_node(n: g.Node, numbers: Numbers) -> g.Node:
+def _lower_node(n: g.Node, numbers: Numbers) -> tuple[g.Node, ...]:
     match n:
+        case g.Op() if TABLE[n.op].template:
+            from .from_templates import lower_template
+
+            return lower_template(n, sources_of(n, numbers))
         case g.Op() if not TABLE[n.op].view and not isinstance(n.outs[0].annotation, g.Scalar):
-            return lower_op(n, numbers)
+            return (lower_op(n, numbers),)
         case g.If():
-            return n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers))
+            return (n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers)),)
         case g.While():
-            return n.with_(cond=_lower_body(n.cond, numbers), body=_lower_body(n.body, numbers))
-    return n
+            return (n.with_(cond=_lower_body(n.cond, numbers), body=_lower_body(n.body, numbers)),)
+    return (n,)
 
 
 def _lower_body(b: g.Body, numbers: Numbers) -> g.Body:
@@ -50,19 +73,10 @@ def _lower_body(b: g.Body, numbers: Numbers) -> g.Body:
 
 def lower_op(n: g.Op, numbers: Numbers) -> g.CallLoop:
     """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
-    shapes = tuple(tensor_of(a.annotation) for a in n.args)
-    stages = TABLE[n.op].stages(shapes, tuple(v.tensor for v in n.outs), n.attrs)
-    sources: list[Buffer | Expr] = []
-    for i, a in enumerate(n.args):
-        match a.annotation:
-            case g.Tensor(dtype, shape) if a in numbers:
-                sources.append(Const(numbers[a].array.item(), dtype))
-            case g.Tensor(dtype, shape):
-                sources.append(Buffer(f"x{i}", dtype, shape))
-            case g.Scalar(dtype):
-                sources.append(Var(f"x{i}", dtype))
-            case _:
-                raise InternalError(f"argument {i} of `{n.op}` is {a.annotation}", where=n.span)
+    make_stages = TABLE[n.op].stages
+    assert make_stages is not None
+    stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)
+    sources = sources_of(n, numbers)
     func, extra = func_of_stages(n.op, sources, stages, len(n.outs))
     args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
     return g.CallLoop(
@@ -71,7 +85,23 @@ def lower_op(n: g.Op, numbers: Numbers) -> g.CallLoop:
     )  # fmt: skip
 
 
-def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[Stage], results: int) -> tuple[Func, tuple[Var, ...]]:
+def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:
+    """What stands for the arguments of an operator in its loop program: buffers, scalars, literals."""
+    sources: list[Buffer | Expr] = []
+    for i, a in enumerate(n.args):
+        match a.annotation:
+            case g.Tensor(dtype, shape) if a in numbers:
+                sources.append(Const(numbers[a].array.item(), dtype))
+            case g.Tensor(dtype, shape, strides=strides):
+                sources.append(Buffer(f"x{i}", dtype, shape, strides))
+            case g.Scalar(dtype):
+                sources.append(Var(f"x{i}", dtype))
+            case _:
+                raise InternalError(f"argument {i} of `{n.op}` is {a.annotation}", where=n.span)
+    return sources
+
+
+def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[AnyStage], results: int) -> tuple[Func, tuple[Var, ...]]:
     """The loop program of some stages: what is read, then the variables that no shape tells as scalars (returned too), then the results."""
     named: dict[str, Buffer] = {}
 
@@ -80,17 +110,20 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
         return source.load(*indices) if isinstance(source, Buffer) else source
 
     params = tuple(Param(s) for s in sources if isinstance(s, Buffer | Var))
+    tensors = [t for stage in stages for t in _tensors_of(stage)]
     outs: list[Buffer] = []
     body: list[Stmt] = []
-    for number, stage in enumerate(stages):
-        last = number >= len(stages) - results
-        buffer = Buffer(stage.name, stage.dtype, stage.shape, scope="global" if last else "workspace")
-        if last:
-            outs.append(buffer)
-        else:
-            body.append(Alloc(buffer))
-        body.append(_stage_loops(stage, buffer, read))
-        named[stage.name] = buffer
+    for stage in stages:
+        buffers: list[Buffer] = []
+        for tensor, dtype in _tensors_of(stage):
+            last = len(named) >= len(tensors) - results
+            named[tensor] = Buffer(tensor, dtype, stage.shape, scope="global" if last else "workspace")
+            buffers.append(named[tensor])
+            if last:
+                outs.append(named[tensor])
+            else:
+                body.append(Alloc(named[tensor]))
+        body.append(_stage_loops(stage, buffers, read))
     inside = seq(*body)
     written = tuple(Param(b, "out") for b in outs)
     known = Func(name, (*params, *written), inside)
@@ -98,7 +131,12 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
     return known.with_(params=(*params, *(Param(v) for v in extra), *written)), extra
 
 
-def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
+def _tensors_of(stage: AnyStage) -> tuple[tuple[str, DType], ...]:
+    """Name and dtype of each tensor that a stage computes."""
+    return ((stage.name, stage.dtype),) if isinstance(stage, Stage) else tuple(zip(stage.names, stage.dtypes, strict=True))
+
+
+def _stage_loops(stage: AnyStage, buffers: Sequence[Buffer], read: Read) -> Stmt:
     extents = (*stage.shape, *stage.reduce)
     spatial_kinds: list[IterKind] = ["S" for _ in stage.shape]
     kinds: list[IterKind] = spatial_kinds + ["R" for _ in stage.reduce]
@@ -106,19 +144,29 @@ def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
     iters = tuple(Iter(Var(f"v{v.name}", i64), kind, v) for v, kind in zip(loops, kinds, strict=True))
     variables = tuple(i.var for i in iters)
     spatial, reduction = variables[: len(stage.shape)], variables[len(stage.shape) :]
-    value = stage.value(spatial, reduction, read)
-    init: Stmt | None = None
-    inside: Stmt = Store(buffer, spatial, value)
-    if stage.reduce:
-        assert stage.init is not None
-        init = Store(buffer, spatial, stage.init)
-        inside = Reduce(NAMED_COMBINERS[stage.combiner], (buffer.load(*spatial),), (value,))
-    if stage.check is not None:
-        inside = seq(Check(*stage.check(spatial, read)), inside)
-    body: Stmt = Block(stage.name, iters, inside, init)
+    init, inside = _stage_body(stage, buffers, spatial, reduction, read)
+    body: Stmt = Block(buffers[0].name, iters, inside, init)
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
         body = For(var, Const(0, i64), extent, "serial", body)
     return body
+
+
+def _stage_body(stage: AnyStage, buffers: Sequence[Buffer], at: Indices, point: Indices, read: Read) -> tuple[Stmt | None, Stmt]:
+    """The init of a stage, and what is done at each of its points."""
+    places = tuple(b.load(*at) for b in buffers)
+    if not isinstance(stage, Stage):
+        left, right = (tuple(Var(f"{side}{k}", d) for k, d in enumerate(stage.dtypes)) for side in "ab")
+        combiner = Combiner("lambda", left, right, stage.combine(left, right))
+        init = seq(*(Store(b, at, e) for b, e in zip(buffers, stage.init, strict=True)))
+        return init, Reduce(combiner, places, stage.values(at, point, read))
+    value = stage.value(at, point, read)
+    inside: Stmt = Reduce(NAMED_COMBINERS[stage.combiner], places, (value,)) if stage.reduce else Store(buffers[0], at, value)
+    if stage.check is not None:
+        inside = seq(Check(*stage.check(at, read)), inside)
+    if not stage.reduce:
+        return None, inside
+    assert stage.init is not None
+    return Store(buffers[0], at, stage.init), inside
 
 
 def free_variables(s: Stmt) -> tuple[Var, ...]:
@@ -126,7 +174,7 @@ def free_variables(s: Stmt) -> tuple[Var, ...]:
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for node in walk_stmts(s):
-        if isinstance(node, For):
+        if isinstance(node, For | Let):
             bound.add(node.var)
         elif isinstance(node, Block):
             bound.update(i.var for i in node.iters)
