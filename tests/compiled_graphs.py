@@ -45,8 +45,7 @@ def compiled(
     """A function as native code, not from the cache."""
     state = lowered(function, steps, level=level, poison=poison, checked=checked)
     assert state.package is not None
-    constants = [state.constants[int(c.name)] for c in state.package.interface.constants]
-    return Executable(state.package, constants=constants)
+    return Executable(state.package, constants=state.package.interface.memory(state.constants))
 
 
 def host_of(function: g.Function, steps: Sequence[Step] = STEPS, poison: bool = False) -> HostProgram:

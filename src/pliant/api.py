@@ -139,8 +139,7 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache)
-    literals = program.constants
-    constants = [literals[int(c.name)] for c in package.interface.constants]
+    constants = package.interface.memory(program.constants)
     return Executable(package, threads=threads, constants=constants, cost=lambda: _cost(program))
 
 

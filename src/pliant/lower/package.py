@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,11 +42,16 @@ def interface_of(
         ),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
-        constants=tuple(Constant(str(number[id(c.array)]), c.array.nbytes) for c in host.constants),
+        constants=tuple(_constant(c.array, number.get(id(c.array))) for c in host.constants),
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
         kernels=kernels,
     )
+
+
+def _constant(array: Array, number: int | None) -> Constant:
+    """A literal of the program by its number; what a pass has computed goes with the code."""
+    return Constant("", array.nbytes, b64encode(array.tobytes()).decode()) if number is None else Constant(str(number), array.nbytes)
 
 
 def _input(p: g.Value) -> Input:

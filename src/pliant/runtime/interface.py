@@ -13,6 +13,7 @@ scalars after them, both in this order; `symbols` is region B; `outputs` is regi
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..support.errors import ModelFileError
@@ -81,10 +82,11 @@ class Site(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """Memory that the program reads besides its arguments: weights and tables."""
+    """Memory that the program reads besides its arguments: a literal of the program, by its number, or what was computed from literals."""
 
     name: str
     size: int  # bytes
+    data: str = ""  # base64 of the bytes that came with the code; empty for a literal
 
 
 class Interface(NamedTuple):
@@ -102,6 +104,14 @@ class Interface(NamedTuple):
     kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
     parallel: bool = True  # may it call parallel_for
     origin: str = ""
+
+    def memory(self, literals: Sequence[Any]) -> list[Any]:
+        """The arrays of the constants, for the literals of the program that this is the interface of."""
+        from base64 import b64decode
+
+        import numpy as np
+
+        return [np.frombuffer(b64decode(c.data), np.uint8) if c.data else literals[int(c.name)] for c in self.constants]
 
     def to_json(self) -> str:
         """The record as JSON text."""
