@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .graph.node import Callee
+from .graph.node import Callee, Value
 from .graph.node import Function as GraphFunction
 from .loop.parse import parse_kernel
 from .loop.stmt import Func
@@ -25,6 +25,7 @@ from .program import Program
 from .runtime.executable import Executable
 from .support.errors import Error, InternalError, UnsupportedError
 from .support.source import caller_span
+from .sym.expr import Expr
 from .target import Target
 from .target import target as find_target
 
@@ -46,11 +47,18 @@ class _Callable:
         self._executable: Executable | None = None
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Result:
-        """Runs natively; outputs are returned, or written to `out`."""
+        """Runs natively; outputs are returned, or written to `out`. Inside of a module's `forward` it becomes a part of the graph."""
+        for a in args:
+            if isinstance(a, Value):
+                return self._inside(args)
         if self._executable is None:
             self._executable = compile(self)
         result: Result = self._executable(*args, out=out, **named)
         return result
+
+    def _inside(self, args: tuple[Any, ...]) -> Any:
+        """Emits the call into the graph function that is being built."""
+        raise NotImplementedError
 
 
 class Kernel(_Callable):
@@ -65,6 +73,13 @@ class Kernel(_Callable):
         """The accesses of the kernel that nothing shows to be in range; `checked=True` finds those that are not, while it runs."""
         return Program.of_kernel(self.func).unproved_accesses()
 
+    def _inside(self, args: tuple[Any, ...]) -> Any:
+        from .graph.operators import active, operand
+
+        values = [a if isinstance(a, Value | Expr | int | float) else operand(self.__name__, a) for a in args]
+        outs = active(self.__name__).call_loop(self.callee, values)
+        return outs[0] if len(outs) == 1 else outs
+
     def __repr__(self) -> str:
         return repr(self.func)
 
@@ -75,6 +90,12 @@ class Function(_Callable):
     def __init__(self, graph: GraphFunction, fn: Callable[..., Any] | None = None) -> None:
         super().__init__(fn, graph.name)
         self.graph = graph
+
+    def _inside(self, args: tuple[Any, ...]) -> Any:
+        from .graph.operators import active, operand
+
+        outs = active(self.__name__).call_function(self.graph, [operand(self.__name__, a) for a in args])
+        return outs[0] if len(outs) == 1 else outs
 
     def __repr__(self) -> str:
         return str(Program.of(self.graph))

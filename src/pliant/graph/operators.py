@@ -24,7 +24,7 @@ from ..support.errors import Error
 from ..support.source import caller_span
 from ..sym.expr import Const, Expr, Var
 from .deduce import Deduction
-from .node import Annotation, Function, MatchCast, Node, Op, Scalar, Tensor, Value, is_state
+from .node import Annotation, Callee, Function, MatchCast, Node, Op, Scalar, Tensor, Value, is_state
 from .stage import AnyStage
 
 Array = np.ndarray[Any, Any]
@@ -132,6 +132,9 @@ class Emitter(Protocol):
 
     def literal(self, array: Array) -> Value:
         """Emits a literal tensor as a result."""
+
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
+        """Emits a call of a loop program."""
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
         """Emits a call of an external symbol."""
