@@ -16,8 +16,11 @@ from pliant.dtype import DType, f32
 from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, Op, Tensor, Value
-from pliant.graph.operators import TABLE, tensor_of
+from pliant.graph.operators import TABLE, node_defines, tensor_of
 from pliant.graph.stage import AnyStage, Stage
+from pliant.graph.verify import verify
+from pliant.interp.graph import run_graph
+from pliant.lower.from_ops import lower_ops
 from pliant.sym import expr as E
 from pliant.sym.expr import Dim, Expr, Var, const
 from pliant.sym.semantics import evaluate
@@ -104,11 +107,32 @@ def by_stages(function: Function, arrays: Sequence[np.ndarray], env: dict[Var, i
             values[node.outs[0]] = node.array
             continue
         assert isinstance(node, Op)
-        shapes = tuple(tensor_of(a.annotation) for a in node.args)
-        stages = TABLE[node.op].stages(shapes, tuple(tensor_of(o.annotation) for o in node.outs), node.attrs)
-        found = run_stages(stages, [values[a] for a in node.args], len(node.outs), env)
+        make_stages = TABLE[node.op].stages
+        if make_stages is None:
+            found = by_program(function, node, values)
+        else:
+            stages = make_stages(
+                tuple(tensor_of(a.annotation) for a in node.args), tuple(tensor_of(o.annotation) for o in node.outs), node.attrs
+            )
+            found = run_stages(stages, [values[a] for a in node.args], len(node.outs), env)
+        env.update(_new_dims(node, found))
         values.update(zip(node.outs, found, strict=True))
     return [values[r] for r in function.results]
+
+
+def by_program(function: Function, node: Op, values: dict[Value, np.ndarray]) -> list[np.ndarray]:
+    """The results of an operator that has no stages: its loop program, interpreted."""
+    params = tuple(dict.fromkeys((*function.params, *node.args)))
+    alone = lower_ops(Function("alone", params, (node,), node.outs))
+    verify(alone)
+    return run_graph(alone, [values[p] for p in params])
+
+
+def _new_dims(node: Op, found: Sequence[np.ndarray]) -> dict[Var, int]:
+    """The values of dims that only the results of an operator tell."""
+    pairs = [(out, array) for out, array in zip(node.outs, found, strict=True) if isinstance(out.annotation, Tensor)]
+    dims = node_defines(node)
+    return {e: n for out, array in pairs for e, n in zip(out.tensor.shape, array.shape, strict=True) if isinstance(e, Var) and e in dims}
 
 
 class Case(NamedTuple):

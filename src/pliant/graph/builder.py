@@ -47,7 +47,7 @@ from .node import (
     annotation_exprs,
     is_state,
 )
-from .operators import TABLE, attr_exprs, building
+from .operators import TABLE, attr_exprs, building, defined_dims
 
 
 @dataclass(slots=True)
@@ -177,10 +177,19 @@ class Builder:
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
         """A graph operator."""
         found = TABLE[name]
-        self.check_dims(attr_exprs(attrs))
+        defines = defined_dims(name, attrs)
+        self.check_dims([e for e in attr_exprs(attrs) if e not in defines])
+        for var in defines:
+            if var in self.dims:
+                help_ = "give a dim that nothing else defines"
+                raise ShapeError(f"{name}: dim `{var.name}` has a value already", where=self.span, help=help_)
         d = self.deduction(name, args)
         outs = found.deduce(d, attrs)
-        return self.emit(Op, outs, args, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
+        self._frames[-1].dims.update(defines)
+        live = list(args)
+        if found.updates and is_state(args[0]):
+            self._consume_once(live.pop(0), args)
+        return self.emit(Op, outs, live, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """A literal tensor that is an operand of what is being emitted."""

@@ -37,7 +37,7 @@ from .node import (
     is_state,
     node_args,
 )
-from .operators import TABLE, attr_exprs
+from .operators import TABLE, attr_exprs, node_defines, updated_state
 
 
 def verify(function: Function) -> None:
@@ -131,7 +131,12 @@ class _Verifier:
             if sum(a is value for a in args) > 1:
                 raise self.fail(f"state `{value.name}` is consumed and used again by the same node", node)
         if isinstance(node, Op):
-            self.known(attr_exprs(node.attrs), scope, node)
+            defines = node_defines(node)
+            self.known([e for e in attr_exprs(node.attrs) if e not in defines], scope, node)
+            for var in defines:
+                if var in scope.dims:
+                    raise self.fail(f"dim `{var.name}` is defined twice", node)
+            scope.dims.update(defines)
         if isinstance(node, CallLoop):
             self.known([*node.dims, *(a for a in node.args if isinstance(a, Expr))], scope, node)
         for r in node.requires:
@@ -259,7 +264,8 @@ def consumes(node: Node) -> list[Value]:
             return [node.value] if is_state(node.value) and is_state(node.outs[0]) else []
         case While():
             return [a for a in node.init if is_state(a)]
-    return []
+    state = updated_state(node)
+    return [] if state is None else [state]
 
 
 def _forgotten(a: Annotation) -> Annotation:

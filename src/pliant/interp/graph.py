@@ -36,7 +36,7 @@ from ..graph.node import (
     annotation_exprs,
     is_state,
 )
-from ..graph.operators import TABLE, map_attrs
+from ..graph.operators import TABLE, map_attrs, node_defines, updated_state
 from ..support.errors import Error, InternalError, ShapeError, UnsupportedError, counted, is_are
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of
@@ -163,8 +163,7 @@ class _Interpreter:
             case Const():
                 return [node.array]
             case Op():
-                attrs = map_attrs(node.attrs, lambda e: _attribute(e, env))
-                return [_owned(a) for a in TABLE[node.op].reference([values[a] for a in node.args], attrs)]
+                return self.op(node, values, env)
             case CallLoop():
                 return self.call_loop(node, values, env)
             case CallFunction():
@@ -185,6 +184,16 @@ class _Interpreter:
                     carried = self.body(node.body, carried, values, env)
                 return carried
         raise InternalError(f"no meaning for {type(node).__name__}")
+
+    def op(self, node: Op, values: dict[Value, Array], env: Env) -> list[Array]:
+        defines = node_defines(node)  # no value yet: the results show it
+        attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
+        found = [_owned(a) for a in TABLE[node.op].reference([values[a] for a in node.args], attrs)]
+        state = updated_state(node)
+        if state is not None:
+            np.copyto(values[state], found[0])
+            found[0] = values[state]
+        return found
 
     def call_loop(self, node: CallLoop, values: dict[Value, Array], env: Env) -> list[Array]:
         from ..loop.stmt import Func
@@ -236,6 +245,8 @@ def _fit(out: Value, array: Array, env: Env) -> None:
     """Defines the dims that the result is the first to show, and checks that it is what its annotation says."""
     a: Annotation = out.annotation
     if isinstance(a, Scalar):
+        if isinstance(a.value, Var) and a.value not in env:
+            env[a.value] = int(array)
         return
     if not isinstance(a, Tensor):
         raise InternalError(f"`{out.name}`: no array is {a}")

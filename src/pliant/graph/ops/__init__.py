@@ -7,6 +7,7 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 from .activation import gelu, relu, sigmoid, silu, tanh
 from .calls import call_function, call_host, call_library, constant, match_cast
 from .compare import cast, equal, greater, greater_equal, less, less_equal, logical_and, logical_not, logical_or, not_equal, where
+from .count import bind_dim, prefix
 from .elementwise import (
     abs,
     add,
@@ -36,6 +37,7 @@ from .elementwise import (
     tan,
     trunc,
 )
+from .index import embedding, gather, gather_nd, index_put, index_select, scatter, scatter_nd
 from .linalg import linear, matmul
 from .nn import rms_norm, rotary_embedding
 from .reduce import max, mean, min, softmax, sum
@@ -44,6 +46,7 @@ from .shape import concat, full, permute, reshape, scalar, slice, take
 __all__ = [
     "abs",
     "add",
+    "bind_dim",
     "call_function",
     "call_host",
     "call_library",
@@ -53,6 +56,7 @@ __all__ = [
     "constant",
     "cos",
     "div",
+    "embedding",
     "equal",
     "erf",
     "exp",
@@ -62,9 +66,13 @@ __all__ = [
     "floor_divide",
     "fmod",
     "full",
+    "gather",
+    "gather_nd",
     "gelu",
     "greater",
     "greater_equal",
+    "index_put",
+    "index_select",
     "less",
     "less_equal",
     "linear",
@@ -85,6 +93,7 @@ __all__ = [
     "not_equal",
     "permute",
     "pow",
+    "prefix",
     "relu",
     "remainder",
     "reshape",
@@ -93,6 +102,8 @@ __all__ = [
     "round",
     "rsqrt",
     "scalar",
+    "scatter",
+    "scatter_nd",
     "sigmoid",
     "silu",
     "sin",

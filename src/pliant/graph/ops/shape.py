@@ -206,26 +206,41 @@ def _deduce_take(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
 
 def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
     a, rank = attrs.axis, len(args[1].shape)
-
-    def place(i: Indices, read: Read) -> Expr:
-        index = read(1, *i[a : a + rank])
-        return index if index.dtype is i64 else Cast(i64, index)
+    extent = args[0].shape[a]
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
-        return read(0, *i[:a], place(i, read), *i[a + rank :])
+        return read(0, *i[:a], wrapped(read(1, *i[a : a + rank]), extent), *i[a + rank :])
 
     def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
-        index, extent = place(i, read), args[0].shape[a]
-        message = f"take: index {{0}} is outside of dim {a}, which has {{1}} elements"
-        return And(Le(const(0), index), Lt(index, extent)), message, (index, extent)
+        return inside("take", read(1, *i[a : a + rank]), a, extent)
 
     return (Stage("take", outs[0].dtype, outs[0].shape, value, check=check),)
 
 
+def wide_index(index: Expr) -> Expr:
+    """An index that was read, as i64."""
+    return index if index.dtype is i64 else Cast(i64, index)
+
+
+def wrapped(index: Expr, extent: Expr) -> Expr:
+    """An index that was read, counted from the start."""
+    wide = wide_index(index)
+    return wide if index.dtype.kind == "u" else Select(Lt(wide, const(0)), wide + extent, wide)
+
+
+def inside(name: str, index: Expr, axis: int, extent: Expr) -> tuple[Expr, str, tuple[Expr, ...]]:
+    """The condition that an index which was read is one of an axis, with the message where it is not."""
+    found = wrapped(index, extent)
+    message = f"{name}: index {{0}} is outside of dim {axis}, which has {{1}} elements"
+    return And(Le(const(0), found), Lt(found, extent)), message, (wide_index(index), extent)
+
+
 def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
-    if np.any(args[1] < 0):  # numpy would count from the end
-        raise ShapeError(f"take: index {int(np.min(args[1]))} is negative")
-    return [np.take(args[0], args[1].astype(np.int64), axis=attrs.axis)]
+    extent, index = args[0].shape[attrs.axis], args[1].astype(np.int64)
+    wrong = index[(index < -extent) | (index >= extent)]
+    if wrong.size:
+        raise ShapeError(f"take: index {int(wrong.flat[0])} is outside of dim {attrs.axis}, which has {extent} elements")
+    return [np.take(args[0], index, axis=attrs.axis)]
 
 
 register(OpDef("take", _deduce_take, _take_reference, _take_stages, (2, 2), AxisAttrs))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...sym.expr import Expr, Var, free_vars
 from ..annotation import annotation_vars, defined_vars
 from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, annotation_exprs, bodies, node_args
-from ..operators import attr_exprs
+from ..operators import attr_exprs, node_defines
 
 
 def dead_code(function: Function) -> Function:
@@ -53,7 +53,7 @@ class _Live:
     def needed(self, node: Node) -> bool:
         if any(o in self.values for o in node.outs) or (isinstance(node, MatchCast) and node.requires):
             return True
-        defines = node.defines if isinstance(node, MatchCast) else ()
+        defines = node_defines(node)
         if isinstance(node, CallFunction):  # it may define the dims of its results
             defines = defined_vars(o.annotation for o in node.outs)
             given = {v for a in node.args for v in annotation_vars(a.annotation)}

@@ -33,6 +33,7 @@ from ..node import (
     is_state,
     walk_nodes,
 )
+from ..operators import node_defines
 from ..rewrite import Renamer
 
 
@@ -72,8 +73,7 @@ class _Inliner:
                 found += self.inline(replace(node, args=self.uses(node.args)), dims)
                 continue
             found.append(self.kept(node, dims))
-            if isinstance(node, MatchCast):
-                dims.update(node.defines)
+            dims.update(node_defines(node))
         return tuple(found)
 
     def kept(self, node: Node, dims: set[Var]) -> Node:
@@ -105,8 +105,7 @@ class _Inliner:
         for node in callee.nodes:
             new = renamer.node(node)
             found.append(new.with_(origin=tuple(dict.fromkeys((*call.origin, *new.origin)))))
-            if isinstance(new, MatchCast):
-                dims.update(new.defines)
+            dims.update(node_defines(new))
         for out, result in zip(call.outs, renamer.uses(callee.results), strict=True):
             self.renamed[out] = self.cast(result, out.annotation, call, dims, found)
         return found

@@ -1,0 +1,99 @@
+"""Dims whose values are known only while the program runs: a number that was computed becomes a dim.
+
+An operator whose result has a size that depends on data (nonzero, unique, non_max_suppression) is lowered to a loop program that fills
+memory of a known capacity and counts, `bind_dim`, which makes the count a dim, and `prefix`, which is the counted part of the memory.
+Users write `bind_dim` for sizes of their own.
+
+    u = ops.bind_dim(count, most=n)         # a host scalar whose value is a new dim, checked to be at most n
+    y = ops.slice(x, axis=0, stop=u)        # Tensor[f32, u, 64]
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import i64
+from ...support.errors import ShapeError
+from ...sym.expr import And, Dim, Expr, Le, Var, const
+from ..deduce import Deduction
+from ..node import Annotation, Scalar, Tensor
+from ..operators import Array, OpDef, emit, operand, register
+from .shape import as_dim
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BindAttrs:
+    """The new dim, and what it is at most."""
+
+    dim: Var
+    most: Expr
+
+
+def _deduce_bind(d: Deduction, attrs: BindAttrs) -> tuple[Annotation, ...]:
+    value = d.rank(0, 0)
+    if value.dtype is not i64:
+        raise d.error(
+            f"bind_dim: `{d.args[0].name}` is {value.dtype}, and a dim is i64", arg=0, help=f"write ops.cast({d.args[0].name}, i64)"
+        )
+    return (Scalar(i64, attrs.dim),)
+
+
+def _bind_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    value = int(args[0])
+    if not 0 <= value <= attrs.most:
+        raise ShapeError(f"a dim is {value}, which is not within 0..{attrs.most}")
+    return [np.asarray(value)]
+
+
+register(OpDef("bind_dim", _deduce_bind, _bind_reference, None, (1, 1), BindAttrs, defines=("dim",)))
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixAttrs:
+    """How many elements along the first axis."""
+
+    extent: Expr
+
+
+def _deduce_prefix(d: Deduction, attrs: PrefixAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if not x.shape:
+        raise d.error(f"prefix: `{d.args[0].name}` has no dims", arg=0)
+    inside = And(Le(const(0), attrs.extent), Le(attrs.extent, x.shape[0]))
+    d.require(inside, f"prefix: {{0}} is not within the {{1}} elements of axis 0 of `{d.args[0].name}`", (attrs.extent, x.shape[0]))
+    return (Tensor(x.dtype, (attrs.extent, *x.shape[1:])),)
+
+
+register(OpDef("prefix", _deduce_prefix, lambda args, attrs: [args[0][: attrs.extent]], None, (1, 1), PrefixAttrs, view=True))
+
+
+def new_dim(wanted: Any, name: str = "u") -> Var:
+    """The dim that an operator is to define: the user's, or one of its own."""
+    if wanted is None:
+        return Dim(name)
+    if isinstance(wanted, Var) and wanted.dtype is i64:
+        return wanted
+    raise ShapeError(f"a new dim is expected, not {wanted!r}", help=f'write {name} = dim("{name}") before the function')
+
+
+def bind_dim(value: Any, dim: Any = None, most: Any = None) -> Any:
+    """A number that was computed, as a new dim; `most` is what memory is planned for, and checked."""
+    if most is None:
+        raise ShapeError(
+            "bind_dim: `most` is missing", help="say what the dim is at most, in terms of other dims: memory is planned for that"
+        )
+    return emit("bind_dim", (operand("bind_dim", value, i64),), BindAttrs(new_dim(dim), as_dim("bind_dim", most)))
+
+
+def prefix(x: T, extent: Any) -> T:
+    """The first `extent` elements along axis 0, in the memory of `x`."""
+    return emit("prefix", (operand("prefix", x),), PrefixAttrs(as_dim("prefix", extent)))

@@ -1,0 +1,78 @@
+"""Operators that are templates become calls of the loop programs that these build (docs/design/0007-operator-templates.md).
+
+Where the results have dims that only a run can tell, the loop program fills memory of the capacity and counts; the count becomes
+the dim, and the result is the counted part of the memory:
+
+    y = ops.nonzero(x, count=u)     ->      y_all, u_count = call nonzero(x)          # Tensor[i64, n*m, 2], Tensor[i64]
+                                            u = ops.bind_dim(u_count, u, most=n*m)
+                                            y = ops.prefix(y_all, u)                  # Tensor[i64, u, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dtype import i64
+from ..graph import node as g
+from ..graph.annotation import substitute_annotation
+from ..graph.deduce import Deduction
+from ..graph.operators import TABLE, node_defines, tensor_of, updated_state
+from ..graph.ops.count import BindAttrs, PrefixAttrs
+from ..loop.buffer import Buffer
+from ..loop.stmt import For, Func, Param, walk_stmts
+from ..sym.expr import Const, Expr, Var
+from .callee import callee_of
+from .from_ops import free_variables
+from .templates import Site, build
+
+
+def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, ...]:
+    """An operator as a call of the loop program that its template builds, and what makes dims of its counts."""
+    op, dims = TABLE[n.op], node_defines(n)
+    most = op.capacity(tuple(tensor_of(a.annotation) for a in n.args), n.attrs) if op.capacity is not None else ()
+    limits = dict(zip(dims, most, strict=True))
+    full = tuple(_at_capacity(out, limits) for out in n.outs)
+    counts = tuple(g.Value(f"{d.name}_count", g.Tensor(i64, ())) for d in dims)
+    state = updated_state(n)
+    call = _call(n, sources, full, counts, state is not None)
+    made: list[g.Node] = [call]
+    for dim, limit, count in zip(dims, most, counts, strict=True):
+        out = g.Value(dim.name, g.Scalar(i64, dim))
+        made.append(g.Op(op="bind_dim", args=(count,), attrs=BindAttrs(dim, limit), outs=(out,), origin=n.origin, span=n.span))
+    for out, whole in zip(n.outs, full, strict=True):
+        if whole is not out:
+            attrs = PrefixAttrs(out.tensor.shape[0])
+            d = Deduction("prefix", (whole,), span=n.span)
+            TABLE["prefix"].deduce(d, attrs)
+            made.append(
+                g.Op(op="prefix", args=(whole,), attrs=attrs, outs=(out,), requires=tuple(d.requires), origin=n.origin, span=n.span)
+            )
+    return tuple(made)
+
+
+def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
+    """The memory for a result: itself, or one of the largest size that it may have."""
+    whole = substitute_annotation(out.annotation, limits)
+    return out if whole == out.annotation else g.Value(f"{out.name}_all", whole)
+
+
+def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
+    outs = [Buffer(f"y{k}", v.tensor.dtype, v.tensor.shape) for k, v in enumerate(full)]
+    counters = [Buffer(f"count{k}", i64, ()) for k in range(len(counts))]
+    if in_place:
+        state = sources[0]
+        assert isinstance(state, Buffer)
+        outs[0] = state
+    body = build(TABLE[n.op].template, Site(tuple(sources), tuple(outs), tuple(counters), n.attrs))
+    given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(sources) if isinstance(s, Buffer | Var)]
+    written = [Param(b, "out") for b in (*outs[in_place:], *counters)]
+    # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
+    shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
+    known = Func(n.op, (*given, *written), body, {"scheduled": True} if shared else {})
+    extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
+    func = known.with_(params=(*given, *(Param(v) for v in extra), *written))
+    args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
+    return g.CallLoop(
+        outs=(*full, *counts), requires=n.requires, origin=n.origin, span=n.span,
+        callee=callee_of(func), args=(*args, *extra), dims=func.symbols,
+    )  # fmt: skip
