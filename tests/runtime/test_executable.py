@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import sys
 import threading
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from runtime_programs import add_package, count_package, positives_package
 
-from pliant.runtime import marshal
+from pliant.runtime import host
 from pliant.runtime.executable import Executable
 from pliant.runtime.threads import threads
 from pliant.support.errors import Error, InternalError, ShapeError
@@ -21,7 +22,7 @@ from pliant.support.errors import Error, InternalError, ShapeError
 def add(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Executable:
     """The same program entered both ways: natively, and as where numpy's records were not as expected."""
     if request.param == "long way":
-        monkeypatch.setattr(marshal, "array_head", lambda: None)
+        monkeypatch.setattr(host, "host", lambda: None)
     return Executable(add_package())
 
 
@@ -134,18 +135,15 @@ def test_run_time_counts_constants_and_memory_on_request() -> None:
     assert np.shares_memory(result, y) and np.array_equal(result, x[x > 0] * np.float32(3))
     assert positives(-np.abs(x)).shape == (0,)
     assert positives(x[:0]).shape == (0,)
-    assert all(not slot.dynamic for slot in positives._free), "what was asked for is given back"
+    assert all(not slot.frame.memory for slot in positives._caller.slots.values()), "what was asked for is given back"
 
 
-def test_memory_refused_while_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pliant.runtime import slot
-
+def test_memory_refused_while_running() -> None:
     positives = Executable(positives_package(), constants=[np.array([3.0], np.float32)])
-
-    def refuse(size: int) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr(slot, "aligned_bytes", refuse)
+    positives(np.ones(10, np.float32))
+    refuse = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(lambda size: None)
+    for slot in positives._caller.slots.values():
+        slot.frame.allocate = ctypes.cast(refuse, ctypes.c_void_p).value
     with pytest.raises(MemoryError, match="no memory for a part of `positives`") as caught:
         positives(np.ones(10, np.float32))
     assert isinstance(caught.value, Error) and "40 bytes" in str(caught.value)

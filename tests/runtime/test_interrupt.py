@@ -107,7 +107,7 @@ from pliant.runtime.executable import Executable
 from pliant.support.errors import CancelledError
 f = Executable(count_package(), threads=2)
 f(np.zeros(4, np.int64), 1)
-slot = f._free[0]
+(slot,) = f._caller.slots.values()
 answer = []
 def work():
     try:
@@ -123,7 +123,7 @@ try:
 except KeyboardInterrupt:
     time.sleep(0.1)
     print(thread.is_alive())
-slot.flag.value = 1
+slot.frame.flag = 1
 thread.join()
 print(answer)
 """

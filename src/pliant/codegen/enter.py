@@ -1,55 +1,45 @@
-"""The short way into a compiled program, as LLVM IR text that we wrote: `enter` reads numpy arrays where they lie.
+"""How a call's arguments get into its frame, as LLVM IR text that we wrote: numpy arrays and numbers are read where they lie.
 
 Reading an array's address and shape from Python costs half a microsecond for each; here it is a few loads. The fields of numpy's
 array object are part of its binary interface (C extensions are compiled against them), and the runtime tries them out on
-known arrays before it relies on them. `enter` runs with the GIL held, so nobody changes an array meanwhile.
+known arrays before it relies on them. All of it runs with the GIL held, so nobody changes an array meanwhile.
 
-It accepts arrays of the very type, dtype and rank that are contiguous, aligned and, where they are written, writable and alone in their
-memory. It writes their addresses and shapes into the slot, calls `prepare`, checks given outputs, and answers what `prepare` answered;
-or -1 if any array is not so plain, which only means that the long way through Python must look at the arguments.
+`enter` accepts arrays of the very type, dtype and rank that are contiguous, aligned and, where they are written, writable and alone in
+their memory, and Python's own numbers. It writes addresses, shapes and values into the frame, calls `prepare`, and checks given outputs.
+It answers false if anything is not so plain, if `prepare` refuses, or if the workspace is too small, which only means that the long
+way through Python must look.
 
-The records are `Call` and `Plan` in runtime/marshal.py; offsets here are in bytes.
+Records and fields are those of runtime/records.py (see fields.py); `CC` stands for the calling convention.
 """
 
 TEXT = """
 ; Is the object a plain array as the plan wants it? Notes the range of its bytes if so.
-define internal i1 @is_plain(ptr %call, ptr %object, ptr %plan, ptr %range) {{
+define internal i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range) {
 entry:
-  %head = load i64, ptr %call
-  %fields = getelementptr i8, ptr %object, i64 %head
-  %type.at = getelementptr i8, ptr %fields, i64 -8
-  %type = load i64, ptr %type.at
-  %array.type.at = getelementptr i8, ptr %call, i64 8
-  %array.type = load i64, ptr %array.type.at
+  %type = field i64 %object, Array.type
+  %array.type = field i64 %host, Host.array_type
   %is.array = icmp eq i64 %type, %array.type
   br i1 %is.array, label %look, label %no
 look:
-  %rank.at = getelementptr i8, ptr %fields, i64 8
-  %rank32 = load i32, ptr %rank.at
+  %rank32 = field i32 %object, Array.rank
   %rank = sext i32 %rank32 to i64
-  %descr.at = getelementptr i8, ptr %fields, i64 40
-  %descr = load i64, ptr %descr.at
-  %flags.at = getelementptr i8, ptr %fields, i64 48
-  %flags32 = load i32, ptr %flags.at
+  %descr = field i64 %object, Array.dtype
+  %flags32 = field i32 %object, Array.flags
   %flags = sext i32 %flags32 to i64
-  %want.descr = load i64, ptr %plan
+  %want.descr = field i64 %plan, Plan.dtype
   %same.descr = icmp eq i64 %descr, %want.descr
-  %want.rank.at = getelementptr i8, ptr %plan, i64 8
-  %want.rank = load i64, ptr %want.rank.at
+  %want.rank = field i64 %plan, Plan.rank
   %same.rank = icmp eq i64 %rank, %want.rank
-  %want.flags.at = getelementptr i8, ptr %plan, i64 16
-  %want.flags = load i64, ptr %want.flags.at
+  %want.flags = field i64 %plan, Plan.flags
   %have = and i64 %flags, %want.flags
   %same.flags = icmp eq i64 %have, %want.flags
   %same1 = and i1 %same.descr, %same.rank
   %same = and i1 %same1, %same.flags
   br i1 %same, label %measure, label %no
 measure:
-  %itemsize.at = getelementptr i8, ptr %plan, i64 24
-  %itemsize = load i64, ptr %itemsize.at
-  %begin = load i64, ptr %fields
-  %shape.at = getelementptr i8, ptr %fields, i64 16
-  %shape = load ptr, ptr %shape.at
+  %itemsize = field i64 %plan, Plan.itemsize
+  %begin = field i64 %object, Array.address
+  %shape = field ptr %object, Array.shape
   br label %next
 next:
   %d = phi i64 [ 0, %measure ], [ %d1, %dim ]
@@ -70,15 +60,12 @@ yes:
   ret i1 true
 no:
   ret i1 false
-}}
+}
 
-; Writes the shape and the strides of a contiguous array; answers where the next argument's go.
-define internal ptr @write_shape(ptr %call, ptr %object, i64 %rank, ptr %to) {{
+; Writes the shape and the strides of a contiguous array.
+define internal void @write_shape(ptr %object, i64 %rank, ptr %to) {
 entry:
-  %head = load i64, ptr %call
-  %fields = getelementptr i8, ptr %object, i64 %head
-  %shape.at = getelementptr i8, ptr %fields, i64 16
-  %shape = load ptr, ptr %shape.at
+  %shape = field ptr %object, Array.shape
   %strides = getelementptr i64, ptr %to, i64 %rank
   br label %next
 next:
@@ -98,17 +85,13 @@ dim:
   %stride1 = mul i64 %stride, %step
   br label %next
 out:
-  %end = getelementptr i64, ptr %strides, i64 %rank
-  ret ptr %end
-}}
+  ret void
+}
 
 ; Has the array this shape?
-define internal i1 @has_shape(ptr %call, ptr %object, i64 %rank, ptr %wanted) {{
+define internal i1 @has_shape(ptr %object, i64 %rank, ptr %wanted) {
 entry:
-  %head = load i64, ptr %call
-  %fields = getelementptr i8, ptr %object, i64 %head
-  %shape.at = getelementptr i8, ptr %fields, i64 16
-  %shape = load ptr, ptr %shape.at
+  %shape = field ptr %object, Array.shape
   br label %next
 next:
   %d = phi i64 [ 0, %entry ], [ %d1, %dim ]
@@ -126,12 +109,12 @@ yes:
   ret i1 true
 no:
   ret i1 false
-}}
+}
 
-; Does anything that is written (tensor %t) share bytes with another tensor?
-define internal i1 @is_shared(ptr %ranges, i64 %count, i64 %t) {{
+; Does anything that is written (number %t of the ranges) share bytes with another?
+define internal i1 @is_shared(ptr %ranges, i64 %count, i64 %t) {
 entry:
-  %mine = getelementptr {{ i64, i64 }}, ptr %ranges, i64 %t
+  %mine = getelementptr { i64, i64 }, ptr %ranges, i64 %t
   %begin = load i64, ptr %mine
   %mine.end = getelementptr i8, ptr %mine, i64 8
   %end = load i64, ptr %mine.end
@@ -141,7 +124,7 @@ next:
   %more = icmp slt i64 %i, %count
   br i1 %more, label %look, label %no
 look:
-  %other = getelementptr {{ i64, i64 }}, ptr %ranges, i64 %i
+  %other = getelementptr { i64, i64 }, ptr %ranges, i64 %i
   %b = load i64, ptr %other
   %other.end = getelementptr i8, ptr %other, i64 8
   %e = load i64, ptr %other.end
@@ -156,125 +139,222 @@ yes:
   ret i1 true
 no:
   ret i1 false
-}}
+}
 
-define {cc}i32 @enter(ptr %call) {{
+; A whole number of Python, if it lies in low..high; the limits are within 64 bits.
+define internal i1 @read_int(ptr %host, ptr %object, i64 %low, i64 %high, ptr %to) {
+  %overflow = alloca i32
+  store i32 0, ptr %overflow
+  %int.value = field ptr %host, Host.int_value
+  %value = call CC i64 %int.value(ptr %object, ptr %overflow)
+  %over = load i32, ptr %overflow
+  %inside1 = icmp eq i32 %over, 0
+  %inside2 = icmp sge i64 %value, %low
+  %inside3 = icmp sle i64 %value, %high
+  %inside4 = and i1 %inside1, %inside2
+  %inside = and i1 %inside3, %inside4
+  store i64 %value, ptr %to
+  ret i1 %inside
+}
+
+; Is the object a plain number as the plan wants it? Writes it if so.
+define internal i1 @read_number(ptr %host, ptr %object, ptr %plan, ptr %to) {
 entry:
-  %inputs.at = getelementptr i8, ptr %call, i64 16
-  %inputs = load i64, ptr %inputs.at
-  %outputs.at = getelementptr i8, ptr %call, i64 24
-  %outputs = load i64, ptr %outputs.at
-  %count = add i64 %inputs, %outputs
-  %plans.at = getelementptr i8, ptr %call, i64 32
-  %plans = load ptr, ptr %plans.at
-  %objects.at = getelementptr i8, ptr %call, i64 40
-  %objects = load ptr, ptr %objects.at
-  %ranges.at = getelementptr i8, ptr %call, i64 48
-  %ranges = load ptr, ptr %ranges.at
-  %ctx.at = getelementptr i8, ptr %call, i64 56
-  %ctx = load ptr, ptr %ctx.at
-  %buffers.at = getelementptr i8, ptr %call, i64 64
-  %buffers = load ptr, ptr %buffers.at
-  %dims.at = getelementptr i8, ptr %call, i64 72
-  %dims = load ptr, ptr %dims.at
-  br label %next
-next:
-  %t = phi i64 [ 0, %entry ], [ %t1, %input ]
-  %to = phi ptr [ %dims, %entry ], [ %to1, %input ]
-  %more = icmp slt i64 %t, %inputs
-  br i1 %more, label %look, label %prepare
-look:
-  %object.at = getelementptr ptr, ptr %objects, i64 %t
-  %object = load ptr, ptr %object.at
-  %plan = getelementptr [5 x i64], ptr %plans, i64 %t
-  %range = getelementptr {{ i64, i64 }}, ptr %ranges, i64 %t
-  %plain = call i1 @is_plain(ptr %call, ptr %object, ptr %plan, ptr %range)
-  br i1 %plain, label %input, label %no
-input:
+  %type = field i64 %object, Array.type
+  %int.type = field i64 %host, Host.int_type
+  %is.int = icmp eq i64 %type, %int.type
+  %kind = field i64 %plan, Plan.kind
+  %wants.float = icmp eq i64 %kind, 1
+  br i1 %wants.float, label %float, label %int
+int:
+  br i1 %is.int, label %whole, label %bool
+whole:
+  %low = field i64 %plan, Plan.low
+  %high = field i64 %plan, Plan.high
+  %whole.fits = call i1 @read_int(ptr %host, ptr %object, i64 %low, i64 %high, ptr %to)
+  ret i1 %whole.fits
+bool:
+  %true = field ptr %host, Host.true
+  %is.true = icmp eq ptr %object, %true
+  %false = field ptr %host, Host.false
+  %is.false = icmp eq ptr %object, %false
+  %bit = zext i1 %is.true to i64
+  store i64 %bit, ptr %to
+  %is.bool = or i1 %is.true, %is.false
+  ret i1 %is.bool
+float:
+  br i1 %is.int, label %exact, label %real
+exact:
+  ; Up to 2^53 a whole number is a float exactly.
+  %exact.fits = call i1 @read_int(ptr %host, ptr %object, i64 -9007199254740992, i64 9007199254740992, ptr %to)
+  %count = load i64, ptr %to
+  %as.float = sitofp i64 %count to double
+  store double %as.float, ptr %to
+  ret i1 %exact.fits
+real:
+  %float.type = field i64 %host, Host.float_type
+  %is.float = icmp eq i64 %type, %float.type
+  br i1 %is.float, label %read, label %no
+read:
+  %float.value = field ptr %host, Host.float_value
+  %value = call CC double %float.value(ptr %object)
+  store double %value, ptr %to
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; Reads one argument into the frame.
+define internal i1 @read_argument(ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range) {
+entry:
+  %dims = field ptr %frame, Frame.dims
+  %at = field i64 %plan, Plan.dims
+  %to = getelementptr i64, ptr %dims, i64 %at
+  %kind = field i64 %plan, Plan.kind
+  %is.tensor = icmp eq i64 %kind, 0
+  br i1 %is.tensor, label %tensor, label %number
+number:
+  store i64 0, ptr %range
+  %end = getelementptr i8, ptr %range, i64 8
+  store i64 0, ptr %end
+  %read = call i1 @read_number(ptr %host, ptr %object, ptr %plan, ptr %to)
+  ret i1 %read
+tensor:
+  %plain = call i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range)
+  br i1 %plain, label %write, label %no
+write:
+  %buffers = field ptr %frame, Frame.buffers
+  %number.of = field i64 %plan, Plan.buffer
+  %buffer = getelementptr i64, ptr %buffers, i64 %number.of
   %address = load i64, ptr %range
-  %buffer = getelementptr i64, ptr %buffers, i64 %t
   store i64 %address, ptr %buffer
-  %rank.at = getelementptr i8, ptr %plan, i64 8
-  %rank = load i64, ptr %rank.at
-  %to1 = call ptr @write_shape(ptr %call, ptr %object, i64 %rank, ptr %to)
-  %t1 = add i64 %t, 1
-  br label %next
-prepare:
-  %prepare.at = getelementptr i8, ptr %call, i64 88
-  %prepare.fn = load ptr, ptr %prepare.at
-  %code = call {cc}i32 %prepare.fn(ptr %ctx, ptr %buffers, ptr %dims)
-  %failed = icmp ne i32 %code, 0
-  br i1 %failed, label %answer, label %given
-answer:
-  ret i32 %code
-given:
-  %region.at = getelementptr i8, ptr %call, i64 80
-  %region = load i64, ptr %region.at
-  %c.begin = getelementptr i64, ptr %dims, i64 %region
-  br label %next.out
-next.out:
-  %o = phi i64 [ %inputs, %given ], [ %o1, %step.out ]
-  %c = phi ptr [ %c.begin, %given ], [ %c1, %step.out ]
-  %more.out = icmp slt i64 %o, %count
-  br i1 %more.out, label %look.out, label %shared
-look.out:
-  %out.plan = getelementptr [5 x i64], ptr %plans, i64 %o
-  %out.rank.at = getelementptr i8, ptr %out.plan, i64 8
-  %out.rank = load i64, ptr %out.rank.at
-  %c1 = getelementptr i64, ptr %c, i64 %out.rank
-  %o1 = add i64 %o, 1
-  %out.range = getelementptr {{ i64, i64 }}, ptr %ranges, i64 %o
-  store i64 0, ptr %out.range
-  %out.range.end = getelementptr i8, ptr %out.range, i64 8
-  store i64 0, ptr %out.range.end
-  %out.buffer = getelementptr i64, ptr %buffers, i64 %o
-  %out.object.at = getelementptr ptr, ptr %objects, i64 %o
-  %out.object = load ptr, ptr %out.object.at
-  %absent = icmp eq ptr %out.object, null
-  %alias.at = getelementptr i8, ptr %out.plan, i64 32
-  %alias = load i64, ptr %alias.at
+  %rank = field i64 %plan, Plan.rank
+  call void @write_shape(ptr %object, i64 %rank, ptr %to)
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; The memory of one output, if it is known before: state, or given and as it should be. A fresh one gets an empty range.
+define internal i1 @read_output(ptr %gate, ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range) {
+entry:
+  store i64 0, ptr %range
+  %end = getelementptr i8, ptr %range, i64 8
+  store i64 0, ptr %end
+  %buffers = field ptr %frame, Frame.buffers
+  %number.of = field i64 %plan, Plan.buffer
+  %buffer = getelementptr i64, ptr %buffers, i64 %number.of
+  %absent = icmp eq ptr %object, null
+  %alias = field i64 %plan, Plan.alias
   %fresh = icmp slt i64 %alias, 0
   br i1 %fresh, label %maybe.given, label %state
 state:
-  ; An output that is state already has its memory; what somebody gives for it the long way must judge.
-  %source = getelementptr i64, ptr %buffers, i64 %alias
-  %state.address = load i64, ptr %source
-  store i64 %state.address, ptr %out.buffer
-  br i1 %absent, label %step.out, label %no
+  ; What somebody gives for an output that is state the long way must judge.
+  %plans = field ptr %gate, Gate.plans
+  %source = getelementptr PLAN, ptr %plans, i64 %alias
+  %source.number = field i64 %source, Plan.buffer
+  %source.buffer = getelementptr i64, ptr %buffers, i64 %source.number
+  %state.address = load i64, ptr %source.buffer
+  store i64 %state.address, ptr %buffer
+  ret i1 %absent
 maybe.given:
-  br i1 %absent, label %step.out, label %take
-take:
-  %out.plain = call i1 @is_plain(ptr %call, ptr %out.object, ptr %out.plan, ptr %out.range)
-  br i1 %out.plain, label %fits, label %no
-fits:
-  %fit = call i1 @has_shape(ptr %call, ptr %out.object, i64 %out.rank, ptr %c)
-  br i1 %fit, label %out.good, label %no
-out.good:
-  %out.address = load i64, ptr %out.range
-  store i64 %out.address, ptr %out.buffer
-  br label %step.out
-step.out:
-  br label %next.out
-shared:
-  %w = phi i64 [ 0, %next.out ], [ %w1, %step.shared ]
-  %more.shared = icmp slt i64 %w, %count
-  br i1 %more.shared, label %is.written, label %yes
-is.written:
-  %w.plan = getelementptr [5 x i64], ptr %plans, i64 %w
-  %w.flags.at = getelementptr i8, ptr %w.plan, i64 16
-  %w.flags = load i64, ptr %w.flags.at
-  %w.writable = and i64 %w.flags, 1024
-  %written = icmp ne i64 %w.writable, 0
-  br i1 %written, label %alone, label %step.shared
-alone:
-  %w.shared = call i1 @is_shared(ptr %ranges, i64 %count, i64 %w)
-  br i1 %w.shared, label %no, label %step.shared
-step.shared:
-  %w1 = add i64 %w, 1
-  br label %shared
+  br i1 %absent, label %yes, label %given
+given:
+  %plain = call i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range)
+  br i1 %plain, label %shape, label %no
+shape:
+  %dims = field ptr %frame, Frame.dims
+  %at = field i64 %plan, Plan.dims
+  %wanted = getelementptr i64, ptr %dims, i64 %at
+  %rank = field i64 %plan, Plan.rank
+  %address = load i64, ptr %range
+  store i64 %address, ptr %buffer
+  %fits = call i1 @has_shape(ptr %object, i64 %rank, ptr %wanted)
+  ret i1 %fits
 yes:
-  ret i32 0
+  ret i1 true
 no:
-  ret i32 -1
-}}
+  ret i1 false
+}
+
+; Is everything that is written alone in its memory?
+define internal i1 @are_alone(ptr %plans, ptr %ranges, i64 %count) {
+entry:
+  br label %next
+next:
+  %w = phi i64 [ 0, %entry ], [ %w1, %step ]
+  %more = icmp slt i64 %w, %count
+  br i1 %more, label %look, label %yes
+look:
+  %w1 = add i64 %w, 1
+  %plan = getelementptr PLAN, ptr %plans, i64 %w
+  %flags = field i64 %plan, Plan.flags
+  %writable = and i64 %flags, 1024
+  %written = icmp ne i64 %writable, 0
+  br i1 %written, label %alone, label %step
+alone:
+  %shared = call i1 @is_shared(ptr %ranges, i64 %count, i64 %w)
+  br i1 %shared, label %no, label %step
+step:
+  br label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i1 @enter(ptr %gate, ptr %host, ptr %frame) {
+entry:
+  %inputs = field i64 %gate, Gate.inputs
+  %outputs = field i64 %gate, Gate.outputs
+  %count = add i64 %inputs, %outputs
+  %plans = field ptr %gate, Gate.plans
+  %objects = field ptr %frame, Frame.objects
+  %ranges = field ptr %frame, Frame.ranges
+  br label %next
+next:
+  %t = phi i64 [ 0, %entry ], [ %t1, %step ]
+  %more = icmp slt i64 %t, %inputs
+  br i1 %more, label %step, label %prepare
+step:
+  %t1 = add i64 %t, 1
+  %object.at = getelementptr ptr, ptr %objects, i64 %t
+  %object = load ptr, ptr %object.at
+  %plan = getelementptr PLAN, ptr %plans, i64 %t
+  %range = getelementptr { i64, i64 }, ptr %ranges, i64 %t
+  %read = call i1 @read_argument(ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range)
+  br i1 %read, label %next, label %no
+prepare:
+  %prepare.fn = field ptr %gate, Gate.prepare
+  %buffers = field ptr %frame, Frame.buffers
+  %dims = field ptr %frame, Frame.dims
+  %code = call CC i32 %prepare.fn(ptr %frame, ptr %buffers, ptr %dims)
+  %prepared = icmp eq i32 %code, 0
+  br i1 %prepared, label %room, label %no
+room:
+  ; A larger workspace the long way makes; it stays with the frame.
+  %need = field i64 %gate, Gate.need
+  %bytes.at = getelementptr i64, ptr %dims, i64 %need
+  %bytes = load i64, ptr %bytes.at
+  %room.there = field i64 %frame, Frame.room
+  %enough = icmp sle i64 %bytes, %room.there
+  br i1 %enough, label %next.out, label %no
+next.out:
+  %o = phi i64 [ %inputs, %room ], [ %o1, %step.out ]
+  %more.out = icmp slt i64 %o, %count
+  br i1 %more.out, label %step.out, label %alone
+step.out:
+  %o1 = add i64 %o, 1
+  %out.object.at = getelementptr ptr, ptr %objects, i64 %o
+  %out.object = load ptr, ptr %out.object.at
+  %out.plan = getelementptr PLAN, ptr %plans, i64 %o
+  %out.range = getelementptr { i64, i64 }, ptr %ranges, i64 %o
+  %known = call i1 @read_output(ptr %gate, ptr %host, ptr %frame, ptr %out.object, ptr %out.plan, ptr %out.range)
+  br i1 %known, label %next.out, label %no
+alone:
+  %are.alone = call i1 @are_alone(ptr %plans, ptr %ranges, i64 %count)
+  ret i1 %are.alone
+no:
+  ret i1 false
+}
 """

@@ -14,22 +14,25 @@ how much the workers it waits for really ran: those that lost their core meanwhi
     blob = pool_blob()          # from the code cache; LLVM is loaded only if it is not there
     blob.exports                # {"parallel_for": 0, "serial_for": …, "worker_loop": …, "ticks": …}
 
-The blob also holds `enter` (see enter.py), so that all native code of the runtime is one file in the cache. The layout of the
-records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
+The blob also holds the native way into programs (see call.py), so that all native code of the runtime is one file in the cache. The
+layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import platform
 import sys
 
 from ..runtime import cache
 from ..runtime.blob import Blob
+from ..runtime.records import RECORDS, Plan
 from ..support.errors import ModelFileError, UnsupportedError
-from .enter import TEXT as ENTER
+from . import call, enter
+from .fields import with_fields
 
-EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks", "enter")
+EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks", *call.EXPORTS)
 
 # What differs between machines: the target that every such machine is, a counter that runs steadily, and the hint of a waiting loop.
 _MACHINES = {
@@ -602,7 +605,9 @@ def pool_text(machine: str, windows: bool) -> str:
     _, counter, pause, pause_declaration = _MACHINES[machine]
     # On Windows the code is called with, and calls, functions of the Win64 convention.
     cc = "win64cc " if windows and machine == "x86_64" else ""
-    return (_TEXT + ENTER).format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
+    pool = _TEXT.format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
+    entry = (enter.TEXT + call.TEXT).replace("CC ", cc).replace("PLAN", f"[{ctypes.sizeof(Plan)} x i8]")
+    return pool + with_fields(entry, RECORDS)
 
 
 def compile_pool(machine: str, windows: bool) -> Blob:

@@ -24,7 +24,9 @@ import numpy as np
 from ..dtype import ALL, DType
 from ..support.errors import Error, OutOfMemoryError, ShapeError, counted
 from ..support.source import caller_span
+from .host import arrays_are_as_expected
 from .interface import Input
+from .records import Array
 
 
 class Taken(NamedTuple):
@@ -52,6 +54,16 @@ class Taken(NamedTuple):
         if a >= d or c >= b:
             return False
         return bool(np.shares_memory(self._bytes(), other._bytes()))
+
+    def overlaps_itself(self) -> bool:
+        """May two of its elements be one? (Where each dim steps over all that smaller steps reach, they are not.)"""
+        reach = 0
+        shape, strides = self._items()
+        for step, size in sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1):
+            if step <= reach:
+                return 0 not in shape
+            reach += (size - 1) * step
+        return False
 
     def _items(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides in what an address can tell apart: elements, or bytes of packed ones."""
@@ -108,6 +120,13 @@ class TensorPlan:
                 help=self.way(f"{self.input.name}.copy() has memory of its own, well aligned"),
             )
         return taken
+
+    def region(self, given: Any) -> tuple[int, ...]:
+        """Shape and strides of an array, or of a shape that is given instead of one, which is contiguous."""
+        if hasattr(given, "shape"):
+            return self.take(given).region
+        shape = self.shape(given)
+        return (*shape, *contiguous_strides(shape))
 
     def shape(self, given: Any) -> tuple[int, ...]:
         """A shape that is given instead of an array, or a `ShapeError` that names the argument."""
@@ -294,38 +313,14 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def array_head() -> int | None:
-    """Where the fields of numpy's array object begin, if they lie as its binary interface says; tried out on known arrays.
-
-    The fields: address, count of dims (i32), shape, strides, base, dtype, flags (i32), each 8 bytes after the one before.
-    """
-    head = object.__basicsize__
-    base = np.zeros((4, 5), np.int16)
-    frozen = np.frombuffer(b"12345678", np.uint8)
-    samples: list[np.ndarray[Any, Any]] = [base, base[1:, ::2], base[::-1], np.zeros(3)[2:], np.zeros((0, 2)), np.array(1.0), frozen]
-    return head if all(_lies_so(x, head) for x in samples) else None
-
-
-def _lies_so(x: np.ndarray[Any, Any], head: int) -> bool:
-    def field(number: int) -> int:
-        return ctypes.c_int64.from_address(id(x) + head + 8 * number).value
-
-    def numbers(address: int) -> tuple[int, ...]:
-        return tuple((ctypes.c_int64 * x.ndim).from_address(address)) if x.ndim else ()
-
-    if id(type(x)) != field(-1) or x.ctypes.data != field(0) or x.ndim != field(1) & 0xFFFFFFFF or id(x.dtype) != field(5):
-        return False
-    return x.flags.num == field(6) & 0xFFFFFFFF and x.shape == numbers(field(2)) and x.strides == numbers(field(3))
-
-
 def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
     """The fastest way to an array's address: its field, or if that is not where it should be, numpy's slow attribute."""
-    head, read = array_head(), ctypes.c_size_t.from_address
+    read, at = ctypes.c_size_t.from_address, Array.address.offset
 
     def plain(x: np.ndarray[Any, Any]) -> int:
         return x.ctypes.data
 
-    return plain if head is None else lambda x: read(id(x) + head).value
+    return (lambda x: read(id(x) + at).value) if arrays_are_as_expected() else plain
 
 
 address_of = _find_address_of()

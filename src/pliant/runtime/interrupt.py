@@ -1,14 +1,13 @@
 """Ctrl-C during a long call.
 
 Python's own handler cannot run while the main thread is in native code, so a watcher raises the cancel flag of the call.
-Python's C-level handler writes each signal into a wake-up socket; a daemon thread reads it, and at SIGINT raises the cancel
-flags of the calls that the main thread is in. These return soon, and KeyboardInterrupt surfaces in the main thread as usual.
+Python's C-level handler writes each signal into a wake-up socket; a daemon thread reads it, and at SIGINT raises the one cancel
+flag that all calls of the main thread look at. These return soon, and KeyboardInterrupt surfaces in the main thread as usual.
 
-    try:
-        enter(flag)          # flag: the c_int32 that Ctx.cancel points at
-        code = run(...)
-    finally:
-        leave(flag)
+    ctx.cancel = cancel_flag() or own          # 0 outside of the main thread, whose calls Ctrl-C does not end
+    code = run(...)
+    if code:
+        surface()
 
 Nothing happens where somebody else owns the wake-up socket or the handler of SIGINT (an event loop): they decide what Ctrl-C does.
 """
@@ -23,44 +22,37 @@ import threading
 from typing import TYPE_CHECKING
 
 from .native import immortal
+from .records import Watch
 
 if TYPE_CHECKING:
     import socket
 
-_calls: list[ctypes.c_int32] = []  # cancel flags of the main thread's running calls
+WATCH = immortal(Watch(main=threading.main_thread().ident or 0))  # the native way in looks at it too
+_FLAG = ctypes.addressof(WATCH) + Watch.flag.offset
 _sockets: tuple[socket.socket, socket.socket] | None = None
-_tried = False
-_main = threading.main_thread().ident
 
 
-def enter(flag: ctypes.c_int32) -> None:
-    """A call with this cancel flag begins; does nothing outside the main thread."""
-    if threading.get_ident() == _main:
-        if not _tried:
-            _install()
-        _calls.append(flag)
+def cancel_flag() -> int:
+    """The address of the flag that Ctrl-C raises, which is down now; 0 outside of the main thread."""
+    if threading.get_ident() != WATCH.main:
+        return 0
+    if not WATCH.tried:
+        _install()
+    WATCH.flag = 0
+    return _FLAG
 
 
-def leave(flag: ctypes.c_int32) -> None:
-    """The call with this cancel flag ended."""
-    if flag in _calls:
-        _calls.remove(flag)
-
-
-def surface(flag: ctypes.c_int32) -> None:
-    """Raise the KeyboardInterrupt that made a call end early, if it was one."""
-    if flag.value == _INTERRUPTED:
-        flag.value = 0
+def surface() -> None:
+    """Raise the KeyboardInterrupt that made a call of this thread end early, if it was one."""
+    if WATCH.flag and threading.get_ident() == WATCH.main:
+        WATCH.flag = 0
         raise KeyboardInterrupt  # Python's handler usually raised it already, on the way here
-
-
-_INTERRUPTED = 2  # what the watcher writes: any value but 0 cancels
 
 
 def _install() -> None:
     """Watch for signals from now on, unless somebody else does. Runs in the main thread, as set_wakeup_fd demands."""
-    global _sockets, _tried
-    _tried = True
+    global _sockets
+    WATCH.tried = 1
     import socket
 
     try:
@@ -87,8 +79,7 @@ def _watch(reader: socket.socket) -> None:
         if not signals:
             return
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            for flag in _calls.copy():
-                flag.value = _INTERRUPTED
+            WATCH.flag = 1
 
 
 def _forget() -> None:
@@ -107,11 +98,8 @@ def _forget() -> None:
 
 def _after_fork() -> None:
     """A child must not write into its parent's socket; it watches with one of its own when it needs to."""
-    global _tried, _main
     _forget()
-    _calls.clear()
-    _tried = False
-    _main = threading.get_ident()
+    WATCH.tried, WATCH.main = 0, threading.get_ident()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,48 +1,24 @@
-"""The arguments of one call, checked and written into its slot.
+"""The arguments of one call, checked and written into its slot: the long way, which serves everything that can be served.
 
-There are two ways. `enter_plain` serves contiguous numpy arrays of the very dtypes in well under a microsecond (native code, see
-codegen/enter.py), and gives up on anything else. `write_any` serves everything that can be served, and raises the error for the
-rest. Both check what compiled programs cannot see: that memory which will be written may be written, and is nobody else's during the call.
+Contiguous numpy arrays of the very dtypes do not come here: native code reads them (codegen/enter.py) by the plans of
+`native_plans`. Here is every other argument, and the error for those that cannot be served. Both ways check what compiled programs cannot
+see: that memory which will be written may be written, and is nobody else's during the call.
 
-    code = marshal.enter_plain(slot, args, out)
-    if code == NOT_PLAIN:
-        taken = marshal.write_any(slot, args, out)          # then prepare, then marshal.place(slot, taken)
+    taken = marshal.write(slot, args, out)          # then prepare, then marshal.place(slot, taken)
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from .arguments import Taken, TensorPlan, array_head, contiguous_strides, is_torch, scalar_slot
+from ..dtype import ALL, DType
+from .arguments import Taken, TensorPlan, contiguous_strides, is_torch, scalar_slot
 from .interface import Input, Interface
-from .native import native
+from .records import Kind, Plan
 from .slot import Layout, Slot
 
-NOT_PLAIN = -1
 _CONTIGUOUS, _ALIGNED, _WRITABLE = 0x001, 0x100, 0x400  # numpy's flags
-
-
-class Plan(ctypes.Structure):
-    """What `enter` wants of an array; `alias` is the input whose memory an output is, or -1."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("dtype", "rank", "flags", "itemsize", "alias")]
-
-
-class Call(ctypes.Structure):
-    """What `enter` needs for one slot; all are numbers or addresses."""
-
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            *("head", "array_type", "inputs", "outputs", "plans", "objects", "ranges"),
-            *("ctx", "buffers", "dims", "region_c", "prepare"),
-        )
-    ]
 
 
 class AnyTaken(NamedTuple):
@@ -55,7 +31,7 @@ class AnyTaken(NamedTuple):
 class Marshal:
     """How the arguments of one program are written into slots."""
 
-    def __init__(self, interface: Interface, prepare: int, constants: Sequence[int]) -> None:
+    def __init__(self, interface: Interface) -> None:
         self.layout = Layout(interface)
         self.inputs = interface.inputs
         self.tensors = [i for i, given in enumerate(interface.inputs) if given.kind == "tensor"]
@@ -65,44 +41,24 @@ class Marshal:
         # For each output the place among the tensors of the state that it is, or None.
         self.aliases = [None if o.alias is None else self.tensors.index(o.alias) for o in interface.outputs]
         self.state = [i for i, plan in enumerate(self.plans) if plan.input.consumed]
-        self._prepare = prepare
-        self._constants = constants
-        self._head = array_head()
-        self._enter = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native().address("enter"))
-        self._no_outputs = [0] * len(self.results)
-        self._pack_objects = struct.Struct(f"={len(self.plans) + len(self.results)}Q").pack_into
-        self._native_plans = (Plan * (len(self.plans) + len(self.results)))(
-            *(self._native_plan(plan, -1, plan.input.consumed) for plan in self.plans),
-            *(self._native_plan(p, -1 if a is None else a, a is None) for p, a in zip(self.results, self.aliases, strict=True)),
-        )
 
-    def new_slot(self) -> Slot:
-        """Memory for one call."""
-        slot = Slot(self.layout, self._constants)
-        count = len(self._native_plans)
-        slot.objects = (ctypes.c_uint64 * max(count, 1))()
-        ranges = (ctypes.c_int64 * max(2 * count, 1))()
-        own = (ctypes.addressof(self._native_plans), ctypes.addressof(slot.objects), ctypes.addressof(ranges))
-        counts = (len(self.plans), len(self.results))
-        call = Call(self._head or 0, id(np.ndarray), *counts, *own, *slot.addresses, self.layout.c, self._prepare)
-        slot.call = (call, ranges)
-        slot.call_address = ctypes.addressof(call)
-        return slot
+    def native_plans(self) -> list[Plan]:
+        """What native code must know of arguments and outputs to read and to make them."""
+        plans = {i: Plan() for i in range(len(self.inputs))}
+        at = 0
+        for buffer, (i, plan) in enumerate(zip(self.tensors, self.plans, strict=True)):
+            plans[i] = _array_plan(plan, buffer, at, -1, plan.input.consumed)
+            at += 2 * plan.rank
+        for at, i in enumerate(self.scalars, self.layout.scalars):
+            plans[i] = _number_plan(ALL[self.inputs[i].dtype], at)
+        at = self.layout.c
+        for o, (plan, alias) in enumerate(zip(self.results, self.aliases, strict=True)):
+            number = len(self.inputs) + o
+            plans[number] = _array_plan(plan, self.layout.inputs + o, at, -1 if alias is None else self.tensors[alias], alias is None)
+            at += plan.rank
+        return list(plans.values())
 
-    def enter_plain(self, slot: Slot, args: Sequence[Any], out: Sequence[Any] | None) -> int:
-        """Write arguments and given outputs, and prepare; answers what `prepare` did, or NOT_PLAIN."""
-        if self._head is None:
-            return NOT_PLAIN
-        tensors = args
-        if self.scalars:
-            tensors = [args[i] for i in self.tensors]
-            self._write_scalars(slot, [args[i] for i in self.scalars])
-        given = self._no_outputs if out is None else [0 if x is None else id(x) for x in out]
-        self._pack_objects(slot.objects, 0, *map(id, tensors), *given)
-        code: int = self._enter(slot.call_address)
-        return code
-
-    def write_any(self, slot: Slot, args: Sequence[Any], out: Sequence[Any] | None) -> AnyTaken:
+    def write(self, slot: Slot, args: Sequence[Any], out: Sequence[Any] | None) -> AnyTaken:
         """Write arguments of any kind that can be served; raises the error that says what is wrong with one."""
         taken = [plan.take(args[i]) for plan, i in zip(self.plans, self.tensors, strict=True)]
         self._check_state(taken)
@@ -112,9 +68,9 @@ class Marshal:
         self._write_scalars(slot, [args[i] for i in self.scalars])
         return AnyTaken(outputs, torch=any(is_torch(t.owner) for t in taken))
 
-    def write_shapes(self, slot: Slot, shapes: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
-        """Write shapes of contiguous arguments that have no memory, to ask `prepare` about them."""
-        slot.dims[: self.layout.scalars] = [n for shape in shapes for n in (*shape, *contiguous_strides(shape))]
+    def write_regions(self, slot: Slot, regions: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
+        """Write shapes and strides of arguments that need no memory, to ask `prepare` about them."""
+        slot.dims[: self.layout.scalars] = [n for region in regions for n in region]
         self._write_scalars(slot, scalars)
 
     def place(self, slot: Slot, taken: AnyTaken) -> list[Any]:
@@ -132,11 +88,6 @@ class Marshal:
             placed.append(None if given is None else given.owner)
         return placed
 
-    def _native_plan(self, plan: TensorPlan, alias: int, written: bool) -> Plan:
-        flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if written else 0)
-        # Packed arrays have another shape than the tensor: they take the long way.
-        return Plan(id(plan.numpy) if plan.per_byte == 1 else 0, plan.rank, flags, plan.dtype.itemsize, alias)
-
     def _write_scalars(self, slot: Slot, values: Sequence[Any]) -> None:
         for at, (i, value) in enumerate(zip(self.scalars, values, strict=True), self.layout.scalars):
             slot.dims[at] = scalar_slot(self.inputs[i], value)
@@ -146,6 +97,8 @@ class Marshal:
         for i in self.state:
             plan, mine = self.plans[i], taken[i]
             plan.check_writable(mine, "it is updated in place")
+            if mine.overlaps_itself():
+                raise plan.refuse("it is updated in place, and several of its elements are one", help=plan.way())
             for k, (other_plan, other) in enumerate(zip(self.plans, taken, strict=True)):
                 if k != i and mine.overlaps(other):
                     name = other_plan.input.name
@@ -173,6 +126,18 @@ class Marshal:
                     raise plan.refuse(f"it shares memory with {other_plan.what}", help="pass memory of its own, or no `out`")
             outputs.append(mine)
         return outputs
+
+
+def _array_plan(plan: TensorPlan, buffer: int, dims: int, alias: int, written: bool) -> Plan:
+    flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if written else 0)
+    return Plan(Kind.TENSOR, id(plan.numpy), plan.rank, flags, plan.dtype.itemsize, buffer=buffer, dims=dims, alias=alias)
+
+
+def _number_plan(dtype: DType, dims: int) -> Plan:
+    if dtype.is_float:
+        return Plan(Kind.FLOAT, dims=dims)
+    low, high = (0, 1) if dtype.kind == "b" else (dtype.min, dtype.max)
+    return Plan(Kind.INTEGER, low=low, high=min(high, 2**63 - 1), dims=dims)
 
 
 def _check_fits(plan: TensorPlan, given: Taken, shape: tuple[int, ...]) -> None:

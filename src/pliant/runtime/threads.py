@@ -212,6 +212,7 @@ def _semaphores() -> _Semaphores:
 def _after_fork() -> None:
     """A child has no workers: it makes a pool of its own when it needs one. The code stays mapped."""
     global _pool, _lock
+    EPOCH.value += 1
     _pool = None
     _lock = threading.Lock()
     _launchers.clear()
@@ -222,7 +223,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-_within: ContextVar[int | None] = ContextVar("pliant_threads", default=None)
+WITHIN: ContextVar[int | None] = immortal(ContextVar("pliant_threads", default=None))
+EPOCH = immortal(ctypes.c_int64(0))  # what `current_launcher` answered holds as long as this and WITHIN are the same
 _process_wide: int | None = None
 
 
@@ -230,7 +232,7 @@ def resolve_threads(argument: int | None = None) -> tuple[int, str]:
     """How many threads a call uses, and the rule that said so: argument, `with`, `set_threads`, environment, system."""
     if argument is not None:
         return _checked(argument), "the argument `threads`"
-    within = _within.get()
+    within = WITHIN.get()
     if within is not None:
         return within, "`with pliant.threads(...)`"
     if _process_wide is not None:
@@ -240,7 +242,7 @@ def resolve_threads(argument: int | None = None) -> tuple[int, str]:
 
 def current_launcher(argument: int | None) -> Launcher:
     """What runs the parallel loops of a call now; the same choice as `resolve_threads`, made quickly."""
-    count = argument or _within.get() or _process_wide or _given_by_system()[0]
+    count = argument or WITHIN.get() or _process_wide or _given_by_system()[0]
     return _launchers.get(count) or launcher_for(count)
 
 
@@ -248,6 +250,7 @@ def set_threads(count: int | None) -> None:
     """Let calls of the whole process use `count` threads; None gives the choice back to environment and system."""
     global _process_wide
     _process_wide = None if count is None else _checked(count)
+    EPOCH.value += 1
 
 
 def threads(count: int) -> AbstractContextManager[None]:
@@ -257,11 +260,11 @@ def threads(count: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def _use(count: int) -> Iterator[None]:
-    token = _within.set(count)
+    token = WITHIN.set(count)
     try:
         yield
     finally:
-        _within.reset(token)
+        WITHIN.reset(token)
 
 
 def _checked(count: int) -> int:

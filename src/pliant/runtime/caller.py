@@ -1,0 +1,235 @@
+"""How a compiled program is called: the gate that native code enters, and the long way for whatever it does not take.
+
+`Caller.open` makes what users call: native code (codegen/call.py) where Python and numpy are as expected, else the long way itself.
+Both share the frames of the slots kept here, and go the same steps: arguments into a slot, `prepare` checks them and sizes everything,
+outputs are made, `run` works without the GIL. Any number of threads may call at once.
+
+    caller = Caller(package, None, ())
+    f = caller.open()
+    f(a, b, out=y)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ..support.errors import Error, InternalError, ShapeError, counted, is_are
+from ..support.source import caller_span
+from . import host, interrupt
+from .arguments import address_of
+from .blob import load
+from .ctx import Entry, ShortEntry
+from .failure import failure
+from .interface import Interface, Output
+from .marshal import Marshal
+from .native import native
+from .package import Package
+from .records import Gate, Launch, Plan
+from .slot import Slot
+
+_KEPT_SLOTS = 8
+_RECORD = struct.Struct("=8q")
+
+
+class Caller:
+    """One program, ready to be called. It does not know the function that `open` makes, which holds it: so there is no cycle."""
+
+    def __init__(self, package: Package, threads: int | None, constants: Sequence[Any]) -> None:
+        self.interface = interface = package.interface
+        self.names = [i.name for i in interface.inputs]
+        self.marshal = Marshal(interface)
+        self.layout = self.marshal.layout
+        self.slots: dict[int, Slot] = {}  # those that are kept, by the address of their frame
+        self._threads = threads
+        self._loaded = load(package.blob)
+        # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
+        self.prepare = ShortEntry(self._loaded.address("prepare"))
+        self.size = ShortEntry(self._loaded.address("size"))
+        self._entry = Entry(self._loaded.address("run"))
+        self._held = constants  # alive as long as their addresses are used
+        self._constants = _addresses(interface, constants)
+        self._counted = any(c is not None for o in interface.outputs for c in o.counted_by)
+        code, address, nothing = native(), ctypes.c_void_p, None
+        self._take = ctypes.PYFUNCTYPE(address, address)(code.address("take_frame"))
+        self._give = ctypes.PYFUNCTYPE(nothing, address, address)(code.address("give_frame"))
+        self._release = ctypes.PYFUNCTYPE(nothing, address)(code.address("release"))
+        self._frames = ctypes.c_void_p()  # the list of free frames
+
+    def open(self) -> Callable[..., Any]:
+        """The function that users call. Programs whose outputs are cut after they ran, or are packed, go the long way."""
+        found = host.host()
+        packed = any(plan.per_byte > 1 for plan in (*self.marshal.plans, *self.marshal.results))
+        if found is None or packed or self._counted:
+            return self._long_way
+        records = self.marshal.native_plans()
+        plans = (Plan * max(1, len(records)))(*records)
+        texts = [sys.intern(name) for name in self.names]
+        names = (ctypes.c_int64 * max(1, len(texts)))(*map(id, texts))
+        launch = Launch.FIXED if self._threads is not None else Launch.CHOSEN
+        long_way, failed = self._long_way, self._failed
+        gate = Gate(
+            host=ctypes.addressof(found),
+            inputs=len(self.names),
+            outputs=len(self.interface.outputs),
+            plans=ctypes.addressof(plans),
+            names=ctypes.addressof(names),
+            prepare=self._loaded.address("prepare"),
+            run=self._loaded.address("run"),
+            need=self.layout.d,
+            launch=launch if self.interface.parallel else Launch.NONE,
+            frames=ctypes.addressof(self._frames),
+            long_way=id(long_way),
+            failed=id(failed),
+        )
+        gate.held = plans, texts, names, long_way, failed  # alive as long as the gate
+        return host.builtin(gate) or long_way
+
+    def new_slot(self) -> Slot:
+        """Memory for one call."""
+        return Slot(self.layout, self._constants)
+
+    def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments in the order of the signature, from places and names."""
+        if len(args) > len(self.names):
+            taken, given = counted(len(self.names), "argument"), f"{len(args)} {is_are(len(args))} given"
+            raise self.wrong_call(f"`{self.interface.name}` takes {taken}, {given}", self._out_help())
+        bound = dict(zip(self.names, args, strict=False))
+        for name, value in named.items():
+            if name not in self.names:
+                self.wrong_name(name, known=False)
+            if name in bound:
+                raise self.wrong_call(f"argument `{name}` is given twice")
+            bound[name] = value
+        for name in self.names:
+            if name not in bound:
+                self.wrong_name(name, known=True)
+        return tuple(bound[name] for name in self.names)
+
+    def out_list(self, out: Any) -> Sequence[Any]:
+        """Given outputs in order, None where none is given."""
+        names = [o.name for o in self.interface.outputs]
+        if isinstance(out, Mapping):
+            for name in out:
+                if name not in names:
+                    self._no_such("output", name, names)
+            return [out.get(name) for name in names]
+        given = list(out) if isinstance(out, tuple | list) else [out]
+        if len(given) != len(names):
+            raise self.wrong_call(f"`{self.interface.name}` has {counted(len(names), 'output')}, `out` gives {len(given)}")
+        return given
+
+    def failure(self, record: bytes) -> Error:
+        """The error that an error record stands for."""
+        code, site, *values = _RECORD.unpack(record)
+        return failure(self.interface, code, site, values)
+
+    def _long_way(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
+        """Run the program; `out` gives the memory of the results (one array, or a tuple of them)."""
+        if named or len(args) != len(self.names):
+            args = self.bind(args, named)
+        results = self._call(args, None if out is None else self.out_list(out))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _call(self, args: Sequence[Any], out: Sequence[Any] | None) -> list[Any]:
+        slot = self._take_slot()
+        try:
+            taken = self.marshal.write(slot, args, out)
+            if self.prepare(*slot.addresses):
+                raise self.failure(slot.take_error())
+            given = self.marshal.place(slot, taken)
+            results = self._make_outputs(slot, args, given, taken.torch)
+            if self.interface.parallel:
+                slot.use_threads(self._threads)
+            self._run(slot)
+            return [self._cut(slot, o, r) for o, r in zip(self.interface.outputs, results, strict=True)] if self._counted else results
+        finally:
+            self._release(slot.address)
+            if slot.address in self.slots:
+                self._give(ctypes.addressof(self._frames), slot.address)
+
+    def _take_slot(self) -> Slot:
+        """A free slot, or a new one, which is kept if there are not many."""
+        address = self._take(ctypes.addressof(self._frames))
+        if address is not None:
+            return self.slots[address]
+        slot = self.new_slot()
+        if len(self.slots) < _KEPT_SLOTS:
+            self.slots[slot.address] = slot
+        return slot
+
+    def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
+        """The outputs: state and given ones, which are in the slot already, and fresh ones; and room for the workspace."""
+        layout, marshal = self.layout, self.marshal
+        sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
+        if sizes[-1] > slot.frame.room:
+            slot.reserve(sizes[-1])
+        results: list[Any] = []
+        at = 0
+        for index, plan in enumerate(marshal.results):
+            alias, result = marshal.aliases[index], given[index]
+            if alias is not None:
+                result = args[marshal.tensors[alias]]
+            elif result is None:
+                result, slot.buffers[layout.inputs + index] = plan.make(sizes[at : at + plan.rank], torch)
+            results.append(result)
+            at += plan.rank
+        return results
+
+    def _run(self, slot: Slot) -> None:
+        slot.frame.flag = 0
+        slot.ctx.cancel = interrupt.cancel_flag() or slot.flag
+        if self._entry(*slot.addresses):
+            self._failed(slot.take_error())
+
+    def _failed(self, record: bytes) -> NoReturn:
+        """Raise what made a run fail."""
+        interrupt.surface()
+        raise self.failure(record)
+
+    def _cut(self, slot: Slot, output: Output, result: Any) -> Any:
+        """An output of which only the counted part was written."""
+        counts = slot.dims[self.layout.e : self.layout.total]
+        if not any(c is not None for c in output.counted_by):
+            return result
+        return result[tuple(slice(None) if c is None else slice(counts[c]) for c in output.counted_by)]
+
+    def wrong_call(self, what: str, help: str = "") -> ShapeError:
+        """The error for a call that does not fit the signature."""
+        signature = ", ".join(str(i) for i in self.interface.inputs)
+        facts = [f"the signature is {self.interface.name}({signature})"]
+        return ShapeError(what, where=caller_span(), note="in this call", facts=facts, help=help)
+
+    def wrong_name(self, name: str, known: bool) -> NoReturn:
+        """Refuse an argument that is missing (known) or that there is not."""
+        if known:
+            raise self.wrong_call(f"argument `{name}` is missing")
+        if any(o.name == name for o in self.interface.outputs):
+            raise self.wrong_call(f"`{name}` is an output, no argument", self._out_help())
+        self._no_such("argument", name, self.names)
+
+    def _out_help(self) -> str:
+        """How memory for the outputs is given: `c` is an output: pass out=c."""
+        outputs = self.interface.outputs
+        names = [o.name for o in outputs if o.alias is None]
+        if len(names) != 1 or len(outputs) != 1:
+            return f"outputs are given as out=({', '.join(o.name for o in outputs)})" if names else ""
+        return f"`{names[0]}` is an output: pass out={names[0]}"
+
+    def _no_such(self, what: str, name: str, names: list[str]) -> NoReturn:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"{what}s are: {', '.join(names)}"
+        raise self.wrong_call(f"`{self.interface.name}` has no {what} `{name}`", hint)
+
+
+def _addresses(interface: Interface, constants: Sequence[Any]) -> list[int]:
+    """Where the constants lie, after a check that they are those the program was compiled for."""
+    found = [(c.nbytes, c.flags.c_contiguous) for c in constants]
+    if found != [(c.size, True) for c in interface.constants]:
+        raise InternalError(f"the constants of `{interface.name}` are not those it was compiled with")
+    return [address_of(c) for c in constants]
