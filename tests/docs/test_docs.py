@@ -102,3 +102,7 @@ def test_from_scratch() -> None:
     done = subprocess.run([sys.executable, "-c", without, str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "refused: cannot vectorize j" in done.stdout and "one compiled function, every n and m" in done.stdout
+
+
+def test_the_page_of_modules_has_every_name() -> None:
+    assert sorted({*pliant.nn.__all__} - words("nn.md")) == []

@@ -44,8 +44,9 @@ def trace(module: Module) -> Function:
     with tracing(tracer):
         found = module(**values)
         results, names = _results(found, where)
-        if "return" in written:
-            results = _promised(tracer, results, _annotation(written["return"], "return", where), where)
+        promise = written.get("return")
+        if isinstance(promise, TensorSpec) or getattr(promise, "__origin__", None) is tuple:
+            results = _promised(tracer, results, _annotation(promise, "return", where), where)
     function = tracer.finish(results)
     if names:
         function = _renamed(function, names)

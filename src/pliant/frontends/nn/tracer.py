@@ -16,7 +16,7 @@ import numpy as np
 from ...dtype import DType
 from ...graph import ops
 from ...graph.builder import Builder
-from ...graph.node import Const, Scalar, Tensor, Value
+from ...graph.node import Annotation, Callee, Const, Function, Scalar, Tensor, Value
 from ...support.errors import Error
 from ...support.source import Span, caller_span
 from ...sym.expr import Const as Literal
@@ -84,8 +84,8 @@ class Traced(Value):
         taken = sum(i is not None and i is not Ellipsis for i in items)
         if taken > self.ndim:
             raise Error(f"{taken} indices for `{self.name}`, which has {self.ndim} dims", where=caller_span(), facts=[repr(self)])
-        if Ellipsis in [i for i in items if not isinstance(i, Value)]:
-            at = next(k for k, i in enumerate(items) if i is Ellipsis)
+        at = next((k for k, i in enumerate(items) if i is Ellipsis), None)
+        if at is not None:
             items[at : at + 1] = [slice(None)] * (self.ndim - taken)
         return _index(self, items)
 
@@ -172,6 +172,16 @@ class Tracer(Builder):
         """A graph operator, at the user's line."""
         self.span = caller_span()
         return super().op(name, args, attrs)
+
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
+        """A call of a loop program, at the user's line."""
+        self.span = caller_span()
+        return super().call_loop(callee, args)
+
+    def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
+        """A call of a graph function, at the user's line."""
+        self.span = caller_span()
+        return super().call_function(function, args, results)
 
 
 _TRACER: ContextVar[Tracer | None] = ContextVar("pliant_tracer", default=None)
