@@ -7,7 +7,7 @@ The text is a Python file: dims, then kernels, then functions, the entry last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from .graph.node import Callee, Function
 from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of, func_of
-from .support.errors import Error, ShapeError, UnsupportedError
+from .support.errors import Error, ShapeError
 
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
-from .sym.expr import free_vars
+from .sym.expr import Expr, free_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Program:
     def of_kernel(func: Func) -> Program:
         """The program that does nothing but call one loop program: `out` parameters are results, `inout` ones are state."""
         _check_dims(func)
-        refuse_strides(func)
         params: list[g.Value] = []
         outs: list[g.Value] = []
         for p in callee_of(func).params:
@@ -46,10 +45,11 @@ class Program:
                 params.append(g.Value(p.name, g.Scalar(p.dtype)))
                 continue
             if p.role != "out":
-                params.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, state=p.role == "inout")))
+                params.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, p.role == "inout", p.strides)))
             if p.role != "in":
-                outs.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, state=p.role == "inout")))
-        call = g.CallLoop(outs=tuple(outs), callee=callee_of(func), args=tuple(params), dims=func.symbols, span=func.span)
+                outs.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, p.role == "inout", p.strides if p.role == "inout" else None)))
+        dims, requires = _symbols(func, params)
+        call = g.CallLoop(outs=tuple(outs), requires=requires, callee=callee_of(func), args=tuple(params), dims=dims, span=func.span)
         return Program(Function(func.name, tuple(params), (call,), tuple(outs), span=func.span))
 
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
@@ -109,10 +109,26 @@ class Program:
         return "\n\n".join([*map(print_func, kernels), print_function(entry)])
 
 
+def _symbols(func: Func, params: Sequence[g.Value]) -> tuple[tuple[Expr, ...], tuple[g.Require, ...]]:
+    """The values of a kernel's symbols over the dims of its arguments: themselves, but for free strides of outputs."""
+    if all(v in _given(func) for v in func.symbols):
+        return func.symbols, ()
+    from .graph.deduce import Deduction, deduce_call
+
+    d = Deduction(func.name, tuple(params), span=func.span)
+    dims = deduce_call(d, callee_of(func))[1]
+    return dims, tuple(d.requires)
+
+
+def _given(func: Func) -> set[Expr]:
+    """The dims and strides of the arguments."""
+    given = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
+    return {e for b in given for e in (*b.shape, *(b.strides or ()))}
+
+
 def _check_dims(func: Func) -> None:
     """Every symbol must be known from the arguments, or nobody could say how large the outputs are."""
-    given = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
-    known = {e for b in given for e in b.shape}
+    known = _given(func) | {e for b in func.buffers for e in b.strides or ()}
     for v in func.symbols:
         if v not in known:
             user = next(b for b in func.buffers if any(v in free_vars(e) for e in (*b.shape, *(b.strides or ()))))
@@ -121,18 +137,6 @@ def _check_dims(func: Func) -> None:
                 where=func.span,
                 facts=[f"`{user.name}` is {user}", "a dim is known where it stands alone as a dimension of an argument"],
                 help=f"add an argument that has `{v.name}` as a dimension of its own",
-            )
-
-
-def refuse_strides(func: Func) -> None:
-    """A compiled program's tensors are row-major; a kernel with strided parameters can be called by other kernels only."""
-    for b in func.buffers:
-        if b.strides is not None:
-            raise UnsupportedError(
-                f"parameter `{b.name}` of `{func.name}` has strides of its own",
-                where=func.span,
-                facts=["arguments of a compiled program are row-major and contiguous"],
-                help="declare it without strides, or call this kernel from another one with a view",
             )
 
 

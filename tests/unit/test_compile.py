@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops, strides
+from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops
 from pliant.runtime import cache as code_cache
 from pliant.support.errors import Error, ShapeError
 
@@ -437,18 +437,6 @@ def test_code_for_another_machine_is_not_called() -> None:
         with pytest.raises(pliant.UnsupportedError, match="cannot run on this machine") as error:
             pliant.compile(matmul, target=name)
         assert why in str(error.value)
-
-
-@kernel
-def strided(x: Tensor[f32, any_rows, 4, strides(1, any_rows)], y: Out[f32, any_rows, 4]) -> None:
-    for i in range(any_rows):
-        for j in range(4):
-            y[i, j] = x[i, j]
-
-
-def test_strided_parameters_are_refused_at_the_border() -> None:
-    with pytest.raises(pliant.UnsupportedError, match="parameter `x` of `strided` has strides of its own"):
-        pliant.compile(strided)
 
 
 def test_every_public_name_is_what_it_says_after_everything_is_imported() -> None:

@@ -15,7 +15,7 @@ from ..sym.expr import FALSE, TRUE, Eq, Expr, Not, Var, const, free_vars, substi
 from ..sym.facts import EMPTY, Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .node import Annotation, Scalar, Shape, Tensor, Tuple, annotation_exprs
+from .node import Annotation, Scalar, Shape, Tensor, Tuple, annotation_exprs, stride_exprs
 
 ONE = const(1)
 
@@ -82,7 +82,10 @@ def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> M
         assert isinstance(found, Tensor)
         if expected.state != found.state:
             return Match(Fit.IMPOSSIBLE, "it is not state" if expected.state else "it is state")
-        return _dims(expected.shape, found.shape, facts, "dim {}")
+        shapes = _dims(expected.shape, found.shape, facts, "dim {}")
+        if (expected.strides is None and (found.strides is None or not expected.state)) or shapes.fit is Fit.IMPOSSIBLE:
+            return shapes  # what is only read may lie anywhere
+        return _worst([shapes, _dims(expected.element_strides(), found.element_strides(), facts, "stride {}")])
     assert isinstance(found, Shape)
     return _dims(expected.values, found.values, facts, "value {}")
 
@@ -122,7 +125,7 @@ def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
     """`a` with each of its expressions replaced."""
     match a:
         case Tensor():
-            return Tensor(a.dtype, tuple(map(swap, a.shape)), a.state)
+            return Tensor(a.dtype, tuple(map(swap, a.shape)), a.state, None if a.strides is None else tuple(map(swap, a.strides)))
         case Shape():
             return Shape(tuple(map(swap, a.values)))
         case Scalar():
@@ -133,12 +136,13 @@ def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
 
 def annotation_vars(a: Annotation) -> frozenset[Var]:
     """The variables in an annotation."""
-    return frozenset().union(*(free_vars(e) for e in annotation_exprs(a)))
+    return frozenset().union(*(free_vars(e) for e in (*annotation_exprs(a), *stride_exprs(a))))
 
 
 def defined_vars(annotations: Iterable[Annotation]) -> tuple[Var, ...]:
-    """The variables that stand alone as a dim, in order: those that a parameter or a match_cast with these annotations defines."""
-    found = (e for a in annotations if not isinstance(a, Scalar) for e in annotation_exprs(a) if isinstance(e, Var))
+    """The variables that stand alone as a dim, then as a stride, in order: those that parameters or match_casts with these define."""
+    every = [a for a in annotations if not isinstance(a, Scalar)]
+    found = (e for part in (annotation_exprs, stride_exprs) for a in every for e in part(a) if isinstance(e, Var))
     return tuple(dict.fromkeys(found))
 
 

@@ -12,7 +12,7 @@ and collects a `Require` for each that only a run can decide. What one node's ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..dtype import bool_
 from ..support.errors import Error, ShapeError, counted
@@ -21,7 +21,7 @@ from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var,
 from ..sym.facts import EMPTY, Facts
 from ..sym.simplify import simplify
 from .annotation import ONE, Fit, annotation_vars, blank, decide, defined_vars, kind_text, substitute_annotation, subsumes
-from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs
+from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs, made, stride_exprs
 
 
 @dataclass(slots=True)
@@ -159,7 +159,25 @@ class Deduction:
             for i, (dim, value) in enumerate(zip(annotation_exprs(e), annotation_exprs(f), strict=True)):
                 self.bound(dim, values, f"dim {i} of parameter `{name}`")
                 self._match(substitute(dim, values), dim, value, f"dim {i} of argument `{name}`", k)
+        for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
+            if isinstance(e, Tensor) and isinstance(f, Tensor):
+                self._bind_strides(k, name, e, f, values)
         return values
+
+    def _bind_strides(self, k: int, name: str, e: Tensor, f: Tensor, values: dict[Var, Expr]) -> None:
+        """The strides of an argument are those that its parameter declares; only what is read may lie as it likes where none are."""
+        if e.strides is None and (f.strides is None or not e.state):
+            return
+        for i, (stride, value) in enumerate(zip(e.element_strides(), f.element_strides(), strict=True)):
+            which = f"stride {i} of argument `{name}`"
+            if isinstance(stride, Var) and values.setdefault(stride, value) is value:
+                self.contract(stride, value, which)
+            self.bound(stride, values, f"stride {i} of parameter `{name}`")
+            expected = substitute(stride, values)
+            if expected is not value:
+                single = Le(f.shape[i], ONE)  # no step is made along such a dim
+                shown = (value, expected)
+                self.require(Or(single, Eq(value, expected)), f"{self.what}: {which} is {{0}}, {stride} = {{1}} is expected", shown, arg=k)
 
     def bound(self, dim: Expr, values: Mapping[Var, Expr], which: str) -> None:
         """Every variable of `dim` has a value."""
@@ -198,6 +216,8 @@ class Deduction:
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
     """The variables that `match_cast(args[0], target)` defines; the rest of the target is checked."""
     found = _as_read(target, d.args[0].annotation)
+    if stride_exprs(target) and target != found:
+        raise d.error(f"{d.what}: only the parameters of a function have strides", help="leave the strides out")
     match = subsumes(blank(target), blank(found))
     if match.fit is not Fit.HOLDS:
         raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)
@@ -229,33 +249,46 @@ def undefined_dim(var: Var, where: Span | None) -> Error:
 def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
     """The results of a call of a loop program (its `inout` and `out` parameters) and the values of its symbols, unless these are given."""
     given = [p for p in callee.params if p.role != "out"]
-    expected: list[Annotation] = [Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout") for p in given]
+    expected: list[Annotation] = [
+        Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout", p.strides) for p in given
+    ]
     found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
     values = dict(zip(callee.symbols, dims, strict=True)) if dims is not None else {}
     for p, f in zip(given, found, strict=True):
         if p.var is not None and isinstance(f, Scalar) and f.value is not None:
             values[p.var] = f.value
     values = d.bind([p.name for p in given], expected, found, values)
-    for symbol in callee.symbols:
-        d.bound(symbol, values, f"a dim of `{callee.name}`")
+    strides = {p.name: f.strides for p, f in zip(given, found, strict=True) if isinstance(f, Tensor)}
     outs: list[Annotation] = []
     for p in callee.params:
         if p.shape is not None and p.role != "in":
             for i, e in enumerate(p.shape):
                 d.bound(e, values, f"dim {i} of `{p.name}`")
-            outs.append(substitute_annotation(Tensor(p.dtype, p.shape, p.role == "inout"), values, d.facts))
+            out = substitute_annotation(Tensor(p.dtype, p.shape, p.role == "inout"), values, d.facts)
+            assert isinstance(out, Tensor)
+            for stride, plain in zip(p.strides or (), out.element_strides(), strict=False):
+                if isinstance(stride, Var) and stride not in values:  # the memory of an output is ours to choose, and it is contiguous
+                    values[stride] = plain
+                    d.contract(stride, plain, f"the stride `{stride.name}` of `{p.name}`")
+            outs.append(replace(out, strides=strides.get(p.name)) if p.role == "inout" else out)
+    for symbol in callee.symbols:
+        d.bound(symbol, values, f"a dim of `{callee.name}`")
     return tuple(outs), tuple(values[s] for s in callee.symbols)
 
 
 def _as_read(expected: Annotation, found: Annotation) -> Annotation:
     """State that is only read is like any tensor, and a rank-0 tensor's place may be taken by a host scalar."""
     if isinstance(expected, Tensor) and not expected.state and isinstance(found, Tensor):
-        return Tensor(found.dtype, found.shape)
+        return Tensor(found.dtype, found.shape, strides=found.strides)
     return found
 
 
 def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
     """The results of a call of a graph function; dims that the callee defines inside become fresh variables."""
+    strided = next((p for p in function.params if stride_exprs(p.annotation)), None)
+    if strided is not None:
+        what = f"{d.what}: its parameter `{strided.name}` has strides, which only a caller from outside can give"
+        raise d.error(what, facts=[f"it is {strided.annotation}"], help="leave the strides out: what is passed on is read as it lies")
     expected = [p.annotation for p in function.params]
     found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
     values = d.bind([p.name for p in function.params], expected, found)
@@ -280,7 +313,7 @@ def check_condition(cond: Value, where: Span | None) -> None:
 
 def join(a: Value, b: Value, where: Span | None) -> Annotation:
     """The annotation of a value that is `a` or `b`; they must agree (a scalar forgets its value where they differ)."""
-    x, y = a.annotation, b.annotation
+    x, y = made(a.annotation), made(b.annotation)
     if isinstance(x, Scalar) and isinstance(y, Scalar) and x.dtype is y.dtype:
         return x if x.value is y.value else Scalar(x.dtype)
     if subsumes(x, y).fit is Fit.HOLDS:

@@ -11,7 +11,7 @@
              | MatchCast(value, defines)                   asserts a finer annotation, which may define variables; checked at run time
              | If(cond, then, orelse)                      two dataflow bodies with the same result annotations
              | While(init, cond, body)                     bodies over the carried values
-    annotation a = Tensor(dtype, shape, state) | Shape(values) | Scalar(dtype, value) | Tuple(items)
+    annotation a = Tensor(dtype, shape, state, strides) | Shape(values) | Scalar(dtype, value) | Tuple(items)
 
 Every node defines `outs`, new values with annotations; a function is a list of nodes in order of definition, each value defined
 once. Bodies of `If` and `While` are functions' worth of nodes (`Body`) that may use the values in scope outside.
@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
 from ..support.source import Span
-from ..sym.expr import Expr, Var
+from ..sym.expr import Expr, Var, product
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,14 +55,25 @@ if TYPE_CHECKING:
 # Annotations: immutable, compared by structure (expressions are interned).
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a dtype and a symbolic shape; `state` when it is linear."""
+    """A tensor of a dtype and a symbolic shape; `state` when it is linear; `strides` in elements where it is not row-major contiguous.
+
+    Only parameters, and the new versions of their state, have strides: what a node makes is contiguous.
+    """
 
     dtype: DType
     shape: tuple[Expr, ...]
     state: bool = False
+    strides: tuple[Expr, ...] | None = None
+
+    def element_strides(self) -> tuple[Expr, ...]:
+        """The strides in elements, made up when they are not given."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(product(self.shape[i + 1 :]) for i in range(len(self.shape)))
 
     def __str__(self) -> str:
-        return f"{'State' if self.state else 'Tensor'}[{', '.join(map(str, (self.dtype, *self.shape)))}]"
+        strides = [] if self.strides is None else [f"strides({', '.join(map(str, self.strides))})"]
+        return f"{'State' if self.state else 'Tensor'}[{', '.join([*map(str, (self.dtype, *self.shape)), *strides])}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ Annotation = Tensor | Shape | Scalar | Tuple
 
 
 def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
-    """The expressions in an annotation, in order."""
+    """The dims and values in an annotation, in order; strides are apart (`stride_exprs`)."""
     match a:
         case Tensor():
             return a.shape
@@ -110,6 +121,16 @@ def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
             return () if a.value is None else (a.value,)
         case Tuple():
             return tuple(e for i in a.items for e in annotation_exprs(i))
+
+
+def stride_exprs(a: Annotation) -> tuple[Expr, ...]:
+    """The strides that an annotation declares."""
+    return a.strides or () if isinstance(a, Tensor) else ()
+
+
+def made(a: Annotation) -> Annotation:
+    """The annotation of what a node makes of a value: contiguous, unless it is state, which stays where it is."""
+    return Tensor(a.dtype, a.shape) if isinstance(a, Tensor) and not a.state else a
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -154,6 +175,7 @@ class Parameter:
     shape: tuple[Expr, ...] | None
     role: str = "in"
     var: Var | None = None
+    strides: tuple[Expr, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

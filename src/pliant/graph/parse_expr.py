@@ -24,7 +24,7 @@ from ..support.resolve import Source, near
 from ..support.source import Span
 from ..sym.expr import Const, Expr
 from ..sym.parse import _FUNCTION_NAMES, ExprParser, Open
-from ..sym.spec import Marker, Strides, TensorSpec, make_spec
+from ..sym.spec import Marker, Strides, TensorSpec, make_spec, strides
 from . import ops
 from .builder import Builder
 from .node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple, Value
@@ -313,6 +313,8 @@ class Expressions:
             return self._emit(node, _ON_VALUES[name], [(a, self.evaluate(a)) for a in node.args], hint)
         if found is len and len(node.args) == 1:
             return len(self.evaluate(node.args[0]))
+        if found is strides and not node.keywords:
+            return self._located(node, lambda: strides(*(self.evaluate(a) for a in node.args)))
         raise self._not_callable(node, found)
 
     def _not_callable(self, node: ast.Call, found: Any) -> Error:

@@ -16,7 +16,20 @@ from ..sym.expr import Expr
 from . import ops
 from .annotation import Fit, subsumes
 from .builder import Builder
-from .node import Annotation, Function, Scalar, Tuple, Value, annotation_exprs, bodies, is_state, node_args, walk_nodes
+from .node import (
+    Annotation,
+    Function,
+    Scalar,
+    Tuple,
+    Value,
+    annotation_exprs,
+    bodies,
+    is_state,
+    made,
+    node_args,
+    stride_exprs,
+    walk_nodes,
+)
 from .parse_expr import Expressions, Unusable
 
 
@@ -71,7 +84,7 @@ class Statements(Expressions):
             self.names[arg.arg] = self.builder.param(arg.arg, annotation)
         for arg, annotation in written:
             assert arg.annotation is not None
-            self.builder.check_dims(annotation_exprs(annotation), self.source.span(arg.annotation))
+            self.builder.check_dims((*annotation_exprs(annotation), *stride_exprs(annotation)), self.source.span(arg.annotation))
 
     def _results(self, node: ast.Return, returns: Annotation | None) -> list[Value]:
         if node.value is None:
@@ -266,7 +279,7 @@ class Statements(Expressions):
         head, test, negated, rest = self._loop_parts(node)
         carried = [n for n in _stored(rest) if n in self.names and not isinstance(self.names[n], Unusable)]
         init = [self.value(node, self.names[n]) for n in carried]
-        annotations = [Scalar(v.annotation.dtype) if isinstance(v.annotation, Scalar) else v.annotation for v in init]
+        annotations = [Scalar(v.annotation.dtype) if isinstance(v.annotation, Scalar) else made(v.annotation) for v in init]
         before = dict(self.names)
 
         def enter() -> None:
@@ -318,7 +331,7 @@ class Statements(Expressions):
 def _agree(a: Annotation, b: Annotation) -> bool:
     if isinstance(a, Scalar) and isinstance(b, Scalar):
         return a.dtype is b.dtype
-    return subsumes(a, b).fit is Fit.HOLDS
+    return subsumes(made(a), made(b)).fit is Fit.HOLDS
 
 
 def _stored(statements: Sequence[ast.stmt]) -> list[str]:

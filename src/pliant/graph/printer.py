@@ -56,7 +56,7 @@ from .operators import attr_exprs
 INLINE = 16  # literals of more elements are named
 WIDTH = 120  # signatures longer than this are broken
 
-_WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "select")
+_WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "select", "strides")
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
 
 
@@ -188,7 +188,8 @@ class _Printer:
         """An annotation in Python syntax."""
         match a:
             case Tensor():
-                return f"{'State' if a.state else 'Tensor'}[{', '.join([_dtype_text(a.dtype), *map(self.dim, a.shape)])}]"
+                strides = [] if a.strides is None else [f"strides({', '.join(map(self.dim, a.strides))})"]
+                return f"{'State' if a.state else 'Tensor'}[{', '.join([_dtype_text(a.dtype), *map(self.dim, a.shape), *strides])}]"
             case Scalar():
                 return _dtype_text(a.dtype)
             case Shape():

@@ -33,6 +33,7 @@ from .node import (
     Value,
     While,
     annotation_exprs,
+    stride_exprs,
 )
 
 Form = Any  # nested tuples of (label, form), texts and numbers
@@ -109,7 +110,7 @@ class _Canonical:
 
     def annotation(self, a: Annotation) -> Form:
         kind = f"{type(a).__name__} {getattr(a, 'dtype', '')} {getattr(a, 'state', '')}"
-        return (kind, tuple(self.expr(e) for e in annotation_exprs(a)))
+        return (kind, tuple(self.expr(e) for e in annotation_exprs(a)), tuple(self.expr(e) for e in stride_exprs(a)))
 
     def attr(self, value: Any) -> Form:
         if isinstance(value, Expr):
@@ -163,5 +164,9 @@ def array_form(array: np.ndarray[Any, Any]) -> Form:
 def callee_form(callee: Callee) -> Form:
     """A loop program by name and signature."""
     names = _Canonical()
-    params = tuple((p.name, str(p.dtype), p.role, None if p.shape is None else tuple(map(names.expr, p.shape))) for p in callee.params)
+
+    def texts(dims: tuple[Expr, ...] | None) -> Form:
+        return None if dims is None else tuple(map(names.expr, dims))
+
+    params = tuple((p.name, str(p.dtype), p.role, texts(p.shape), texts(p.strides)) for p in callee.params)
     return (callee.name, params)

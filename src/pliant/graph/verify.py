@@ -35,7 +35,9 @@ from .node import (
     While,
     annotation_exprs,
     is_state,
+    made,
     node_args,
+    stride_exprs,
 )
 from .operators import TABLE, attr_exprs, node_defines, updated_state
 
@@ -90,7 +92,7 @@ class _Verifier:
         if value in self.defined:
             raise self.fail(f"`{value.name}` is defined twice", node)
         self.defined.add(value)
-        self.known(annotation_exprs(value.annotation), scope, node)
+        self.known((*annotation_exprs(value.annotation), *stride_exprs(value.annotation)), scope, node)
         scope.values.add(value)
         scope.own.add(value)
 
@@ -269,7 +271,7 @@ def consumes(node: Node) -> list[Value]:
 
 
 def _forgotten(a: Annotation) -> Annotation:
-    return Scalar(a.dtype) if isinstance(a, Scalar) else a
+    return Scalar(a.dtype) if isinstance(a, Scalar) else made(a)
 
 
 def _equal(a: Annotation, b: Annotation) -> bool:
@@ -280,7 +282,8 @@ def _equal(a: Annotation, b: Annotation) -> bool:
         return a.dtype is b.dtype
     if map_dims(a, lambda e: ONE) != map_dims(b, lambda e: ONE):
         return False
-    return all(x is y or decide(Eq(x, y)) for x, y in zip(annotation_exprs(a), annotation_exprs(b), strict=True))
+    pairs = [(x, y) for part in (annotation_exprs, stride_exprs) for x, y in zip(part(a), part(b), strict=True)]
+    return all(x is y or decide(Eq(x, y)) for x, y in pairs)
 
 
 def _unified(found: Sequence[Annotation], outs: Sequence[Value], known: set[Var]) -> list[Annotation]:

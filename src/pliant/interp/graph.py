@@ -35,6 +35,7 @@ from ..graph.node import (
     While,
     annotation_exprs,
     is_state,
+    stride_exprs,
 )
 from ..graph.operators import TABLE, map_attrs, node_defines, updated_state
 from ..support.errors import Error, InternalError, ShapeError, UnsupportedError, counted, is_are
@@ -54,7 +55,7 @@ def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Librar
             facts=[f"{function.name}({', '.join(map(repr, function.params))})"],
         )
     given = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
-    copies = [a.copy() if is_state(p) else a for p, a in zip(function.params, given, strict=True)]
+    copies = [_copy_of_state(p, a) if is_state(p) else a for p, a in zip(function.params, given, strict=True)]
     results = _Interpreter(libraries or {}).function(function, copies)
     final = []
     for value, result in zip(function.results, results, strict=True):
@@ -100,7 +101,28 @@ def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
                 if expected != size:
                     shown = f"{dim} = {expected}" if free_vars(dim) else str(expected)
                     raise ShapeError(f"dim {i} of argument `{p.name}` is {size}, {shown} is expected", facts=[f"it is {p.annotation}"])
+    _bind_strides(params, arrays, env)
     return env
+
+
+def _bind_strides(params: Sequence[Value], arrays: Sequence[Array], env: Env) -> None:
+    """The values of dims that only strides show, and a check of declared strides where they say something: where steps are made."""
+    declared = [
+        (p, i, e, stride // a.itemsize * (t.dtype.per_byte if i < a.ndim - 1 else 1))
+        for p, a in zip(params, arrays, strict=True)
+        if isinstance(t := p.annotation, Tensor) and a.size
+        for i, (e, stride) in enumerate(zip(t.strides or (), a.strides, strict=False))
+        if a.shape[i] > 1
+    ]
+    for p, i, e, stride in declared:
+        if isinstance(e, Var) and e not in env:
+            _check_contract(e, stride, f"stride {i} of argument `{p.name}`")
+            env[e] = stride
+    for var in (v for p in params for e in stride_exprs(p.annotation) for v in free_vars(e)):
+        env.setdefault(var, -(-var.min // var.multiple_of) * var.multiple_of if isinstance(var, Dim) else 0)
+    for p, i, e, stride in declared:
+        if _number(e, env) != stride:
+            raise ShapeError(f"stride {i} of argument `{p.name}` is {stride}, {e} is expected", facts=[f"it is {p.annotation}"])
 
 
 def _elements(array: Array, t: Tensor) -> tuple[int, ...]:
@@ -111,6 +133,21 @@ def _elements(array: Array, t: Tensor) -> tuple[int, ...]:
 def _empty(a: Annotation, d: DType, env: Env) -> Array:
     """Fresh memory for a tensor."""
     return np.empty(d.array_shape([_number(e, env) for e in annotation_exprs(a)]), d.array_dtype())
+
+
+def _lying(like: Array, strides: Sequence[int]) -> Array:
+    """Fresh memory of the shape and dtype of an array, under other strides, in items."""
+    size = 1 + sum(max(n - 1, 0) * s for n, s in zip(like.shape, strides, strict=True))
+    return np.lib.stride_tricks.as_strided(np.empty(size, like.dtype), like.shape, [s * like.itemsize for s in strides])
+
+
+def _copy_of_state(p: Value, array: Array) -> Array:
+    """A copy, which lies as the original does where the parameter declares strides."""
+    if not stride_exprs(p.annotation):
+        return array.copy()
+    copy = _lying(array, [s // array.itemsize for s in array.strides])
+    np.copyto(copy, array)
+    return copy
 
 
 def _check_contract(dim: Var, size: int, which: str) -> None:
@@ -201,14 +238,16 @@ class _Interpreter:
 
         callee = node.callee
         assert isinstance(callee.program, Func)
+        dims = [_number(d, env) for d in node.dims]
+        symbols = dict(zip(callee.symbols, dims, strict=True))
         given, outs = iter(node.args), iter(node.outs)
         arguments: list[Any] = []
         results: list[Array] = []
         for p in callee.params:
             if p.role == "out":
                 made = _empty(next(outs).annotation, p.dtype, env)
-                arguments.append(made)
                 results.append(made)
+                arguments.append(made if p.strides is None else _lying(made, [_number(e, symbols) for e in p.strides]))
                 continue
             a = next(given)
             found = values[a] if isinstance(a, Value) else evaluate(a, env)
@@ -217,8 +256,13 @@ class _Interpreter:
             elif p.role == "inout":
                 next(outs)
                 results.append(found)
+            elif p.strides is None:
+                found = np.ascontiguousarray(found).reshape(found.shape)
             arguments.append(found)
-        run_loop(callee.program, arguments, [_number(d, env) for d in node.dims])
+        run_loop(callee.program, arguments, dims)
+        for result, written in zip(results, (a for p, a in zip(callee.params, arguments, strict=True) if p.role != "in"), strict=True):
+            if written is not result:
+                np.copyto(result, written)
         return results
 
     def call_library(self, node: CallLibrary, values: dict[Value, Array], env: Env) -> list[Array]:

@@ -4,6 +4,7 @@ Both are loop programs over the `dims` array of the ABI (docs/design/0001-abi.md
 
     A  for each tensor argument its shape, then its strides in elements; then each scalar argument's value
     B  the symbols          C  the outputs' shapes          D  the workspace's bytes
+    E  the dims of outputs that only `run` knows; their places in C hold what they are at most
 
     @kernel
     def prepare(dims: InOut[i64, 9]) -> None:
@@ -20,11 +21,12 @@ from dataclasses import dataclass
 
 from ..dtype import i64
 from ..graph import node as g
+from ..graph.node import stride_exprs
 from ..loop.buffer import Buffer, Load
 from ..loop.passes.instantiate import instantiate
 from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ..support.errors import Error
-from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Mul, Or, Var, all_of, free_vars, product
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
 from ..sym.simplify import simplify
 
 LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
@@ -37,6 +39,7 @@ class Layout:
     params: tuple[g.Value, ...]
     symbols: tuple[Var, ...]
     outputs: tuple[g.Tensor, ...]
+    counts: tuple[Expr, ...] = ()
 
     @property
     def at_symbols(self) -> int:
@@ -53,9 +56,14 @@ class Layout:
         """The slot D."""
         return self.at_outputs + sum(len(t.shape) for t in self.outputs)
 
+    @property
+    def at_counts(self) -> int:
+        """The start of E."""
+        return self.at_workspace + 1
+
     def buffer(self) -> Buffer:
         """The array itself, as a buffer."""
-        return Buffer("dims", i64, (const(self.at_workspace + 1),))
+        return Buffer("dims", i64, (const(self.at_counts + len(self.counts)),))
 
     def arguments(self) -> Iterator[tuple[g.Value, int]]:
         """Each parameter with the number of its first slot."""
@@ -80,15 +88,12 @@ def slots_of(param: g.Value) -> int:
     return 2 * len(param.annotation.shape) if isinstance(param.annotation, g.Tensor) else 1
 
 
-def layout_of(function: g.Function, outputs: Sequence[g.Tensor]) -> Layout:
-    """The layout of a function's `dims`; every variable of its parameters must stand alone as a dim somewhere."""
-    bound: dict[Var, None] = {}
+def layout_of(function: g.Function, outputs: Sequence[g.Tensor], counts: Sequence[Expr] = ()) -> Layout:
+    """The layout of a function's `dims`; every variable of its parameters must stand alone as a dim or a stride somewhere."""
+    parts = [part(p.annotation) for part in (_dims_of, stride_exprs) for p in function.params]
+    bound = dict.fromkeys(e for exprs in parts for e in exprs if isinstance(e, Var))
     for p in function.params:
-        for e in _dims_of(p.annotation):
-            if isinstance(e, Var):
-                bound.setdefault(e)
-    for p in function.params:
-        for e in _dims_of(p.annotation):
+        for e in (*_dims_of(p.annotation), *stride_exprs(p.annotation)):
             missing = sorted(v.name for v in free_vars(e) if v not in bound)
             if missing:
                 raise Error(
@@ -97,7 +102,7 @@ def layout_of(function: g.Function, outputs: Sequence[g.Tensor]) -> Layout:
                     facts=[f"`{p.name}` is {p.annotation}", "a dim is defined where it stands alone as a dimension of a parameter"],
                     help=f"add a parameter that has `{missing[0]}` as a dimension of its own",
                 )
-    return Layout(function.params, tuple(bound), tuple(outputs))
+    return Layout(function.params, tuple(bound), tuple(outputs), tuple(counts))
 
 
 def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
@@ -112,7 +117,7 @@ Shapes = Sequence[tuple[str, tuple[Expr, ...]]]  # what has the shape, for messa
 def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, workspace: Expr) -> Func:
     """The function that checks the arguments and fills B, C and D; `shapes` are those of the memory that the program makes."""
     dims = layout.buffer()
-    body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_strides(layout, dims)]
+    body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_declared_strides(layout, dims), *_check_contiguous(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
     body += _check_packed(layout)
     body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
@@ -141,11 +146,28 @@ def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, L
 
 
 def _bind(layout: Layout, dims: Buffer) -> list[Stmt]:
-    found: dict[Var, Load] = {}
+    found: dict[Var, Expr] = {}
     for _, _, e, slot in _slots(layout, dims):
         if isinstance(e, Var):
             found.setdefault(e, slot)
-    return [Let(v, found[v]) for v in layout.symbols]
+    strides: dict[Var, Expr] = {}  # from the first argument that makes a step along its dim, else they mean nothing
+    for _, _, e, slot, counts in reversed(list(_stride_slots(layout, dims))):
+        if isinstance(e, Var) and e not in found:
+            least = -(-e.min // e.multiple_of) * e.multiple_of if isinstance(e, Dim) else 0
+            strides[e] = Select(counts, slot, strides.get(e, const(least)))
+    return [Let(v, e) for v, e in (found | strides).items()]
+
+
+def _stride_slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load, Expr]]:
+    """Each declared stride: the argument, the number of the dim, what it should be, what it is, and when it says something.
+
+    It does where steps are made along it: not along a dim of one element, nor in an empty tensor.
+    """
+    for p, at in layout.arguments():
+        strides = stride_exprs(p.annotation)
+        filled = all_of(TRUE, *(Lt(const(0), dims.load(const(at + i))) for i in range(len(strides))))
+        for i, e in enumerate(strides):
+            yield p, i, e, dims.load(const(at + len(strides) + i)), all_of(filled, Lt(const(1), dims.load(const(at + i))))
 
 
 def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
@@ -178,11 +200,26 @@ def contract_check(d: Dim, subject: str = "") -> Stmt:
     return Check(cond, message, (d,), "the contract comes from the declaration of the dim and from `dims=` of compile", "shape")
 
 
-def _check_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Arguments are row-major contiguous; the stride of a dim of at most one element says nothing, nor any of an empty tensor."""
+def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
+    """Strides are what the parameters declare; the contracts of those that only strides show come first."""
+    shown = {e for p in layout.params for e in _dims_of(p.annotation)}
+    contracts: list[Stmt] = []
+    relations: list[Stmt] = []
+    for p, i, e, slot, counts in _stride_slots(layout, dims):
+        if isinstance(e, Dim) and e not in shown:
+            shown.add(e)
+            contracts.append(contract_check(e, f"argument `{p.name}`: stride {i}, "))
+        source = "" if isinstance(e, Const) else f" (`{e}`)"
+        message = f"argument `{p.name}`: stride {i} is {{0}}, expected {{1}}{source}"
+        relations.append(Check(Or(Not(counts), Eq(slot, e)), message, (slot, e), f"`{p.name}` is {p.annotation}", "shape"))
+    return contracts + relations
+
+
+def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
+    """Other arguments are row-major contiguous; the stride of a dim of at most one element says nothing, nor any of an empty tensor."""
     checks: list[Stmt] = []
     for p, at in layout.arguments():
-        if not isinstance(p.annotation, g.Tensor) or not p.annotation.shape:
+        if not isinstance(p.annotation, g.Tensor) or not p.annotation.shape or p.annotation.strides is not None:
             continue
         shape = p.annotation.shape
         empty: Expr = FALSE

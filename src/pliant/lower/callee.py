@@ -10,7 +10,7 @@ from ..loop.stmt import Func
 def callee_of(func: Func) -> Callee:
     """The signature of a loop program, for graph functions to call."""
     params = tuple(
-        Parameter(p.value.name, p.value.dtype, p.value.shape, p.role)
+        Parameter(p.value.name, p.value.dtype, p.value.shape, p.role, strides=p.value.strides)
         if isinstance(p.value, Buffer)
         else Parameter(p.value.name, p.value.dtype, None, p.role, p.value)
         for p in func.params

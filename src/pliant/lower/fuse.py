@@ -175,7 +175,7 @@ def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer
 def _source(v: g.Value, names: _Names) -> Buffer | Var:
     a = v.annotation
     if isinstance(a, g.Tensor):
-        return Buffer(names.new(v.name), a.dtype, a.shape)
+        return Buffer(names.new(v.name), a.dtype, a.shape, a.strides)
     assert isinstance(a, g.Scalar)
     return Var(names.new(v.name), a.dtype)
 

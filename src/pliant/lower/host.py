@@ -27,10 +27,11 @@ from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
 from ..graph.node import is_state
 from ..graph.operators import TABLE, tensor_of
+from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
 from ..support.errors import InternalError, UnsupportedError
-from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Ne, Var, product
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Max, Ne, Var, product, substitute
 from ..sym.simplify import simplify
 from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
 from .callee import func_of
@@ -63,7 +64,7 @@ class HostProgram:
 
 def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False) -> HostProgram:
     """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor."""
-    outputs = tuple(Output(tensor_of(r.annotation), _alias(function, r)) for r in function.results)
+    outputs = tuple(Output(tensor_of(g.made(r.annotation)), _alias(function, r)) for r in function.results)
     layout = layout_of(function, [o.annotation for o in outputs])
     run = _Run(function, outputs, layout, copy_kernel)
     body = run.body()
@@ -208,7 +209,7 @@ class _Run:
     def pointer(self, name: str, t: g.Tensor, role: str) -> Buffer:
         raw = Buffer(f"{name}_raw", u8, (const(DIM_MAX),))
         self.raw.append(Param(raw, role))  # type: ignore[arg-type]
-        buffer = Buffer(name, t.dtype, t.shape)
+        buffer = Buffer(name, t.dtype, t.shape, t.strides)
         self.prologue.append(View(buffer, raw, (const(0),)))
         return buffer
 
@@ -268,9 +269,12 @@ class _Run:
         """The buffer for a new value: where it is wanted, or a temporary."""
         if value in self.placed:
             return self.placed[value]
-        t = tensor_of(value.annotation)
-        buffer = Buffer(value.name, t.dtype, t.shape, scope="workspace")
-        temp = _Temp(buffer, Buffer(f"{value.name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
+        return self.temporary(value.name, tensor_of(value.annotation))
+
+    def temporary(self, name: str, t: g.Tensor) -> Buffer:
+        """Memory of the workspace that is alive at this step."""
+        buffer = Buffer(name, t.dtype, t.shape, scope="workspace")
+        temp = _Temp(buffer, Buffer(f"{name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
         self.temps.append(temp)
         self.home[buffer] = temp
         return buffer
@@ -294,7 +298,7 @@ class _Run:
         return [self.copy_tensor(self.buffer(value), target), *self.dead()]
 
     def copy_tensor(self, source: Buffer, target: Buffer) -> Stmt:
-        func, dims = self.copy_kernel(g.Tensor(source.dtype, source.shape))
+        func, dims = self.copy_kernel(g.Tensor(source.dtype, source.shape, strides=source.strides))
         return Call(func, (source, target), dims)
 
     # Poison: the values of `ends` are those of a walk before this one, which took the same steps.
@@ -323,7 +327,7 @@ class _Run:
             if is_view(n):
                 made = self.view(n)
             elif isinstance(n, g.CallLoop):
-                made = [self.call(n)]
+                made = self.call(n)
             elif isinstance(n, g.If):
                 stmts += self.branch(n)
                 continue
@@ -340,8 +344,11 @@ class _Run:
             self.values[n.outs[0]] = out.value
             return []
         args = [self.scalar(a) for a in n.args]
-        stages = TABLE[n.op].stages(tuple(tensor_of(a.annotation) for a in n.args), (tensor_of(out),), n.attrs)
-        return [self.let(n.outs[0], stages[0].value((), (), lambda k, *indices: args[k]))]
+        make = TABLE[n.op].stages
+        assert make is not None
+        (stage,) = make(tuple(tensor_of(a.annotation) for a in n.args), (tensor_of(out),), n.attrs)
+        assert isinstance(stage, Stage)
+        return [self.let(n.outs[0], stage.value((), (), lambda k, *indices: args[k]))]
 
     def let(self, value: g.Value, e: Expr) -> Stmt:
         """Has a host scalar computed now: what it is read from may be gone when it is used."""
@@ -358,42 +365,62 @@ class _Run:
         if out in self.placed:
             self.values[out] = self.placed[out]
             return []
-        if is_state(value) and not is_state(out) and value in self.consumed:  # what is updated later must not show here
+        later = is_state(value) and not is_state(out) and value in self.consumed  # what is updated later must not show here
+        if later or (source.strides is not None and not is_state(out)):
             self.values[out] = buffer = self.fresh(out)
-            old = Buffer(value.name, source.dtype, out.tensor.shape)
-            return [View(old, source, zeros(source)), self.copy_tensor(old, buffer)]
+            same = Buffer(value.name, source.dtype, source.shape, scope=buffer.scope)
+            return [View(same, buffer, zeros(buffer)), self.copy_tensor(source, same)]
         if source.shape == out.tensor.shape:
             self.values[out] = source
             return []
-        buffer = Buffer(out.name, source.dtype, out.tensor.shape, scope=source.scope)
+        buffer = Buffer(out.name, source.dtype, out.tensor.shape, out.tensor.strides, source.scope)
         if source in self.home:
             self.home[buffer] = self.home[source]
         self.values[out] = buffer
         return [View(buffer, source, zeros(source))]
 
-    def call(self, n: g.CallLoop) -> Stmt:
+    def call(self, n: g.CallLoop) -> list[Stmt]:
         func = func_of(n.callee)
-        strided = next((b for b in func.buffers if b.strides is not None), None)
-        if strided is not None:
-            what = f"parameter `{strided.name}` of `{func.name}` has strides of its own"
-            raise UnsupportedError(what, where=n.span, facts=["tensors of a graph function are row-major and contiguous"])
+        dims = dict(zip(func.symbols, n.dims, strict=True))
         given, outs = iter(n.args), iter(n.outs)
         args: list[Buffer | Expr] = []
+        before: list[Stmt] = []
+        after: list[Stmt] = []
         for p in func.params:
             if p.role == "out":
+                assert isinstance(p.value, Buffer)
                 out = next(outs)
-                self.values[out] = self.fresh(out)
-                args.append(self.buffer(out))
+                self.values[out] = target = self.fresh(out)
+                args.append(self.strided(p.value, target, dims, before, after))
                 continue
             value = next(given)
             if isinstance(p.value, Buffer):
                 assert isinstance(value, g.Value)
-                args.append(self.buffer(value))
+                source = self.buffer(value)
                 if p.role == "inout":
-                    self.values[next(outs)] = self.buffer(value)
+                    self.values[next(outs)] = source
+                elif source.strides is not None and p.value.strides is None:
+                    plain = self.temporary(value.name, g.Tensor(source.dtype, source.shape))
+                    before.append(self.copy_tensor(source, plain))
+                    source = plain
+                args.append(source)
             else:
                 args.append(self.scalar(value))
-        return Call(func, tuple(args), n.dims, n.span)
+        return [*before, Call(func, tuple(args), n.dims, n.span), *after]
+
+    def strided(self, p: Buffer, target: Buffer, dims: dict[Var, Expr], before: list[Stmt], after: list[Stmt]) -> Buffer:
+        """Where a kernel writes an output: `target`, or where other strides are declared, memory that is copied there after it."""
+        strides = tuple(simplify(substitute(e, dims)) for e in p.strides) if p.strides is not None else None
+        if strides is None or all(a is simplify(b) for a, b in zip(strides, target.element_strides(), strict=True)):
+            return target
+        last: Expr = const(0)
+        for e, s in zip(target.shape, strides, strict=True):
+            last = last + Max(e - const(1), const(0)) * s
+        whole = self.temporary(f"{target.name}_whole", g.Tensor(target.dtype, (simplify(last + const(1)),)))
+        lying = Buffer(target.name, target.dtype, target.shape, strides, scope="workspace")
+        before.append(View(lying, whole, zeros(whole)))
+        after.append(self.copy_tensor(lying, target))
+        return lying
 
     def scalar(self, value: g.Value | Expr) -> Expr:
         if isinstance(value, Expr):

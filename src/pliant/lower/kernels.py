@@ -89,7 +89,7 @@ class Kernels:
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
         """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
-        func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)
+        func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape, t.strides),), (stage,), 1)
         return self.make_ready(func, checked=False).func, func.symbols  # an equal one may be ready, over other variables
 
 

@@ -37,10 +37,11 @@ def interface_of(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
         outputs=tuple(
-            Output(_result_name(function, i, o.alias), o.annotation.dtype.name, _texts(o.annotation.shape), o.alias)
+            Output(_result_name(function, i, o.alias), o.annotation.dtype.name, _texts(o.annotation.shape), o.alias, o.counted_by)
             for i, o in enumerate(host.outputs)
         ),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
+        counts=_texts(host.layout.counts),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
         constants=tuple(_constant(c.array, number.get(id(c.array))) for c in host.constants),
         workspace=str(host.plan.size),
@@ -56,7 +57,8 @@ def _constant(array: Array, number: int | None) -> Constant:
 
 def _input(p: g.Value) -> Input:
     if isinstance(p.annotation, g.Tensor):
-        return Input(p.name, "tensor", p.annotation.dtype.name, _texts(p.annotation.shape), p.annotation.state)
+        shape, strides = _texts(p.annotation.shape), _texts(p.annotation.strides or ())
+        return Input(p.name, "tensor", p.annotation.dtype.name, shape, p.annotation.state, strides)
     assert isinstance(p.annotation, g.Scalar)
     return Input(p.name, "scalar", p.annotation.dtype.name)
 

@@ -21,18 +21,20 @@ from ..support.source import Span
 
 
 class Input(NamedTuple):
-    """An argument; a consumed one is state, updated in place."""
+    """An argument; a consumed one is state, updated in place; `strides` where it need not be contiguous."""
 
     name: str
     kind: str  # "tensor" or "scalar"
     dtype: str
     shape: tuple[str, ...] = ()
     consumed: bool = False
+    strides: tuple[str, ...] = ()  # in elements
 
     def __str__(self) -> str:
         if self.kind == "scalar":
             return f"{self.name}: {self.dtype}"
-        return f"{self.name}: {'State' if self.consumed else 'Tensor'}[{', '.join((self.dtype, *self.shape))}]"
+        strides = [f"strides({', '.join(self.strides)})"] if self.strides else []
+        return f"{self.name}: {'State' if self.consumed else 'Tensor'}[{', '.join((self.dtype, *self.shape, *strides))}]"
 
 
 class Output(NamedTuple):
@@ -215,6 +217,8 @@ def _check(made: Interface) -> None:
             raise _broken(f"interface.inputs[{at}]", f"unknown kind `{given.kind}` or data type `{given.dtype}`")
         if given.kind == "scalar" and (given.shape or given.consumed):
             raise _broken(f"interface.inputs[{at}]", "a scalar has no shape and is not consumed")
+        if given.strides and len(given.strides) != len(given.shape):
+            raise _broken(f"interface.inputs[{at}]", "it has not one stride for each dim")
     for at, output in enumerate(made.outputs):
         path = f"interface.outputs[{at}]"
         if output.dtype not in ALL:

@@ -28,9 +28,7 @@ def annotation_of(spec: Any, what: str) -> Annotation:
     if isinstance(spec, Tensor | Shape | Scalar | Tuple):
         return spec
     if isinstance(spec, TensorSpec) and spec.role in ("in", "state"):
-        if spec.strides is not None:
-            raise Error(f"{what}: tensors of graph functions have no strides", help="leave the strides out; kernels may have them")
-        return Tensor(spec.dtype, spec.shape, spec.role == "state")
+        return Tensor(spec.dtype, spec.shape, spec.role == "state", spec.strides)
     if isinstance(spec, TensorSpec):
         raise Error(f"{what}: {spec} belongs to kernels", help="write Tensor[...], or State[...] for what is updated in place")
     raise Error(f"{what}: an annotation such as Tensor[f32, n, 4] is expected, not {spec!r}")
