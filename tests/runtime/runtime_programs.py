@@ -2,6 +2,7 @@
 
 `add`: y[n] = a[n] + b[n] in f32, n in 1..2048 step 8, with a parallel loop of grain 512 and a workspace of 4*n bytes.
 `count`: state[m] += step in chunks of one, fails at a negative counter, and with step 0 runs until it is cancelled.
+`mixed`: y[n] = x[n] * scale + shift in f64, and state[n] += step; its scalars stand between its tensors.
 `positives`: y = the positive ones of x[n] times a constant; the count is known only at run time, and it asks for memory while it runs.
 """
 
@@ -245,6 +246,82 @@ def count_package() -> Package:
             (Input("state", "tensor", "i64", ("m",), consumed=True), Input("step", "scalar", "i64")),
             (Output("new_state", "i64", ("m",), alias=0),),
             sites=(Site("shape", "argument `state`: state >= 0 does not hold"),),
+        ),
+    )
+
+
+# x: f64, scale: f64, state: i64, shift: i32, step: i64 -> y, state. dims: A = x.n, x.stride, state.n, state.stride, scale, shift, step;
+# B none; C = y.n (7), state.n (8); D (9). buffers: x, state, y, state.
+_MIXED = """
+define i32 @size(ptr %ctx, ptr %buffers, ptr %dims) {
+  ret i32 0
+}
+
+define i32 @prepare(ptr %ctx, ptr %buffers, ptr %dims) {
+  %n = load i64, ptr %dims
+  %y.at = getelementptr i64, ptr %dims, i64 7
+  store i64 %n, ptr %y.at
+  %state.at = getelementptr i64, ptr %dims, i64 8
+  store i64 %n, ptr %state.at
+  %d.at = getelementptr i64, ptr %dims, i64 9
+  store i64 0, ptr %d.at
+  ret i32 0
+}
+
+define i32 @run(ptr %ctx, ptr %buffers, ptr %dims) {
+entry:
+  %n = load i64, ptr %dims
+  %x = load ptr, ptr %buffers
+  %state.at = getelementptr ptr, ptr %buffers, i64 3
+  %state = load ptr, ptr %state.at
+  %y.at = getelementptr ptr, ptr %buffers, i64 2
+  %y = load ptr, ptr %y.at
+  %scale.at = getelementptr i64, ptr %dims, i64 4
+  %scale = load double, ptr %scale.at
+  %shift.at = getelementptr i64, ptr %dims, i64 5
+  %shift = load i64, ptr %shift.at
+  %shift.f = sitofp i64 %shift to double
+  %step.at = getelementptr i64, ptr %dims, i64 6
+  %step = load i64, ptr %step.at
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %work ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %work, label %out
+work:
+  %v.at = getelementptr double, ptr %x, i64 %i
+  %v = load double, ptr %v.at
+  %scaled = fmul double %v, %scale
+  %shifted = fadd double %scaled, %shift.f
+  %o.at = getelementptr double, ptr %y, i64 %i
+  store double %shifted, ptr %o.at
+  %s.at = getelementptr i64, ptr %state, i64 %i
+  %old = load i64, ptr %s.at
+  %new = add i64 %old, %step
+  store i64 %new, ptr %s.at
+  %i1 = add i64 %i, 1
+  br label %next
+out:
+  ret i32 0
+}
+"""
+
+
+def mixed_package() -> Package:
+    """Tensors and scalars of several kinds, an output and a state."""
+    return Package(
+        compiled(_MIXED, "prepare", "size", "run"),
+        Interface(
+            "mixed",
+            (
+                Input("x", "tensor", "f64", ("n",)),
+                Input("scale", "scalar", "f64"),
+                Input("state", "tensor", "i64", ("n",), consumed=True),
+                Input("shift", "scalar", "i32"),
+                Input("step", "scalar", "i64"),
+            ),
+            (Output("y", "f64", ("n",)), Output("new_state", "i64", ("n",), alias=2)),
+            parallel=False,
         ),
     )
 
