@@ -1,0 +1,1 @@
+"""Language models: tokenisers, chat templates, sampling, and getting model files."""

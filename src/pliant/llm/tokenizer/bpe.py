@@ -1,0 +1,106 @@
+"""Byte-pair encoding: words are cut into characters, and neighbours merged in the order in which the merges were learned.
+
+Most vocabularies spell bytes as printable characters (GPT-2's table: "Ġ" is a space), so that every text has tokens. Those of the other
+kind spell text as it is, spaces as "▁", and have tokens like `<0x0A>` for bytes.
+
+    Bpe(vocabulary, merges, words("gpt-2")).encode("Hello world", True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from ...support.errors import ModelFileError
+from .merge import merge
+from .split import Splitter
+from .tokenizer import raw
+from .vocabulary import Vocabulary
+
+_CACHED_WORDS = 50_000
+
+
+class Bpe:
+    """The tokens of texts by merges."""
+
+    drops_first_space = False
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        merges: Sequence[str],
+        splitter: Splitter,
+        *,
+        whole_words: bool = False,
+        spelled_bytes: bool = True,
+        normalize: Callable[[str], str] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.splitter = splitter
+        self.whole_words = whole_words
+        self.spelled_bytes = spelled_bytes
+        self.normalize = normalize
+        # "a b" -> rank; of a merge that is there twice, the first counts
+        self.ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
+        self._words: dict[str, list[int]] = {}
+
+    def encode(self, text: str, at_start: bool) -> list[int]:
+        """The tokens of a text."""
+        if self.normalize is not None:
+            text = self.normalize(text)
+        if not self.spelled_bytes:
+            text = text.replace(" ", "▁")
+        found: list[int] = []
+        for word in self.splitter.split(text):
+            found += self._word(word)
+        return found
+
+    def decode(self, token: str) -> bytes:
+        """What a token says."""
+        if not self.spelled_bytes:
+            return raw(token.replace("▁", " "))
+        table = _bytes_of_characters()
+        return b"".join(bytes((table[c],)) if c in table else raw(c) for c in token)
+
+    def _word(self, word: str) -> list[int]:
+        found = self._words.get(word)
+        if found is None:
+            if len(self._words) >= _CACHED_WORDS:
+                self._words.clear()
+            self._words[word] = found = self._tokens(word)
+        return found
+
+    def _tokens(self, word: str) -> list[int]:
+        ids = self.vocabulary.ids
+        spelled = word.encode().decode("latin-1").translate(_characters_of_bytes()) if self.spelled_bytes else word
+        if (self.whole_words or spelled.strip("\n") == "") and spelled in ids:  # no merge makes line breaks, where they are not spelled
+            return [ids[spelled]]
+        ranks = self.ranks.get
+        parts = merge(list(spelled), lambda a, b: ranks(f"{a} {b}"))
+        found: list[int] = []
+        for part in parts:
+            token = ids.get(part)
+            found += [token] if token is not None else self._fallback(part)
+        return found
+
+    def _fallback(self, part: str) -> list[int]:
+        """The tokens of the bytes of a part that is no token itself."""
+        names = list(part) if self.spelled_bytes else [f"<0x{byte:02X}>" for byte in part.encode()]
+        found = [self.vocabulary.ids.get(name, self.vocabulary.unknown) for name in names]
+        missing = next((name for name, token in zip(names, found, strict=True) if token is None), None)
+        if missing is not None:
+            raise ModelFileError(f"tokeniser: the vocabulary has no token for the byte `{missing}`, and none for what is unknown")
+        return [token for token in found if token is not None]
+
+
+@cache
+def _characters_of_bytes() -> dict[int, str]:
+    """GPT-2's table: printable bytes are themselves, the others follow from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return {byte: chr(byte if byte in printable else next(others)) for byte in range(256)}
+
+
+@cache
+def _bytes_of_characters() -> dict[str, int]:
+    return {c: byte for byte, c in _characters_of_bytes().items()}

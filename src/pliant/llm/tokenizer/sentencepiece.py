@@ -1,0 +1,56 @@
+"""SentencePiece's BPE, as llama and gemma use it: neighbours merge where the result is a token, the best score first.
+
+Spaces are spelled "▁", and models that ask for it get one before a text. What has no token is said in bytes (`<0x0A>`).
+
+    SentencePiece(vocabulary, scores, space_prefix=True).encode("Hello", True)      # the tokens of "▁Hello"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...support.errors import ModelFileError
+from .merge import merge
+from .tokenizer import raw
+from .vocabulary import Vocabulary
+
+
+class SentencePiece:
+    """The tokens of texts by scores."""
+
+    def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], *, space_prefix: bool) -> None:
+        if len(scores) < len(vocabulary.tokens):
+            raise ModelFileError(f"tokeniser: there are {len(vocabulary.tokens)} tokens and {len(scores)} scores")
+        self.vocabulary = vocabulary
+        self.scores = scores
+        self.space_prefix = space_prefix
+
+    @property
+    def drops_first_space(self) -> bool:
+        """True where a space was put before the text."""
+        return self.space_prefix
+
+    def encode(self, text: str, at_start: bool) -> list[int]:
+        """The tokens of a text."""
+        prefix = " " if self.space_prefix and at_start else ""
+        found: list[int] = []
+        for part in merge(list((prefix + text).replace(" ", "▁")), self._cost):
+            token = self.vocabulary.ids.get(part)
+            found += [token] if token is not None else [self._byte(byte) for byte in part.encode()]
+        return found
+
+    def decode(self, token: str) -> bytes:
+        """What a token says."""
+        return raw(token.replace("▁", " "))
+
+    def _cost(self, left: str, right: str) -> float | None:
+        token = self.vocabulary.ids.get(left + right)
+        return None if token is None else -float(self.scores[token])
+
+    def _byte(self, byte: int) -> int:
+        for name in (f"<0x{byte:02X}>", chr(byte)):
+            if name in self.vocabulary.ids:
+                return self.vocabulary.ids[name]
+        if self.vocabulary.unknown is None:
+            raise ModelFileError(f"tokeniser: the vocabulary has no token for the byte {byte}, and none for what is unknown")
+        return self.vocabulary.unknown

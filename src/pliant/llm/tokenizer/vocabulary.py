@@ -1,0 +1,79 @@
+"""The words of a model, their kinds, and the tokens with a meaning of their own.
+
+vocabulary.ids["Ġthe"], vocabulary.tokens[260], vocabulary.kind(0) is TokenKind.CONTROL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from ...support.errors import ModelFileError
+
+
+class TokenKind(IntEnum):
+    """What a token is, numbered as in GGUF files."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+# Texts by which models end a turn, whatever their files say of them.
+ENDS = frozenset(
+    (
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|end_of_text|>",
+        "<|endoftext|>",
+        "<|eom_id|>",
+        "<end_of_turn>",
+        "<EOT>",
+        "<|return|>",
+        "<|call|>",
+        "<｜end▁of▁sentence｜>",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens by number, and those with a meaning: `before` and `after` are put around a text, `ends` end a generation."""
+
+    tokens: Sequence[str]
+    kinds: Sequence[int]
+    bos: int | None = None
+    eos: int | None = None
+    unknown: int | None = None
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    ends: frozenset[int] = frozenset()
+    strip_after: frozenset[int] = field(default=frozenset())  # special tokens that take the white space behind them
+
+    def __post_init__(self) -> None:
+        if len(self.kinds) != len(self.tokens):
+            raise ModelFileError(f"tokeniser: there are {len(self.tokens)} tokens and {len(self.kinds)} kinds of tokens")
+        named = [self.bos, self.eos, self.unknown, *self.before, *self.after, *self.ends]
+        if wrong := [i for i in named if i is not None and not 0 <= i < len(self.tokens)]:
+            raise ModelFileError(f"tokeniser: special token {wrong[0]} is outside of the vocabulary of {len(self.tokens)}")
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The number of each token."""
+        return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
+
+    def kind(self, token: int) -> TokenKind:
+        """What a token is; an unknown kind counts as normal."""
+        number = int(self.kinds[token])
+        return TokenKind(number) if 1 <= number <= 6 else TokenKind.NORMAL
+
+    def of_kinds(self, *kinds: TokenKind) -> list[int]:
+        """The tokens of some kinds."""
+        wanted = set(kinds)
+        return [i for i, kind in enumerate(self.kinds) if kind in wanted]
