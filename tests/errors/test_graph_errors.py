@@ -108,9 +108,9 @@ CASES: dict[str, Case] = {
         ("parameter `cache` is State[f32, pages, 64]", "State[...]"),
     ),
     "state_in_one_branch": Case(
-        function(STATE, "y = x", "if n > 4:", "    c, y = «update(c, x, 1.0)»", "return c, y"),
+        function(STATE, "y = x", "if n > 4:", "    d, y = «update(c, x, 1.0)»", "return c, y"),
         "state `c` is consumed in one branch only",
-        ("both branches must consume the same state",),
+        ("assign the new state to `c`",),
     ),
     "state_in_a_loop": Case(
         function(STATE, "i = 0", "while i < n:", "    d, y = update(«c», x, 1.0)", "    i += 1", "return c"),

@@ -399,6 +399,25 @@ def test_state_in_both_branches() -> None:
     check(f, [x, total, False], [total + x * 3, x + total + x * 3])
 
 
+def test_state_that_one_branch_leaves_alone() -> None:
+    @function
+    def f(x: Tensor[f32, n], total: State[f32, n], b: bool) -> tuple[State[f32, n], Tensor[f32, n]]:
+        before = total + 1.0
+        if b:
+            total = add_to(x, total)
+        else:
+            before = before * 2.0
+            if n > 4:
+                total = add_to(before, total)
+        return total, before
+
+    x, total = random(5), random(5, seed=1)
+    old = total + np.float32(1)
+    check(f, [x, total, True], [total + x, old])
+    check(f, [x, total, False], [total + old * 2, old * 2])
+    check(f, [x[:3], total[:3], False], [total[:3], old[:3] * 2])
+
+
 def test_a_view_of_state_does_not_see_later_updates() -> None:
     @function
     def f(x: Tensor[f32, 4], total: State[f32, 4]) -> tuple[Tensor[f32, 2, 2], Tensor[f32, 4], State[f32, 4]]:

@@ -46,6 +46,7 @@ from .node import (
     While,
     annotation_exprs,
     is_state,
+    passed_state,
 )
 from .operators import TABLE, attr_exprs, building, defined_dims
 
@@ -357,19 +358,19 @@ class Builder:
     ) -> tuple[Value, ...]:
         """A choice between two closed bodies with the same number of results."""
         check_condition(cond, self.span)
-        for one, other in ((then, orelse), (orelse, then)):
-            for value, where in one[1].items():
-                if value not in other[1]:
-                    raise Error(
-                        f"state `{value.name}` is consumed in one branch only",
-                        where=where or self.span,
-                        help="both branches must consume the same state; let the other one update it too, or neither",
-                    )
+        gone = [{**consumed, **dict.fromkeys(passed_state(body))} for body, consumed in (then, orelse)]
+        for value in {**gone[0], **gone[1]}:
+            if (value in gone[0]) != (value in gone[1]):
+                raise Error(
+                    f"state `{value.name}` is consumed in one branch only",
+                    where=then[1].get(value) or orelse[1].get(value) or self.span,
+                    help=f"assign the new state to `{value.name}`: then it is the old one where the other branch leaves it alone",
+                )
         annotations = [join(a, b, self.span) for a, b in zip(then[0].results, orelse[0].results, strict=True)]
         for annotation in annotations:
             self._escaped(annotation_vars(annotation), "a result of the branches")
         outs = self.emit(If, annotations, [cond], cond=cond, then=then[0], orelse=orelse[0])
-        self._frames[-1].consumed.update(then[1])
+        self._frames[-1].consumed.update({**gone[0], **orelse[1], **then[1]})
         return outs
 
     def while_(self, init: Sequence[Value], cond: Body, body: Body) -> tuple[Value, ...]:

@@ -25,7 +25,8 @@ Semantics:
 - **State is linear.** A Tensor annotated `state=True` is used at most once as an argument that consumes it (an `inout`
   parameter, or a state parameter of a function), never after that; each consuming call returns the new state as an out. It may be read
   (`in` parameters, operators, a match_cast to a plain Tensor) before it is consumed; what was read does not change. A state
-  parameter of the entry function that is returned is updated in place.
+  parameter of the entry function that is returned is updated in place. Both branches of an `If` consume the same state, or give it as
+  a result as it is.
 - CallLoop: binds the callee's symbols by matching argument shapes (`dims` gives all of them, in order), allocates the `out`
   parameters, and returns the `inout` and `out` parameters in the callee's order.
 - CallFunction: the callee's variables are bound by matching its parameter annotations with the arguments; its results are its
@@ -321,6 +322,12 @@ def node_args(node: Node) -> tuple[Value, ...]:
         case While():
             return node.init
     return ()
+
+
+def passed_state(body: Body) -> list[Value]:
+    """State from outside that a branch gives as a result without updating it: it is the branch's then, as if it were consumed."""
+    own = {out for n in body.nodes for out in n.outs} | set(body.params)
+    return [r for r in body.results if is_state(r) and r not in own]
 
 
 def bodies(node: Node) -> tuple[Body, ...]:

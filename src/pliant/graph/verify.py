@@ -3,7 +3,7 @@
 - Every value is defined once and before it is used, in its own body or around it.
 - Every variable is defined (alone in a parameter, by a match_cast, by a call that returns a new one) before any annotation, attribute,
   dim or condition uses it.
-- State is consumed at most once and not used after; branches consume the same; loops carry what they consume.
+- State is consumed at most once and not used after; branches consume the same, or pass it on; loops carry what they consume.
 - Every annotation is what deduction gives, and no run-time check that deduction asks for is missing: the node has it, or a match_cast
   before it in the same body or around it.
 - Functions that are called have different names.
@@ -37,6 +37,7 @@ from .node import (
     is_state,
     made,
     node_args,
+    passed_state,
     stride_exprs,
 )
 from .operators import TABLE, attr_exprs, node_defines, updated_state
@@ -208,6 +209,7 @@ class _Verifier:
         check_condition(node.cond, node.span)
         inner = [self.body(b, _Scope(scope), node) for b in (node.then, node.orelse)]
         gone = [{v for v in s.consumed if v not in s.own and v not in scope.consumed} for s in inner]
+        gone = [g | set(passed_state(b)) for g, b in zip(gone, (node.then, node.orelse), strict=True)]
         if gone[0] != gone[1]:
             raise self.fail("the branches consume different state", node)
         if not len(node.then.results) == len(node.orelse.results) == len(node.outs):
