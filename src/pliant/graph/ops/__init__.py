@@ -7,6 +7,7 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 from .activation import gelu, relu, sigmoid, silu, tanh
 from .calls import call_function, call_host, call_library, constant, match_cast
 from .compare import cast, equal, greater, greater_equal, less, less_equal, logical_and, logical_not, logical_or, not_equal, where
+from .conv import conv, conv_transpose
 from .count import bind_dim, prefix
 from .elementwise import (
     abs,
@@ -40,12 +41,19 @@ from .elementwise import (
 from .index import embedding, gather, gather_nd, index_put, index_select, scatter, scatter_nd
 from .linalg import linear, matmul
 from .nn import rms_norm, rotary_embedding
-from .reduce import max, mean, min, softmax, sum
+from .pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, global_avg_pool, global_lp_pool, global_max_pool, lp_pool, max_pool
+from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
 from .shape import concat, full, permute, reshape, scalar, slice, take
+from .softmax import log_softmax, logsumexp, softmax
 
 __all__ = [
     "abs",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
     "add",
+    "all",
+    "any",
+    "avg_pool",
     "bind_dim",
     "call_function",
     "call_host",
@@ -54,6 +62,8 @@ __all__ = [
     "ceil",
     "concat",
     "constant",
+    "conv",
+    "conv_transpose",
     "cos",
     "div",
     "embedding",
@@ -69,6 +79,9 @@ __all__ = [
     "gather",
     "gather_nd",
     "gelu",
+    "global_avg_pool",
+    "global_lp_pool",
+    "global_max_pool",
     "greater",
     "greater_equal",
     "index_put",
@@ -78,22 +91,28 @@ __all__ = [
     "linear",
     "log",
     "log1p",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
+    "logsumexp",
+    "lp_pool",
     "match_cast",
     "matmul",
     "max",
+    "max_pool",
     "maximum",
     "mean",
     "min",
     "minimum",
     "mul",
     "neg",
+    "norm",
     "not_equal",
     "permute",
     "pow",
     "prefix",
+    "prod",
     "relu",
     "remainder",
     "reshape",
@@ -112,6 +131,7 @@ __all__ = [
     "sqrt",
     "sub",
     "sum",
+    "sum_square",
     "take",
     "tan",
     "tanh",

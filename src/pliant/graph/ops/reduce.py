@@ -1,9 +1,9 @@
-"""Reductions along axes: sum, max, min, mean; and softmax.
+"""Reductions along axes: sum, mean, prod, max, min, all, any, sum_square, norm.
 
 `axis` is one axis, several, or None for all; negative ones count from the end. Sums of 16-bit floats are made in f32 and rounded once.
-An empty sum is 0, an empty maximum the least value of its dtype (minus infinity for floats), and dually for a minimum.
+An empty sum is 0, an empty product 1, an empty maximum the least value of its dtype (minus infinity for floats), and dually for a minimum.
 
-    ops.sum(x, axis=-1, keepdims=True), ops.softmax(x)
+    ops.sum(x, axis=-1, keepdims=True), ops.norm(x, axis=0, p=1)
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -19,12 +19,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from ...dtype import DType, bf16, bool_, f16, f32
+from ...dtype import dtype as to_dtype
 from ...support.errors import ShapeError, counted
-from ...sym.expr import Call, Cast, Const, Div, Expr, Sub, const, product
+from ...sym.expr import Call, Cast, Const, Div, Expr, Mul, const, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
 from ..operators import Array, OpDef, Reference, emit, operand, register, tensor_of
-from ..stage import Indices, Stage
+from ..stage import Indices, Read, Stage
 
 T = TypeVar("T")
 
@@ -66,91 +67,6 @@ class ReduceAttrs:
     keepdims: bool = False
 
 
-def _deduce(d: Deduction, attrs: ReduceAttrs) -> tuple[Annotation, ...]:
-    x = d.tensor(0)
-    if x.dtype is bool_:
-        raise d.error(f"{d.what} of bools", arg=0, help=f"write ops.cast({d.args[0].name}, i64)")
-    if d.what == "mean":
-        d.floats()
-    kept = [(const(1) if i in attrs.axis else n) for i, n in enumerate(x.shape) if attrs.keepdims or i not in attrs.axis]
-    return (Tensor(x.dtype, tuple(kept)),)
-
-
-def _join(rank: int, attrs: ReduceAttrs, i: Indices, r: Indices) -> Indices:
-    """The indices into the operand from those of the result and of the reduction."""
-    kept, reduced = iter(i), iter(r)
-    found = []
-    for axis in range(rank):
-        if axis not in attrs.axis:
-            found.append(next(kept))
-            continue
-        if attrs.keepdims:
-            next(kept)
-        found.append(next(reduced))
-    return tuple(found)
-
-
-def _limit(dtype: DType, largest: bool) -> Expr:
-    if dtype.is_float:
-        return Const(math.inf if largest else -math.inf, dtype)
-    return Const(dtype.max if largest else dtype.min, dtype)
-
-
-def _stages(combiner: Literal["add", "min", "max"], mean: bool = False) -> Callable[..., tuple[Stage, ...]]:
-    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ReduceAttrs) -> tuple[Stage, ...]:
-        x, out = args[0], outs[0]
-        wide = accumulator(x.dtype) if combiner == "add" else x.dtype
-        init = Const(0, wide) if combiner == "add" else _limit(wide, combiner == "min")
-        extents = tuple(x.shape[a] for a in attrs.axis)
-        rank = len(x.shape)
-
-        def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-            found = read(0, *_join(rank, attrs, i, r))
-            return found if wide is x.dtype else Cast(wide, found)
-
-        total = Stage(combiner, wide, out.shape, value, extents, combiner, init)
-        if not mean and wide is x.dtype:
-            return (total,)
-        count = Cast(wide, product(extents))
-
-        def finish(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-            found = Div(read(combiner, *i), count) if mean else read(combiner, *i)
-            return found if wide is x.dtype else Cast(x.dtype, found)
-
-        return (total, Stage("out", x.dtype, out.shape, finish))
-
-    return stages
-
-
-def _reference(fn: Callable[..., Any], initial: Callable[[DType], Any] | None = None) -> Reference:
-    def reference(args: Sequence[Array], attrs: ReduceAttrs) -> list[Array]:
-        from ...dtype import dtype
-
-        x = args[0]
-        d = dtype(x.dtype)
-        wide = x.astype(accumulator(d).numpy())
-        extra = {} if initial is None else {"initial": initial(d)}
-        with np.errstate(all="ignore"):
-            return [np.asarray(fn(wide, axis=attrs.axis, keepdims=attrs.keepdims, **extra)).astype(x.dtype)]
-
-    return reference
-
-
-def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
-    count = math.prod(x.shape[a] for a in axis)
-    return np.sum(x, axis=axis, keepdims=keepdims) / x.dtype.type(count)
-
-
-def _end(largest: bool) -> Callable[[DType], Any]:
-    return lambda d: (math.inf if largest else -math.inf) if d.is_float else d.max if largest else d.min
-
-
-register(OpDef("sum", _deduce, _reference(np.sum), _stages("add"), (1, 1), ReduceAttrs))
-register(OpDef("mean", _deduce, _reference(_mean), _stages("add", mean=True), (1, 1), ReduceAttrs))
-register(OpDef("max", _deduce, _reference(np.max, _end(False)), _stages("max"), (1, 1), ReduceAttrs))
-register(OpDef("min", _deduce, _reference(np.min, _end(True)), _stages("min"), (1, 1), ReduceAttrs))
-
-
 @dataclass(frozen=True, slots=True)
 class AxisAttrs:
     """One axis, counted from the start."""
@@ -158,46 +74,166 @@ class AxisAttrs:
     axis: int
 
 
-def _deduce_softmax(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
-    d.floats()
-    x = d.tensor(0)
-    return (Tensor(x.dtype, x.shape),)
+def reduced_shape(shape: tuple[Expr, ...], axis: tuple[int, ...], keepdims: bool) -> tuple[Expr, ...]:
+    """The shape without the axes, or with 1 in their places."""
+    return tuple((const(1) if i in axis else n) for i, n in enumerate(shape) if keepdims or i not in axis)
 
 
-def _softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
-    x, axis = args[0], attrs.axis
-    wide, n = accumulator(x.dtype), x.shape[attrs.axis]
-    rows = x.shape[:axis] + x.shape[axis + 1 :]
-
-    def at(i: Indices, j: Expr) -> Indices:
-        return (*i[:axis], j, *i[axis:])
-
-    def row(i: Indices) -> Indices:
-        return (*i[:axis], *i[axis + 1 :])
-
-    def widen(e: Expr) -> Expr:
-        return e if e.dtype is wide else Cast(wide, e)
-
-    def finish(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-        found = Div(read("exp", *i), read("sum", *row(i)))
-        return found if wide is x.dtype else Cast(x.dtype, found)
-
-    return (
-        Stage("max", wide, rows, lambda i, r, read: widen(read(0, *at(i, r[0]))), (n,), "max", _limit(wide, False)),
-        Stage("exp", wide, x.shape, lambda i, r, read: Call("exp", Sub(widen(read(0, *i)), read("max", *row(i))))),
-        Stage("sum", wide, rows, lambda i, r, read: read("exp", *at(i, r[0])), (n,), "add", Const(0, wide)),
-        Stage("out", x.dtype, x.shape, finish),
-    )
+def join_axes(rank: int, axis: tuple[int, ...], keepdims: bool, i: Indices, r: Indices) -> Indices:
+    """The indices into the operand from those of the result and of the reduction."""
+    kept, reduced = iter(i), iter(r)
+    found = []
+    for a in range(rank):
+        if a not in axis:
+            found.append(next(kept))
+            continue
+        if keepdims:
+            next(kept)
+        found.append(next(reduced))
+    return tuple(found)
 
 
-def _softmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
-    x = args[0].astype(np.float64)
-    with np.errstate(all="ignore"):
-        e = np.exp(x - np.max(x, axis=attrs.axis, keepdims=True, initial=-math.inf))
-        return [(e / np.sum(e, axis=attrs.axis, keepdims=True)).astype(args[0].dtype)]
+def limit(dtype: DType, largest: bool) -> Expr:
+    """The end of a dtype's range: infinite for floats."""
+    if dtype.is_float:
+        return Const(math.inf if largest else -math.inf, dtype)
+    return Const(dtype.max if largest else dtype.min, dtype)
 
 
-register(OpDef("softmax", _deduce_softmax, _softmax_reference, _softmax_stages, (1, 1), AxisAttrs))
+def powered(e: Expr, p: int) -> Expr:
+    """|e|^p."""
+    size = Call("abs", e)
+    if p == 1:
+        return size
+    return Mul(e, e) if p == 2 else Call("pow", size, Const(float(p), e.dtype))
+
+
+def rooted(e: Expr, p: int) -> Expr:
+    """e^(1/p)."""
+    if p == 1:
+        return e
+    return Call("sqrt", e) if p == 2 else Call("pow", e, Const(1.0 / p, e.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a reduction is made: of what each element becomes, joined by the combiner, and finished with the number of elements."""
+
+    combiner: Literal["add", "mul", "min", "max", "and", "or"]
+    init: Callable[[DType], Expr]
+    each: Callable[[Expr, Any], Expr] = lambda e, attrs: e
+    finish: Callable[[Expr, Expr, Any], Expr] | None = None
+    of: Literal["numbers", "floats", "bools"] = "numbers"
+
+
+_RULES: dict[str, _Rule] = {
+    "sum": _Rule("add", lambda d: Const(0, d)),
+    "mean": _Rule("add", lambda d: Const(0, d), finish=lambda total, count, attrs: Div(total, Cast(total.dtype, count)), of="floats"),
+    "prod": _Rule("mul", lambda d: Const(1, d)),
+    "max": _Rule("max", lambda d: limit(d, False)),
+    "min": _Rule("min", lambda d: limit(d, True)),
+    "all": _Rule("and", lambda d: Const(True, d), of="bools"),
+    "any": _Rule("or", lambda d: Const(False, d), of="bools"),
+    "sum_square": _Rule("add", lambda d: Const(0, d), lambda e, attrs: Mul(e, e)),
+    "norm": _Rule(
+        "add", lambda d: Const(0, d), lambda e, attrs: powered(e, attrs.p), lambda total, count, attrs: rooted(total, attrs.p), of="floats"
+    ),
+}
+
+
+def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    x, of = d.tensor(0), _RULES[d.what].of
+    if of == "bools" and x.dtype is not bool_:
+        raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {x.dtype}", arg=0, help="compare first, for example `x != 0`")
+    if of != "bools" and x.dtype is bool_:
+        raise d.error(f"{d.what} of bools", arg=0, help=f"write ops.cast({d.args[0].name}, i64)")
+    if of == "floats":
+        d.floats()
+    return (Tensor(x.dtype, reduced_shape(x.shape, attrs.axis, attrs.keepdims)),)
+
+
+def _stages(rule: _Rule) -> Callable[..., tuple[Stage, ...]]:
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
+        x, out = args[0], outs[0]
+        wide = x.dtype if rule.combiner in ("min", "max") else accumulator(x.dtype)
+        extents = tuple(x.shape[a] for a in attrs.axis)
+
+        def value(i: Indices, r: Indices, read: Read) -> Expr:
+            found = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
+            return rule.each(found if wide is x.dtype else Cast(wide, found), attrs)
+
+        total = Stage(rule.combiner, wide, out.shape, value, extents, rule.combiner, rule.init(wide))
+        if rule.finish is None and wide is x.dtype:
+            return (total,)
+
+        def last(i: Indices, r: Indices, read: Read) -> Expr:
+            found = read(rule.combiner, *i)
+            found = found if rule.finish is None else rule.finish(found, product(extents), attrs)
+            return found if wide is x.dtype else Cast(x.dtype, found)
+
+        return (total, Stage("out", x.dtype, out.shape, last))
+
+    return stages
+
+
+def _reference(fn: Callable[..., Any]) -> Reference:
+    """The function of numpy in the accumulator's dtype; called with the axes, whether they are kept, and the attributes."""
+
+    def reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+        x = args[0]
+        wide = x.astype(accumulator(to_dtype(x.dtype)).numpy())
+        with np.errstate(all="ignore"):
+            return [np.asarray(fn(wide, attrs.axis, attrs.keepdims, attrs)).astype(x.dtype)]
+
+    return reference
+
+
+def _of_numpy(fn: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
+    return lambda x, axis, keepdims, attrs: fn(x, axis=axis, keepdims=keepdims, **extra)
+
+
+def _mean(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
+    count = math.prod(x.shape[a] for a in axis)
+    return np.sum(x, axis=axis, keepdims=keepdims) / x.dtype.type(count)
+
+
+def _extremum(fn: Callable[..., Any], largest: bool) -> Callable[..., Any]:
+    def find(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
+        d = to_dtype(x.dtype)
+        end = (math.inf if largest else -math.inf) if d.is_float else d.max if largest else d.min
+        return fn(x, axis=axis, keepdims=keepdims, initial=end)
+
+    return find
+
+
+def _norm(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
+    return np.sum(np.abs(x.astype(np.float64)) ** attrs.p, axis=axis, keepdims=keepdims) ** (1 / attrs.p)
+
+
+_REFERENCES: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, axis, keepdims, attrs: np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
+    "mean": _mean,
+    "prod": lambda x, axis, keepdims, attrs: np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
+    "max": _extremum(np.max, False),
+    "min": _extremum(np.min, True),
+    "all": _of_numpy(np.all),
+    "any": _of_numpy(np.any),
+    "sum_square": lambda x, axis, keepdims, attrs: np.sum(x * x, axis=axis, keepdims=keepdims, dtype=x.dtype),
+    "norm": _norm,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NormAttrs:
+    """The axes that are reduced, whether they stay as dims of 1, and the norm's power."""
+
+    axis: tuple[int, ...]
+    keepdims: bool = False
+    p: int = 2
+
+
+for _name, _rule in _RULES.items():
+    register(OpDef(_name, _deduce, _reference(_REFERENCES[_name]), _stages(_rule), (1, 1), NormAttrs if _name == "norm" else ReduceAttrs))
 
 
 def _reduce(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -225,7 +261,29 @@ def min(x: T, axis: Any = None, keepdims: bool = False) -> T:
     return _reduce("min", x, axis, keepdims)
 
 
-def softmax(x: T, axis: int = -1) -> T:
-    """Exponentials over their sum along `axis`, computed after subtracting the maximum."""
-    value = operand("softmax", x)
-    return emit("softmax", (value,), AxisAttrs(normal_axis("softmax", value, axis)))
+def prod(x: T, axis: Any = None, keepdims: bool = False) -> T:
+    """The product along `axis`."""
+    return _reduce("prod", x, axis, keepdims)
+
+
+def all(x: T, axis: Any = None, keepdims: bool = False) -> T:
+    """Whether all of the bools along `axis` are true."""
+    return _reduce("all", x, axis, keepdims)
+
+
+def any(x: T, axis: Any = None, keepdims: bool = False) -> T:
+    """Whether any of the bools along `axis` is true."""
+    return _reduce("any", x, axis, keepdims)
+
+
+def sum_square(x: T, axis: Any = None, keepdims: bool = False) -> T:
+    """The sum of squares along `axis`."""
+    return _reduce("sum_square", x, axis, keepdims)
+
+
+def norm(x: T, axis: Any = None, keepdims: bool = False, p: int = 2) -> T:
+    """The p-norm along `axis`: the sum of absolute values for p = 1, the length for p = 2."""
+    value = operand("norm", x)
+    if not isinstance(p, int) or isinstance(p, bool) or p < 1:
+        raise ShapeError(f"norm: p is a whole number from 1 on, not {p!r}", help="the largest absolute value is ops.max(ops.abs(x))")
+    return emit("norm", (value,), NormAttrs(normal_axes("norm", value, axis), bool(keepdims), p))

@@ -1,0 +1,270 @@
+"""Convolutions and transposed convolutions over any number of spatial dims. Sums over 16-bit floats are made in f32.
+
+ops.conv(x, weight, bias, stride=2, padding=1)            # x: (n, c, h, w), weight: (out, c / groups, kh, kw), as ONNX and ATen have it
+ops.conv_transpose(x, weight, stride=2)                   # weight: (c, out / groups, kh, kw)
+
+A transposed convolution is written as a gather: each element of the result sums what reaches it, so no two write to one place.
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import bool_
+from ...support.errors import ShapeError, counted
+from ...sym.expr import Add, Cast, Const, Eq, Expr, FloorMod, Le, Lt, Mul, const
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Read, Stage
+from .reduce import accumulator
+from .window import ZERO, Pads, Window, all_of, pad_pairs, padded_windows, read_inside, same_padding, whole_numbers, window_of, window_sizes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ConvAttrs:
+    """Steps between windows, (before, after) padding and steps between taps for each spatial dim; the number of groups of channels."""
+
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConvTransposeAttrs:
+    """As for a convolution; `output_padding` is added to the end of each spatial dim of the result."""
+
+    stride: tuple[int, ...]
+    padding: Pads
+    output_padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+
+def _check_operands(d: Deduction, groups: int) -> tuple[Tensor, Tensor]:
+    d.same_dtype()
+    x, weight = d.tensor(0), d.tensor(1)
+    if x.dtype is bool_:
+        raise d.error(f"{d.what} of bools", arg=0, help="cast them first: ops.cast(x, f32)")
+    if len(x.shape) < 3:
+        help_ = "the dims are (batch, channels, then the spatial ones); ops.unsqueeze adds a batch dim"
+        raise d.error(f"{d.what}: `{d.args[0].name}` has {counted(len(x.shape), 'dim')}, at least 3 are needed", arg=0, help=help_)
+    d.rank(1, len(x.shape))
+    if groups < 1:
+        raise d.error(f"{d.what}: groups {groups} is less than 1")
+    return x, weight
+
+
+def _check_bias(d: Deduction, channels: Expr) -> None:
+    if len(d.args) == 3:
+        d.equal(d.rank(2, 1).shape[0], channels, f"the bias `{d.args[2].name}` has {{0}} elements for {{1}} channels", arg=2)
+
+
+def _divides(d: Deduction, channels: Expr, groups: int, which: str) -> None:
+    if groups > 1:
+        rule = Eq(FloorMod(channels, const(groups)), ZERO)
+        d.require(rule, f"{d.what}: {{0}} {which} channels are not divisible into {groups} groups", (channels,))
+
+
+def _deduce_conv(d: Deduction, attrs: ConvAttrs) -> tuple[Annotation, ...]:
+    x, weight = _check_operands(d, attrs.groups)
+    channels, out = x.shape[1], weight.shape[0]
+    _divides(d, out, attrs.groups, "output")
+    per_group = f" in {attrs.groups} groups" if attrs.groups > 1 else ""
+    message = f"`{d.args[0].name}` has {{0}} channels, the weight `{d.args[1].name}` is for {{1}}{per_group}"
+    d.equal(channels, simplify(weight.shape[1] * attrs.groups, d.facts), message, arg=1)
+    _check_bias(d, out)
+    window = Window(weight.shape[2:], attrs.stride, attrs.padding, attrs.dilation)
+    return (Tensor(x.dtype, (x.shape[0], out, *window.sizes(d, x.shape[2:]))),)
+
+
+def _group_start(o: Expr, out: Expr, per_group: Expr, groups: int) -> Expr:
+    """The first of the channels that channel `o` of `out` in all has to do with: those of its group."""
+    return ZERO if groups == 1 else o // simplify(out // groups) * per_group
+
+
+def _with_bias(args: tuple[Tensor, ...], out: Tensor, total: Stage) -> tuple[Stage, ...]:
+    """The sum, and a last stage where something is left to do."""
+    if len(args) == 2 and total.dtype is out.dtype:
+        return (total,)
+
+    def last(i: Indices, r: Indices, read: Read) -> Expr:
+        found = read(total.name, *i)
+        if len(args) == 3:
+            bias = read(2, i[1])
+            found = Add(found, bias if bias.dtype is found.dtype else Cast(found.dtype, bias))
+        return found if found.dtype is out.dtype else Cast(out.dtype, found)
+
+    return (total, Stage("out", out.dtype, out.shape, last))
+
+
+def _product(a: Expr, b: Expr, wide: Any) -> Expr:
+    return Mul(a, b) if a.dtype is wide else Mul(Cast(wide, a), Cast(wide, b))
+
+
+def _conv_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ConvAttrs) -> tuple[Stage, ...]:
+    x, weight, out = args[0], args[1], outs[0]
+    wide = accumulator(x.dtype)
+    window = Window(weight.shape[2:], attrs.stride, attrs.padding, attrs.dilation)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        places = window.places(i[2:], r[1:])
+        channel = _group_start(i[1], weight.shape[0], weight.shape[1], attrs.groups) + r[0]
+        inside = window.inside(places, x.shape[2:])
+        found = read_inside(read, 0, (i[0], channel, *places), inside, Const(0, x.dtype))
+        return _product(found, read(1, i[1], *r), wide)
+
+    return _with_bias(args, out, Stage("sum", wide, out.shape, value, weight.shape[1:], "add", Const(0, wide)))
+
+
+def _wide(x: Array) -> Array:
+    return x if x.dtype.kind in "iu" else x.astype(np.float64)
+
+
+def _finished(total: Array, args: Sequence[Array]) -> list[Array]:
+    if len(args) == 3:
+        total = total + _wide(args[2]).reshape(-1, *[1] * (total.ndim - 2))
+    return [total.astype(args[0].dtype)]
+
+
+def _conv_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    x, weight = _wide(args[0]), _wide(args[1])
+    kernel = weight.shape[2:]
+    sizes = window_sizes(x, kernel, attrs)
+    views = padded_windows(x, kernel, attrs, sizes, 0)
+    rank, parts = len(kernel), []
+    taps = list(range(2 + rank, 2 + 2 * rank))
+    views_of, weights_of = (np.split(a, attrs.groups, axis) for a, axis in ((views, 1), (weight, 0)))
+    for v, w in zip(views_of, weights_of, strict=True):
+        parts.append(np.moveaxis(np.tensordot(v, w, ([1, *taps], list(range(1, 2 + rank)))), -1, 1))
+    return _finished(np.concatenate(parts, axis=1), args)
+
+
+register(OpDef("conv", _deduce_conv, _conv_reference, _conv_stages, (2, 3), ConvAttrs))
+
+
+def _deduce_conv_transpose(d: Deduction, attrs: ConvTransposeAttrs) -> tuple[Annotation, ...]:
+    x, weight = _check_operands(d, attrs.groups)
+    message = f"`{d.args[0].name}` has {{0}} channels, the weight `{d.args[1].name}` is for {{1}}"
+    d.equal(x.shape[1], weight.shape[0], message, arg=1)
+    _divides(d, weight.shape[0], attrs.groups, "input")
+    channels = simplify(weight.shape[1] * attrs.groups, d.facts)
+    _check_bias(d, channels)
+    sizes = []
+    for k, n in enumerate(x.shape[2:]):
+        (lo, hi), s, more = attrs.padding[k], attrs.stride[k], attrs.output_padding[k]
+        if more >= max(s, attrs.dilation[k]):
+            raise d.error(f"{d.what}: output_padding {more} of spatial dim {k} is not less than its stride {s} or its dilation")
+        span = (weight.shape[2 + k] - 1) * attrs.dilation[k] + 1
+        size = simplify((n - 1) * s + span + more - lo - hi, d.facts)
+        d.require(Le(ZERO, size), f"{d.what}: spatial dim {k} of the result would have {{0}} elements", (size,), help="use less padding")
+        sizes.append(size)
+    return (Tensor(x.dtype, (x.shape[0], channels, *sizes)),)
+
+
+def _conv_transpose_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ConvTransposeAttrs) -> tuple[Stage, ...]:
+    x, weight, out = args[0], args[1], outs[0]
+    wide, per_group = accumulator(x.dtype), weight.shape[1]
+    depth = simplify(weight.shape[0] // attrs.groups)  # input channels of a group
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        places, conditions = [], []
+        for k, n in enumerate(x.shape[2:]):
+            reached = i[2 + k] + attrs.padding[k][0] - r[1 + k] * attrs.dilation[k]  # stride times the place it comes from
+            s = attrs.stride[k]
+            places.append(reached // s)
+            conditions += [Le(ZERO, places[-1]), Lt(places[-1], n)]
+            if s > 1:
+                conditions.append(Eq(reached % s, ZERO))
+        channel, inner = r[0], i[1]
+        if attrs.groups > 1:
+            channel, inner = i[1] // per_group * depth + r[0], i[1] % per_group
+        found = read_inside(read, 0, (i[0], channel, *places), all_of(conditions), Const(0, x.dtype))
+        return _product(found, read(1, channel, inner, *r[1:]), wide)
+
+    return _with_bias(args, out, Stage("sum", wide, out.shape, value, (depth, *weight.shape[2:]), "add", Const(0, wide)))
+
+
+def _conv_transpose_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    """Every element of the operand is spread over the result, tap by tap."""
+    x, weight = _wide(args[0]), _wide(args[1])
+    kernel = weight.shape[2:]
+    geometry = list(zip(x.shape[2:], attrs.stride, kernel, attrs.dilation, strict=True))
+    full = [(max(n, 1) - 1) * s + (k - 1) * step + 1 for n, s, k, step in geometry]
+    parts = []
+    for v, w in zip(np.split(x, attrs.groups, 1), np.split(weight, attrs.groups, 0), strict=True):
+        spread = np.zeros((x.shape[0], w.shape[1], *full), x.dtype)
+        for tap in np.ndindex(*kernel):
+            at = [slice(t * step, t * step + n * s, s) for t, (n, s, _, step) in zip(tap, geometry, strict=True)]
+            spread[(slice(None), slice(None), *at)] += np.moveaxis(np.tensordot(v, w[(slice(None), slice(None), *tap)], ([1], [0])), -1, 1)
+        parts.append(spread)
+    total = np.concatenate(parts, axis=1)
+    less = [lo + hi - more for more, (lo, hi) in zip(attrs.output_padding, attrs.padding, strict=True)]
+    sizes = [(n - 1) * s + (k - 1) * step + 1 - cut for (n, s, k, step), cut in zip(geometry, less, strict=True)]
+    longer = [(0, 0), (0, 0), *((0, max(lo + size - n, 0)) for n, size, (lo, _) in zip(full, sizes, attrs.padding, strict=True))]
+    cut = [slice(lo, lo + size) for size, (lo, _) in zip(sizes, attrs.padding, strict=True)]
+    return _finished(np.pad(total, longer)[(slice(None), slice(None), *cut)], args)
+
+
+register(OpDef("conv_transpose", _deduce_conv_transpose, _conv_transpose_reference, _conv_transpose_stages, (2, 3), ConvTransposeAttrs))
+
+
+def _spatial(name: str, x: Any, weight: Any) -> tuple[Any, Any, int]:
+    values = operand(name, x), operand(name, weight)
+    rank = len(tensor_of(values[0].annotation).shape) - 2
+    return *values, max(rank, 1)
+
+
+def conv(x: T, weight: T, bias: T | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> T:
+    """The convolution (correlation) of `x` (n, c, …) with `weight` (out, c / groups, …).
+
+    `padding` is an amount, one for each spatial dim, a pair (before, after) for each, or "same" (or "same_lower") or "valid".
+    """
+    value, kernel, rank = _spatial("conv", x, weight)
+    shape = tensor_of(kernel.annotation).shape[2:]
+    window = window_of("conv", rank, shape, stride, 0 if isinstance(padding, str) else padding, dilation)
+    pads = _named_padding(window, tensor_of(value.annotation).shape[2:], padding) if isinstance(padding, str) else window.padding
+    args = (value, kernel) if bias is None else (value, kernel, operand("conv", bias))
+    return emit("conv", args, ConvAttrs(window.stride, pads, window.dilation, groups))
+
+
+def _named_padding(window: Window, extents: tuple[Expr, ...], padding: str) -> Pads:
+    if padding not in ("valid", "same", "same_upper", "same_lower"):
+        raise ShapeError(f'conv has no padding "{padding}"', help='padding is given in numbers, or "same", "same_lower" or "valid"')
+    if padding == "valid" or len(extents) != len(window.kernel):  # deduction says it where ranks differ
+        return window.padding
+    return same_padding(window, extents, padding == "same_lower")
+
+
+def conv_transpose(
+    x: T,
+    weight: T,
+    bias: T | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> T:
+    """The transposed convolution of `x` (n, c, …) with `weight` (c, out / groups, …): the gradient of `conv` by its operand."""
+    name = "conv_transpose"
+    value, kernel, rank = _spatial(name, x, weight)
+    attrs = ConvTransposeAttrs(
+        whole_numbers(name, "stride", stride, rank),
+        pad_pairs(name, padding, rank),
+        whole_numbers(name, "output_padding", output_padding, rank, least=0),
+        whole_numbers(name, "dilation", dilation, rank),
+        groups,
+    )
+    return emit(name, (value, kernel) if bias is None else (value, kernel, operand(name, bias)), attrs)

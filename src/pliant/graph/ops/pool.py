@@ -1,0 +1,341 @@
+"""Pools over windows of the spatial dims: the largest element, the mean, the p-norm; adaptive ones, and those over everything.
+
+ops.max_pool(x, 3, stride=2, padding=1)        # x: (n, c, then any number of spatial dims)
+ops.adaptive_avg_pool(x, (7, 7)), ops.global_avg_pool(x)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import DType, bool_
+from ...dtype import dtype as to_dtype
+from ...support.errors import counted
+from ...sym.expr import And, Cast, Const, Div, Expr, Lt, const, product
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Tensor, Value
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Read, Stage
+from .reduce import accumulator, limit, powered, rooted
+from .reduce import max as max_over
+from .reduce import mean as mean_over
+from .reduce import norm as norm_over
+from .shape import as_dim
+from .window import ZERO, Pads, Window, padded_windows, read_inside, whole_numbers, window_of, window_sizes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAttrs:
+    """The window for each spatial dim; with `ceil_mode` a last window may reach over the end."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AvgPoolAttrs:
+    """As for any pool; `count_include_pad`: elements of the padding count."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LpPoolAttrs:
+    """As for any pool; the norm's power p."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+    p: int = 2
+
+
+def _window(attrs: Any) -> Window:
+    return Window(tuple(map(const, attrs.kernel)), attrs.stride, attrs.padding, attrs.dilation, attrs.ceil_mode)
+
+
+def _spatial_operand(d: Deduction, rank: int | None) -> Tensor:
+    x = d.tensor(0)
+    if len(x.shape) < 3 or (rank is not None and len(x.shape) != rank + 2):
+        wanted = "at least 3 are" if rank is None else f"{rank + 2} are"
+        help_ = "the dims are (batch, channels, then the spatial ones)"
+        raise d.error(f"{d.what}: `{d.args[0].name}` has {counted(len(x.shape), 'dim')}, {wanted} expected", arg=0, help=help_)
+    return x
+
+
+def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    x = _spatial_operand(d, len(attrs.kernel))
+    if d.what != "max_pool":
+        d.floats()
+    elif x.dtype is bool_:
+        raise d.error("max_pool of bools", arg=0, help="cast them first: ops.cast(x, u8)")
+    return (Tensor(x.dtype, (*x.shape[:2], *_window(attrs).sizes(d, x.shape[2:]))),)
+
+
+def _pool_stage(x: Tensor, out: Tensor, attrs: Any, combiner: Any, outside: Expr, init: Expr, each: Callable[[Expr], Expr]) -> Stage:
+    """The stage that combines what `each` makes of the taps of a window; a tap in the padding is `outside`."""
+    window = _window(attrs)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        places = window.places(i[2:], r)
+        return each(read_inside(read, 0, (*i[:2], *places), window.inside(places, x.shape[2:]), outside))
+
+    return Stage("total", init.dtype, out.shape, value, window.kernel, combiner, init)
+
+
+def _widen(wide: DType) -> Callable[[Expr], Expr]:
+    return lambda e: e if e.dtype is wide else Cast(wide, e)
+
+
+def _max_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PoolAttrs) -> tuple[Stage, ...]:
+    least = limit(args[0].dtype, False)
+    return (_pool_stage(args[0], outs[0], attrs, "max", least, least, lambda e: e),)
+
+
+def _last(total: Stage, out: Tensor, finish: Callable[[Expr, Indices], Expr]) -> Stage:
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        found = finish(read(total.name, *i), i)
+        return found if found.dtype is out.dtype else Cast(out.dtype, found)
+
+    return Stage("out", out.dtype, out.shape, value)
+
+
+def _avg_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AvgPoolAttrs) -> tuple[Stage, ...]:
+    x, out, window = args[0], outs[0], _window(attrs)
+    wide = accumulator(x.dtype)
+    total = _pool_stage(x, out, attrs, "add", Const(0, x.dtype), Const(0, wide), _widen(wide))
+
+    def count(k: int, i: Expr) -> Expr:
+        n, (lo, hi) = x.shape[2 + k], attrs.padding[k]
+        if attrs.count_include_pad:
+            whole = not attrs.ceil_mode or attrs.stride[k] == 1
+            return window.kernel[k] if whole else window.taps(k, i, simplify(ZERO - lo), n + hi)
+        whole = lo is ZERO and hi is ZERO and (not attrs.ceil_mode or attrs.stride[k] == 1)
+        return window.kernel[k] if whole else window.taps(k, i, ZERO, n)
+
+    def finish(found: Expr, i: Indices) -> Expr:
+        return Div(found, Cast(wide, product(tuple(count(k, i[2 + k]) for k in range(len(attrs.kernel))))))
+
+    return (total, _last(total, out, finish))
+
+
+def _lp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LpPoolAttrs) -> tuple[Stage, ...]:
+    x, out = args[0], outs[0]
+    wide = accumulator(x.dtype)
+    widen = _widen(wide)
+    total = _pool_stage(x, out, attrs, "add", Const(0, x.dtype), Const(0, wide), lambda e: powered(widen(e), attrs.p))
+    return (total, _last(total, out, lambda found, i: rooted(found, attrs.p)))
+
+
+def _taps(x: Array, attrs: Any, fill: Any) -> Array:
+    """The taps of every window, flat, as the last axis."""
+    windows = padded_windows(x, attrs.kernel, attrs, window_sizes(x, attrs.kernel, attrs), fill)
+    return windows.reshape(*windows.shape[: x.ndim], math.prod(attrs.kernel))
+
+
+def _max_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    x = args[0]
+    d = to_dtype(x.dtype)
+    fill = x.dtype.type(-math.inf) if d.is_float else d.min
+    return [np.max(_taps(x, attrs, fill), axis=-1, initial=fill).astype(x.dtype)]
+
+
+def _avg_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    x = args[0].astype(np.float64)
+    ones, given = np.ones((1, 1, *x.shape[2:])), attrs
+    if attrs.count_include_pad:  # the padding is part of what is counted
+        ones = np.pad(ones, [(0, 0), (0, 0), *attrs.padding], constant_values=1)
+        given = replace(attrs, padding=((0, 0),) * len(attrs.kernel))
+    windows = padded_windows(ones, attrs.kernel, given, window_sizes(x, attrs.kernel, attrs), 0)
+    counts = np.sum(windows, axis=tuple(range(-len(attrs.kernel), 0)))
+    with np.errstate(all="ignore"):
+        return [(np.sum(_taps(x, attrs, 0), axis=-1) / counts).astype(args[0].dtype)]
+
+
+def _lp_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    taps = np.abs(_taps(args[0].astype(np.float64), attrs, 0))
+    return [(np.sum(taps**attrs.p, axis=-1) ** (1 / attrs.p)).astype(args[0].dtype)]
+
+
+register(OpDef("max_pool", _deduce, _max_reference, _max_stages, (1, 1), PoolAttrs))
+register(OpDef("avg_pool", _deduce, _avg_reference, _avg_stages, (1, 1), AvgPoolAttrs))
+register(OpDef("lp_pool", _deduce, _lp_reference, _lp_stages, (1, 1), LpPoolAttrs))
+
+
+# Adaptive pools: window i of o over n elements is floor(i n / o) .. ceil((i + 1) n / o).
+@dataclass(frozen=True, slots=True)
+class AdaptiveAttrs:
+    """The spatial extents of the result."""
+
+    output_size: tuple[Expr, ...]
+
+
+def _deduce_adaptive(d: Deduction, attrs: AdaptiveAttrs) -> tuple[Annotation, ...]:
+    x = _spatial_operand(d, len(attrs.output_size))
+    if d.what == "adaptive_avg_pool":
+        d.floats()
+    elif x.dtype is bool_:
+        raise d.error("adaptive_max_pool of bools", arg=0, help="cast them first: ops.cast(x, u8)")
+    for k, (n, o) in enumerate(zip(x.shape[2:], attrs.output_size, strict=True)):
+        d.require(Lt(ZERO, o), f"{d.what}: output size {{0}} of spatial dim {k} is not positive", (o,))
+        d.require(Lt(ZERO, n), f"{d.what}: spatial dim {k} has no elements", help="every window needs one at least")
+    return (Tensor(x.dtype, (*x.shape[:2], *attrs.output_size)),)
+
+
+def _adaptive_extent(n: Expr, o: Expr) -> Expr:
+    """The largest number of elements of a window."""
+    if isinstance(n, Const) and isinstance(o, Const):
+        return const(max(-(-(i + 1) * n.value // o.value) - i * n.value // o.value for i in range(o.value)))
+    return n if o is const(1) else simplify((n + o - 1) // o + 1)
+
+
+def _ends(i: Expr, n: Expr, o: Expr) -> tuple[Expr, Expr]:
+    return i * n // o, ((i + 1) * n + (o - 1)) // o
+
+
+def _adaptive_total(x: Tensor, out: Tensor, sizes: tuple[Expr, ...], combiner: Any, outside: Expr, wide: DType) -> Stage:
+    extents = x.shape[2:]
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        places: list[Expr] = []
+        inside: Expr | None = None
+        for k, (n, o) in enumerate(zip(extents, sizes, strict=True)):
+            start, end = _ends(i[2 + k], n, o)
+            places.append(r[k] if o is const(1) else start + r[k])
+            if o is const(1) or (isinstance(n, Const) and isinstance(o, Const) and n.value % o.value == 0):
+                continue
+            here = And(Lt(places[-1], end), Lt(places[-1], n))
+            inside = here if inside is None else And(inside, here)
+        found = read_inside(read, 0, (*i[:2], *places), inside, outside)
+        return found if found.dtype is wide else Cast(wide, found)
+
+    init = outside if outside.dtype is wide else Const(0, wide)
+    reduce = tuple(_adaptive_extent(n, o) for n, o in zip(extents, sizes, strict=True))
+    return Stage("total", wide, out.shape, value, reduce, combiner, init)
+
+
+def _adaptive_max_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AdaptiveAttrs) -> tuple[Stage, ...]:
+    x = args[0]
+    return (_adaptive_total(x, outs[0], attrs.output_size, "max", limit(x.dtype, False), x.dtype),)
+
+
+def _adaptive_avg_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AdaptiveAttrs) -> tuple[Stage, ...]:
+    x, out = args[0], outs[0]
+    wide = accumulator(x.dtype)
+
+    def finish(found: Expr, i: Indices) -> Expr:
+        counts = []
+        for k, (n, o) in enumerate(zip(x.shape[2:], attrs.output_size, strict=True)):
+            start, end = _ends(i[2 + k], n, o)
+            counts.append(end - start)
+        return Div(found, Cast(wide, product(tuple(counts))))
+
+    total = _adaptive_total(x, out, attrs.output_size, "add", Const(0, x.dtype), wide)
+    return (total, _last(total, out, finish))
+
+
+def _adaptive_reference(fn: Callable[..., Any], wide: Callable[[Array], Array]) -> Callable[..., list[Array]]:
+    def reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+        x = wide(args[0])
+        found = np.empty((*x.shape[:2], *attrs.output_size), x.dtype)
+        for at in np.ndindex(*attrs.output_size):
+            ends = zip(at, x.shape[2:], attrs.output_size, strict=True)
+            cut = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in ends)
+            found[(slice(None), slice(None), *at)] = fn(x[(slice(None), slice(None), *cut)], axis=tuple(range(2, x.ndim)))
+        return [found.astype(args[0].dtype)]
+
+    return reference
+
+
+_MEAN, _MAX = _adaptive_reference(np.mean, lambda x: x.astype(np.float64)), _adaptive_reference(np.max, lambda x: x)
+register(OpDef("adaptive_avg_pool", _deduce_adaptive, _MEAN, _adaptive_avg_stages, (1, 1), AdaptiveAttrs))
+register(OpDef("adaptive_max_pool", _deduce_adaptive, _MAX, _adaptive_max_stages, (1, 1), AdaptiveAttrs))
+
+
+def _given(name: str, x: Any, kernel: Any, *window: Any) -> tuple[Value, tuple[int, ...], Window]:
+    value = operand(name, x)
+    rank = max(len(tensor_of(value.annotation).shape) - 2, 1)
+    sizes = whole_numbers(name, "kernel", kernel, rank)
+    return value, sizes, window_of(name, rank, tuple(map(const, sizes)), *window)
+
+
+def max_pool(x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> T:
+    """The largest element of each window; `stride` is the kernel's size if not given."""
+    value, sizes, w = _given("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    return emit("max_pool", (value,), PoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode))
+
+
+def avg_pool(
+    x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, count_include_pad: bool = False
+) -> T:
+    """The mean of each window, over the elements of `x` alone or with those of the padding."""
+    value, sizes, w = _given("avg_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    return emit("avg_pool", (value,), AvgPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, bool(count_include_pad)))
+
+
+def lp_pool(x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, p: int = 2) -> T:
+    """The p-norm of each window."""
+    value, sizes, w = _given("lp_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    power = whole_numbers("lp_pool", "p", p, 1)[0]
+    return emit("lp_pool", (value,), LpPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, power))
+
+
+def _adaptive(name: str, x: Any, output_size: Any) -> Any:
+    value = operand(name, x)
+    shape = tensor_of(value.annotation).shape[2:]
+    items = output_size if isinstance(output_size, tuple | list) else (output_size,) * len(shape)
+    kept = [shape[k] if s is None and k < len(shape) else as_dim(name, s) for k, s in enumerate(items)]
+    return emit(name, (value,), AdaptiveAttrs(tuple(kept)))
+
+
+def adaptive_avg_pool(x: T, output_size: Any) -> T:
+    """The mean of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    return _adaptive("adaptive_avg_pool", x, output_size)
+
+
+def adaptive_max_pool(x: T, output_size: Any) -> T:
+    """The largest element of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    return _adaptive("adaptive_max_pool", x, output_size)
+
+
+def _spatial_axes(name: str, x: Any) -> tuple[Value, tuple[int, ...]]:
+    value = operand(name, x)
+    return value, tuple(range(2, len(tensor_of(value.annotation).shape)))
+
+
+def global_avg_pool(x: T) -> T:
+    """The mean over all spatial dims, which become 1."""
+    value, axes = _spatial_axes("global_avg_pool", x)
+    return mean_over(value, axes, keepdims=True)  # type: ignore[return-value]
+
+
+def global_max_pool(x: T) -> T:
+    """The largest element over all spatial dims, which become 1."""
+    value, axes = _spatial_axes("global_max_pool", x)
+    return max_over(value, axes, keepdims=True)  # type: ignore[return-value]
+
+
+def global_lp_pool(x: T, p: int = 2) -> T:
+    """The p-norm over all spatial dims, which become 1."""
+    value, axes = _spatial_axes("global_lp_pool", x)
+    return norm_over(value, axes, keepdims=True, p=p)  # type: ignore[return-value]

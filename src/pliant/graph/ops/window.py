@@ -1,0 +1,184 @@
+"""Windows over the spatial dims of a tensor: their geometry, sizes, and reads that stop at the border. Convolutions and pools use it.
+
+The layout is that of ONNX and ATen: (batch, channels, then any number of spatial dims). Tap j of window i lies at
+`i * stride - padding + j * dilation`.
+
+    window = window_of("conv", 2, kernel=(3, 3), stride=2, padding=1, dilation=1)
+    window.sizes(d, (h, w))       # ((h - 1) // 2 + 1, (w - 1) // 2 + 1), checked not to be negative
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...support.errors import Error, ShapeError, counted
+from ...sym.expr import And, Const, Expr, Le, Lt, Max, Min, Select, const
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..operators import Array
+from ..stage import Indices, Read
+from .shape import as_dim
+
+ZERO = const(0)
+Pads = tuple[tuple[Expr, Expr], ...]
+
+
+def whole_numbers(name: str, what: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
+    """One integer for each of `rank` dims, from one for all or a sequence; each at least `least`."""
+    items = tuple(value) if isinstance(value, tuple | list) else (value,) * rank
+    if len(items) != rank:
+        raise ShapeError(
+            f"{name}: {what} {list(items)} for {counted(rank, 'spatial dim')}", help="give one number for all, or one for each"
+        )
+    found = []
+    for item in items:
+        if isinstance(item, Const) and isinstance(item.value, int):
+            item = item.value
+        if not isinstance(item, int | np.integer) or isinstance(item, bool):
+            raise Error(f"{name}: {what} is a whole number, not {item!r}")
+        if item < least:
+            raise ShapeError(f"{name}: {what} {item} is less than {least}")
+        found.append(int(item))
+    return tuple(found)
+
+
+def pad_pairs(name: str, padding: Any, rank: int) -> Pads:
+    """(before, after) for each dim, from one amount for all, one for each, or a pair for each; amounts may be dims."""
+    items = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * rank
+    if len(items) != rank:
+        raise ShapeError(
+            f"{name}: padding for {counted(len(items), 'dim')}, there are {rank}", help="give an amount or a pair for each dim"
+        )
+    pairs = [tuple(p) if isinstance(p, tuple | list) else (p, p) for p in items]
+    if any(len(p) != 2 for p in pairs):
+        raise ShapeError(f"{name}: padding is an amount or a pair (before, after) for each dim")
+    return tuple((as_dim(name, a), as_dim(name, b)) for a, b in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the taps of windows lie, for each spatial dim."""
+
+    kernel: tuple[Expr, ...]
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False  # a last window that only begins inside counts
+
+    def span(self, k: int) -> Expr:
+        """From the first to the last tap of a window along spatial dim k."""
+        return (self.kernel[k] - 1) * self.dilation[k] + 1
+
+    def sizes(self, d: Deduction, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The number of windows along each dim."""
+        return tuple(self._size(d, k, n) for k, n in enumerate(extents))
+
+    def _size(self, d: Deduction, k: int, n: Expr) -> Expr:
+        (lo, hi), s = self.padding[k], self.stride[k]
+        for p in (lo, hi):
+            d.require(Le(ZERO, p), f"{d.what}: padding {{0}} of spatial dim {k} is negative", (p,))
+        span, padded = simplify(self.span(k), d.facts), simplify(n + lo + hi, d.facts)
+        message = f"{d.what}: a window over {{0}} elements does not fit into the {{1}} of spatial dim {k}, padding included"
+        d.require(Le(span, padded), message, (span, padded), help="a smaller window or more padding")
+        if not self.ceil_mode or s == 1:
+            return simplify((padded - span) // s + 1, d.facts)
+        begun = (n + lo + (s - 1)) // s  # windows that begin before the padding at the end
+        return simplify(Min((padded - span + (s - 1)) // s + 1, begun), d.facts)
+
+    def start(self, k: int, i: Expr) -> Expr:
+        """Where window i begins along spatial dim k."""
+        return i * self.stride[k] - self.padding[k][0]
+
+    def places(self, i: Indices, r: Indices) -> Indices:
+        """Where tap r of window i lies."""
+        return tuple(self.start(k, i[k]) + r[k] * self.dilation[k] for k in range(len(self.kernel)))
+
+    def inside(self, places: Indices, extents: Sequence[Expr]) -> Expr | None:
+        """The condition that a tap lies inside of the tensor; None where it always does."""
+        found: list[Expr] = []
+        for k, (at, n) in enumerate(zip(places, extents, strict=True)):
+            lo, hi = self.padding[k]
+            if lo is not ZERO:
+                found.append(Le(ZERO, at))
+            if hi is not ZERO or (self.ceil_mode and self.stride[k] > 1):
+                found.append(Lt(at, n))
+        return all_of(found)
+
+    def taps(self, k: int, i: Expr, low: Expr, high: Expr) -> Expr:
+        """How many taps of window i along spatial dim k lie in low..high-1."""
+        start, step, count = self.start(k, i), self.dilation[k], self.kernel[k]
+
+        def before(end: Expr) -> Expr:
+            return Min(Max((end - start + (step - 1)) // step, ZERO), count)
+
+        return before(high) - before(low)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr | None:
+    """All of the conditions; None if there are none."""
+    found: Expr | None = None
+    for c in conditions:
+        found = c if found is None else And(found, c)
+    return found
+
+
+def read_inside(read: Read, k: int, indices: Indices, inside: Expr | None, outside: Expr) -> Expr:
+    """An element of argument k, or `outside` where the condition does not hold: then nothing is read."""
+    found = read(k, *indices)
+    return found if inside is None else Select(inside, found, outside)
+
+
+def window_of(name: str, rank: int, kernel: tuple[Expr, ...], stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False) -> Window:
+    """A window from what the user gave; `stride` None is the kernel's size."""
+    strides = kernel if stride is None else stride
+    return Window(
+        kernel,
+        whole_numbers(name, "stride", strides, rank),
+        pad_pairs(name, padding, rank),
+        whole_numbers(name, "dilation", dilation, rank),
+        bool(ceil_mode),
+    )
+
+
+def same_padding(window: Window, extents: Sequence[Expr], more_before: bool) -> Pads:
+    """The padding with which there are ceil(n / stride) windows; an odd element goes to the end, or before."""
+    pairs = []
+    for k, n in enumerate(extents):
+        s = window.stride[k]
+        total = simplify(Max(((n + (s - 1)) // s - 1) * s + window.span(k) - n, ZERO))
+        half = simplify(total // 2)
+        rest = simplify(total - half)
+        pairs.append((rest, half) if more_before else (half, rest))
+    return tuple(pairs)
+
+
+def padded_windows(x: Array, kernel: Sequence[int], attrs: Any, sizes: Sequence[int], fill: Any) -> Array:
+    """The windows over the spatial dims as numpy sees them, padded with `fill`: (batch, channels, *sizes, *kernel)."""
+    pads, cuts = [(0, 0), (0, 0)], [slice(None), slice(None)]
+    spans = [(k - 1) * dilation + 1 for k, dilation in zip(kernel, attrs.dilation, strict=True)]
+    for n, span, s, (lo, _), size in zip(x.shape[2:], spans, attrs.stride, attrs.padding, sizes, strict=True):
+        needed = lo + n if size == 0 else (size - 1) * s + span
+        pads.append((lo, max(needed - lo - n, 0)))
+        cuts.append(slice(0, max(needed, span)))
+    whole = np.pad(x, pads, constant_values=fill)[tuple(cuts)]
+    axes = tuple(range(2, x.ndim))
+    views = np.lib.stride_tricks.sliding_window_view(whole, tuple(spans), axis=axes)
+    steps = [slice(0, size * s, s) for s, size in zip(attrs.stride, sizes, strict=True)]
+    taps = [slice(None, None, dilation) for dilation in attrs.dilation]
+    return views[(slice(None), slice(None), *steps, *taps)]
+
+
+def window_sizes(x: Array, kernel: Sequence[int], attrs: Any) -> list[int]:
+    """The number of windows along each spatial dim, for references."""
+    sizes = []
+    for n, k, s, step, (lo, hi) in zip(x.shape[2:], kernel, attrs.stride, attrs.dilation, attrs.padding, strict=True):
+        room = n + lo + hi - (k - 1) * step - 1
+        size = room // s + 1
+        if getattr(attrs, "ceil_mode", False) and room % s and size * s < n + lo:
+            size += 1
+        sizes.append(size)
+    return sizes
