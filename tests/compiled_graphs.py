@@ -64,7 +64,7 @@ def call(f: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
 def prepared(host: HostProgram, arguments: Sequence[Any]) -> Array:
     """The `dims` array after `prepare` has seen the arguments; the interpreter raises what a failed check says."""
     given = dict(zip(host.layout.params, arguments, strict=True))
-    dims = np.zeros(host.layout.at_workspace + 1, np.int64)
+    dims = np.zeros(host.layout.at_counts + len(host.layout.counts), np.int64)
     for p, at in host.layout.arguments():
         a = given[p]
         if isinstance(p.annotation, g.Tensor):
@@ -97,7 +97,12 @@ def interpret_host(host: HostProgram, arguments: Sequence[Any]) -> tuple[Array, 
     for p, memory in tensors.items():
         if isinstance(p.annotation, g.Tensor) and p.annotation.state:
             given[p][...] = memory.view(given[p].dtype).reshape(given[p].shape)
-    return tuple(memory.view(dtype).reshape(shape).copy() for memory, dtype, shape in results)
+    counts = dims[host.layout.at_counts :]
+    found = []
+    for o, (memory, dtype, shape) in zip(host.outputs, results, strict=True):
+        room = memory.view(dtype).reshape(shape)
+        found.append(room[tuple(slice(None) if c is None else slice(counts[c]) for c in o.counted_by)].copy())
+    return tuple(found)
 
 
 def as_bytes(array: Array) -> Array:

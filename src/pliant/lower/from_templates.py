@@ -63,7 +63,7 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
         state = sources[0]
         assert isinstance(state, Buffer)
         outs[0] = state
-    body = build(TABLE[n.op].template, Site(tuple(sources), tuple(outs), tuple(counters), n.attrs))
+    body = build(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
     given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(sources) if isinstance(s, Buffer | Var)]
     written = [Param(b, "out") for b in (*outs[in_place:], *counters)]
     # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.

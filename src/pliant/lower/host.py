@@ -27,14 +27,16 @@ from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
 from ..graph.node import is_state
 from ..graph.operators import TABLE, tensor_of
+from ..graph.ops.count import BindAttrs
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, map_children, seq
 from ..support.errors import InternalError, UnsupportedError
-from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Max, Ne, Var, product, substitute
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Dim, Expr, Le, Max, Ne, Var, all_of, free_vars, product, substitute
 from ..sym.simplify import simplify
-from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
+from .arguments import Layout, const, contract_check, entry, layout_of, prepare_func, size_func
 from .callee import func_of
+from .capacity import Limits, at_capacity, run_time_dims
 from .plan import Plan, Temporary, plan_memory
 
 CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives the values of its symbols
@@ -42,10 +44,14 @@ CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives t
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result: its annotation, and the number of the argument whose memory it is, if it is a state's."""
+    """A result: its annotation, and the number of the argument whose memory it is, if it is a state's.
+
+    Of a dim that only `run` knows, `counted_by` has the number of the count.
+    """
 
     annotation: g.Tensor
     alias: int | None
+    counted_by: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +70,20 @@ class HostProgram:
 
 def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False) -> HostProgram:
     """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor."""
-    outputs = tuple(Output(tensor_of(g.made(r.annotation)), _alias(function, r)) for r in function.results)
-    layout = layout_of(function, [o.annotation for o in outputs])
-    run = _Run(function, outputs, layout, copy_kernel)
+    limits = run_time_dims(function)
+    results = [tensor_of(g.made(r.annotation)) for r in function.results]
+    counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
+    layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
+    outputs = tuple(Output(t, _alias(function, r), _counted_by(t, counts)) for t, r in zip(results, function.results, strict=True))
+    run = _Run(function, outputs, layout, copy_kernel, limits)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
     plan = plan_memory(temporaries)
     if poison:  # once more, now that the end of every temporary is known
-        run = _Run(function, outputs, layout, copy_kernel, ends=[t.last for t in temporaries])
+        run = _Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
         body = run.body()
-    requires = [r for n in function.nodes for r in n.requires]
-    shapes = [(f"output {i}", o.annotation.shape) for i, o in enumerate(outputs)]
+    requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
+    shapes = [(f"output {i}", t.shape) for i, t in enumerate(layout.outputs)]
     shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for t in run.temps]
     return HostProgram(
         prepare_func(layout, requires, shapes, plan.size),
@@ -86,6 +95,11 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
         plan,
         temporaries,
     )
+
+
+def _counted_by(t: g.Tensor, counts: Sequence[Expr]) -> tuple[int | None, ...]:
+    number = {e: i for i, e in enumerate(counts)}
+    return tuple(map(number.get, t.shape)) if not number.keys().isdisjoint(t.shape) else ()
 
 
 def is_view(node: g.Node) -> bool:
@@ -161,6 +175,7 @@ class _Run:
     outputs: tuple[Output, ...]
     layout: Layout
     copy_kernel: CopyKernel
+    limits: Limits = field(default_factory=dict)  # of dims that are known only while the program runs
     values: dict[g.Value, Buffer | Expr] = field(default_factory=dict)
     home: dict[Buffer, _Temp] = field(default_factory=dict)  # the temporary that a buffer, or what it is a view of, lies in
     temps: list[_Temp] = field(default_factory=list)
@@ -170,6 +185,8 @@ class _Run:
     prologue: list[Stmt] = field(default_factory=list)
     wanted: list[View] = field(default_factory=list)  # views by which values are written to where they are wanted
     consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
+    bound: dict[Var, tuple[Stmt, list[Stmt]]] = field(default_factory=dict)  # run-time dims: what binds them, views that wait for that
+    part_of: dict[Buffer, Buffer] = field(default_factory=dict)  # of such a view: the memory, in which there is room for more
     ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
     fill: Func = field(default_factory=poison_kernel)
     dims: Buffer = field(init=False)
@@ -190,7 +207,8 @@ class _Run:
         for target, result in zip(targets, self.function.results, strict=True):
             if target is not None:
                 body += self.copy(result, target)
-        return body
+        at = self.layout.at_counts
+        return [*body, *(Store(self.dims, (const(at + i),), e) for i, e in enumerate(self.layout.counts))]
 
     def finish(self, body: list[Stmt], plan: Plan) -> Func:
         """The function, once the plan has given every temporary its place."""
@@ -202,7 +220,10 @@ class _Run:
             if self.ends is not None:
                 stmts += [View(t.raw, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
         stmts += self.wanted
-        return entry("run", (Param(self.dims, "in"), *self.raw), (*stmts, *body), host=True)
+        if self.bound:
+            body = [self.with_views(Seq(tuple(body)))]
+        dims = Param(self.dims, "inout" if self.layout.counts else "in")
+        return entry("run", (dims, *self.raw), (*stmts, *body), host=True)
 
     # Memory that comes from outside.
 
@@ -228,7 +249,7 @@ class _Run:
 
     def output(self, number: int, o: Output) -> Buffer | None:
         if o.alias is None:
-            return self.pointer(f"result_{number}", o.annotation, "out")
+            return self.pointer(f"result_{number}", self.layout.outputs[number], "out")
         self.pointer(f"result_{number}", o.annotation, "inout")  # the state's pointer once more, which nobody uses
         return None
 
@@ -250,11 +271,15 @@ class _Run:
         node = defined.get(value)
         if node is None or value in self.placed or not isinstance(value.annotation, g.Tensor) or value.annotation.state:
             return
+        target = self.part_of.get(target, target)
         if is_view(node):
             source = g.node_args(node)[0]
             if not isinstance(source.annotation, g.Tensor):
                 return
-            buffer = Buffer(source.name, source.tensor.dtype, source.tensor.shape, scope=target.scope)
+            shape = at_capacity(source.tensor, self.limits).shape
+            if simplify(product(shape)) is not simplify(product(target.shape)):
+                return  # the target has room for a part of it
+            buffer = Buffer(source.name, source.tensor.dtype, shape, scope=target.scope)
             view = View(buffer, target, zeros(target))
             self.wanted.append(view)
             self.place(source, buffer, defined)
@@ -268,16 +293,51 @@ class _Run:
     def fresh(self, value: g.Value) -> Buffer:
         """The buffer for a new value: where it is wanted, or a temporary."""
         if value in self.placed:
-            return self.placed[value]
+            return self.part(self.placed[value], value.name, tensor_of(value.annotation).shape)
         return self.temporary(value.name, tensor_of(value.annotation))
 
     def temporary(self, name: str, t: g.Tensor) -> Buffer:
         """Memory of the workspace that is alive at this step."""
-        buffer = Buffer(name, t.dtype, t.shape, scope="workspace")
+        buffer = Buffer(name, t.dtype, at_capacity(t, self.limits).shape, scope="workspace")
         temp = _Temp(buffer, Buffer(f"{name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
         self.temps.append(temp)
         self.home[buffer] = temp
-        return buffer
+        return self.part(buffer, name, t.shape)
+
+    # Dims that are known only while the program runs.
+
+    def part(self, memory: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
+        """Memory of a capacity under the shape that the value has, which is known as soon as the last of its dims is."""
+        used = frozenset().union(*(free_vars(e) for e in shape))
+        last = next((v for v in reversed(self.bound) if v in used), None)
+        if last is None or memory.shape == shape:
+            return memory
+        made = Buffer(name, memory.dtype, shape, scope=memory.scope)
+        fits = [Le(e, most) for e, most in zip(shape, memory.shape, strict=True) if e is not most and not isinstance(e, Var)]
+        checks = [Check(c, f"the room of `{name}` is too small: {{0}} elements where {{1}} are", c.args) for c in fits]
+        self.bound[last][1].extend([*checks, View(made, memory, zeros(memory))])
+        if memory in self.home:
+            self.home[made] = self.home[memory]
+        self.part_of[made] = memory
+        return made
+
+    def bind(self, n: g.Op, attrs: BindAttrs) -> list[Stmt]:
+        """A number that was computed becomes a dim."""
+        dim, most = attrs.dim, attrs.most
+        let = Let(dim, self.scalar(n.args[0]))
+        message = f"`{dim.name}` is {{0}}, and can be at most {{1}}"
+        check = Check(all_of(Le(const(0), dim), Le(dim, most)), message, (dim, most), "", "check", n.span)
+        self.bound[dim] = (check, [])
+        self.values[n.outs[0]] = dim
+        return [let, *([contract_check(dim)] if isinstance(dim, Dim) else []), check]
+
+    def with_views(self, s: Stmt) -> Stmt:
+        """The statement with views behind what defines the dims of their shapes."""
+        s = map_children(s, self.with_views)
+        if not isinstance(s, Seq):
+            return s
+        waiting = dict(self.bound.values())
+        return Seq(tuple(x for c in s.body for x in (c, *waiting.get(c, ()))))
 
     def buffer(self, value: g.Value) -> Buffer:
         """The memory of a value that is used at this step."""
@@ -290,11 +350,13 @@ class _Run:
 
     def copy(self, value: g.Value, target: Buffer) -> list[Stmt]:
         """A copy of `value` to `target`, unless it is there already."""
-        if self.values[value] is target:
+        found = self.values[value]
+        if isinstance(found, Buffer) and self.part_of.get(found, found) is self.part_of.get(target, target):
             return []
         self.step += 1
         if isinstance(value.annotation, g.Scalar):
             return [Store(target, zeros(target), self.scalar(value)), *self.dead()]
+        target = self.part(target, target.name, self.buffer(value).shape)
         return [self.copy_tensor(self.buffer(value), target), *self.dead()]
 
     def copy_tensor(self, source: Buffer, target: Buffer) -> Stmt:
@@ -331,6 +393,8 @@ class _Run:
             elif isinstance(n, g.If):
                 stmts += self.branch(n)
                 continue
+            elif isinstance(n, g.Op) and isinstance(n.attrs, BindAttrs):
+                made = self.bind(n, n.attrs)
             elif isinstance(n, g.Op) and isinstance(n.outs[0].annotation, g.Scalar):
                 made = self.host_scalar(n, n.outs[0].annotation)
             else:
@@ -363,7 +427,7 @@ class _Run:
             return [Store(buffer, zeros(buffer), self.scalar(value))]
         source = self.buffer(value)
         if out in self.placed:
-            self.values[out] = self.placed[out]
+            self.values[out] = self.part(self.placed[out], out.name, out.tensor.shape)
             return []
         later = is_state(value) and not is_state(out) and value in self.consumed  # what is updated later must not show here
         if later or (source.strides is not None and not is_state(out)):

@@ -90,9 +90,8 @@ def _gather_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
 
 def _element_places(name: str, x: Array, index: Array, axis: int) -> tuple[Array, ...]:
     """The places that indices along an axis mean, as numpy takes them."""
-    places = list(np.indices(index.shape, np.int64))
-    places[axis] = checked(name, index, x.shape[axis])
-    return tuple(places)
+    along = checked(name, index, x.shape[axis])
+    return tuple(along if i == axis else np.asarray(place) for i, place in enumerate(np.indices(index.shape, np.int64)))
 
 
 register(OpDef("gather", _deduce_gather, _gather_reference, _gather_stages, (2, 2), AxisAttrs))

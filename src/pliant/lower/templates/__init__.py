@@ -3,7 +3,7 @@
 An operator names its template as `module.function` (docs/design/0007-operator-templates.md); the function gets the operator's
 arguments, results and attributes as a `Site` and returns the body of a loop program over them.
 
-    build("scatter.elements", Site(args, outs, counts, attrs))
+    build("scatter.elements", Site("scatter", args, outs, counts, attrs))
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ class Site:
     argument and a result.
     """
 
+    name: str
     args: tuple[Buffer | Expr, ...]
     outs: tuple[Buffer, ...]
     counts: tuple[Buffer, ...]

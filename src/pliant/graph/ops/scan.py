@@ -1,0 +1,117 @@
+"""Running reductions along an axis: cumsum, cumprod, cummax, cummin.
+
+`reverse` runs from the end; `exclusive` leaves the element itself out, so that the first result is 0 (or 1). Sums and products of 16-bit
+floats are kept in f32 and rounded for each result. cummax and cummin also give the index of the extremum, the last one of equal ones;
+a NaN stays from where it is met.
+
+    ops.cumsum(x, axis=-1), values, indices = ops.cummax(x, axis=0)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import bool_, i64
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, Reference, emit, operand, register
+from .reduce import AxisAttrs, normal_axis
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAttrs:
+    """The axis, whether the element itself is left out, and whether it runs from the end."""
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+
+def numeric(d: Deduction, k: int = 0) -> Tensor:
+    """The annotation of argument `k`, which must be of numbers that can be computed with."""
+    x = d.tensor(k)
+    if x.dtype is bool_ or x.dtype.storage:
+        raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, i64)")
+    return x
+
+
+def _deduce(d: Deduction, attrs: ScanAttrs) -> tuple[Annotation, ...]:
+    x = numeric(d)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _reference(ufunc: np.ufunc, identity: int) -> Reference:
+    def reference(args: Sequence[Array], attrs: ScanAttrs) -> list[Array]:
+        x = args[0]
+        wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+        rows = np.moveaxis(x, attrs.axis, 0).astype(wide)
+        rows = rows[::-1] if attrs.reverse else rows
+        with np.errstate(all="ignore"):
+            found = ufunc.accumulate(rows, axis=0, dtype=wide) if len(rows) else rows
+        if attrs.exclusive and len(rows):
+            found = np.concatenate([np.full_like(rows[:1], identity), found[:-1]])
+        found = found[::-1] if attrs.reverse else found
+        return [np.moveaxis(found, 0, attrs.axis).astype(x.dtype)]
+
+    return reference
+
+
+register(OpDef("cumsum", _deduce, _reference(np.add, 0), None, (1, 1), ScanAttrs, template="scan.running"))
+register(OpDef("cumprod", _deduce, _reference(np.multiply, 1), None, (1, 1), ScanAttrs, template="scan.running"))
+
+
+def _deduce_extremum(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
+    x = numeric(d)
+    return Tensor(x.dtype, x.shape), Tensor(i64, x.shape)
+
+
+def _extremum_reference(better: Callable[[Array, Array], Any]) -> Reference:
+    def reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
+        rows = np.moveaxis(args[0], attrs.axis, 0)
+        values, indices = rows.copy(), np.zeros(rows.shape, np.int64)
+        for k in range(1, len(rows)):
+            new = (rows[k] != rows[k]) | ((values[k - 1] == values[k - 1]) & better(rows[k], values[k - 1]))
+            values[k], indices[k] = np.where(new, rows[k], values[k - 1]), np.where(new, k, indices[k - 1])
+        return [np.moveaxis(a, 0, attrs.axis) for a in (values, indices)]
+
+    return reference
+
+
+register(OpDef("cummax", _deduce_extremum, _extremum_reference(np.greater_equal), None, (1, 1), AxisAttrs, template="scan.extremum"))
+register(OpDef("cummin", _deduce_extremum, _extremum_reference(np.less_equal), None, (1, 1), AxisAttrs, template="scan.extremum"))
+
+
+def _scan(name: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    value = operand(name, x)
+    return emit(name, (value,), ScanAttrs(normal_axis(name, value, axis), exclusive, reverse))
+
+
+def cumsum(x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
+    """The sums of the elements up to each one along `axis`."""
+    return _scan("cumsum", x, axis, exclusive, reverse)
+
+
+def cumprod(x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
+    """The products of the elements up to each one along `axis`."""
+    return _scan("cumprod", x, axis, exclusive, reverse)
+
+
+def cummax(x: T, axis: int = -1) -> Any:
+    """The largest element up to each one along `axis`, and its index."""
+    value = operand("cummax", x)
+    return emit("cummax", (value,), AxisAttrs(normal_axis("cummax", value, axis)))
+
+
+def cummin(x: T, axis: int = -1) -> Any:
+    """The smallest element up to each one along `axis`, and its index."""
+    value = operand("cummin", x)
+    return emit("cummin", (value,), AxisAttrs(normal_axis("cummin", value, axis)))
