@@ -43,6 +43,7 @@ from .linalg import linear, matmul
 from .nn import rms_norm, rotary_embedding
 from .pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, global_avg_pool, global_lp_pool, global_max_pool, lp_pool, max_pool
 from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
+from .scan import cummax, cummin, cumprod, cumsum
 from .shape import concat, full, permute, reshape, scalar, slice, take
 from .softmax import log_softmax, logsumexp, softmax
 
@@ -65,6 +66,10 @@ __all__ = [
     "conv",
     "conv_transpose",
     "cos",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "div",
     "embedding",
     "equal",
