@@ -68,8 +68,8 @@ class HostProgram:
     temporaries: tuple[Temporary, ...]
 
 
-def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False) -> HostProgram:
-    """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor."""
+def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False, share: bool = True) -> HostProgram:
+    """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor; temporaries `share` memory if wished."""
     limits = run_time_dims(function)
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
@@ -78,7 +78,7 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
     run = _Run(function, outputs, layout, copy_kernel, limits)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
-    plan = plan_memory(temporaries)
+    plan = plan_memory(temporaries, share)
     if poison:  # once more, now that the end of every temporary is known
         run = _Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
         body = run.body()
