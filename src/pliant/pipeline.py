@@ -1,6 +1,7 @@
 """From a program to a package: the steps, in order, each with what holds after it. Read this file first.
 
     PLIANT_SHOW=fuse,host python my_program.py      # prints the program after these steps; `all` for every one
+    PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice)
 
 The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
 says "(unchanged)".
@@ -24,6 +25,7 @@ from .program import Program
 from .runtime import cache as code_cache
 from .runtime.package import Package
 from .support.errors import Error, InternalError
+from .support.settings import read as read_settings
 from .target import Target
 from .target import target as find_target
 
@@ -42,6 +44,7 @@ class State:
     level: int = 2  # of LLVM's optimisation
     checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
     poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
+    plan: bool = True  # temporaries share memory
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -54,6 +57,7 @@ class Step:
     name: str
     run: Callable[[State], State]
     holds: str
+    optional: bool = False  # programs are right without it
 
 
 def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
@@ -80,7 +84,7 @@ def _host(s: State) -> State:
     from .lower.host import build_host
 
     assert s.kernels is not None
-    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison))
+    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan))
 
 
 def _emit(s: State) -> State:
@@ -96,14 +100,34 @@ STEPS: tuple[Step, ...] = (
         _pass(".graph.passes.inline_functions:inline_functions", CallFunction),
         "no call of a graph function is left: one list of nodes",
     ),
+    Step(
+        "fold_constants",
+        _pass(".graph.passes.fold_constants:fold_constants", Op),
+        "small results of literals alone are literals",
+        optional=True,
+    ),
+    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no rule of the graph's algebra fits", optional=True),
+    Step(
+        "transposes_into_matmul",
+        _pass(".graph.passes.transposes_into_matmul:transposes_into_matmul", Op),
+        "operands of matrix products lie the way their loops read them",
+        optional=True,
+    ),
+    Step(
+        "common_subexpressions",
+        _pass(".graph.passes.common_subexpressions:common_subexpressions", least=2),
+        "no pure node stands twice",
+        optional=True,
+    ),
     Step("lower_ops", _pass(".lower.from_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
-    Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result"),
+    Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
     Step("resolve_casts", _pass(".lower.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
     Step("infer_blocks", _pass(".lower.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
     Step(
         "fuse",
         _pass(".lower.fuse:fuse", CallLoop, least=2),
         "elementwise loop programs have joined their producers and consumers",
+        optional=True,
     ),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
@@ -119,16 +143,26 @@ def compile_program(
 ) -> Package:
     """The package of a program for a target, from the cache if it is there."""
     machine = find_target(target)
-    key = cache_key(program, machine, checked)
+    disabled = check_disabled(read_settings().disable)
+    key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
     if cache:
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    package = run_steps(State(program.entry, machine, program.constants, checked=checked)).package
+    start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled)
+    package = run_steps(start, [s for s in STEPS if s.name not in disabled]).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
     return package
+
+
+def check_disabled(names: frozenset[str]) -> frozenset[str]:
+    """The names of `PLIANT_DISABLE`, which must be those of optional steps, or `plan`."""
+    optional = {s.name for s in STEPS if s.optional} | {"plan"}
+    for name in sorted(names - optional):
+        raise Error(f"PLIANT_DISABLE: there is no optimisation `{name}`", facts=["there are: " + ", ".join(sorted(optional))])
+    return names
 
 
 @functools.cache
@@ -176,12 +210,12 @@ def _places(function: Function) -> list[Any]:
 
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
     """Runs the steps, verifying, showing and timing as asked."""
-    shown = set(os.environ.get("PLIANT_SHOW", "").split(","))
+    settings = read_settings()
     for step in steps:
         start = time.perf_counter()
         after = step.run(state)
         elapsed = time.perf_counter() - start
-        if shown & {step.name, "all"}:
+        if settings.shows(step.name):
             _show(step, state, after, elapsed)
         _verify(step, state, after)
         state = after

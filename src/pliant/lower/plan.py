@@ -50,12 +50,13 @@ def aligned(size: Expr) -> Expr:
     return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
 
 
-def plan_memory(temporaries: Sequence[Temporary]) -> Plan:
-    """Assigns the temporaries to slots."""
+def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
+    """Assigns the temporaries to slots; each to one of its own where they do not `share`."""
     sizes = [aligned(t.bytes) for t in temporaries]
     points = sample_points(sizes)
     values = [[_at(size, point) for point in points] for size in sizes]
-    members = min(_candidates(temporaries, values), key=lambda slots: _waste(slots, temporaries, values))
+    alone = [[t] for t in range(len(temporaries))]
+    members = alone if not share else min(_candidates(temporaries, values), key=lambda slots: _waste(slots, temporaries, values))
     offset: Expr = Const(0, i64)
     offsets: list[Expr] = [offset] * len(temporaries)
     slot_of = [0] * len(temporaries)
