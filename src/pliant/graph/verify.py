@@ -129,6 +129,8 @@ class _Verifier:
         args = node_args(node)
         for a in args:
             self.use(a, scope, node)
+        if isinstance(node, Op) and node.op not in TABLE:
+            raise self.fail(f"there is no operator `{node.op}`", node)
         consumed = consumes(node)
         for value in consumed:
             if sum(a is value for a in args) > 1:
@@ -164,8 +166,6 @@ class _Verifier:
         d = Deduction(type(node).__name__, node_args(node), span=node.span)
         match node:
             case Op():
-                if node.op not in TABLE:
-                    raise self.fail(f"there is no operator `{node.op}`", node)
                 op = TABLE[node.op]
                 least, most = op.arity
                 if len(node.args) < least or (most is not None and len(node.args) > most):
