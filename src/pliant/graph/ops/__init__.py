@@ -41,11 +41,15 @@ from .elementwise import (
 from .index import embedding, gather, gather_nd, index_put, index_select, scatter, scatter_nd
 from .linalg import linear, matmul
 from .nn import rms_norm, rotary_embedding
+from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, lp_normalize
+from .pad import pad
 from .pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, global_avg_pool, global_lp_pool, global_max_pool, lp_pool, max_pool
 from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
+from .resize import resize
 from .scan import cummax, cummin, cumprod, cumsum
 from .shape import concat, full, permute, reshape, scalar, slice, take
 from .softmax import log_softmax, logsumexp, softmax
+from .sort import argsort, bucketize, searchsorted, sort, topk
 
 __all__ = [
     "abs",
@@ -54,8 +58,11 @@ __all__ = [
     "add",
     "all",
     "any",
+    "argsort",
     "avg_pool",
+    "batch_norm",
     "bind_dim",
+    "bucketize",
     "call_function",
     "call_host",
     "call_library",
@@ -89,11 +96,15 @@ __all__ = [
     "global_max_pool",
     "greater",
     "greater_equal",
+    "group_norm",
     "index_put",
     "index_select",
+    "instance_norm",
+    "layer_norm",
     "less",
     "less_equal",
     "linear",
+    "local_response_norm",
     "log",
     "log1p",
     "log_softmax",
@@ -101,6 +112,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logsumexp",
+    "lp_normalize",
     "lp_pool",
     "match_cast",
     "matmul",
@@ -114,6 +126,7 @@ __all__ = [
     "neg",
     "norm",
     "not_equal",
+    "pad",
     "permute",
     "pow",
     "prefix",
@@ -121,6 +134,7 @@ __all__ = [
     "relu",
     "remainder",
     "reshape",
+    "resize",
     "rms_norm",
     "rotary_embedding",
     "round",
@@ -128,11 +142,13 @@ __all__ = [
     "scalar",
     "scatter",
     "scatter_nd",
+    "searchsorted",
     "sigmoid",
     "silu",
     "sin",
     "slice",
     "softmax",
+    "sort",
     "sqrt",
     "sub",
     "sum",
@@ -140,6 +156,7 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "topk",
     "trunc",
     "where",
 ]

@@ -26,7 +26,20 @@ from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, register, tensor_of
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator
-from .window import ZERO, Pads, Window, all_of, pad_pairs, padded_windows, read_inside, same_padding, whole_numbers, window_of, window_sizes
+from .window import (
+    ZERO,
+    Pads,
+    Window,
+    all_of,
+    group_start,
+    pad_pairs,
+    padded_windows,
+    read_inside,
+    same_padding,
+    whole_numbers,
+    window_of,
+    window_sizes,
+)
 
 T = TypeVar("T")
 
@@ -89,11 +102,6 @@ def _deduce_conv(d: Deduction, attrs: ConvAttrs) -> tuple[Annotation, ...]:
     return (Tensor(x.dtype, (x.shape[0], out, *window.sizes(d, x.shape[2:]))),)
 
 
-def _group_start(o: Expr, out: Expr, per_group: Expr, groups: int) -> Expr:
-    """The first of the channels that channel `o` of `out` in all has to do with: those of its group."""
-    return ZERO if groups == 1 else o // simplify(out // groups) * per_group
-
-
 def _with_bias(args: tuple[Tensor, ...], out: Tensor, total: Stage) -> tuple[Stage, ...]:
     """The sum, and a last stage where something is left to do."""
     if len(args) == 2 and total.dtype is out.dtype:
@@ -117,10 +125,11 @@ def _conv_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Conv
     x, weight, out = args[0], args[1], outs[0]
     wide = accumulator(x.dtype)
     window = Window(weight.shape[2:], attrs.stride, attrs.padding, attrs.dilation)
+    per_group = simplify(weight.shape[0] // attrs.groups)  # output channels of a group
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         places = window.places(i[2:], r[1:])
-        channel = _group_start(i[1], weight.shape[0], weight.shape[1], attrs.groups) + r[0]
+        channel = r[0] if attrs.groups == 1 else group_start(i[1] // per_group, weight.shape[1], const(attrs.groups), per_group) + r[0]
         inside = window.inside(places, x.shape[2:])
         found = read_inside(read, 0, (i[0], channel, *places), inside, Const(0, x.dtype))
         return _product(found, read(1, i[1], *r), wide)
@@ -189,7 +198,7 @@ def _conv_transpose_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], a
                 conditions.append(Eq(reached % s, ZERO))
         channel, inner = r[0], i[1]
         if attrs.groups > 1:
-            channel, inner = i[1] // per_group * depth + r[0], i[1] % per_group
+            channel, inner = group_start(i[1] // per_group, depth, const(attrs.groups), per_group) + r[0], i[1] % per_group
         found = read_inside(read, 0, (i[0], channel, *places), all_of(conditions), Const(0, x.dtype))
         return _product(found, read(1, channel, inner, *r[1:]), wide)
 

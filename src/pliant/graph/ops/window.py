@@ -126,6 +126,15 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
     return found
 
 
+def group_start(group: Expr, size: Expr, groups: Expr, per_group: Expr) -> Expr:
+    """Where a group begins, among groups of `size` channels; `per_group` channels of the result have it in common.
+
+    That the group is one of them is plain to see also where dims are symbols.
+    """
+    known = all(isinstance(e, Const) for e in (size, groups, per_group))
+    return group * size if known else Min(group * size, (groups - 1) * size)
+
+
 def read_inside(read: Read, k: int, indices: Indices, inside: Expr | None, outside: Expr) -> Expr:
     """An element of argument k, or `outside` where the condition does not hold: then nothing is read."""
     found = read(k, *indices)

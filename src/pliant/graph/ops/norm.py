@@ -1,0 +1,369 @@
+"""Normalisation: layer_norm, group_norm, instance_norm, batch_norm (with known statistics), lp_normalize, local_response_norm.
+
+ops.layer_norm(x, weight, bias)                     # over the last dim
+ops.group_norm(x, weight, bias, groups=8)           # x: (n, c, …), groups of channels
+
+Statistics of 16-bit floats are made in f32, the variance about the mean (not as a difference of squares).
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import DType
+from ...support.errors import ShapeError, counted
+from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Max, Min, Mul, Sub, const, product
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Read, Stage
+from .reduce import accumulator, normal_axis, powered, rooted
+from .shape import as_dim
+from .window import ZERO, all_of, group_start, read_inside
+
+T = TypeVar("T")
+
+
+def _widen(e: Expr, wide: DType) -> Expr:
+    return e if e.dtype is wide else Cast(wide, e)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is normalised together: the shape of the statistics, the elements of a row, and the row of an element."""
+
+    shape: tuple[Expr, ...]
+    reduce: tuple[Expr, ...]
+    element: Callable[[Indices, Indices], Indices]
+    row: Callable[[Indices], Indices]
+
+
+def _normalised(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, Read], list[Expr]]) -> tuple[Stage, ...]:
+    """(x - mean) / sqrt(variance + eps), times and plus what `affine` gives for an element."""
+    wide = accumulator(x.dtype)
+    count = Cast(wide, product(rows.reduce))
+
+    def square(i: Indices, r: Indices, read: Read) -> Expr:
+        centred = Sub(_widen(read(0, *rows.element(i, r)), wide), read("mean", *i))
+        return Mul(centred, centred)
+
+    def scale(i: Indices, r: Indices, read: Read) -> Expr:
+        variance = Div(read("squares", *i), count)
+        return Div(Const(1.0, wide), Call("sqrt", Add(variance, Const(eps, wide))))
+
+    def finish(i: Indices, r: Indices, read: Read) -> Expr:
+        found: Expr = Mul(Sub(_widen(read(0, *i), wide), read("mean", *rows.row(i))), read("scale", *rows.row(i)))
+        for join, e in zip((Mul, Add), affine(i, read), strict=False):
+            found = join(found, _widen(e, wide))
+        return found if wide is x.dtype else Cast(x.dtype, found)
+
+    def term(i: Indices, r: Indices, read: Read) -> Expr:
+        return _widen(read(0, *rows.element(i, r)), wide)
+
+    return (
+        Stage("total", wide, rows.shape, term, rows.reduce, "add", Const(0, wide)),
+        Stage("mean", wide, rows.shape, lambda i, r, read: Div(read("total", *i), count)),
+        Stage("squares", wide, rows.shape, square, rows.reduce, "add", Const(0, wide)),
+        Stage("scale", wide, rows.shape, scale),
+        Stage("out", x.dtype, x.shape, finish),
+    )
+
+
+def _affine_args(weight: Any, bias: Any, name: str) -> tuple[Any, ...]:
+    if weight is None and bias is not None:
+        raise ShapeError(f"{name}: a bias without a weight", help="give a weight of ones, or add the bias afterwards")
+    return tuple(operand(name, a) for a in (weight, bias) if a is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNormAttrs:
+    """The first of the axes that are normalised together with all after it; what is added to the variance."""
+
+    axis: int
+    eps: float
+
+
+def _deduce_layer_norm(d: Deduction, attrs: LayerNormAttrs) -> tuple[Annotation, ...]:
+    d.same_dtype()
+    d.floats()
+    x = d.tensor(0)
+    row = x.shape[attrs.axis :]
+    for k in range(1, len(d.args)):
+        given = d.rank(k, len(row))
+        for axis, (n, m) in enumerate(zip(given.shape, row, strict=True)):
+            message = f"dim {axis} of `{d.args[k].name}` is {{0}}, that of what is normalised of `{d.args[0].name}` {{1}}"
+            d.equal(n, m, message, arg=k)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _layer_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LayerNormAttrs) -> tuple[Stage, ...]:
+    x, a = args[0], attrs.axis
+    rows = _Rows(x.shape[:a], x.shape[a:], lambda i, r: (*i, *r), lambda i: i[:a])
+    return _normalised(x, rows, attrs.eps, lambda i, read: [read(k, *i[a:]) for k in range(1, len(args))])
+
+
+def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    with np.errstate(all="ignore"):
+        centred = x - np.sum(x, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
+        variance = np.sum(centred * centred, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
+        found: Array = centred / np.sqrt(variance + eps)
+    return found
+
+
+def _affine(found: Array, args: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
+    given = [a.astype(np.float64).reshape(shape) for a in args[1:]]
+    found = found * given[0] if given else found
+    return [(found + given[1] if len(given) > 1 else found).astype(args[0].dtype)]
+
+
+def _layer_norm_reference(args: Sequence[Array], attrs: LayerNormAttrs) -> list[Array]:
+    x = args[0].astype(np.float64)
+    return _affine(_standard(x, tuple(range(attrs.axis, x.ndim)), attrs.eps), args, x.shape[attrs.axis :])
+
+
+register(OpDef("layer_norm", _deduce_layer_norm, _layer_norm_reference, _layer_norm_stages, (1, 3), LayerNormAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNormAttrs:
+    """The number of groups of channels; what is added to the variance."""
+
+    groups: Expr
+    eps: float
+
+
+def _deduce_group_norm(d: Deduction, attrs: GroupNormAttrs) -> tuple[Annotation, ...]:
+    d.same_dtype()
+    d.floats()
+    x = _with_channels(d)
+    d.require(Lt(ZERO, attrs.groups), "group_norm: {0} groups", (attrs.groups,))
+    divides = Eq(FloorMod(x.shape[1], attrs.groups), ZERO)
+    d.require(divides, "group_norm: {0} channels are not divisible into {1} groups", (x.shape[1], attrs.groups))
+    _check_channels(d, x)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _with_channels(d: Deduction) -> Tensor:
+    x = d.tensor(0)
+    if len(x.shape) < 2:
+        help_ = "the dims are (batch, channels, …)"
+        raise d.error(f"{d.what}: `{d.args[0].name}` has {counted(len(x.shape), 'dim')}, at least 2 are needed", arg=0, help=help_)
+    return x
+
+
+def _check_channels(d: Deduction, x: Tensor) -> None:
+    for k in range(1, len(d.args)):
+        d.equal(d.rank(k, 1).shape[0], x.shape[1], f"`{d.args[k].name}` has {{0}} elements for {{1}} channels", arg=k)
+
+
+def _group_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: GroupNormAttrs) -> tuple[Stage, ...]:
+    x = args[0]
+    per_group = simplify(x.shape[1] // attrs.groups)
+    rows = _Rows(
+        (x.shape[0], attrs.groups),
+        (per_group, *x.shape[2:]),
+        lambda i, r: (i[0], group_start(i[1], per_group, attrs.groups, per_group) + r[0], *r[1:]),
+        lambda i: (i[0], _group(i[1], per_group, attrs.groups)),
+    )
+    return _normalised(x, rows, attrs.eps, lambda i, read: [read(k, i[1]) for k in range(1, len(args))])
+
+
+def _group(channel: Expr, per_group: Expr, groups: Expr) -> Expr:
+    """The group of a channel; that it is one of them is plain to see also where dims are symbols."""
+    if per_group is const(1):
+        return channel
+    return channel // per_group if isinstance(per_group, Const) else Min(channel // per_group, groups - 1)
+
+
+def _group_norm_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    x = args[0].astype(np.float64)
+    grouped = x.reshape(x.shape[0], attrs.groups, x.shape[1] // attrs.groups, *x.shape[2:])
+    found = _standard(grouped, tuple(range(2, grouped.ndim)), attrs.eps).reshape(x.shape)
+    return _affine(found, args, (-1, *[1] * (x.ndim - 2)))
+
+
+register(OpDef("group_norm", _deduce_group_norm, _group_norm_reference, _group_norm_stages, (1, 3), GroupNormAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class EpsAttrs:
+    """What is added to the variance."""
+
+    eps: float
+
+
+def _deduce_batch_norm(d: Deduction, attrs: EpsAttrs) -> tuple[Annotation, ...]:
+    d.same_dtype()
+    d.floats()
+    x = _with_channels(d)
+    _check_channels(d, x)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _batch_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EpsAttrs) -> tuple[Stage, ...]:
+    x = args[0]
+    wide = accumulator(x.dtype)
+
+    def scale(i: Indices, r: Indices, read: Read) -> Expr:
+        root = Call("sqrt", Add(_widen(read(4, *i), wide), Const(attrs.eps, wide)))
+        return Div(_widen(read(1, *i), wide), root)
+
+    def finish(i: Indices, r: Indices, read: Read) -> Expr:
+        centred = Sub(_widen(read(0, *i), wide), _widen(read(3, i[1]), wide))
+        found = Add(Mul(centred, read("scale", i[1])), _widen(read(2, i[1]), wide))
+        return found if wide is x.dtype else Cast(x.dtype, found)
+
+    return (Stage("scale", wide, x.shape[1:2], scale), Stage("out", x.dtype, x.shape, finish))
+
+
+def _batch_norm_reference(args: Sequence[Array], attrs: EpsAttrs) -> list[Array]:
+    shape = (-1, *[1] * (args[0].ndim - 2))
+    x, (weight, bias, mean, var) = args[0].astype(np.float64), (a.astype(np.float64).reshape(shape) for a in args[1:])
+    with np.errstate(all="ignore"):
+        return [((x - mean) / np.sqrt(var + attrs.eps) * weight + bias).astype(args[0].dtype)]
+
+
+register(OpDef("batch_norm", _deduce_batch_norm, _batch_norm_reference, _batch_norm_stages, (5, 5), EpsAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class LpAttrs:
+    """The axis, the norm's power, and the least that is divided by."""
+
+    axis: int
+    p: int
+    eps: float
+
+
+def _deduce_lp(d: Deduction, attrs: LpAttrs) -> tuple[Annotation, ...]:
+    d.floats()
+    return (Tensor(d.tensor(0).dtype, d.tensor(0).shape),)
+
+
+def _lp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LpAttrs) -> tuple[Stage, ...]:
+    x, a = args[0], attrs.axis
+    wide = accumulator(x.dtype)
+    rows = x.shape[:a] + x.shape[a + 1 :]
+
+    def term(i: Indices, r: Indices, read: Read) -> Expr:
+        return powered(_widen(read(0, *i[:a], r[0], *i[a:]), wide), attrs.p)
+
+    def size(i: Indices, r: Indices, read: Read) -> Expr:
+        return Max(rooted(read("total", *i), attrs.p), Const(attrs.eps, wide))
+
+    def finish(i: Indices, r: Indices, read: Read) -> Expr:
+        found = Div(_widen(read(0, *i), wide), read("size", *i[:a], *i[a + 1 :]))
+        return found if wide is x.dtype else Cast(x.dtype, found)
+
+    return (
+        Stage("total", wide, rows, term, (x.shape[a],), "add", Const(0, wide)),
+        Stage("size", wide, rows, size),
+        Stage("out", x.dtype, x.shape, finish),
+    )
+
+
+def _lp_reference(args: Sequence[Array], attrs: LpAttrs) -> list[Array]:
+    x = args[0].astype(np.float64)
+    size = np.sum(np.abs(x) ** attrs.p, axis=attrs.axis, keepdims=True) ** (1 / attrs.p)
+    return [(x / np.maximum(size, attrs.eps)).astype(args[0].dtype)]
+
+
+register(OpDef("lp_normalize", _deduce_lp, _lp_reference, _lp_stages, (1, 1), LpAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseAttrs:
+    """The number of neighbouring channels, and the numbers of x / (bias + alpha / size * squares)^beta."""
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+
+
+def _deduce_response(d: Deduction, attrs: ResponseAttrs) -> tuple[Annotation, ...]:
+    d.floats()
+    x = _with_channels(d)
+    if attrs.size < 1:
+        raise d.error(f"local_response_norm: size {attrs.size} is less than 1")
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _response_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResponseAttrs) -> tuple[Stage, ...]:
+    x = args[0]
+    wide = accumulator(x.dtype)
+
+    def square(i: Indices, r: Indices, read: Read) -> Expr:
+        channel = i[1] + r[0] - (attrs.size - 1) // 2
+        inside = all_of([Le(ZERO, channel), Lt(channel, x.shape[1])])
+        found = _widen(read_inside(read, 0, (i[0], channel, *i[2:]), inside, Const(0.0, x.dtype)), wide)
+        return Mul(found, found)
+
+    def finish(i: Indices, r: Indices, read: Read) -> Expr:
+        base = Add(Mul(read("squares", *i), Const(attrs.alpha / attrs.size, wide)), Const(attrs.bias, wide))
+        found = Div(_widen(read(0, *i), wide), Call("pow", base, Const(attrs.beta, wide)))
+        return found if wide is x.dtype else Cast(x.dtype, found)
+
+    return (
+        Stage("squares", wide, x.shape, square, (const(attrs.size),), "add", Const(0, wide)),
+        Stage("out", x.dtype, x.shape, finish),
+    )
+
+
+def _response_reference(args: Sequence[Array], attrs: ResponseAttrs) -> list[Array]:
+    x = args[0].astype(np.float64)
+    squares = np.zeros_like(x)
+    for c in range(x.shape[1]):
+        near = x[:, max(c - (attrs.size - 1) // 2, 0) : c + attrs.size // 2 + 1]
+        squares[:, c] = np.sum(near * near, axis=1)
+    return [(x / (attrs.bias + attrs.alpha / attrs.size * squares) ** attrs.beta).astype(args[0].dtype)]
+
+
+register(OpDef("local_response_norm", _deduce_response, _response_reference, _response_stages, (1, 1), ResponseAttrs))
+
+
+def layer_norm(x: T, weight: T | None = None, bias: T | None = None, axis: int = -1, eps: float = 1e-5) -> T:
+    """Mean 0 and variance 1 over `axis` and all axes after it, then times the weight, plus the bias."""
+    value = operand("layer_norm", x)
+    attrs = LayerNormAttrs(normal_axis("layer_norm", value, axis), float(eps))
+    return emit("layer_norm", (value, *_affine_args(weight, bias, "layer_norm")), attrs)
+
+
+def group_norm(x: T, weight: T | None = None, bias: T | None = None, groups: Any = 1, eps: float = 1e-5) -> T:
+    """Mean 0 and variance 1 over each group of channels of `x` (n, c, …), then times the weight and plus the bias of each channel."""
+    value = operand("group_norm", x)
+    attrs = GroupNormAttrs(as_dim("group_norm", groups), float(eps))
+    return emit("group_norm", (value, *_affine_args(weight, bias, "group_norm")), attrs)
+
+
+def instance_norm(x: T, weight: T | None = None, bias: T | None = None, eps: float = 1e-5) -> T:
+    """Mean 0 and variance 1 over each channel of `x` (n, c, …) alone: as many groups as channels."""
+    value = operand("instance_norm", x)
+    shape = tensor_of(value.annotation).shape
+    return group_norm(value, weight, bias, shape[1] if len(shape) > 1 else 1, eps)  # type: ignore[return-value]
+
+
+def batch_norm(x: T, weight: T, bias: T, mean: T, var: T, eps: float = 1e-5) -> T:
+    """Each channel of `x` (n, c, …) less its mean, over the root of its variance, times the weight, plus the bias: all given."""
+    return emit("batch_norm", (x, weight, bias, mean, var), EpsAttrs(float(eps)))
+
+
+def lp_normalize(x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
+    """`x` over its p-norm along `axis`, which counts as `eps` where it is smaller."""
+    value = operand("lp_normalize", x)
+    if not isinstance(p, int) or isinstance(p, bool) or p < 1:
+        raise ShapeError(f"lp_normalize: p is a whole number from 1 on, not {p!r}")
+    return emit("lp_normalize", (value,), LpAttrs(normal_axis("lp_normalize", value, axis), p, float(eps)))
+
+
+def local_response_norm(x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> T:
+    """`x` over a power of the squares of `size` neighbouring channels; of an even number, one more after than before, as in ONNX."""
+    return emit("local_response_norm", (x,), ResponseAttrs(size, float(alpha), float(beta), float(bias)))

@@ -1,0 +1,282 @@
+"""Resizing by interpolation: nearest, linear (of any number of dims), cubic; to sizes or by scales, with the coordinates of ONNX.
+
+    ops.resize(x, scales=[1, 1, 2, 2])                                            # nearest
+    ops.resize(x, sizes=[b, c, 2 * h, 64], mode="linear", coordinates="align_corners")
+
+Where an element of the result lies in the operand is a fraction A / B of integers, and is computed as such: its whole part, and what is
+left of it as A % B / B, have no rounding, whatever the sizes are. A scale is the decimal number it is written as: 10 by 1.3 gives 13.
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import DType
+from ...support.errors import ShapeError, counted
+from ...sym.expr import Add, And, Cast, Const, Div, Expr, Le, Lt, Max, Min, Mul, Select, Sub, const
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register
+from ..stage import Indices, Read, Stage
+from .reduce import accumulator
+from .shape import as_dim
+from .window import ZERO
+
+T = TypeVar("T")
+MODES = {"nearest": 1, "linear": 2, "cubic": 4}  # the taps along each dim
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAttrs:
+    """Sizes or scales of all dims, and how elements are found and weighed; the last two are about "linear" and "cubic"."""
+
+    sizes: tuple[Expr, ...] | None
+    scales: tuple[float, ...] | None
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic_coeff_a: float
+    exclude_outside: bool
+
+
+def fraction_of(scale: float) -> Fraction:
+    """The decimal number that a scale is written as."""
+    return Fraction(repr(float(scale)))
+
+
+def _deduce(d: Deduction, attrs: ResizeAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    for what, given, known in (
+        ("mode", attrs.mode, tuple(MODES)),
+        ("coordinates", attrs.coordinates, COORDINATES),
+        ("nearest", attrs.nearest, NEAREST),
+    ):
+        if given not in known:
+            raise d.error(f'resize: there is no {what} "{given}"', help=f"{what} is one of {', '.join(known)}")
+    if attrs.mode != "nearest":
+        d.floats()
+    given_for = len(attrs.sizes if attrs.sizes is not None else attrs.scales or ())
+    if given_for != len(x.shape):
+        help_ = "give one for each dim, batch and channels included"
+        raise d.error(f"resize: sizes for {counted(given_for, 'dim')}, and `{d.args[0].name}` has {len(x.shape)}", arg=0, help=help_)
+    sizes = []
+    for k, n in enumerate(x.shape):
+        size = attrs.sizes[k] if attrs.sizes is not None else _scaled(d, n, (attrs.scales or ())[k])
+        d.require(Le(ZERO, size), f"resize: size {{0}} of dim {k} is negative", (size,))
+        if not _kept(attrs, k, n, size):
+            d.require(Lt(ZERO, n), f"resize: dim {k} has no elements to make more of")
+        sizes.append(size)
+    return (Tensor(x.dtype, tuple(sizes)),)
+
+
+def _scaled(d: Deduction, n: Expr, scale: float) -> Expr:
+    if not (scale > 0 and math.isfinite(scale)):
+        raise d.error(f"resize: scale {scale} is not positive")
+    exact = fraction_of(scale)
+    return simplify(n * exact.numerator // exact.denominator, d.facts)
+
+
+def _kept(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> bool:
+    """Whether dim k stays as it is: a scale near 1 moves elements even where the size is the same."""
+    return n is size if attrs.scales is None else attrs.scales[k] == 1.0
+
+
+def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """How many times larger dim k becomes, as a fraction."""
+    if attrs.scales is not None:
+        exact = fraction_of(attrs.scales[k])
+        return const(exact.numerator), const(exact.denominator)
+    return size, n
+
+
+def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -> tuple[Expr, Expr]:
+    """Where element i of the result lies in the operand: a fraction (A, B)."""
+    if kind == "align_corners":
+        return i * (n - 1), Max(size - 1, const(1))
+    if kind == "asymmetric":
+        return i * down, up
+    centre = (i * 2 + 1) * down
+    if kind == "tf_half_pixel_for_nn":
+        return centre, up * 2
+    if kind == "half_pixel_symmetric":
+        centre = centre + n * up - size * down
+    if kind == "pytorch_half_pixel":
+        return Select(Lt(const(1), size), centre - up, ZERO), up * 2
+    return centre - up, up * 2
+
+
+def _rounded(kind: str, a: Expr, b: Expr) -> Expr:
+    """The whole number near a / b."""
+    if kind == "floor":
+        return a // b
+    if kind == "ceil":
+        return ZERO - (ZERO - a) // b
+    if kind == "round_prefer_ceil":
+        return (a * 2 + b) // (b * 2)
+    return ZERO - (b - a * 2) // (b * 2)
+
+
+def _clamped(at: Expr, n: Expr) -> Expr:
+    return Min(Max(at, ZERO), n - 1)
+
+
+def _weights(attrs: ResizeAttrs, t: Expr) -> list[Expr]:
+    """The weights of the taps at distance t (0 <= t < 1) after the second of four, or the first of two."""
+    one, two = Const(1.0, t.dtype), Const(2.0, t.dtype)
+    if attrs.mode == "linear":
+        return [Sub(one, t), t]
+    a = attrs.cubic_coeff_a
+
+    def number(value: float) -> Expr:
+        return Const(value, t.dtype)
+
+    def near(x: Expr) -> Expr:  # (a + 2) x^3 - (a + 3) x^2 + 1
+        return Add(Mul(Mul(Sub(Mul(number(a + 2), x), number(a + 3)), x), x), one)
+
+    def far(x: Expr) -> Expr:  # a x^3 - 5a x^2 + 8a x - 4a
+        return Sub(Mul(Add(Mul(Sub(Mul(number(a), x), number(5 * a)), x), number(8 * a)), x), number(4 * a))
+
+    return [far(Add(t, one)), near(t), near(Sub(one, t)), far(Sub(two, t))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taps:
+    """What an element of the result is made of along one dim."""
+
+    places: tuple[Expr, ...]
+    weights: tuple[Expr, ...]
+
+
+def _taps(attrs: ResizeAttrs, k: int, i: Expr, n: Expr, size: Expr, wide: DType) -> _Taps:
+    a, b = _coordinate(attrs.coordinates, i, n, size, *_ratio(attrs, k, n, size))
+    if attrs.mode == "nearest":
+        return _Taps((_clamped(_rounded(attrs.nearest, a, b), n),), ())
+    first = a // b - (1 if attrs.mode == "cubic" else 0)
+    weights = _weights(attrs, Div(Cast(wide, a % b), Cast(wide, b)))
+    places = [first + j for j in range(len(weights))]
+    if attrs.exclude_outside:
+        zero = Const(0.0, wide)
+        weights = [Select(And(Le(ZERO, p), Lt(p, n)), w, zero) for p, w in zip(places, weights, strict=True)]
+        total = _sum(weights)
+        weights = [Div(w, total) for w in weights]
+    return _Taps(tuple(_clamped(p, n) for p in places), tuple(weights))
+
+
+def _sum(terms: Sequence[Expr]) -> Expr:
+    found = terms[0]
+    for t in terms[1:]:
+        found = Add(found, t)
+    return found
+
+
+def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAttrs) -> tuple[Stage, ...]:
+    x, out = args[0], outs[0]
+    wide = x.dtype if attrs.mode == "nearest" else accumulator(x.dtype)
+    changed = [k for k, (n, size) in enumerate(zip(x.shape, out.shape, strict=True)) if not _kept(attrs, k, n, size)]
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        taps = {k: _taps(attrs, k, i[k], x.shape[k], out.shape[k], wide) for k in changed}
+
+        def gathered(at: Indices, left: list[int]) -> Expr:
+            """The weighted sum over the dims that are left, the last of them innermost."""
+            if not left:
+                found = read(0, *at)
+                return found if found.dtype is wide else Cast(wide, found)
+            k, rest = left[0], left[1:]
+            each = [gathered((*at[:k], p, *at[k + 1 :]), rest) for p in taps[k].places]
+            return _sum([Mul(e, w) for e, w in zip(each, taps[k].weights, strict=True)]) if taps[k].weights else each[0]
+
+        found = gathered(i, changed)
+        return found if found.dtype is x.dtype else Cast(x.dtype, found)
+
+    return (Stage("resize", x.dtype, out.shape, value),)
+
+
+# The reference builds a matrix for each dim, from the formulas as the ONNX standard writes them.
+
+
+def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    found = args[0] if attrs.mode == "nearest" else args[0].astype(np.float64)
+    for k, n in enumerate(args[0].shape):
+        scale = fraction_of(attrs.scales[k]) if attrs.scales is not None else None
+        size = attrs.sizes[k] if scale is None else math.floor(n * scale)
+        if size == n if scale is None else scale == 1:
+            continue
+        places = [_reference_place(attrs, i, n, size, scale or Fraction(size, n)) for i in range(size)]
+        if attrs.mode == "nearest":
+            rows = [min(max(_reference_round(attrs.nearest, p), 0), n - 1) for p in places]
+            found = np.take(found, np.array(rows, np.int64), axis=k)
+        else:
+            matrix = np.array([_reference_row(attrs, p, n) for p in places]).reshape(size, n)
+            found = np.moveaxis(np.tensordot(matrix, found, ([1], [k])), 0, k)
+    return [found.astype(args[0].dtype)]
+
+
+def _reference_place(attrs: Any, i: int, n: int, size: int, scale: Fraction) -> Fraction:
+    half = Fraction(1, 2)
+    adjusted = Fraction(n, 2) * (1 - size / (n * scale))
+    places: dict[str, Callable[[], Fraction]] = {
+        "half_pixel": lambda: (i + half) / scale - half,
+        "half_pixel_symmetric": lambda: adjusted + (i + half) / scale - half,
+        "pytorch_half_pixel": lambda: (i + half) / scale - half if size > 1 else Fraction(0),
+        "align_corners": lambda: Fraction(i * (n - 1), size - 1) if size > 1 else Fraction(0),
+        "asymmetric": lambda: i / scale,
+        "tf_half_pixel_for_nn": lambda: (i + half) / scale,
+    }
+    return places[attrs.coordinates]()
+
+
+def _reference_round(kind: str, x: Fraction) -> int:
+    if kind == "floor" or (kind == "round_prefer_floor" and x - math.floor(x) <= Fraction(1, 2)):
+        return math.floor(x)
+    return math.floor(x) if kind == "round_prefer_ceil" and x - math.floor(x) < Fraction(1, 2) else math.ceil(x)
+
+
+def _reference_row(attrs: Any, x: Fraction, n: int) -> Array:
+    """The weights of all elements along a dim for the place x."""
+    a, reach = attrs.cubic_coeff_a, MODES[attrs.mode] // 2
+    row = np.zeros(n)
+    for p in range(math.floor(x) - reach + 1, math.floor(x) + reach + 1):
+        t = abs(float(x - p))
+        if attrs.mode == "linear":
+            w = 1 - t
+        else:
+            w = (a + 2) * t**3 - (a + 3) * t**2 + 1 if t <= 1 else a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+        if not attrs.exclude_outside or 0 <= p < n:
+            row[min(max(p, 0), n - 1)] += w
+    return row / np.sum(row) if attrs.exclude_outside else row
+
+
+register(OpDef("resize", _deduce, _reference, _stages, (1, 1), ResizeAttrs))
+
+
+def resize(
+    x: T,
+    sizes: Any = None,
+    scales: Any = None,
+    mode: str = "nearest",
+    coordinates: str = "half_pixel",
+    nearest: str = "round_prefer_floor",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: bool = False,
+) -> T:
+    """`x` interpolated to `sizes`, or by `scales`: one for each dim, batch and channels included."""
+    if (sizes is None) == (scales is None):
+        raise ShapeError("resize takes either sizes or scales", help="for example ops.resize(x, scales=[1, 1, 2, 2])")
+    value = operand("resize", x)
+    dims = None if sizes is None else tuple(simplify(as_dim("resize", s)) for s in sizes)
+    factors = None if scales is None else tuple(float(s.value if isinstance(s, Const) else s) for s in scales)
+    attrs = ResizeAttrs(dims, factors, mode, coordinates, nearest, float(cubic_coeff_a), bool(exclude_outside))
+    return emit("resize", (value,), attrs)
