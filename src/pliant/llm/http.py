@@ -1,0 +1,129 @@
+"""Plain HTTPS, for getting model files: the environment's proxies and certificates, credentials that stay with their host.
+
+    with request("https://example.org/file", start=1024) as answer:
+        answer.status, answer.read(65536)
+
+Credentials are sent to the host they were given for, and to no other that it redirects to; nothing goes from https to http.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from .. import __version__
+from ..support.errors import Error
+
+TIMEOUT = 30.0  # seconds without any byte
+MAX_PAGE = 64 << 20
+
+
+class DownloadError(Error):
+    """A file that could not be fetched."""
+
+
+class Missing(DownloadError):
+    """The server has no such thing."""
+
+
+class Broken(DownloadError):
+    """A connection that broke, or a server in trouble: another try may do better."""
+
+
+@contextmanager
+def request(url: str, *, token: str | None = None, accept: str = "*/*", start: int = 0) -> Iterator[http.client.HTTPResponse]:
+    """The answer to a GET, from byte `start` on where the server can; the errors of the network are DownloadErrors."""
+    plain, headers = _credentials(url, token)
+    headers |= {"User-Agent": f"pliant/{__version__}", "Accept": accept, "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    try:
+        with _opener().open(urllib.request.Request(plain, headers=headers), timeout=TIMEOUT) as answer:
+            yield answer
+    except urllib.error.HTTPError as problem:
+        problem.close()
+        raise _refused(plain, problem.code, token is not None) from None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        reason = getattr(problem, "reason", None) or problem
+        kind = Broken if isinstance(reason, ConnectionError | TimeoutError | http.client.HTTPException) else DownloadError
+        raise kind(f"`{shown(plain)}` cannot be fetched: {reason}") from None
+
+
+def page(url: str, *, token: str | None = None, accept: str = "*/*") -> tuple[str, str]:
+    """The content type and the text of a page."""
+    with request(url, token=token, accept=accept) as answer:
+        text = answer.read(MAX_PAGE + 1)
+        if len(text) > MAX_PAGE:
+            raise DownloadError(f"the answer from `{shown(url)}` is larger than {MAX_PAGE >> 20} MiB")
+        return answer.headers.get_content_type(), text.decode(errors="replace")
+
+
+def shown(url: str) -> str:
+    """The URL for a message: without a password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def _refused(url: str, code: int, with_token: bool) -> DownloadError:
+    what = f"`{shown(url)}` cannot be fetched: the server answered {code}"
+    if code in (401, 403):
+        way = "the token may lack the right to read it" if with_token else "it may need a token (HF_TOKEN) or a login"
+        return DownloadError(what, help=way)
+    if code in (404, 410):
+        return Missing(what)
+    return Broken(what) if code >= 500 or code == 429 else DownloadError(what)
+
+
+def _credentials(url: str, token: str | None) -> tuple[str, dict[str, str]]:
+    """The URL without a password, and the header that carries it; unredirected, as `_Redirect` sees to."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http", "file"):
+        raise DownloadError(f"`{shown(url)}` is no address to fetch from: https is expected")
+    login, _, host = parts.netloc.rpartition("@")
+    plain = urlunsplit(parts._replace(netloc=host))
+    if token is not None:
+        return plain, {"Authorization": f"Bearer {token}"}
+    if login:
+        return plain, {"Authorization": "Basic " + base64.b64encode(unquote(login).encode()).decode()}
+    return plain, {}
+
+
+class _Redirect(urllib.request.HTTPRedirectHandler):
+    """Follows to http and https only, never from https to http, and takes credentials to the same host only."""
+
+    max_redirections = 5
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        old, new = urlsplit(req.full_url), urlsplit(newurl)
+        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
+            raise urllib.error.URLError(f"it redirects to `{shown(newurl)}`, which is not https")
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
+            following.remove_header("Authorization")
+        return following
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    proxy = os.environ.get("PIP_PROXY")
+    handlers: list[urllib.request.BaseHandler] = [_Redirect(), urllib.request.HTTPSHandler(context=_certificates(os.environ))]
+    if proxy:
+        handlers.append(urllib.request.ProxyHandler({"http": proxy, "https": proxy}))
+    return urllib.request.build_opener(*handlers)
+
+
+def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
+    for key in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
+        file = environment.get(key)
+        if file and os.path.isfile(file):
+            return ssl.create_default_context(cafile=file)
+    return ssl.create_default_context()

@@ -1,0 +1,234 @@
+"""Models of the Hugging Face hub: `hf:org/repo`, `hf:org/repo:Q4_K_M`, `hf:org/repo/file.gguf`.
+
+Files lie in the hub's own cache, in its layout (`models--org--repo/{blobs,refs,snapshots}`), so what other programs have fetched is used in
+place and what is fetched here is theirs as well. Nothing is asked of the network when the file is there.
+
+    parse("hf:org/repo:Q8_0").find() -> Path | None;  .pull(print) -> Path
+
+Settings, as everywhere: HF_TOKEN (or the token file of `hf auth login`), HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME, HF_HUB_CACHE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ..support.errors import Error, ModelFileError
+from .download import Progress, download, make_folder
+from .http import DownloadError, page
+
+PUBLIC = "https://huggingface.co"
+# Of several quantisations: a good size for its quality first.
+_PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "IQ4_XS", "Q6_K", "BF16", "F16", "F32")
+_NAME = re.compile(r"hf:(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:/(?P<file>[\w./ -]+\.gguf)|:(?P<quant>[\w.-]+))?")
+_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file of a repository: its path, its size, and the checksum of large ones."""
+
+    path: str
+    size: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """A model of the hub: a repository, and which of its files."""
+
+    repo: str
+    file: str | None = None
+    quant: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As the user writes it."""
+        return f"hf:{self.repo}" + (f"/{self.file}" if self.file else f":{self.quant}" if self.quant else "")
+
+    @property
+    def folder(self) -> Path:
+        """The repository's folder in the cache."""
+        return hub_cache() / ("models--" + self.repo.replace("/", "--"))
+
+    def find(self) -> Path | None:
+        """The file in the cache, of the newest snapshot that has all of it."""
+        for snapshot in self._snapshots():
+            there = [p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*.gguf") if p.exists()]
+            chosen = _choose(there, self.file, self.quant)
+            if chosen and all((snapshot / path).exists() for path in parts(chosen)):
+                return snapshot / chosen
+        return None
+
+    def pull(self, say: Progress, announce: Callable[[str], None]) -> Path:
+        """Fetches the file unless it is there; `announce` is told its size and licence first."""
+        if found := self.find():
+            return found
+        if is_offline():
+            raise self.absent("HF_HUB_OFFLINE is set")
+        commit, licence, files = self._ask()
+        chosen = _choose(list(files), self.file, self.quant)
+        if chosen is None:
+            raise ModelFileError(
+                f"`{self.repo}` has no such GGUF file",
+                facts=["it has: " + (", ".join(sorted(files)[:40]) or "none")],
+                help="hf:org/repo:Q4_K_M",
+            )
+        needed = [files[path] for path in parts(chosen) if path in files]
+        if len(needed) != len(parts(chosen)):
+            raise ModelFileError(f"`{self.repo}` has not all parts of `{chosen}`")
+        total = sum(remote.size or 0 for remote in needed)
+        announce(f"{self.name}: {chosen}, {total / 1e6:.0f} MB, licence: {licence}")
+        for remote in needed:
+            self._fetch(commit, remote, say)
+        self._refer(commit)
+        return self.folder / "snapshots" / commit / chosen
+
+    def absent(self, why: str) -> Error:
+        """What is said when the file is not there and may not be fetched."""
+        where = self.folder / "snapshots" / "main" / (self.file or "NAME.gguf")
+        return ModelFileError(
+            f"`{self.name}` is not on this machine, and {why}",
+            facts=[f"looked in `{self.folder}`"],
+            help=f"fetch it where there is a network, and put the file at `{where}`, or give its path",
+        )
+
+    def _snapshots(self) -> list[Path]:
+        """The snapshots, that of the branch `main` first."""
+        folder = self.folder / "snapshots"
+        main = None
+        with suppress(OSError, UnicodeDecodeError):
+            main = (self.folder / "refs" / "main").read_text().strip()
+        with suppress(OSError):
+            found = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+            return sorted(found, key=lambda p: p.name != main)
+        return []
+
+    def _ask(self) -> tuple[str, str, dict[str, Remote]]:
+        """The commit of `main`, the licence, and the GGUF files."""
+        url = f"{endpoint()}/api/models/{self.repo}/revision/main?blobs=true"
+        _, text = page(url, token=token(), accept="application/json")
+        try:
+            answer = json.loads(text)
+            files = {f["rfilename"]: _remote(f) for f in answer["siblings"] if str(f["rfilename"]).endswith(".gguf")}
+            licence = str((answer.get("cardData") or {}).get("license") or "not stated")
+            commit = str(answer["sha"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise DownloadError(f"the answer of `{endpoint()}` for `{self.repo}` is not that of a hub") from None
+        if not re.fullmatch(r"[0-9a-f]{7,64}", commit) or any(not _is_safe(path) for path in files):
+            raise DownloadError(f"the answer of `{endpoint()}` for `{self.repo}` names files outside of the repository")
+        return commit, licence, files
+
+    def _fetch(self, commit: str, remote: Remote, say: Progress) -> None:
+        """Brings a file into the cache: a blob named by its checksum, and a link to it in the snapshot."""
+        url = f"{endpoint()}/{self.repo}/resolve/{commit}/{quote(remote.path)}"
+        link = self.folder / "snapshots" / commit / remote.path
+        make_folder(link.parent)
+        if remote.sha256 is None:
+            download(url, link, sha256=None, size=remote.size, token=token(), progress=say)
+            return
+        blob = download(url, self.folder / "blobs" / remote.sha256, sha256=remote.sha256, size=remote.size, token=token(), progress=say)
+        with suppress(OSError):
+            (blob.with_name(blob.name + ".lock")).unlink()
+        if not link.exists():
+            try:
+                link.symlink_to(os.path.relpath(blob, link.parent))
+            except OSError:  # no links on this system: the file itself then
+                os.replace(blob, link)
+
+    def _refer(self, commit: str) -> None:
+        refs = self.folder / "refs"
+        make_folder(refs)
+        fresh = refs / f"main.{os.getpid()}"
+        fresh.write_text(commit)
+        os.replace(fresh, refs / "main")
+
+
+def parse(name: str) -> HubModel:
+    """The model that `hf:org/repo…` means."""
+    match = _NAME.fullmatch(name)
+    if match is None or (match["file"] and not _is_safe(match["file"])):
+        raise ModelFileError(f"`{name}` is not the name of a model", help="hf:org/repo, hf:org/repo:Q4_K_M or hf:org/repo/file.gguf")
+    return HubModel(match["repo"], match["file"], match["quant"])
+
+
+def parts(path: str) -> list[str]:
+    """All files of a model: one, or every part of a split one."""
+    match = _PART.fullmatch(path)
+    if match is None:
+        return [path]
+    return [f"{match['stem']}-{i:05}-of-{match['count']}.gguf" for i in range(1, min(int(match["count"]), 1024) + 1)]
+
+
+def cached() -> list[Path]:
+    """The GGUF models in the hub's cache, whoever fetched them."""
+    found = sorted(hub_cache().glob("models--*/snapshots/*/**/*.gguf"))
+    return [p for p in found if p.exists() and (_PART.fullmatch(p.name) is None or p.name == parts(p.name)[0])]
+
+
+def hub_cache() -> Path:
+    """The hub's cache on this machine."""
+    if chosen := os.environ.get("HF_HUB_CACHE"):
+        return Path(chosen).expanduser()
+    return _home() / "hub"
+
+
+def endpoint() -> str:
+    """The address of the hub."""
+    return (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
+
+
+def token() -> str | None:
+    """The user's token, from the environment or from where `hf auth login` keeps it."""
+    if found := os.environ.get("HF_TOKEN", "").strip():
+        return found
+    with suppress(OSError, UnicodeDecodeError):
+        return Path(os.environ.get("HF_TOKEN_PATH") or _home() / "token").read_text().strip() or None
+    return None
+
+
+def is_offline() -> bool:
+    """True when the user has forbidden the network."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _home() -> Path:
+    if chosen := os.environ.get("HF_HOME"):
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "huggingface"
+    except RuntimeError:
+        raise Error("there is no place for models of the hub: no home folder", help="set HF_HOME to a folder that can be written") from None
+
+
+def _remote(entry: dict[str, Any]) -> Remote:
+    large = entry.get("lfs") or {}
+    sha256, size = large.get("sha256"), entry.get("size", large.get("size"))
+    if sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", str(sha256)):
+        raise ValueError("no checksum")
+    return Remote(str(entry["rfilename"]), size if isinstance(size, int) and size >= 0 else None, sha256)
+
+
+def _is_safe(path: str) -> bool:
+    """A path below the repository, with nothing that leads out of it."""
+    return not path.startswith("/") and "\\" not in path and ":" not in path and all(p not in ("", ".", "..") for p in path.split("/"))
+
+
+def _choose(paths: Sequence[str], file: str | None, quant: str | None) -> str | None:
+    """The file that is meant: the named one, the one of that quantisation, else the one that is preferred."""
+    if file is not None:
+        return file if file in paths else None
+    models = sorted(p for p in paths if "mmproj" not in p.lower() and (_PART.fullmatch(p) is None or p == parts(p)[0]))
+    for wanted in [quant] if quant else _PREFERRED:
+        matching = re.compile(rf"(?<![A-Za-z0-9]){re.escape(wanted)}(?![A-Za-z0-9_])", re.IGNORECASE)
+        if found := [p for p in models if matching.search(p)]:
+            return min(found, key=lambda p: (len(p), p))
+    return models[0] if models and not quant else None

