@@ -1,0 +1,162 @@
+"""Order: sort, argsort, topk, searchsorted, bucketize.
+
+Sorting is stable: equal elements keep their order, also when it is descending. NaN is larger than every number. topk gives the k largest
+(or smallest) elements in order, of equal ones those that come first.
+
+    values, indices = ops.sort(x, axis=-1, descending=True); values, indices = ops.topk(x, k=5)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import i64
+from ...sym.expr import And, Expr, Le, const
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, operands, register
+from .reduce import normal_axis
+from .shape import as_dim
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SortAttrs:
+    """The axis, and whether the largest come first."""
+
+    axis: int
+    descending: bool = False
+
+
+def ordered(d: Deduction, k: int = 0) -> Tensor:
+    """The annotation of argument `k`, whose elements can be compared."""
+    x = d.tensor(k)
+    if x.dtype.storage:
+        raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, f32)")
+    return x
+
+
+def stable_order(x: Array, axis: int, descending: bool) -> Array:
+    """The indices that sort along an axis, in numpy."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    last = x.shape[axis] - 1
+    return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+
+
+def _deduce_sort(d: Deduction, attrs: SortAttrs) -> tuple[Annotation, ...]:
+    x = ordered(d)
+    return Tensor(x.dtype, x.shape), Tensor(i64, x.shape)
+
+
+def _sort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
+    order = stable_order(args[0], attrs.axis, attrs.descending)
+    return [np.take_along_axis(args[0], order, attrs.axis), order]
+
+
+register(OpDef("sort", _deduce_sort, _sort_reference, None, (1, 1), SortAttrs, template="sort.sort"))
+
+
+def _deduce_argsort(d: Deduction, attrs: SortAttrs) -> tuple[Annotation, ...]:
+    return (Tensor(i64, ordered(d).shape),)
+
+
+def _argsort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
+    return [stable_order(args[0], attrs.axis, attrs.descending)]
+
+
+register(OpDef("argsort", _deduce_argsort, _argsort_reference, None, (1, 1), SortAttrs, template="sort.argsort"))
+
+
+@dataclass(frozen=True, slots=True)
+class TopkAttrs:
+    """How many, the axis, and whether the largest ones."""
+
+    k: Expr
+    axis: int
+    largest: bool = True
+
+
+def _deduce_topk(d: Deduction, attrs: TopkAttrs) -> tuple[Annotation, ...]:
+    x = ordered(d)
+    n = x.shape[attrs.axis]
+    inside = And(Le(const(0), attrs.k), Le(attrs.k, n))
+    d.require(inside, f"topk: {{0}} of the {{1}} elements along axis {attrs.axis} of `{d.args[0].name}`", (attrs.k, n))
+    shape = (*x.shape[: attrs.axis], attrs.k, *x.shape[attrs.axis + 1 :])
+    return Tensor(x.dtype, shape), Tensor(i64, shape)
+
+
+def _topk_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    order = np.take(stable_order(args[0], attrs.axis, attrs.largest), np.arange(attrs.k), attrs.axis)
+    return [np.take_along_axis(args[0], order, attrs.axis), order]
+
+
+register(OpDef("topk", _deduce_topk, _topk_reference, None, (1, 1), TopkAttrs, template="sort.topk"))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAttrs:
+    """Whether a value goes behind equal ones."""
+
+    right: bool = False
+
+
+def _deduce_searchsorted(d: Deduction, attrs: SearchAttrs) -> tuple[Annotation, ...]:
+    d.same_dtype()
+    order, values = ordered(d), d.tensor(1)
+    if not order.shape:
+        raise d.error(f"searchsorted: `{d.args[0].name}` has no dims", arg=0)
+    if len(order.shape) > 1:
+        d.rank(1, len(order.shape))
+        for i, (n, m) in enumerate(zip(order.shape[:-1], values.shape, strict=False)):
+            d.equal(m, n, f"dim {i} of `{d.args[1].name}` is {{0}}, that of `{d.args[0].name}` {{1}}", arg=1)
+    return (Tensor(i64, values.shape),)
+
+
+def _searchsorted_reference(args: Sequence[Array], attrs: SearchAttrs) -> list[Array]:
+    order, values = args
+    side: Any = "right" if attrs.right else "left"
+    if order.ndim == 1:
+        return [np.asarray(np.searchsorted(order, values, side), np.int64)]
+    rows = zip(order.reshape(-1, order.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+    found = [np.searchsorted(a, b, side) for a, b in rows]
+    return [np.array(found, np.int64).reshape(values.shape)]
+
+
+register(OpDef("searchsorted", _deduce_searchsorted, _searchsorted_reference, None, (2, 2), SearchAttrs, template="sort.search"))
+
+
+def sort(x: T, axis: int = -1, descending: bool = False) -> Any:
+    """The elements in order along `axis`, and where each one was."""
+    value = operand("sort", x)
+    return emit("sort", (value,), SortAttrs(normal_axis("sort", value, axis), descending))
+
+
+def argsort(x: T, axis: int = -1, descending: bool = False) -> Any:
+    """The indices that put the elements in order along `axis`."""
+    value = operand("argsort", x)
+    return emit("argsort", (value,), SortAttrs(normal_axis("argsort", value, axis), descending))
+
+
+def topk(x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
+    """The `k` largest (or smallest) elements along `axis` in order, and their indices."""
+    value = operand("topk", x)
+    return emit("topk", (value,), TopkAttrs(as_dim("topk", k), normal_axis("topk", value, axis), largest))
+
+
+def searchsorted(order: T, values: Any, right: bool = False) -> Any:
+    """The index at which each value would be put into `order`, which is sorted along its last dim (and has one, or those of the values)."""
+    return emit("searchsorted", operands("searchsorted", (order, values)), SearchAttrs(right))
+
+
+def bucketize(values: T, boundaries: Any, right: bool = False) -> Any:
+    """The number of the bucket between `boundaries` that each value is in."""
+    return searchsorted(boundaries, values, right)
