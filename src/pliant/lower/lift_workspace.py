@@ -4,13 +4,15 @@
         t = alloc((n,), f32, "workspace")   ->      for i in range(n): t[i] = …
         for i in range(n): t[i] = …
 
-Under parallel loops each iteration needs memory of its own: the parameter then has a leading dimension for each of them.
+Under parallel loops each iteration needs memory of its own: the parameter then has a leading dimension for each of them, and the
+program loses its blocks, because these do not see what changes with a loop.
 """
 
 from __future__ import annotations
 
 from ..loop.buffer import Buffer
-from ..loop.stmt import Alloc, For, Func, Param, Replacer, Seq, Stmt, View, map_children, seq
+from ..loop.passes.lower_blocks import lower_blocks
+from ..loop.stmt import Alloc, For, Func, Param, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
 from ..support.errors import UnsupportedError
 from ..sym.expr import Const, free_vars, product
 
@@ -22,7 +24,7 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
     known = {*func.symbols, *func.scalars}
 
     def visit(s: Stmt, around: tuple[For, ...]) -> Stmt:
-        if isinstance(s, Alloc) and s.buffer.scope == "workspace":
+        if isinstance(s, Alloc) and _is_workspace(s):
             b = s.buffer
             own = b.shape
             if around and b.dtype.bits < 8:  # every iteration has bytes of its own
@@ -44,8 +46,14 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
             around = (*around, s)
         return map_children(s, lambda x: visit(x, around))
 
+    if any(s.kind == "parallel" and any(map(_is_workspace, walk_stmts(s))) for s in walk_stmts(func.body) if isinstance(s, For)):
+        func = lower_blocks(func)
     body = seq(visit(func.body, ()))
     if not scratch:
         return func, ()
     params = (*func.params, *(Param(b, "out") for b in scratch))
     return func.with_(params=params, body=Replacer(buffers=lifted).stmt(body)), tuple(scratch)
+
+
+def _is_workspace(s: Stmt) -> bool:
+    return isinstance(s, Alloc) and s.buffer.scope == "workspace"

@@ -138,6 +138,11 @@ class Facts:
             found.effort = 200
             for p in self.inequalities:
                 found._add_inequality(without_remainders(p, self))
+            for atom, (lo, hi) in self.ranges.items():
+                if type(atom) is FloorMod:
+                    remainder = without_remainders({(atom,): 1}, self)
+                    found._add_inequality(add(remainder, constant(-lo)))
+                    found._add_inequality(add(constant(hi), remainder, -1))
             seen: set[Expr] = set()
             while new := [a for p in found.inequalities for m in p for a in m if type(a) is FloorDiv and a not in seen]:
                 seen.update(new)

@@ -33,7 +33,7 @@ from ..passes.written import memory_size, reach
 from ..stmt import Alloc, Call, Check, For, Func, If, Let, Param, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts, zero
 
 Status = Literal["proven", "guarded", "unproved"]
-SPLITS = 3  # nested case distinctions
+SPLITS = 9  # nested case distinctions; each decides a comparison of dims, so few are possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Known:
             if isinstance(x, _Loop):
                 if simplify(E.Lt(x.start, x.stop), facts) is FALSE:
                     return True  # nothing runs here in this case
-                facts = facts.with_loop(x.var, x.stop - x.start, x.start)
+                facts = facts.with_loop(x.var, simplify(x.stop - x.start, facts), x.start)
             else:
                 condition = simplify(x, facts)
                 if condition is FALSE:
@@ -130,7 +130,16 @@ def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
     for e in (claim, *inside):
         for node in walk(e):
             if isinstance(node, E.Select | E.Or) and all(isinstance(v, Dim) for v in free_vars(node.args[0])):
-                yield node.args[0]
+                yield from _atoms(node.args[0])
+
+
+def _atoms(condition: Expr) -> Iterator[Expr]:
+    """The comparisons that a condition is made of: each of them known, it is known too, and so are others made of them."""
+    if isinstance(condition, E.And | E.Or | E.Not):
+        for a in condition.args:
+            yield from _atoms(a)
+    else:
+        yield condition
 
 
 class _Proof:

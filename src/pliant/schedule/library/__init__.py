@@ -1,9 +1,11 @@
 """Default schedules: rules written only with primitives, parameterised by what the target is.
 
     func, why = default_schedule(func, target)      # "matmul: `c` in tiles of 6x16 in registers, with `relu` in its write-back"
+    family = default_family(func, target)           # the same before its variants become one program
 
 A rule takes some nests of a program or says why it does not; the last one takes anything. First, elementwise producers are
-computed where they are read, where that costs nothing. A program with the attribute `scheduled` is returned as it is.
+computed where they are read, where that costs nothing. A program with the attribute `scheduled` is returned as it is. Where a rule
+would do better one way for some dims and another way for others, the whole program has a variant for each.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ from functools import partial
 
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
+from ...sym.expr import FALSE, TRUE, Expr
+from ...sym.simplify import simplify
 from ...target import Target
-from ..nest import allocation, blocks, readers
+from ..family import Family, Variant
+from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
 from .match import NotApplicable, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, untouched
-from .matmul import schedule_matmul
+from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
 
 
@@ -27,11 +32,26 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
     """The program scheduled by the rules for the target, and which rule was applied to what, and why."""
     if func.attrs.get("scheduled"):
         return func, "as it stands: the program says that it is scheduled"
+    family = default_family(func, target)
+    return family.program(), family.why()
+
+
+def default_family(func: Func, target: Target) -> Family:
+    """The family of the program by the rules for the target."""
+    rows = next((e for b in blocks(func.body) if (e := copied_rows(func, b, target)) is not None), None)
+    guard = TRUE if rows is None else simplify(rows >= MANY_ROWS, base_facts(func))
+    if rows is None or guard is FALSE:
+        return Family(func, (_variant(func, target, TRUE, copy=False),))
+    copying = _variant(func, target, guard, copy=True)
+    return Family(func, (copying,) if guard is TRUE else (copying, _variant(func, target, TRUE, copy=False)))
+
+
+def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     s = Schedule(func)
     said = _inline(s)
     for b in blocks(s.program.body):
         if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
-            said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target))
+            said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
     for group in _groups(s.program):
         if any(i.kind != "S" for b in group for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))
@@ -41,7 +61,7 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
     rest = [b.name for b in untouched(s.program)]
     if rest:
         said.append(schedule_anything(s, rest, target))
-    return s.program.with_(attrs={**s.program.attrs, "scheduled": True}), "; ".join(said) or "nothing to schedule"
+    return Variant(guard, s.func, "; ".join(said) or "nothing to schedule")
 
 
 def _attempt(s: Schedule, name: str, rule: Callable[[], str]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...support.errors import ScheduleError
-from ...sym.expr import TRUE, Call, Const, Div, Expr, Mul, Var, free_vars, walk
+from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Mul, Var, free_vars, walk
 from ..nest import accesses, blocks, index, loops_above, path_to, plain_iters
 
 
@@ -36,6 +36,7 @@ class Matmul:
     row: str | None  # index of the left side only
     column: str  # along the rows of the right side and of the result
     reduced: tuple[str, ...]
+    pack: int = 0  # the right side is packed: it lies by `column // pack`, …, `column % pack`
 
 
 def plain_loops(func: Func, block: Block) -> dict[Var, For] | str:
@@ -79,13 +80,14 @@ def matmul_of(block: Block) -> Matmul | str:
     narrow = [f for f in factors if column not in free_vars(f)]
     if len(wide) != 1:
         return f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone"
-    if any(not along(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)):
+    packs = {0 if along(e, column) else packed(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)}
+    if None in packs or len(packs) != 1:
         return f"what block `{block.name}` multiplies is not contiguous along `{column.name}`"
     rows = [v for v in out[:-1] if any(v in free_vars(f) for f in narrow) and v not in free_vars(wide[0])]
     row = rows[-1] if rows else None
     batch = tuple(v.name for v in out[:-1] if v is not row)
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
-    return Matmul(batch, row.name if row is not None else None, column.name, reduced)
+    return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
 
 
 def along(e: Load, v: Var) -> bool:
@@ -93,6 +95,15 @@ def along(e: Load, v: Var) -> bool:
     strides = e.buffer.strides
     unit = strides is None or (isinstance(strides[-1], Const) and strides[-1].value == 1)
     return bool(e.indices) and unit and e.indices[-1] is v and all(v not in free_vars(i) for i in e.indices[:-1])
+
+
+def packed(e: Load, v: Var) -> int | None:
+    """The size of a pack, if a load has `v // size` as one index and `v % size` as the last, and `v` nowhere else."""
+    last = e.indices[-1] if e.indices else None
+    if e.buffer.strides is not None or not isinstance(last, FloorMod) or last.args[0] is not v or not isinstance(last.args[1], Const):
+        return None
+    using = [i for i in e.indices[:-1] if v in free_vars(i)]
+    return int(last.args[1].value) if using == [FloorDiv(v, last.args[1])] else None
 
 
 def elementwise(block: Block) -> Store | None:

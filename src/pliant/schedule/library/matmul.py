@@ -1,58 +1,121 @@
 """The default rule of sums of products, c[…, i, j] += a[…, i, k] * b[…, k, j] with b contiguous along j, and of reductions of columns.
 
-    for panel of NR columns (parallel):
-        for tile of MR rows, then smaller tiles for the rows that remain (12, then 8, 4, 2, 1):
+    for panel of V vectors of columns (parallel):
+        for tile of R rows, then smaller tiles for the rows that remain:
             tile of c in registers = 0
-            for k: for i unrolled: for j as vectors: tile[i, j] = fma(a[i, k], b[k, j], tile[i, j])
+            for k: for i unrolled: for v unrolled: for j as a vector: tile[i, v, j] = fma(a[i, k], b[k, v, j], tile[i, v, j])
             c = epilogue(tile)
 
-The sum over k runs in order for every element, whatever the tile: a row alone equals the row in a batch. Tile sizes come from
-the number of vector registers: accumulators, one row of b and a broadcast element of a must fit.
+b may be packed (`b[j // L, k, j % L]`): vectors are whole packs then, and a panel is a few streams through memory. The panels of
+a plain b whose rows meet in few sets of the caches are copied first where there are many rows of a (`copy`).
+
+The sum over k runs in order for every element, whatever the tile: a row alone equals the row in a batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import gcd, prod
 
 from ...dtype import DType
+from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce
-from ...support.errors import ScheduleError
-from ...sym.expr import Mul, free_vars
+from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..nest import blocks, constant_extent
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
+MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
+LARGEST_COPY = 2**20  # bytes of a panel that may be copied
+CROWDED = 8.0  # a panel of this many times what fits into its sets of the second cache is worth a copy (4 are not, measured on Zen 4)
 
 
 @dataclass(frozen=True, slots=True)
 class TileSize:
-    """Rows, columns and lanes of the register tile."""
+    """Rows, vectors of columns, and lanes of the register tile."""
 
     rows: int
-    columns: int
+    vectors: int
     lanes: int
+
+    @property
+    def columns(self) -> int:
+        """The columns of a panel."""
+        return self.vectors * self.lanes
 
 
 def tile_size(target: Target, dtype: DType, columns: int | None) -> TileSize:
-    """The register tile: as square as the registers allow, columns in whole vectors that divide the columns if they can."""
+    """The register tile: nearly all registers are sums; of such tiles the one whose panels waste the least of two threads' time."""
     lanes = max(1, target.vector_bits // dtype.bits)
     if target.n_vector_registers >= 32:
-        choices = [(8, 3), (12, 2)]
+        choices = [(6, 4), (8, 3), (12, 2)]
     elif target.n_vector_registers >= 16:
         choices = [(6, 2), (4, 3)]
     else:
         choices = [(2, 2)]
-    if columns is not None:
-        fitting = [(r, v) for r, v in choices if columns % (v * lanes) == 0]
-        choices = fitting or choices
-    rows, vectors = choices[0]
-    return TileSize(rows, vectors * lanes, lanes)
+    tiles = [TileSize(rows, vectors, lanes) for rows, vectors in choices]
+    return tiles[0] if columns is None else max(tiles, key=lambda t: _use(t, columns))
 
 
-def schedule_matmul(s: Schedule, name: str, target: Target) -> str:
+def _use(tile: TileSize, columns: int) -> float:
+    """The share of two threads' time that is spent on columns that are there; a little less where a narrower panel comes last."""
+    panels, rest = divmod(columns, tile.columns)
+    rounds = -(-panels // 2) + (rest > 0) / 2
+    return columns / (2 * rounds * tile.columns) - (rest > 0) / 100
+
+
+def copied_rows(func: Func, block: Block, target: Target) -> Expr | None:
+    """The number of rows of a product whose panels are worth a copy when there are many of these; None where they are not.
+
+    Rows of a panel lie a row of the whole right-hand side apart. If that is a large power of two, they share few sets of the second cache,
+    which then holds a part of the panel only.
+    """
+    roles = matmul_of(block)
+    loops = plain_loops(func, block)
+    if isinstance(roles, str) or isinstance(loops, str) or roles.row is None or roles.pack or roles.batch:
+        return None
+    wide = _wide(block, roles)
+    extent = {v.name: x.extent for v, x in loops.items()}
+    columns = extent[roles.column]
+    depth = prod(e.value if isinstance(e, Const) else 0 for e in (extent[name] for name in roles.reduced))
+    if wide is None or not isinstance(columns, Const) or not depth:
+        return None
+    tile = tile_size(target, _result(block), columns.value)
+    width = wide.buffer.dtype.bits * tile.columns // 8
+    if not 0 < depth * width <= LARGEST_COPY:
+        return None
+    return extent[roles.row] if _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8) >= CROWDED else None
+
+
+def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
+    """How many times the lines of some rows, `stride` bytes apart, are what fits where they may lie in the second cache."""
+    line, ways = target.caches.line, 8
+    sets = target.caches.l2 // (line * ways)
+    if not sets:
+        return 0.0
+    places = sets * line // gcd(stride, sets * line)
+    per_row = -(-width // line)
+    return rows * per_row / (min(places * per_row, sets) * ways)
+
+
+def _result(block: Block) -> DType:
+    assert isinstance(block.body, Reduce)
+    return block.body.targets[0].dtype
+
+
+def _wide(block: Block, roles: Matmul) -> Load | None:
+    """The one load along the columns, if the factor is that load alone (or a cast of it)."""
+    body = block.body
+    assert isinstance(body, Reduce)
+    column = iter_named(block, roles.column).var
+    found = {e for e in walk(body.values[0]) if isinstance(e, Load) and column in free_vars(e)}
+    return found.pop() if len(found) == 1 else None
+
+
+def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) -> str:
     """Tile the sum of products `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     func = s.program
     block = find_block(func, name)
@@ -63,7 +126,7 @@ def schedule_matmul(s: Schedule, name: str, target: Target) -> str:
     if isinstance(loops, str):
         raise NotApplicable(loops)
     epilogue = _epilogue(func, block)
-    rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target)
+    rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
     text = rule.apply()
     folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
     return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
@@ -78,165 +141,113 @@ def _epilogue(func: Func, block: Block) -> list[str]:
 class _Rule:
     """One application of the rule."""
 
-    def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target) -> None:
-        self.s, self.name, self.roles, self.target = s, name, roles, target
+    def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target, copy: bool) -> None:
+        self.s, self.name, self.roles, self.target, self.copy = s, name, roles, target, copy
         handles = {h.loop: h for h in s.loops(name)}
         self.batch = [handles[loops[v]] for v in roles.batch]
         self.row = handles[loops[roles.row]] if roles.row else None
         self.column = handles[loops[roles.column]]
         self.reduced = [handles[loops[v]] for v in roles.reduced]
-        body = find_block(s.program, name).body
-        assert isinstance(body, Reduce)
-        self.dtype = body.targets[0].dtype
+        block = find_block(s.program, name)
+        self.dtype = _result(block)
+        self.wide = _wide(block, roles)
         self.columns = constant_extent(s.program, self.column.loop)
         self.tile = tile_size(target, self.dtype, self.columns)
+        if roles.pack and roles.pack != self.tile.lanes:
+            raise NotApplicable(f"block `{name}` reads packs of {roles.pack} columns, vectors have {self.tile.lanes}")
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
         s, t = self.s, self.tile
-        rest: list[str] = []
         s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
         if self.columns is not None and self.columns < t.columns:
-            self._panel(self.name, None, self.column)
-            outer: LoopHandle | None = None
-        elif self.columns is not None and self.columns % (2 * t.columns) == 0:
-            outer, half, inner = s.split(self.column, None, 2, t.columns)
-            outer = self._share_panels(outer)
-            self._panel(self.name, outer, inner, half)
+            self._panels(self.name, self.column, -(-self.columns // t.lanes), self.batch)
         else:
-            (outer, inner), rest = self._cut(self.column, t.columns)
-            outer = self._share_panels(outer)
-            self._panel(self.name, outer, inner)
-            for name in rest:
-                self._rest(name)
-        self._share_out(outer, [self.name, *rest])
-        return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers"
+            for name in self._panels(self.name, self.column, t.vectors, self.batch):
+                column = self._column_of(name)
+                left = constant_extent(s.program, column.loop)
+                self._panels(name, column, 1 if left is None else -(-left // t.lanes), [])
+        side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
+        return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers, right-hand side {side}"
+
+    def _column_of(self, name: str) -> LoopHandle:
+        value = iter_named(find_block(self.s.program, name), self.roles.column).value
+        return next(h for h in self.s.loops(name) if h.loop.var in free_vars(value))
 
     def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
-    def _cut(self, loop: LoopHandle, size: int) -> tuple[tuple[LoopHandle, LoopHandle], list[str]]:
-        """Split a loop into pieces of `size`; the new loops, and the blocks that do what remains."""
-        before = {b.name for b in blocks(self.s.program.body)}
-        outer, inner = self.s.split(loop, None, size, tail="cut")
-        return (outer, inner), [b.name for b in blocks(self.s.program.body) if b.name not in before]
-
-    def _rest(self, rest: str) -> None:
-        """The columns behind the last whole panel: a narrower panel, or vectors with a mask where their number is not known."""
-        column = self._loop_of(rest, self.roles.column)
-        if constant_extent(self.s.program, column.loop) is not None:
-            self._panel(rest, None, column)
-        else:
-            outer, inner = self.s.split(column, None, self.tile.lanes)
-            self._panel(rest, outer, inner)
-
-    def _loop_of(self, block: str, iterator: str) -> LoopHandle:
-        """The loop that feeds an iterator of a block."""
-        found = iter_named(find_block(self.s.program, block), iterator)
-        return next(h for h in self.s.loops(block) if h.loop.var in free_vars(found.value))
-
-    def _panel(self, name: str, outer: LoopHandle | None, inner: LoopHandle, half: LoopHandle | None = None) -> None:
-        """Tile the rows of one panel of columns: `inner` is the columns of a tile, `half` the two tiles of a panel, `outer` the panels."""
+    def _panels(self, name: str, column: LoopHandle, vectors: int, batch: list[LoopHandle]) -> list[str]:
+        """Split the columns of a block into panels and tile each; the blocks that do the columns behind the last whole panel."""
         s = self.s
-        above = [outer] if outer else []
-        halves = [half] if half else []
-        reduced = [self._loop_of(name, v) for v in self.roles.reduced]
-        row = self._loop_of(name, self.roles.row) if self.roles.row else None
-        s.reorder(*above, *([row] if row else []), *halves, *reduced, inner)
-        around = outer or (self._loop_of(name, self.roles.batch[-1]) if self.roles.batch else None)
-        if row is None:
-            self._tile(name, 1, around, [], halves, reduced, inner)
-        else:
-            self._rows(name, self.tile.rows, around, row, bool(half))
+        whole = constant_extent(s.program, column.loop)
+        few = whole is not None and whole < vectors * self.tile.lanes
+        chain = s.loops(name)
+        below = chain[chain.index(column) + 1 :]
+        before = {b.name for b in blocks(s.program.body)}
+        guarded = few or name != self.name
+        panel, vector, lane = s.split(column, None, vectors, self.tile.lanes, tail="guard" if guarded else "cut")
+        rest = [b.name for b in blocks(s.program.body) if b.name not in before]
+        panel, shared = self._share(panel, batch, bool(rest))
+        s.reorder(panel, *below, vector, lane)
+        if self.copy and name == self.name and self.wide is not None:
+            made = s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
+            s.vectorize(s.loops(made)[-1])
+        self._rows(name, panel, shared)
+        return rest
 
-    def _rows(self, name: str, size: int, around: LoopHandle | None, row: LoopHandle, halved: bool) -> None:
-        """Tiles of `size` rows, then the rows that remain in tiles of the next smaller power of two, down to single ones.
+    def _share(self, panel: LoopHandle, batch: list[LoopHandle], beside: bool) -> tuple[LoopHandle, bool]:
+        """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels.
 
-        So a family has few tiles to compile, whatever the number of rows is. The loops inside of `row` are (halves,) reduced, columns.
+        Early, because the proof that iterations are independent is about one block now and about all its tiles later.
         """
         s = self.s
-        handles = list(s.loops(name))
-        reduced = [self._loop_of(name, v) for v in self.roles.reduced]
-        halves = [handles[handles.index(reduced[0]) - 1]] if halved else []
+        count = constant_extent(s.program, panel.loop)
+        if not batch:
+            return panel, (count is None or count >= FEW_PANELS) and tried(partial(s.parallel, panel))
+        outer = [*batch] if beside else [*batch, panel]
+        joined = s.fuse(*outer) if len(outer) > 1 else outer[0]
+        return panel if beside else joined, tried(partial(s.parallel, joined))
+
+    def _rows(self, name: str, panel: LoopHandle, shared: bool) -> None:
+        """Tiles of rows, and smaller ones for those that remain: every tile is unrolled, and none has a predicate for rows."""
+        s, size = self.s, self.tile.rows
+        if self.row is None:
+            self._tile(name, panel, None)
+            return
+        chain = s.loops(name)
+        row = chain[chain.index(panel) + 1]
         rows = constant_extent(s.program, row.loop)
-        if rows is not None and rows <= self.tile.rows:
-            self._tile(name, rows, around, [row], halves, reduced, handles[-1])
-        elif size == 1:
-            self._tile(name, 1, row, [], halves, reduced, handles[-1])
-        else:
-            (tiles, within), rest = self._cut(row, size)
-            self._tile(name, size, tiles, [within], halves, reduced, handles[-1])
-            for remaining in rest:
-                smaller = 1 << (size - 1).bit_length() - 1
-                self._rows(remaining, smaller, around, self._loop_of(remaining, self.roles.row or ""), halved)
+        if rows is not None and rows <= size:
+            self._tile(name, panel, row)
+            return
+        before = {b.name for b in blocks(s.program.body)}
+        tiles, within = s.split(row, None, size, tail="balance")
+        if not shared:
+            tried(partial(s.parallel, tiles))
+        for tail in [b.name for b in blocks(s.program.body) if b.name not in before]:
+            inner = s.loops(tail)
+            own = inner[-3 - len(self.reduced)]
+            around = inner[inner.index(own) - 1]
+            self._tile(tail, around, own)
+        self._tile(name, tiles, within)
 
-    def _tile(
-        self,
-        name: str,
-        count: int,
-        at: LoopHandle | None,
-        rows: list[LoopHandle],
-        halves: list[LoopHandle],
-        reduced: list[LoopHandle],
-        columns: LoopHandle,
-    ) -> None:
-        """Put the loops of one tile in order; few rows take both halves of a panel at once, to have enough sums under way."""
-        vectors = 2 * self.tile.columns // self.tile.lanes
-        if halves and (count + 1) * vectors + 1 <= self.target.n_vector_registers:
-            self.s.reorder(*reduced, *rows, *halves, columns)
-            columns = self.s.fuse(*halves, columns)
-        else:
-            self.s.reorder(*halves, *reduced, *rows, columns)
-            at = halves[0] if halves else at
-        self._registers(name, at, rows, reduced, columns)
-
-    def _registers(self, name: str, at: LoopHandle | None, rows: list[LoopHandle], reduced: list[LoopHandle], columns: LoopHandle) -> None:
-        """Accumulate one tile in registers."""
+    def _tile(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
+        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, vectors, lanes."""
         s = self.s
+        *_, vector, lane = s.loops(name)
+        reduced = s.loops(name)[-2 - len(self.reduced) : -2]
+        unrolled = [*([row] if row else []), vector]
+        s.reorder(*reduced, *unrolled, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in rows:
+        for h in unrolled:
             s.unroll(h)
-        s.vectorize(columns)
+        s.vectorize(lane)
         *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         for h in outer:
             s.unroll(h)
         s.vectorize(last)
         s.decompose_reduction(name, reduced[0])
-
-    def _share_panels(self, panels: LoopHandle) -> LoopHandle:
-        """Make the loop over panels parallel, with the batches around it, where it is long enough; the loop that it is then.
-
-        Early, because the proof that iterations are independent is about one block now and about all its tiles later.
-        """
-        count = constant_extent(self.s.program, panels.loop)
-        if count is not None and count < FEW_PANELS and not self.batch:
-            return panels
-        try:
-            joined = self.s.fuse(*self.batch, panels) if self.batch else panels
-        except ScheduleError:  # there is a rest of the columns beside the panels
-            return panels
-        tried(partial(self.s.parallel, joined))
-        return joined
-
-    def _share_out(self, panels: LoopHandle | None, names: list[str]) -> None:
-        """Make one loop parallel: batches with panels of columns, or tiles of rows where panels are few."""
-        s = self.s
-        count = None if panels is None else constant_extent(s.program, panels.loop)
-        few = panels is None or (count is not None and count < FEW_PANELS)
-        for name in names:
-            handles = list(s.loops(name))
-            serial = [h for h in handles if h.loop.kind == "serial" and h not in self.reduced]
-            if any(h.loop.kind == "parallel" for h in handles):
-                continue
-            chain = [serial[0]] if serial else []
-            while chain and isinstance(chain[-1].loop.body, For) and chain[-1].loop.body in [h.loop for h in serial]:
-                chain.append(next(h for h in serial if h.loop is chain[-1].loop.body))
-            if not chain:
-                continue
-            if few and not self.batch and len(serial) > 1 and serial[-1] not in self.reduced:
-                tried(partial(s.parallel, serial[1] if panels is not None else serial[0]))
-            else:
-                tried(partial(s.parallel, s.fuse(*chain) if len(chain) > 1 else chain[0]))

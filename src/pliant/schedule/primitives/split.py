@@ -191,13 +191,14 @@ def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Exp
     rest = simplify(extent % size, facts)
     edit = Edit(func)
     pairs = all_of(Const(size, i64) <= extent, zero() < rest, rest < size - 1)
-    main = simplify(extent // size, facts)
-    new = _nest(edit, loop, inner, main - Select(pairs, Const(1, i64), zero()) if size > 2 else main, size, None, facts)
+    whole = simplify(extent // size, facts)
+    main = whole - Select(pairs, Const(1, i64), zero()) if size > 2 else whole
+    new = _nest(edit, loop, inner, main, size, None, facts)
     names = block_names(func)
     tails: list[Stmt] = []
     for t in range(size - 1, 0, -1):
         outer = For(Var(f"{loop.var.name}_t"), zero(), _tile_count(t, size, extent, rest), "serial", loop.body, span=loop.span)
-        start = loop.stop - _tile_distance(t, size, extent, rest) + outer.var * t
+        start = simplify(loop.start + main * size + _tile_offset(t, size, extent, rest) + outer.var * t, facts)
         tails.append(outer.with_(body=_tail(func, loop, start, Const(t, i64), names, f"_tail{t}")))
     edit.replace(loop, seq(new[0], *tails))
     edit.move(loop, new[0])
@@ -216,13 +217,12 @@ def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
     return Select(extent < size, alone, paired)
 
 
-def _tile_distance(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
-    """How far before the end the first tile of `t` iterations begins."""
-    paired: Expr = Const(t, i64)
-    for r, n in ((2 * t - 1 - size, 2 * t - 1), (2 * t - size, 2 * t)):
-        if 1 <= r <= size - 2:
-            paired = Select(Eq(rest, Const(r, i64)), Const(n, i64), paired)
-    return Select(extent < size, Const(t, i64), paired) if isinstance(paired, Select) else paired
+def _tile_offset(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
+    """How far behind the main tiles the first tile of `t` iterations begins: behind the larger one, where it is the second of two."""
+    r = 2 * t + 1 - size
+    if not 1 <= r <= size - 2:
+        return zero()
+    return Select(all_of(Const(size, i64) <= extent, Eq(rest, Const(r, i64))), Const(t + 1, i64), zero())
 
 
 def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suffix: str) -> For:
