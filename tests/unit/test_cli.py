@@ -70,7 +70,7 @@ def test_no_command_is_wrong_usage() -> None:
     ("args", "what", "help_"),
     [
         (["docter"], "there is no command `docter`", "did you mean `doctor`?"),
-        (["xyz"], "there is no command `xyz`", "one of `doctor`, `cache`"),
+        (["xyz"], "there is no command `xyz`", "one of " + ", ".join(f"`{name}`" for name in COMMANDS)),
         (["--versoin"], "there is no option `--versoin`", "did you mean `--version`?"),
         (["doctor", "--jsn"], "there is no option `--jsn`", "did you mean `--json`?"),
         (["doctor", "now"], "there is no argument `now`", "`pliant doctor --help` shows the options"),

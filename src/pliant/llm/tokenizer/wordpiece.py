@@ -52,11 +52,10 @@ class WordPiece:
         """Runs of characters between spaces; punctuation and ideographs are words of their own."""
         spaced = []
         for c in text:
-            category = unicodedata.category(c)
-            if c.isspace() and c not in "\x1c\x1d\x1e\x1f":
+            if c in "\t\n\r":
                 spaced.append(" ")
-            elif c != "\ufffd" and category[0] != "C":
-                spaced.append(f" {c} " if _is_ideograph(ord(c)) else c)
+            elif c != "\ufffd" and unicodedata.category(c)[0] != "C":
+                spaced.append(" " if c.isspace() else f" {c} " if _is_ideograph(ord(c)) else c)
         plain = "".join(spaced)
         if self.lowercase:  # which strips accents as well
             plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
