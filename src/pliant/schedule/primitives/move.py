@@ -72,8 +72,6 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     _check_blocks_only(func, block, what)
     order = blocks(func.body)
     _check_place(func, block, loop, what, after=True)
-    if allocation(func, target.buffer) is None:
-        raise refuse(f"{what}: it writes `{target.buffer.name}`, a parameter of the program", func, (block, "this block"))
     users = readers(func, target.buffer)
     outside = next((b for b in users if not contains_stmt(loop, b)), None)
     if outside is not None or not users:
@@ -87,7 +85,18 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
             )
     places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
     ranges = [_union(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
+    if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
+        what += f": it writes `{target.buffer.name}`, a parameter of the program"
+        raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
     return _moved(func, block, loop, target, ranges, front=True, what=what)
+
+
+def _covers(func: Func, loop: For, ranges: list[Range], buffer: Buffer) -> bool:
+    """Whether the rounds of an outermost loop take the rows of a buffer one after the other, each of them whole."""
+    if not ranges or loops_above(func, loop):
+        return False
+    rows = ranges[0] == Range(loop.var, Const(1, i64)) and loop.start is Const(0, i64) and loop.stop is buffer.shape[0]
+    return rows and all(r == Range(Const(0, i64), n) for r, n in zip(ranges[1:], buffer.shape[1:], strict=True))
 
 
 def _check_blocks_only(func: Func, block: Block, what: str) -> None:
