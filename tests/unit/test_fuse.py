@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from compiled_graphs import host_of, lowered
+from compiled_graphs import compiled, host_of, lowered
 
-from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i64, kernel, ops
+from pliant import InOut, Out, State, Tensor, block, dim, f16, f32, function, grid, i32, i64, init, kernel, ops, u8
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph
+from pliant.lower.callee import func_of
 from pliant.lower.fuse import fuse
 from pliant.pipeline import STEPS
+from pliant.schedule.library import default_schedule
+from pliant.support.errors import Error
+from pliant.target import target
 
 n = dim("n", max=64)
 m = dim("m", max=64)
@@ -205,3 +210,121 @@ def test_nothing_to_fuse_is_left_as_it_is() -> None:
 
     before = lowered(f.graph, BEFORE).function
     assert fuse(before).nodes == before.nodes
+
+
+def test_a_value_that_is_read_twice_inside_of_a_group_is_no_hindrance() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
+        c = x @ w
+        return c * ops.sigmoid(c)
+
+    after = fused(f, [random(3, 4), random(4, 5, seed=1)])
+    assert calls(after) == ["matmul_sigmoid_mul"]
+    assert not temporaries(f)
+
+
+def test_an_operand_that_is_given_twice_joins() -> None:
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        y = ops.exp(x)
+        return y * y
+
+    assert calls(fused(f, [random(3)])) == ["exp_mul"]
+
+
+def test_cheap_values_are_computed_by_each_reader() -> None:
+    @function
+    def f(x: Tensor[f32, n, m]) -> tuple[Tensor[f32, n, m], Tensor[f32, n]]:
+        y = (x + 1.0) * 0.5
+        return ops.exp(y), ops.sum(y, axis=1)
+
+    after = fused(f, [random(3, 4)])
+    assert calls(after) == ["add_mul_exp", "add_mul_sum"]
+    assert not temporaries(f)
+
+
+def test_dear_values_are_computed_once() -> None:
+    @function
+    def f(x: Tensor[f32, n, m]) -> tuple[Tensor[f32, n, m], Tensor[f32, m, n]]:
+        y = ops.exp(x)
+        return y + 1.0, ops.permute(y, (1, 0))
+
+    assert calls(fused(f, [random(3, 4)])) == ["exp", "add", "permute"]
+
+
+def test_what_a_norm_reads_may_be_a_second_result() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], y: Tensor[f32, n, m], w: Tensor[f32, m]) -> tuple[Tensor[f32, n, m], Tensor[f32, n, m]]:
+        h = x + y
+        return ops.rms_norm(h, w, eps=1e-3), h * 2.0
+
+    after = fused(f, [random(3, 4), random(3, 4, seed=1), random(4, seed=2)])
+    assert calls(after) == ["add_rms_norm", "mul"]
+    (first, _) = [x for x in after.nodes if isinstance(x, g.CallLoop)]
+    assert len(first.outs) == 2
+    _, why = default_schedule(func_of(first.callee), target("native"))
+    assert "rows: `add`, `squares`, `scale`, `out` together" in why  # one loop over rows
+
+
+def test_a_second_result_that_is_read_before_the_group_ends_stays_apart() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], w: Tensor[f32, m]) -> Tensor[f32, n, m]:
+        h = ops.exp(x)
+        e = ops.permute(ops.permute(h, (1, 0)) @ x, (1, 0))
+        return ops.rms_norm(h * e, w, eps=1e-3)
+
+    arguments = [random(4, 4), random(4, seed=2)]
+    fused(f, arguments)
+
+
+def test_a_gather_joins_what_reads_it_and_its_checks_come_first() -> None:
+    @function
+    def f(table: Tensor[f32, k, m], ids: Tensor[i32, n], w: Tensor[f32, m]) -> Tensor[f32, n, m]:
+        return ops.rms_norm(ops.take(table, ids, axis=0) * 2.0, w, eps=1e-3)
+
+    ids = np.array([2, 0, 2], np.int32)
+    after = fused(f, [random(4, 5), ids, random(5, seed=1)])
+    assert calls(after) == ["take_mul_rms_norm"]
+    assert not [t for t in temporaries(f) if "m" in t]
+    with pytest.raises(Error, match="take: index 9 is outside of dim 0"):
+        compiled(f.graph)(random(4, 5), np.array([2, 9], np.int32), random(5))
+    assert compiled(f.graph)(random(4, 0), np.array([2, 9], np.int32), random(0)).shape == (2, 0)
+
+
+@kernel
+def decode(codes: Tensor[u8, 32, m], scales: Tensor[f16, 2, m], w: Out[f32, 64, m]) -> None:
+    for i, j in grid(64, m):
+        with block("w", "SS", i, j) as (vi, vj):
+            code = (codes[vi // 2, vj] >> u8(vi % 2 * 4)) & u8(15)
+            w[vi, vj] = (f32(code) - 8.0) * f32(scales[vi // 32, vj])
+
+
+@kernel
+def product(x: Tensor[f32, n, 64], w: Tensor[f32, 64, m], y: Out[f32, n, m]) -> None:
+    for i, j, l in grid(n, m, 64):
+        with block("y", "SSR", i, j, l) as (vi, vj, vl):
+            with init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x[vi, vl] * w[vl, vj]
+
+
+def test_decoding_and_a_matmul_as_plain_loop_programs_are_one_kernel_without_memory_between() -> None:
+    @function
+    def f(x: Tensor[f32, n, 64], codes: Tensor[u8, 32, m], scales: Tensor[f16, 2, m]) -> Tensor[f32, n, m]:
+        return product(x, decode(codes, scales))
+
+    codes = np.random.default_rng(0).integers(0, 256, (32, 24)).astype(np.uint8)
+    scales = random(2, 24).astype(np.float16)
+    after = fused(f, [random(7, 64), codes, scales], rtol=1e-4)
+    assert calls(after) == ["decode_product"]
+    assert not temporaries(f)
+    weights = (np.stack([codes & 15, codes >> 4], 1).reshape(64, 24).astype(np.float32) - 8) * np.repeat(scales, 32, 0).astype(np.float32)
+    np.testing.assert_allclose(f(random(7, 64), codes, scales), random(7, 64) @ weights, rtol=1e-3, atol=1e-3)
+
+
+def test_an_activation_is_not_computed_again_for_every_panel_of_a_matmul() -> None:
+    @function
+    def f(x: Tensor[f16, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
+        return ops.cast(x, f32) @ w
+
+    assert calls(fused(f, [random(3, 4).astype(np.float16), random(4, 5)])) == ["cast", "matmul"]

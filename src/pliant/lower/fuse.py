@@ -1,32 +1,34 @@
-"""Fusion: elementwise loop programs join the loop program that produces what they read, or that reads what they produce.
+"""Fusion: loop programs join the loop program that produces what they read, or that reads what they produce.
 
 What may join is decided by what the loops are (`loop.analysis.pattern`), not by what an operator was called:
-- an elementwise consumer joins the producer of one of its arguments (a matmul, a reduction, another elementwise program), reading
-  it at the very index it writes: an epilogue;
-- an elementwise producer joins its consumer, unless that is matmul-like, which would compute it again for each tile: a prologue.
-The value between the two must have no other use. A group has at most one program that is more than elementwise.
+- an epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program),
+  reading it at the very index it writes;
+- a prologue: an elementwise producer or a gather joins its consumer, unless that is matmul-like and would compute it for each tile;
+- decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
+- a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
+Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
 
-    c = matmul(a, b); s = silu(c); y = mul(s, u)      ->      y = matmul_silu_mul(a, b, u)
+Otherwise the value between two programs must have no reader outside of the group. A group has at most one program that is more than
+elementwise, and stands where its last member stood: readers of its results come after that.
 
-The merged program has the blocks of its members, with buffers between them; the default rules inline the elementwise ones and keep a
-reduction's result in registers until its epilogue.
+    c = matmul(a, b); s = sigmoid(c); y = mul(c, s)      ->      y = matmul_sigmoid_mul(a, b)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..graph import node as g
-from ..loop.analysis.pattern import Kind, pattern_kind, reads_elementwise
-from ..loop.buffer import Buffer
-from ..loop.passes.instantiate import instantiate
-from ..loop.stmt import Alloc, Block, Func, Param, Stmt, map_children, seq
-from ..sym.expr import Expr, Var
-from .callee import callee_of, func_of
-from .from_ops import free_variables
+from ..loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_elementwise, right_operand
+from ..sym.expr import Expr, Le, product
+from ..sym.prove import prove
+from .callee import func_of
+from .merge import merge
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
+PROLOGUES = (*CHEAP, Kind.GATHER)
+MOST_READERS = 4  # of a value that each of them computes for itself
 
 
 def fuse(function: g.Function) -> g.Function:
@@ -35,7 +37,7 @@ def fuse(function: g.Function) -> g.Function:
 
 
 def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    nodes = tuple(_fuse_inside(n) for n in nodes)
+    nodes = _copied_to_readers(tuple(_fuse_inside(n) for n in nodes), results)
     groups = _Groups(nodes, results)
     for n in nodes:
         if isinstance(n, g.CallLoop):
@@ -60,6 +62,7 @@ def _fuse_body(b: g.Body) -> g.Body:
 class _Group:
     nodes: list[g.CallLoop]
     anchor: bool  # whether one of the programs is more than elementwise
+    decoded: list[g.CallLoop] = field(default_factory=list)  # those that are computed where they are read
 
 
 @dataclass(slots=True)
@@ -72,49 +75,104 @@ class _Groups:
     maker: dict[g.Value, g.CallLoop] = field(default_factory=dict)
     group: dict[g.CallLoop, _Group] = field(default_factory=dict)
     kind: dict[g.CallLoop, Kind] = field(default_factory=dict)
+    order: dict[g.Node | None, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.users = _users(self.nodes, self.results)
+        self.order = {n: i for i, n in enumerate(self.nodes)} | {None: len(self.nodes)}
         for n in self.nodes:
-            for v in _all_uses(n):
-                self.users.setdefault(v, []).append(n)
-            if isinstance(n, g.CallLoop) and _may_join(n):
+            if isinstance(n, g.CallLoop) and may_join(n):
                 self.kind[n] = pattern_kind(func_of(n.callee))
-                self.group[n] = _Group([n], self.kind[n] not in CHEAP)
+                self.group[n] = _Group([n], self.kind[n] not in PROLOGUES)
                 self.maker.update((out, n) for out in n.outs)
-        for v in self.results:
-            self.users.setdefault(v, []).append(None)
 
     def join(self, n: g.CallLoop) -> None:
-        """Has the makers of the node's arguments join its group where that is right."""
-        if n not in self.group or self.kind[n] not in (*CHEAP, Kind.REDUCTION):
-            return
-        for position, value in enumerate(n.args):
-            made = self.maker.get(value) if isinstance(value, g.Value) else None
-            if made is None or len(made.outs) != 1 or self.users[value] != [n]:  # type: ignore[index]
-                continue
-            mine, other = self.group[n], self.group[made]
-            if mine is other or (mine.anchor and other.anchor) or not self.fits(made, n, position):
-                continue
-            mine.nodes = other.nodes + mine.nodes
-            mine.anchor = mine.anchor or other.anchor
-            self.group.update((member, mine) for member in other.nodes)
+        """Has the makers of the node's arguments join its group where that is right, until none is."""
+        while n in self.group and any(self.join_maker(n, v) for v in n.args if isinstance(v, g.Value)):
+            pass
 
-    def fits(self, made: g.CallLoop, n: g.CallLoop, position: int) -> bool:
-        """Whether the producer's program can be computed together with the consumer's."""
+    def join_maker(self, n: g.CallLoop, value: g.Value) -> bool:
+        """Has the maker of an argument join the node's group; whether it did."""
+        made = self.maker.get(value)
+        if made is None or len(made.outs) != 1:
+            return False
+        mine, other = self.group[n], self.group[made]
+        inside = [u for u in self.users[value] if isinstance(u, g.CallLoop) and self.group.get(u) is mine]
+        if mine is other or (mine.anchor and other.anchor) or not self.fits(made, value, n, inside):
+            return False
+        if len(inside) < len(self.users[value]) and not self.may_be_sibling(made, n):
+            return False
+        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor, other.decoded + mine.decoded)
+        if not self.in_order(joined):
+            return False
+        if self.kind[n] is Kind.MATMUL:
+            joined.decoded += other.nodes
+        self.group.update((member, joined) for member in joined.nodes)
+        return True
+
+    def fits(self, made: g.CallLoop, value: g.Value, n: g.CallLoop, inside: Sequence[g.CallLoop]) -> bool:
+        """Whether the producer's program can be computed together with those that read its value in the consumer's group."""
+        if self.kind[n] is Kind.MATMUL:
+            return not self.group[made].anchor and self.is_decoded(made, value, n)
+        if self.kind[n] not in (*CHEAP, Kind.REDUCTION):
+            return False
         if not self.group[made].anchor:
-            return self.kind[made] in CHEAP
-        return self.kind[n] in (Kind.ELEMENTWISE, Kind.BROADCAST) and reads_elementwise(func_of(n.callee), position)
+            return self.kind[made] in PROLOGUES
+        reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
+        places = all(reads_elementwise(func_of(u.callee), p) for u, p in reads)
+        return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
+
+    def is_decoded(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
+        """Whether a value is the right-hand side of a matmul, and is made of at most half as many bits."""
+        members = self.group[made].nodes
+        inner = {v for m in members for v in m.outs}
+        sources = {a for m in members for a in m.args if isinstance(a, g.Value) and a not in inner}
+        read = [_bits(a.annotation) for a in sources if isinstance(a.annotation, g.Tensor)]
+        if any(self.kind[m] not in CHEAP for m in members) or not read or len(self.users[value]) != 1:
+            return False
+        total = read[0]
+        for bits in read[1:]:
+            total = total + bits
+        return right_operand(func_of(n.callee), n.args.index(value)) and prove(Le(total * 2, _bits(value.tensor)))
+
+    def may_be_sibling(self, made: g.CallLoop, n: g.CallLoop) -> bool:
+        """Whether what comes before a reduction may stay a result of its own: it is computed row by row like the reduction."""
+        return self.kind[n] is Kind.REDUCTION and self.kind[made] is Kind.ELEMENTWISE and self.group[made].nodes[-1] is made
+
+    def in_order(self, group: _Group) -> bool:
+        """Whether everybody outside who reads a result of the group comes after its last member."""
+        members = set(group.nodes)
+        last = max(self.order[m] for m in members)
+        return all(self.order[u] > last for m in members for v in m.outs for u in self.users.get(v, []) if u not in members)
 
     def emit(self, n: g.Node) -> tuple[g.Node, ...]:
         """What stands in the place of `n`: itself, nothing, or the group that ends with it."""
         if not isinstance(n, g.CallLoop) or n not in self.group:
             return (n,)
         group = self.group[n]
-        if group.nodes[-1] is not n:
+        members = sorted(group.nodes, key=self.order.__getitem__)
+        if members[-1] is not n:
             return ()
-        order = {m: i for i, m in enumerate(self.nodes)}
-        members = sorted(group.nodes, key=order.__getitem__)
-        return (n,) if len(members) == 1 else (merge(members),)
+        if len(members) == 1:
+            return (n,)
+        wanted = [v for m in members for v in m.outs if m is n or any(u not in members for u in self.users.get(v, []))]
+        return (merge(members, wanted, group.decoded),)
+
+
+def _bits(t: g.Annotation) -> Expr:
+    assert isinstance(t, g.Tensor)
+    return product(t.shape) * t.dtype.bits
+
+
+def _users(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> dict[g.Value, list[g.Node | None]]:
+    """Who reads each value, once each; None is the end of the list."""
+    found: dict[g.Value, dict[g.Node | None, None]] = {}
+    for n in nodes:
+        for v in _all_uses(n):
+            found.setdefault(v, {})[n] = None
+    for v in results:
+        found.setdefault(v, {})[None] = None
+    return {v: list(users) for v, users in found.items()}
 
 
 def _all_uses(n: g.Node) -> list[g.Value]:
@@ -122,78 +180,47 @@ def _all_uses(n: g.Node) -> list[g.Value]:
     return [*g.node_args(n), *inner, *(v for b in g.bodies(n) for v in b.results)]
 
 
-def _may_join(n: g.CallLoop) -> bool:
+def may_join(n: g.CallLoop) -> bool:
     """State keeps its place in the order, and a program that was scheduled by hand is compiled as it stands."""
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
     state = any(isinstance(v.annotation, g.Tensor) and v.annotation.state for v in values)
     return not state and not func_of(n.callee).attrs.get("scheduled")
 
 
-def merge(members: Sequence[g.CallLoop]) -> g.CallLoop:
-    """One call that does what the members do one after the other; the results are those of the last."""
-    last = members[-1]
-    made = {v for m in members for v in m.outs}
-    sources: dict[g.Value, Buffer | Var] = {}
-    names, block_names = _Names(), _Names()  # apart: a block's name tells equal programs from others, a value's does not
-    body: list[Stmt] = []
-    for m in members:
-        for a in m.args:
-            if isinstance(a, g.Value) and a not in made and a not in sources:
-                sources[a] = _source(a, names)
-    local: dict[g.Value, Buffer | Var] = dict(sources)
-    for m in members:
-        for out in m.outs:
-            buffer = Buffer(names.new(out.name), out.tensor.dtype, out.tensor.shape, scope="global" if m is last else "workspace")
-            local[out] = buffer
-            if m is not last:
-                body.append(Alloc(buffer))
-        body.append(_rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names))
-    params = tuple(Param(s) for s in sources.values())
-    written = tuple(Param(local[v], "out") for v in last.outs)
-    func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
-    extra = tuple(v for v in free_variables(func.body) if v not in func.symbols and v not in func.scalars)
-    func = func.with_(params=(*params, *(Param(v) for v in extra), *written))
-    return g.CallLoop(
-        outs=last.outs,
-        requires=tuple(r for m in members for r in m.requires),
-        origin=tuple(dict.fromkeys(o for m in members for o in m.origin)),
-        span=last.span,
-        callee=callee_of(func),
-        args=(*sources, *extra),
-        dims=func.symbols,
-    )
+def _copied_to_readers(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
+    """The nodes with cheap elementwise ones that have several readers standing before each of them, where all can compute them.
+
+    y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
+    """
+    anchors = {v for n in nodes if not (isinstance(n, g.CallLoop) and _kind(n) in CHEAP) for v in n.outs}
+    left = len(nodes)
+    for n in reversed(nodes):
+        if not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
+            continue
+        readers = _users(nodes, results).get(n.outs[0], [])
+        takers = [u for u in readers if isinstance(u, g.CallLoop) and may_join(u) and _kind(u) in (*CHEAP, Kind.REDUCTION)]
+        if 1 < len(readers) == len(takers) <= MOST_READERS and left >= len(readers):
+            left -= len(readers)
+            nodes = _with_copies(nodes, n, readers[1:])
+    return nodes
 
 
-def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
-    given, outs = iter(m.args), iter(m.outs)
-    return [
-        local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(given), g.Value) else a)
-        for p in func_of(m.callee).params
-    ]
+def _with_copies(nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]) -> tuple[g.Node, ...]:
+    """The nodes with a copy of `n` before each of the readers, which reads it."""
+    found: list[g.Node] = []
+    for m in nodes:
+        if m in readers and isinstance(m, g.CallLoop):
+            out = replace(n.outs[0])
+            found.append(replace(n, outs=(out,)))
+            m = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
+        found.append(m)
+    return tuple(found)
 
 
-def _source(v: g.Value, names: _Names) -> Buffer | Var:
-    a = v.annotation
-    if isinstance(a, g.Tensor):
-        return Buffer(names.new(v.name), a.dtype, a.shape, a.strides)
-    assert isinstance(a, g.Scalar)
-    return Var(names.new(v.name), a.dtype)
+def _kind(n: g.CallLoop) -> Kind:
+    return pattern_kind(func_of(n.callee))
 
 
-class _Names:
-    """Names that are each given once."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def new(self, name: str) -> str:
-        found, number = name, 1
-        while found in self.taken:
-            found, number = f"{name}_{number}", number + 1
-        self.taken.add(found)
-        return found
-
-
-def _rename_blocks(s: Stmt, names: _Names) -> Stmt:
-    s = map_children(s, lambda x: _rename_blocks(x, names))
-    return s.with_(name=names.new(s.name)) if isinstance(s, Block) else s
+def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
+    """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
+    return len(n.outs) == 1 and may_join(n) and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ...sym.expr import Cast, Const, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
+from ...sym.expr import Call, Cast, Const, Div, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, walk_stmts
 
@@ -81,6 +81,24 @@ def reads_elementwise(func: Func, position: int) -> bool:
     return bool(found) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in found)
 
 
+def right_operand(func: Func, position: int) -> bool:
+    """Whether the argument at `position` (of those that are passed in) is multiplied along the last index that is written."""
+    given = [p for p in func.params if p.role != "out"]
+    found = [(c, load) for c in map(_compute, _outer_blocks(func.body) or ()) if c is not None for load in c.reads]
+    mine = [(c, load) for c, load in found if load.buffer is given[position].value]
+    return bool(mine) and all(c.kind is Kind.MATMUL and not free_vars(c.target[-1]).isdisjoint(free_vars(load)) for c, load in mine)
+
+
+def cheap_store(func: Func) -> bool:
+    """Whether the program is one elementwise store, of one tensor, about as cheap as loading its result: no division, no function."""
+    blocks = _outer_blocks(func.body)
+    if blocks is None or len(blocks) != 1 or not isinstance(blocks[0].body, Store) or pattern_kind(func) > Kind.BROADCAST:
+        return False
+    nodes = list(walk(blocks[0].body.value))
+    dear = any(isinstance(e, Call | Div) for e in nodes)
+    return not dear and sum(isinstance(e, Load) for e in nodes) <= 1 and sum(bool(e.args) for e in nodes) <= 8
+
+
 def _outer_blocks(s: Stmt) -> list[Block] | None:
     """The outermost blocks in order; None if something else happens beside them."""
     match s:
@@ -138,7 +156,7 @@ def _compute(block: Block) -> _Computed | None:
             case Reduce():
                 stores += s.targets
                 reduces = True
-            case Seq() | If():
+            case Seq() | If() | Check():
                 pass
             case _:
                 return None

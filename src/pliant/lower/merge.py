@@ -1,0 +1,152 @@
+"""Several calls of loop programs as one: the program that does what they do one after the other.
+
+The merged program has the blocks of its members, with buffers between them; the default rules inline the elementwise ones and keep a
+reduction's result in registers until its epilogue. Two things are done here, because schedules could not undo them:
+- what a gather checks of its indices is checked in loops of their own, before, so that the gather itself is one store and can be
+  computed where it is read;
+- what decodes the weights of a matrix product is computed where they are multiplied, so that decoded weights are nowhere in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..graph import node as g
+from ..loop.buffer import Buffer
+from ..loop.passes.instantiate import instantiate
+from ..loop.stmt import Alloc, Block, Check, For, Func, If, Let, Param, Replacer, Seq, Stmt, Store, exprs, map_children, seq, walk_stmts
+from ..schedule.schedule import Schedule
+from ..support.errors import ScheduleError
+from ..sym.expr import TRUE, Expr, Lt, Var, free_vars, substitute
+from ..sym.simplify import simplify
+from .callee import callee_of, func_of
+from .from_ops import free_variables
+
+
+def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value], decoded: Collection[g.CallLoop] = ()) -> g.CallLoop:
+    """One call that does what the members do one after the other and gives `outs` of theirs; `decoded` are computed where they are read."""
+    made = {v for m in members for v in m.outs}
+    sources: dict[g.Value, Buffer | Var] = {}
+    names, block_names = _Names(), _Names()  # apart: a block's name tells equal programs from others, a value's does not
+    body: list[Stmt] = []
+    for m in members:
+        for a in m.args:
+            if isinstance(a, g.Value) and a not in made and a not in sources:
+                sources[a] = _source(a, names)
+    local: dict[g.Value, Buffer | Var] = dict(sources)
+    inline: list[str] = []
+    for m in members:
+        for out in m.outs:
+            kept = out in outs
+            buffer = Buffer(names.new(out.name), out.tensor.dtype, out.tensor.shape, scope="global" if kept else "workspace")
+            local[out] = buffer
+            if not kept:
+                body.append(Alloc(buffer))
+        part = _rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names)
+        if m in decoded:
+            inline += [s.name for s in walk_stmts(part) if isinstance(s, Block)]
+            part = _without_lets(part)
+        body.append(_checks_first(part) if m is not members[-1] else part)
+    params = tuple(Param(s) for s in sources.values())
+    written = tuple(Param(local[v], "out") for v in outs)
+    func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
+    extra = tuple(v for v in free_variables(func.body) if v not in func.symbols and v not in func.scalars)
+    func = _inlined(func.with_(params=(*params, *(Param(v) for v in extra), *written)), inline)
+    return g.CallLoop(
+        outs=tuple(outs),
+        requires=tuple({r.cond: r for m in members for r in m.requires}.values()),
+        origin=tuple(dict.fromkeys(o for m in members for o in m.origin)),
+        span=members[-1].span,
+        callee=callee_of(func),
+        args=(*sources, *extra),
+        dims=func.symbols,
+    )
+
+
+def _inlined(func: Func, names: Sequence[str]) -> Func:
+    """The program with the blocks of these names computed where they are read, as far as that is possible."""
+    if not names:
+        return func
+    s = Schedule(func)
+    for name in names:
+        try:
+            s.compute_inline(name)
+        except ScheduleError:
+            continue
+    return s.program
+
+
+def _without_lets(s: Stmt) -> Stmt:
+    """The statement with blocks of lets and a store as the store alone."""
+    s = map_children(s, _without_lets)
+    if not isinstance(s, Block) or not isinstance(s.body, Seq) or not all(isinstance(x, Let) for x in s.body.body[:-1]):
+        return s
+    lets: dict[Var, Expr] = {}
+    for x in s.body.body[:-1]:
+        assert isinstance(x, Let)
+        lets[x.var] = substitute(x.value, lets)
+    return s.with_(body=Replacer(lets).stmt(s.body.body[-1]))
+
+
+def _checks_first(s: Stmt) -> Stmt:
+    """A nest whose block checks something and stores, as two: loops that check, then the nest that stores."""
+    loops: list[For] = []
+    inner: Stmt = s
+    while isinstance(inner, For):
+        loops.append(inner)
+        inner = inner.body
+    if isinstance(s, Seq):
+        return seq(*map(_checks_first, s.body))
+    if not isinstance(inner, Block) or inner.predicate is not TRUE or not isinstance(inner.body, Seq):
+        return s
+    *checks, store = inner.body.body
+    of = {i.var: i.value for i in inner.iters}
+    if not isinstance(store, Store) or not all(isinstance(c, Check) for c in checks) or not all(isinstance(v, Var) for v in of.values()):
+        return s
+    checked = [Replacer(of).stmt(c) for c in checks]
+    used = {v for c in checked for e in exprs(c) for v in free_vars(e)}
+    tests: Stmt = seq(*checked)
+    for loop in reversed([x for x in loops if x.var in used]):
+        tests = loop.with_(body=tests)
+    for loop in (x for x in loops if x.var not in used):  # where one of them has no rounds, nothing is checked
+        runs = simplify(Lt(loop.start, loop.stop))
+        tests = tests if runs is TRUE else If(runs, tests)
+    stores: Stmt = inner.with_(body=store)
+    for loop in reversed(loops):
+        stores = loop.with_(body=stores)
+    return seq(tests, stores)
+
+
+def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
+    given, outs = iter(m.args), iter(m.outs)
+    return [
+        local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(given), g.Value) else a)
+        for p in func_of(m.callee).params
+    ]
+
+
+def _source(v: g.Value, names: _Names) -> Buffer | Var:
+    a = v.annotation
+    if isinstance(a, g.Tensor):
+        return Buffer(names.new(v.name), a.dtype, a.shape, a.strides)
+    assert isinstance(a, g.Scalar)
+    return Var(names.new(v.name), a.dtype)
+
+
+class _Names:
+    """Names that are each given once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def new(self, name: str) -> str:
+        found, number = name, 1
+        while found in self.taken:
+            found, number = f"{name}_{number}", number + 1
+        self.taken.add(found)
+        return found
+
+
+def _rename_blocks(s: Stmt, names: _Names) -> Stmt:
+    s = map_children(s, lambda x: _rename_blocks(x, names))
+    return s.with_(name=names.new(s.name)) if isinstance(s, Block) else s
