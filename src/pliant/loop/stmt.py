@@ -40,7 +40,8 @@ Semantics:
 - `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
   left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
-- Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`.
+- Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`. The attribute
+  `counted={"y": "count"}` of a function says that of the output `y` only the first `count[()]` parts along its first dim are.
 - Access outside of a buffer's shape is undefined, and what checked mode and the verifier are there to find.
 
 Statements are immutable and compared by identity: two equal loops are two loops. `loop.structural` compares by structure.

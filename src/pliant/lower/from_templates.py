@@ -11,6 +11,7 @@ the dim, and the result is the counted part of the memory:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..dtype import i64
 from ..graph import node as g
@@ -63,12 +64,17 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
         state = sources[0]
         assert isinstance(state, Buffer)
         outs[0] = state
+    dims = node_defines(n)
+    counted = {b.name: counters[dims.index(e)].name for b, out in zip(outs, n.outs, strict=True) for e in out.tensor.shape[:1] if e in dims}
     body = build(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
     given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(sources) if isinstance(s, Buffer | Var)]
     written = [Param(b, "out") for b in (*outs[in_place:], *counters)]
     # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
     shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
-    known = Func(n.op, (*given, *written), body, {"scheduled": True} if shared else {})
+    attrs: dict[str, Any] = {"scheduled": True} if shared else {}
+    if counted:
+        attrs["counted"] = counted
+    known = Func(n.op, (*given, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
     func = known.with_(params=(*given, *(Param(v) for v in extra), *written))
     args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))

@@ -47,6 +47,7 @@ from .pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, global_avg_poo
 from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
 from .resize import resize
 from .scan import cummax, cummin, cumprod, cumsum
+from .select import compress, masked_select, non_max_suppression, nonzero, unique
 from .shape import concat, full, permute, reshape, scalar, slice, take
 from .softmax import log_softmax, logsumexp, softmax
 from .sort import argsort, bucketize, searchsorted, sort, topk
@@ -68,6 +69,7 @@ __all__ = [
     "call_library",
     "cast",
     "ceil",
+    "compress",
     "concat",
     "constant",
     "conv",
@@ -114,6 +116,7 @@ __all__ = [
     "logsumexp",
     "lp_normalize",
     "lp_pool",
+    "masked_select",
     "match_cast",
     "matmul",
     "max",
@@ -124,6 +127,8 @@ __all__ = [
     "minimum",
     "mul",
     "neg",
+    "non_max_suppression",
+    "nonzero",
     "norm",
     "not_equal",
     "pad",
@@ -158,5 +163,6 @@ __all__ = [
     "tanh",
     "topk",
     "trunc",
+    "unique",
     "where",
 ]

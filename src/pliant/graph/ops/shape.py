@@ -347,7 +347,7 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Any:
     if isinstance(value, Const):
         literal = value
     elif isinstance(value, bool | int | float):
-        literal = Const(value, to_dtype(dtype if dtype is not None else "f32"))
+        literal = Const(value, to_dtype(dtype if dtype is not None else "bool" if isinstance(value, bool) else "f32"))
     else:
         raise Error(f"full: the value is a number, not {value!r}")
     return emit("full", (), FullAttrs(tuple(as_dim("full", s) for s in shape), literal))

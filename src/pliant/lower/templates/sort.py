@@ -78,7 +78,7 @@ def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
         Let(end, Min(lo + w + w, n)),
         left.set(lo),
         right.set(middle),
-        For(t, lo, end, "serial", one),
+        For(t, lo, end, "serial", one if isinstance(n, Var | Const) else If(Lt(t, n), one)),  # a product is not seen through
         start.set(end),
     )
     back = seq(Store(keys, (j,), next_keys.load(j)), Store(places, (j,), next_places.load(j)))

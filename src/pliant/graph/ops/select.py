@@ -1,0 +1,253 @@
+"""Results whose size depends on data: nonzero, masked_select, compress, unique, non_max_suppression.
+
+The size is a new dim, `count`: give one to use it in annotations, or leave it out. Memory is planned for the most there can be.
+
+    u = dim("u")
+    places = ops.nonzero(mask, count=u)        # Tensor[i64, u, 2]
+    rows = ops.compress(x, keep, axis=0)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import bool_, f32, i64
+from ...support.errors import ShapeError
+from ...sym.expr import Expr, Min, Var, const, product
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Scalar, Tensor, Value
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from .compare import logical_and, where
+from .count import new_dim
+from .shape import as_dim, full, reshape, take
+from .sort import ordered, stable_order
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CountAttrs:
+    """The dim that is the number of results."""
+
+    count: Var
+
+
+def _deduce_nonzero(d: Deduction, attrs: CountAttrs) -> tuple[Annotation, ...]:
+    x = ordered(d)
+    if not x.shape:
+        raise d.error(f"nonzero: `{d.args[0].name}` has no dims", arg=0, help=f"write ops.reshape({d.args[0].name}, (1,))")
+    return (Tensor(i64, (attrs.count, const(len(x.shape)))),)
+
+
+def _elements(args: tuple[Tensor, ...], attrs: Any) -> tuple[Expr, ...]:
+    return (simplify(product(args[0].shape)),)
+
+
+register(
+    OpDef(
+        "nonzero",
+        _deduce_nonzero,
+        lambda args, attrs: [np.argwhere(args[0]).astype(np.int64)],
+        None,
+        (1, 1),
+        CountAttrs,
+        template="select.nonzero",
+        defines=("count",),
+        capacity=_elements,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueAttrs:
+    """The dim that is the number of different elements, and whether they are sorted or in the order in which they are met."""
+
+    count: Var
+    sorted: bool = True
+
+
+def _deduce_unique(d: Deduction, attrs: UniqueAttrs) -> tuple[Annotation, ...]:
+    x = ordered(d)
+    total = simplify(product(x.shape), d.facts)
+    counted = Tensor(i64, (attrs.count,))
+    return Tensor(x.dtype, (attrs.count,)), counted, Tensor(i64, (total,)), counted
+
+
+def _unique_reference(args: Sequence[Array], attrs: UniqueAttrs) -> list[Array]:
+    flat = args[0].reshape(-1)
+    order = stable_order(flat, 0, False)
+    new = [k == 0 or not _same(flat[order[k - 1]], flat[order[k]]) for k in range(len(order))]
+    group = np.cumsum(np.array(new, np.int64), dtype=np.int64) - 1
+    first = order[np.array(new, bool)]
+    inverse = np.zeros(len(flat), np.int64)
+    inverse[order] = group
+    if not attrs.sorted:
+        met = np.argsort(first, kind="stable")
+        rank = np.argsort(met, kind="stable")
+        first, inverse = first[met], rank[inverse] if len(flat) else inverse
+    counts = np.bincount(inverse, minlength=len(first)).astype(np.int64)
+    return [flat[first], first.astype(np.int64), inverse, counts]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b or (a != a and b != b))
+
+
+register(
+    OpDef(
+        "unique",
+        _deduce_unique,
+        _unique_reference,
+        None,
+        (1, 1),
+        UniqueAttrs,
+        template="select.unique",
+        defines=("count",),
+        capacity=_elements,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionAttrs:
+    """The dim that is the number of boxes kept, what is known of the largest number for each class, and how boxes are given."""
+
+    count: Var
+    most: Expr
+    center_point_box: bool = False
+
+
+def _deduce_suppression(d: Deduction, attrs: SuppressionAttrs) -> tuple[Annotation, ...]:
+    boxes, scores = d.rank(0, 3), d.rank(1, 3)
+    for k in (0, 1, 3, 4):
+        if d.tensor(k).dtype is not f32:
+            raise d.error(f"{d.what}: `{d.args[k].name}` is {d.tensor(k).dtype}, f32 is expected", arg=k)
+    if d.tensor(2).dtype is not i64:
+        raise d.error(f"{d.what}: `{d.args[2].name}` is {d.tensor(2).dtype}, i64 is expected", arg=2)
+    for k in (2, 3, 4):
+        d.rank(k, 0)
+    d.equal(boxes.shape[2], const(4), f"a box of `{d.args[0].name}` has {{0}} numbers, {{1}} are expected", arg=0)
+    d.equal(scores.shape[0], boxes.shape[0], f"`{d.args[1].name}` has {{0}} batches, `{d.args[0].name}` {{1}}", arg=1)
+    d.equal(scores.shape[2], boxes.shape[1], f"`{d.args[1].name}` has scores for {{0}} boxes, `{d.args[0].name}` {{1}}", arg=1)
+    return (Tensor(i64, (attrs.count, const(3))),)
+
+
+def _suppression_capacity(args: tuple[Tensor, ...], attrs: SuppressionAttrs) -> tuple[Expr, ...]:
+    batch, classes, boxes = args[1].shape
+    return (simplify(batch * classes * Min(boxes, attrs.most)),)
+
+
+def _corners(box: Array, center: bool) -> tuple[Any, ...]:
+    if center:
+        x, y, w, h = box
+        return x - w / np.float32(2), y - h / np.float32(2), x + w / np.float32(2), y + h / np.float32(2)
+    return min(box[0], box[2]), min(box[1], box[3]), max(box[0], box[2]), max(box[1], box[3])
+
+
+def _overlaps(a: Array, b: Array, threshold: Any, center: bool) -> bool:
+    """Whether the intersection of two boxes is more than a part of their union."""
+    p, q = _corners(a, center), _corners(b, center)
+    width, height = min(p[2], q[2]) - max(p[0], q[0]), min(p[3], q[3]) - max(p[1], q[1])
+    areas = [(c[2] - c[0]) * (c[3] - c[1]) for c in (p, q)]
+    if width <= 0 or height <= 0 or areas[0] <= 0 or areas[1] <= 0:
+        return False
+    both = width * height
+    return bool(both / (areas[0] + areas[1] - both) > threshold)
+
+
+def _suppression_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    boxes, scores, most, iou, least = args
+    found: list[tuple[int, int, int]] = []
+    for b in range(scores.shape[0]):
+        for c in range(scores.shape[1]):
+            kept: list[int] = []
+            for i in stable_order(scores[b, c], 0, True):
+                if len(kept) >= min(int(most), attrs.most) or not scores[b, c, i] > least:
+                    continue
+                if not any(_overlaps(boxes[b, i], boxes[b, k], iou, attrs.center_point_box) for k in kept):
+                    kept.append(int(i))
+            found += [(b, c, i) for i in kept]
+    return [np.array(found, np.int64).reshape(-1, 3)]
+
+
+register(
+    OpDef(
+        "non_max_suppression",
+        _deduce_suppression,
+        _suppression_reference,
+        None,
+        (5, 5),
+        SuppressionAttrs,
+        template="suppression.suppress",
+        defines=("count",),
+        capacity=_suppression_capacity,
+    )
+)
+
+
+def nonzero(x: T, count: Any = None) -> Any:
+    """The indices of the elements that are not zero, in order, one tuple in each row."""
+    return emit("nonzero", (operand("nonzero", x),), CountAttrs(new_dim(count)))
+
+
+def masked_select(x: T, mask: Any, count: Any = None) -> T:
+    """The elements of `x` where `mask` is true, in order; the two are broadcast."""
+    value: Any = operand("masked_select", x)
+    chosen: Any = operand("masked_select", mask)
+    if tensor_of(chosen.annotation).dtype is not bool_:
+        raise ShapeError(f"masked_select: the mask `{chosen.name}` is {tensor_of(chosen.annotation).dtype}, not bool")
+    shapes = [tensor_of(v.annotation).shape for v in (value, chosen)]
+    if shapes[0] != shapes[1]:
+        chosen = logical_and(chosen, full(shapes[0], True))
+        value = where(chosen, value, value)
+    places = reshape(nonzero(reshape(chosen, -1), count), -1)
+    return take(reshape(value, -1), places)
+
+
+def compress(x: T, condition: Any, axis: int | None = None, count: Any = None) -> T:
+    """The parts of `x` along `axis` (or elements, where none is given) at which `condition`, of one dim, is true."""
+    value: Any = operand("compress", x)
+    places = reshape(nonzero(condition, count), -1)
+    return take(value, places, axis) if axis is not None else take(reshape(value, -1), places)
+
+
+def unique(x: T, sorted: bool = True, count: Any = None) -> Any:
+    """The different elements of `x`; also where the first of each is, the number of its group for every element, and the groups' sizes."""
+    return emit("unique", (operand("unique", x),), UniqueAttrs(new_dim(count), sorted))
+
+
+def non_max_suppression(
+    boxes: T,
+    scores: Any,
+    max_output: Any = 0,
+    iou_threshold: Any = 0.0,
+    score_threshold: Any = 0.0,
+    count: Any = None,
+    most: Any = None,
+    center_point_box: bool = False,
+) -> Any:
+    """The boxes that are kept, as rows (batch, class, box): the best of each class first, without those that overlap a better one.
+
+    Boxes are two corners (y1, x1, y2, x2), or (x, y, width, height) around a center. At most `max_output` are kept for a class.
+    """
+    name = "non_max_suppression"
+    values = [operand(name, boxes), operand(name, scores), operand(name, max_output, i64)]
+    values += [operand(name, threshold, f32) for threshold in (iou_threshold, score_threshold)]
+    limit = as_dim(name, most) if most is not None else _known(max_output, values[2], tensor_of(values[0].annotation))
+    return emit(name, values, SuppressionAttrs(new_dim(count), limit, center_point_box))
+
+
+def _known(given: Any, value: Value, boxes: Tensor) -> Expr:
+    """The largest number of boxes for a class as far as it is known before the program runs."""
+    if isinstance(given, int):
+        return const(max(given, 0))
+    known = value.annotation.value if isinstance(value.annotation, Scalar) else None
+    return known if known is not None else boxes.shape[1] if len(boxes.shape) == 3 else const(0)
