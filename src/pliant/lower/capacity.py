@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from ..graph import node as g
 from ..graph.annotation import map_dims
-from ..graph.ops.count import BindAttrs
 from ..support.errors import UnsupportedError
 from ..sym.expr import Add, Const, Expr, FloorDiv, FloorMod, Max, Min, Mul, Select, Sub, Var, const, free_vars
 from ..sym.prove import prove
@@ -27,7 +26,7 @@ def run_time_dims(function: g.Function) -> dict[Var, Expr]:
     """The dims that are known only while the function runs, each with what it is at most in terms of the others' capacities."""
     limits: dict[Var, Expr] = {}
     for n in g.walk_nodes(function.nodes):
-        if isinstance(n, g.Op) and isinstance(n.attrs, BindAttrs):
+        if isinstance(n, g.Op) and n.op == "bind_dim":
             limits[n.attrs.dim] = capacity(n.attrs.most, limits)
     return limits
 
