@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
+    ".artifact": "load",
     ".program": "Program",
     ".templates": "Template template",
     ".dtype": "DType",
@@ -43,6 +44,7 @@ _HOME = {name: place for place, names in _PLACES.items() for name in names.split
 if TYPE_CHECKING:
     from . import nn
     from .api import Function, Kernel, compile, function, kernel, parse
+    from .artifact import load
     from .dtype import DType
     from .graph import ops
     from .graph.ops import match_cast
@@ -189,6 +191,7 @@ __all__ = [
     "inf",
     "init",
     "kernel",
+    "load",
     "log",
     "log1p",
     "match_cast",

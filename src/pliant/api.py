@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph.node import Callee, Value
 from .graph.node import Function as GraphFunction
+from .lineage import Lineage
 from .loop.parse import parse_kernel
 from .loop.stmt import Func
 from .lower.callee import callee_of
@@ -50,7 +51,8 @@ class _Callable:
         """Runs natively; outputs are returned, or written to `out`. Inside of a module's `forward` it becomes a part of the graph."""
         for a in args:
             if isinstance(a, Value):
-                return self._inside(args)
+                emitted: Result = self._inside(args)
+                return emitted
         if self._executable is None:
             self._executable = compile(self)
         result: Result = self._executable(*args, out=out, **named)
@@ -161,7 +163,7 @@ def compile(
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache)
     constants = package.interface.memory(program.constants)
-    return Executable(package, threads=threads, constants=constants, cost=lambda: _cost(program))
+    return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked))
 
 
 def _check_runs_here(machine: Target) -> None:
@@ -176,12 +178,6 @@ def _check_runs_here(machine: Target) -> None:
             facts=[lack],
             help="pliant.codegen.llvm.generate and emit_object make code for other machines",
         )
-
-
-def _cost(program: Program) -> Any:
-    from .cost import ProgramCost
-
-    return ProgramCost(program)
 
 
 def program_of(src: Any) -> Program:

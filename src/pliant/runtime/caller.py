@@ -44,7 +44,7 @@ class Caller:
         self.marshal = Marshal(interface)
         self.layout = self.marshal.layout
         self.slots: dict[int, Slot] = {}  # those that are kept, by the address of their frame
-        self._threads = threads
+        self.threads = threads
         self._loaded = load(package.blob)
         # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
         self.prepare = ShortEntry(self._loaded.address("prepare"))
@@ -69,7 +69,7 @@ class Caller:
         plans = (Plan * max(1, len(records)))(*records)
         texts = [sys.intern(name) for name in self.names]
         names = (ctypes.c_int64 * max(1, len(texts)))(*map(id, texts))
-        launch = Launch.FIXED if self._threads is not None else Launch.CHOSEN
+        launch = Launch.FIXED if self.threads is not None else Launch.CHOSEN
         long_way, failed = self._long_way, self._failed
         gate = Gate(
             host=ctypes.addressof(found),
@@ -134,8 +134,13 @@ class Caller:
         results = self._call(args, None if out is None else self.out_list(out))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _call(self, args: Sequence[Any], out: Sequence[Any] | None) -> list[Any]:
+    def call_profiled(self, args: Sequence[Any], hook: int) -> list[Any]:
+        """Runs the program with a profile hook (the address of a `Profile`), which is told of the beginning and end of each kernel."""
+        return self._call(args, None, hook)
+
+    def _call(self, args: Sequence[Any], out: Sequence[Any] | None, hook: int | None = None) -> list[Any]:
         slot = self._take_slot()
+        slot.ctx.profile = hook
         try:
             taken = self.marshal.write(slot, args, out)
             if self.prepare(*slot.addresses):
@@ -143,10 +148,11 @@ class Caller:
             given = self.marshal.place(slot, taken)
             results = self._make_outputs(slot, args, given, taken.torch)
             if self.interface.parallel:
-                slot.use_threads(self._threads)
+                slot.use_threads(self.threads)
             self._run(slot)
             return [self._cut(slot, o, r) for o, r in zip(self.interface.outputs, results, strict=True)] if self._counted else results
         finally:
+            slot.ctx.profile = None
             self._release(slot.address)
             if slot.address in self.slots:
                 self._give(ctypes.addressof(self._frames), slot.address)

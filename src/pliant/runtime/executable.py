@@ -11,8 +11,8 @@ How a call is made is in caller.py. A consumed argument is updated in place and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn
 
 from ..support.errors import Error
@@ -31,23 +31,33 @@ class Executable:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(
-        self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), cost: Callable[[], Any] | None = None
-    ) -> None:
+    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), lineage: Any = None) -> None:
         self.package = package
         self.interface = package.interface
         self._caller = Caller(package, None if threads is None else resolve_threads(threads)[0], constants)
         self.__call__ = self._caller.open()
-        self._make_cost = cost
+        self._lineage = lineage  # a pliant.lineage.Lineage; the runtime alone cannot say what a program was compiled from
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
-    @cached_property
+    @property
     def cost(self) -> Any:
         """What a call costs, as formulas of the dims: print it, or call it with values: `f.cost(n=128)`."""
-        if self._make_cost is None:
-            raise Error(f"the cost of `{self.interface.name}` is not known here", help="compile the program instead of loading its code")
-        return self._make_cost()
+        return self._known("the cost").cost
+
+    def save(self, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
+        """Writes a `.pliant` file, which `pliant.load` reads; it may have code for further targets."""
+        self._known("the program").save(self, path, targets)
+
+    def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Any:
+        """Runs the program on these arguments and returns the times of its kernels; print it, or save it as a trace for Perfetto."""
+        return self._known("the program").profile(self, args, named, runs)
+
+    def _known(self, what: str) -> Any:
+        if self._lineage is None:
+            help = "make it with pliant.compile or pliant.load"
+            raise Error(f"{what} of `{self.interface.name}` is not known here", where=caller_span(), help=help)
+        return self._lineage
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -108,5 +118,5 @@ class Executable:
         raise Error(
             f"the executable `{self.interface.name}` cannot be pickled: it is machine code in this process",
             where=caller_span(),
-            help="send the program and compile it there (the code cache makes that quick), or save it to a file",
+            help="save it to a file: f.save('model.pliant'), then pliant.load('model.pliant') there, which compiles nothing",
         )

@@ -1,0 +1,250 @@
+"""Artifacts: a compiled program as one `.pliant` file, to be loaded without compiling where the machine is the same.
+
+    f.save("model.pliant")
+    f = pliant.load("model.pliant")
+
+A file (runtime/container.py) has a portable part and one part for each target:
+
+    contract   what `f.contract` says, as JSON                         portable
+    program    the text of the program; which tensor each literal is   portable
+    layers     the user's layers that the nodes come from              portable
+    tensor     the bytes of a literal, mapped when they are used       portable
+    code       a package: machine code and its interface               one for each target
+
+Where no part fits the machine (or it was made by a Pliant whose binary interface was another), the program is compiled anew, and a
+notice on stderr says so. Everything but the tensors is compared with its checksum when it is read; `verify=True` compares these too.
+Machine code is trusted: load only files of people whose programs you would run; `recompile=True` leaves the code of the file aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .dtype import ALL
+from .dtype import dtype as to_dtype
+from .lineage import Lineage
+from .program import Program
+from .runtime import container, interface
+from .runtime.container import Container, Section, Writer, broken
+from .runtime.ctx import Ctx
+from .runtime.executable import Executable
+from .runtime.package import ENTRIES, Package
+from .support.errors import Error, InternalError, UnsupportedError
+from .target import Target
+from .target import target as find_target
+
+if TYPE_CHECKING:
+    from .graph.node import Function
+
+Array = np.ndarray[Any, Any]
+
+
+def fingerprint() -> str:
+    """The binary interface between code and runtime as a text: code that was made for another one is not called."""
+    inner = [interface.Input, interface.Output, interface.Symbol, interface.Site, interface.Constant]
+    fields = [(r.__name__, [(k, str(v)) for k, v in r.__annotations__.items()]) for r in (Package, interface.Interface, *inner)]
+    layout = [(f[0], str(f[1])) for f in Ctx._fields_]
+    return hashlib.sha256(repr((fields, layout, ENTRIES)).encode()).hexdigest()
+
+
+# Writing.
+
+
+def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
+    """Writes an executable, with its code and that for further targets, to a file."""
+    from . import __version__
+    from .pipeline import compile_program
+
+    program = lineage.program
+    _refuse_callbacks(program.entry)
+    text, literals = str(program), program.constants
+    names = _names(program)
+    _check_text(program, text)
+    others = [find_target(t) for t in targets]
+    parts = [(lineage.target, f.package), *((t, compile_program(program, t, lineage.checked)) for t in others if t != lineage.target)]
+    with Writer(path, __version__) as w:
+        contract = {"name": f.interface.name, "inputs": f.inputs, "outputs": f.outputs, "dims": f.dims}
+        shown = {k: v if isinstance(v, str) else [str(x) for x in v] for k, v in contract.items()}
+        w.add("contract", "", json.dumps(shown).encode())
+        numbers, unique = _numbered(literals)
+        w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, checked=lineage.checked)
+        w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
+        for target, package in parts:
+            described = {"machine": repr(replace(target, name="")), "arch": target.arch, "features": list(target.features)}
+            w.add("code", target.name, package.to_bytes(), interface=fingerprint(), **described)
+        for number, array in enumerate(unique):
+            w.add("tensor", str(number), array.reshape(-1).view(np.uint8), dtype=to_dtype(array.dtype).name, shape=list(array.shape))
+
+
+def _refuse_callbacks(function: Function) -> None:
+    from .graph.node import CallFunction, CallHost, walk_nodes
+
+    for n in walk_nodes(function.nodes):
+        if isinstance(n, CallHost):
+            name = getattr(n.fn, "__name__", repr(n.fn))
+            raise UnsupportedError(
+                f"the program calls the Python function `{name}`, which no file can hold",
+                where=n.span,
+                help="write it with operators or as a @kernel, or compile the program where it runs",
+            )
+        if isinstance(n, CallFunction):
+            _refuse_callbacks(n.function)
+
+
+def _names(program: Program) -> dict[str, int]:
+    """The number of each literal that the text has by name."""
+    place = {id(array): number for number, array in enumerate(program.constants)}
+    return {name: place[id(array)] for name, array in program.named_constants.items()}
+
+
+def _numbered(literals: Sequence[Array]) -> tuple[list[int], list[Array]]:
+    """For each literal the number of its tensor, and the tensors: memory that several literals share stands once."""
+    found: dict[Any, int] = {}
+    unique: list[Array] = []
+    numbers = []
+    for array in literals:
+        key = (array.__array_interface__["data"][0], array.shape, array.dtype.name) if array.size else id(array)
+        if key not in found:
+            found[key] = len(unique)
+            unique.append(np.ascontiguousarray(array))
+        numbers.append(found[key])
+    return numbers, unique
+
+
+def _check_text(program: Program, text: str) -> None:
+    """The text must mean the program: whoever compiles it elsewhere has nothing else."""
+    from .graph.structural import same
+    from .loop.structural import canonical_text
+
+    back = Program.parse(text, constants=program.named_constants)
+    if not same(back.entry, program.entry) or list(map(canonical_text, back.kernels)) != list(map(canonical_text, program.kernels)):
+        raise InternalError(f"the text of `{program.entry.name}` does not mean the program that it was printed from")
+
+
+# Reading.
+
+
+def load(
+    path: str | os.PathLike[str], threads: int | None = None, *, verify: bool = False, recompile: bool = False
+) -> Executable:  # fmt: skip
+    """The executable of a `.pliant` file: its code where that is for this machine, else compiled anew, which is said on stderr."""
+    file = container.read(path)
+    if verify:
+        for section in file.sections:
+            section.check()
+    program = _only(file, "program")
+    literals = _literals(file, program)
+    checked = program.facts.get("checked") is True
+    here = find_target("native")
+    part = None if recompile else _fitting(file, here)
+    lineage = Lineage(lambda: _program(file, literals), here, checked)
+    if part is not None:
+        package = Package.from_bytes(bytes(part.check()))
+    else:
+        if not recompile:
+            has = ", ".join(container.shown(s.name) for s in file.find("code")) or "none"
+            print(f"pliant: {file.file} has no code for this machine (it has: {has}); compiling it", file=sys.stderr)
+        from .pipeline import compile_program
+
+        package = compile_program(lineage.program, here, checked)
+        literals = list(lineage.program.constants)
+    return Executable(package, threads=threads, constants=_memory(file, package, literals), lineage=lineage)
+
+
+def _only(file: Container, kind: str) -> Section:
+    found = file.find(kind)
+    if len(found) != 1:
+        raise broken(file.file, f"it has {len(found)} sections `{kind}`, one is expected")
+    return found[0]
+
+
+def _fitting(file: Container, here: Target) -> Section | None:
+    """The code for this very machine, else the code that uses most of what it has, and nothing else."""
+    ours = fingerprint()
+    best, most = None, -1
+    for part in file.find("code"):
+        features = part.facts.get("features")
+        if part.facts.get("interface") != ours or part.facts.get("arch") != here.arch or not isinstance(features, list):
+            continue
+        if part.facts.get("machine") == repr(replace(here, name="")):
+            return part
+        if all(isinstance(x, str) and x in here.features for x in features) and len(features) > most:
+            best, most = part, len(features)
+    return best
+
+
+def _literals(file: Container, program: Section) -> list[Array]:
+    """The program's literals by number, over the mapped file."""
+    tensors = [_tensor(s) for s in file.find("tensor")]
+    numbers = program.facts.get("literals")
+    if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < len(tensors) for n in numbers):
+        raise broken(file.file, "its program names tensors that are not there")
+    return [tensors[n] for n in numbers]
+
+
+def _tensor(section: Section) -> Array:
+    name, shape = section.facts.get("dtype"), section.facts.get("shape")
+    if not isinstance(name, str) or name not in ALL or not isinstance(shape, list) or len(shape) > 32:
+        raise broken(section.file, f"tensor {container.shown(section.name)} has no known type or shape")
+    if not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        raise broken(section.file, f"tensor {container.shown(section.name)} has a shape that is none")
+    dtype = ALL[name].numpy()
+    size = dtype.itemsize if 0 not in shape else 0
+    for n in shape:
+        size *= n
+        if size > len(section.data):
+            break
+    if size != len(section.data):
+        raise broken(section.file, f"tensor {container.shown(section.name)} of shape {shape[:8]} has {len(section.data)} bytes")
+    return np.frombuffer(section.data, dtype).reshape(shape) if size else np.zeros(shape, dtype)
+
+
+def _memory(file: Container, package: Package, literals: Sequence[Array]) -> list[Any]:
+    """The constants of a package, which must be literals of the program of just that size."""
+    constants = package.interface.constants
+    try:
+        found = package.interface.memory(literals)
+    except (ValueError, IndexError):
+        raise broken(file.file, "its code needs constants that are not there") from None
+    if [a.nbytes for a in found] != [c.size for c in constants]:
+        raise broken(file.file, "the constants of its code have other sizes than its tensors")
+    return found
+
+
+def _program(file: Container, literals: Sequence[Array]) -> Program:
+    """The program of the portable part."""
+    section = _only(file, "program")
+    names = section.facts.get("names")
+    if not isinstance(names, dict) or not all(type(n) is int and 0 <= n < len(literals) for n in names.values()):
+        raise broken(file.file, "its program has names for literals that are not there")
+    try:
+        text = bytes(section.check()).decode()
+        made = Program.parse(text, f"{file.file}:program", {name: literals[n] for name, n in names.items()})
+    except (Error, ValueError, RecursionError, MemoryError) as problem:
+        what = problem.what if isinstance(problem, Error) else str(problem)
+        raise broken(file.file, f"its program cannot be read: {what}") from None
+    return Program(_with_layers(file, made.entry))
+
+
+def _with_layers(file: Container, entry: Function) -> Function:
+    """The function whose nodes know the user's layers again; where the section is missing or another's, they stay without."""
+    for section in file.find("layers"):
+        try:
+            layers = json.loads(bytes(section.check()))
+        except (ValueError, RecursionError):
+            raise broken(file.file, "its layers are not JSON") from None
+        if isinstance(layers, list) and len(layers) == len(entry.nodes) and all(_texts(o) for o in layers):
+            return entry.with_(nodes=tuple(n.with_(origin=tuple(o)) for n, o in zip(entry.nodes, layers, strict=True)))
+    return entry
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(t, str) for t in value)

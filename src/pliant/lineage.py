@@ -1,0 +1,77 @@
+"""What an executable was compiled from, and what can be told with it: its cost, its artifact, its profile, its report.
+
+The runtime knows no programs; an executable holds its lineage for these four and asks it. Nothing here is made before it is asked
+for: a program that was loaded from a file is parsed when its text is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .program import Program
+from .target import Target
+
+if TYPE_CHECKING:
+    from .cost import ProgramCost
+    from .pipeline import State
+    from .report.profile import Profile
+    from .runtime.executable import Executable
+
+
+class Lineage:
+    """The program of an executable, the machine it was compiled for, and how."""
+
+    def __init__(self, make: Callable[[], Program], target: Target, checked: bool = False) -> None:
+        self._make = make
+        self.target = target
+        self.checked = checked
+        self.profiled: Profile | None = None  # the last one, which reports show
+
+    @cached_property
+    def program(self) -> Program:
+        """The program as it was before compilation."""
+        return self._make()
+
+    @cached_property
+    def cost(self) -> ProgramCost:
+        """What a call costs."""
+        from .cost import ProgramCost
+
+        return ProgramCost(self.program)
+
+    @cached_property
+    def fused(self) -> State:
+        """The program as calls of loop programs that are not scheduled yet: what is the same for all targets."""
+        from .pipeline import STEPS, State, run_steps
+
+        start = State(self.program.entry, self.target, self.program.constants, checked=self.checked)
+        return run_steps(start, STEPS[: _step("schedule")])
+
+    @cached_property
+    def lowered(self) -> State:
+        """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
+        from .pipeline import STEPS, run_steps
+
+        return run_steps(self.fused, STEPS[_step("schedule") : _step("emit")])
+
+    def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
+        """Writes the artifact."""
+        from .artifact import save
+
+        save(f, self, path, targets)
+
+    def profile(self, f: Executable, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
+        """Runs the program and times its kernels."""
+        from .report.profile import take_profile
+
+        self.profiled = take_profile(f, self, args, named, runs)
+        return self.profiled
+
+
+def _step(name: str) -> int:
+    from .pipeline import STEPS
+
+    return [s.name for s in STEPS].index(name)

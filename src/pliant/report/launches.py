@@ -1,0 +1,70 @@
+"""The launches of a compiled program: which kernel runs at each step, for which layers of the user, and what that costs.
+
+for launch in launches(lineage):
+    launch.name, launch.layers, launch.cost(dims)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..graph.node import CallLoop, Value, walk_nodes
+from ..lineage import Lineage
+from ..loop.analysis.cost import cost as loop_cost
+from ..loop.stmt import Call, Func, walk_stmts
+from ..lower.callee import func_of
+from ..sym.expr import Expr, Var, free_vars, substitute
+from ..sym.semantics import evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a kernel by the host program; a copy that no node asked for has no node."""
+
+    func: Func  # as it is compiled
+    node: CallLoop | None  # the scheduled call
+    logical: CallLoop | None  # the same before it was scheduled
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        return self.func.name
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The user's layers that the kernel computes."""
+        return self.node.origin if self.node is not None else ()
+
+    def cost(self, dims: Mapping[Var, int]) -> tuple[int, int] | None:
+        """Operations, and bytes to and from memory, for values of the dims; None where these do not say it."""
+        call = self.logical or self.node
+        if call is None:
+            return None
+        func = func_of(call.callee)
+        found, values = loop_cost(func), dict(zip(func.symbols, call.dims, strict=True))
+        formulas: list[Expr] = [substitute(e, values) for e in (found.operations, found.bytes)]
+        if any(v not in dims for e in formulas for v in free_vars(e)):
+            return None
+        operations, moved = (int(evaluate(e, dict(dims))) for e in formulas)
+        return operations, moved
+
+
+def steps(lineage: Lineage) -> list[Step]:
+    """The launches in the order of the host program."""
+    state = lineage.lowered
+    assert state.host is not None
+    logical = _by_result(lineage.fused.function.nodes)
+    waiting = [n for n in walk_nodes(state.function.nodes) if isinstance(n, CallLoop)]
+    found = []
+    for call in (s for s in walk_stmts(state.host.run.body) if isinstance(s, Call)):
+        node = None
+        if waiting and func_of(waiting[0].callee) is call.func:
+            node = waiting.pop(0)
+        found.append(Step(call.func, node, logical.get(node.outs[0]) if node is not None and node.outs else None))
+    return found
+
+
+def _by_result(nodes: tuple[object, ...]) -> dict[Value, CallLoop]:
+    """Calls by their first result, which scheduling keeps."""
+    return {n.outs[0]: n for n in walk_nodes(nodes) if isinstance(n, CallLoop) and n.outs}  # type: ignore[arg-type]

@@ -1,0 +1,209 @@
+"""Profiles: what each launch of a program took, and how near that is to what the machine can do.
+
+    p = f.profile(x)
+    print(p)                    # a table by kernel
+    p.save("trace.json")        # for https://ui.perfetto.dev or chrome://tracing
+    p.launches[0].layers        # ("encoder.layer.0.attention.self.query",)
+
+Times are read by the profile hook of the binary interface, in Python: each launch has about a microsecond of that in it. The program runs
+a few times, and the fastest run counts. Limits (`pliant.measure`) are measured when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cli.units import per_second
+from ..lineage import Lineage
+from ..runtime.ctx import Profile as Hook
+from ..runtime.executable import Executable
+from ..runtime.threads import resolve_threads
+from .launches import Step, steps
+
+RUNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One call of a kernel: when it began, how long it took (nanoseconds), and what it did, where that is known."""
+
+    kernel: str
+    layers: tuple[str, ...]
+    begin: int
+    duration: int
+    operations: int | None = None
+    bytes: int | None = None
+
+    def of_limit(self, limits: Limits) -> float | None:
+        """The share of the machine's limit that the launch reached: by arithmetic or by memory, whichever binds."""
+        if self.operations is None or self.bytes is None or not self.duration:
+            return None
+        return max(self.operations / limits.operations, self.bytes / limits.bytes) / (self.duration * 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine does at most in a second: floating-point operations, and bytes read."""
+
+    operations: float
+    bytes: float
+
+
+@functools.cache
+def limits(threads: int) -> Limits:
+    """The limits of this machine for a number of threads, measured once."""
+    from ..measure import fma_rate, read_bandwidth
+
+    return Limits(fma_rate(threads), read_bandwidth(threads))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The times of one run, the fastest of several."""
+
+    program: str
+    dims: Mapping[str, int]
+    threads: int
+    runs: int
+    wall: int  # nanoseconds from the call to its end
+    launches: tuple[Launch, ...]
+
+    @property
+    def in_kernels(self) -> int:
+        """Nanoseconds inside of kernels."""
+        return sum(x.duration for x in self.launches)
+
+    def by_kernel(self) -> dict[str, list[Launch]]:
+        """The launches of each kernel, those that take the most time first."""
+        found: dict[str, list[Launch]] = {}
+        for launch in self.launches:
+            found.setdefault(launch.kernel, []).append(launch)
+        return dict(sorted(found.items(), key=lambda item: -sum(x.duration for x in item[1])))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a trace that Perfetto and Chrome show: kernels on one track, the user's layers above them."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": _events(self), "displayTimeUnit": "ms"}, file)
+
+    def __str__(self) -> str:
+        return _table(self, limits(self.threads))
+
+    def __repr__(self) -> str:
+        return f"<profile of {self.program}: {len(self.launches)} launches, {self.wall / 1e6:.3f} ms>"
+
+
+def take_profile(f: Executable, lineage: Lineage, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
+    """Runs a program and reads the clock at each launch; one that updates state runs once, unless `runs` says otherwise."""
+    caller = f._caller
+    values = caller.bind(args, named)
+    shapes = dict(zip(caller.names, values, strict=True))
+    count = runs if runs is not None else 1 if any(i.consumed for i in f.inputs) else RUNS
+    dims = f.symbols_of(shapes)
+    wall, events = min((_run(f, values) for _ in range(max(1, count))), key=lambda r: r[0])
+    known = _described(f, lineage, events)
+    variables = {v: dims[v.name] for v in _variables(lineage) if v.name in dims} if known is not None else {}
+    launches = []
+    for number, (kernel, begin, end) in enumerate(events):
+        step = known[number] if known is not None else None
+        cost = step.cost(variables) if step is not None else None
+        layers = step.layers if step is not None else ()
+        launches.append(Launch(f.interface.kernels[kernel], layers, begin, end - begin, *(cost or (None, None))))
+    return Profile(f.interface.name, dims, resolve_threads(caller.threads)[0], count, wall, tuple(launches))
+
+
+def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, int]]]:
+    """The time of a run, and for each launch its kernel, beginning and end."""
+    clock, seen = time.perf_counter_ns, []
+
+    def hook(ctx: int, kernel: int, phase: int) -> None:
+        seen.append((clock(), kernel, phase))
+
+    native = Hook(hook)
+    begin = clock()
+    f._caller.call_profiled(args, ctypes.cast(native, ctypes.c_void_p).value or 0)
+    wall = clock() - begin
+    return wall, [(kernel, start - begin, end - begin) for (start, kernel, _), (end, _, _) in zip(seen[::2], seen[1::2], strict=True)]
+
+
+def _described(f: Executable, lineage: Lineage, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
+    """The launches as the compiler knows them; None where the events are not those of a straight program of this compiler."""
+    found = steps(lineage)
+    names = [f.interface.kernels[kernel] for kernel, _, _ in events]
+    return found if [s.name for s in found] == names else None
+
+
+def _variables(lineage: Lineage) -> Sequence[Any]:
+    host = lineage.lowered.host
+    assert host is not None
+    return host.layout.symbols
+
+
+# How a profile is shown.
+
+
+def _events(p: Profile) -> list[dict[str, Any]]:
+    def event(name: str, begin: int, duration: int, track: int, **facts: Any) -> dict[str, Any]:
+        return {"name": name, "ph": "X", "ts": begin / 1e3, "dur": duration / 1e3, "pid": 1, "tid": track, "args": facts}
+
+    dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
+    names: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{p.program} ({dims})"}}]
+    names += [{"name": "thread_name", "ph": "M", "pid": 1, "tid": t, "args": {"name": n}} for t, n in ((1, "layers"), (2, "kernels"))]
+    spans = [event(name, begin, duration, 1) for name, begin, duration in _layer_spans(p.launches)]
+    kernels = [
+        event(x.kernel, x.begin, x.duration, 2, layers=", ".join(x.layers), operations=x.operations, bytes=x.bytes) for x in p.launches
+    ]  # fmt: skip
+    return [*names, *spans, *kernels]
+
+
+def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
+    """The user's layers over time: each part of a path as long as the launches one after the other share it, outer before inner."""
+    found: list[tuple[str, int, int]] = []
+    open_: list[tuple[str, int]] = []  # names that go on, and where they began
+
+    def close(depth: int, end: int) -> None:
+        while len(open_) > depth:
+            name, begin = open_.pop()
+            found.append((name, begin, end - begin))
+
+    last = 0
+    for x in launches:
+        parts = x.layers[-1].split(".") if x.layers else []
+        paths = [".".join(parts[: k + 1]) for k in range(len(parts))]
+        same = next((k for k, (path, (name, _)) in enumerate(zip(paths, open_, strict=False)) if path != name), min(len(paths), len(open_)))
+        close(same, last)
+        open_ += [(path, x.begin) for path in paths[same:]]
+        last = x.begin + x.duration
+    close(0, last)
+    return sorted(found, key=lambda s: (s[1], s[0].count(".")))
+
+
+def _table(p: Profile, machine: Limits) -> str:
+    dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
+    head = f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
+    rows = [("kernel", "calls", "ms", "share", "operations", "memory", "of limit")]
+    for name, found in p.by_kernel().items():
+        rows.append((name, str(len(found)), *_row(found, p.wall, machine)))
+    between = p.wall - p.in_kernels
+    rows.append(("between kernels", "", f"{between / 1e6:.3f}", f"{between / max(1, p.wall):.1%}", "", "", ""))
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+    lines = ["  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
+    limit = f"limits: {per_second(machine.operations, 'FLOP')}, {per_second(machine.bytes, 'B')}"
+    return "\n".join([head, *(line.rstrip() for line in lines), limit])
+
+
+def _row(found: Sequence[Launch], wall: int, machine: Limits) -> tuple[str, str, str, str, str]:
+    time_ = sum(x.duration for x in found)
+    seconds = max(1, time_) * 1e-9
+    shown = f"{time_ / 1e6:.3f}", f"{time_ / max(1, wall):.1%}"
+    if any(x.operations is None or x.bytes is None for x in found):
+        return *shown, "", "", ""
+    operations, moved = sum(x.operations or 0 for x in found), sum(x.bytes or 0 for x in found)
+    limit = sum(max((x.operations or 0) / machine.operations, (x.bytes or 0) / machine.bytes) for x in found)
+    return *shown, per_second(operations / seconds, "FLOP"), per_second(moved / seconds, "B"), f"{limit / seconds:.0%}"
