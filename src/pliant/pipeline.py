@@ -24,6 +24,7 @@ from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
 from .runtime.package import Package
+from .support.collector import fewer_collections
 from .support.errors import Error, InternalError
 from .support.settings import read as read_settings
 from .target import Target
@@ -150,7 +151,8 @@ def compile_program(
         if found is not None:
             return Package.from_bytes(found)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled)
-    package = run_steps(start, [s for s in STEPS if s.name not in disabled]).package
+    with fewer_collections():
+        package = run_steps(start, [s for s in STEPS if s.name not in disabled]).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
