@@ -22,6 +22,7 @@ from pliant.lower.host import HostProgram
 from pliant.pipeline import STEPS, State, Step, run_steps
 from pliant.program import Program
 from pliant.runtime.executable import Executable
+from pliant.runtime.loading import all_literals
 from pliant.sym.expr import const
 from pliant.target import target
 
@@ -45,12 +46,12 @@ def compiled(
     """A function as native code, not from the cache."""
     state = lowered(function, steps, level=level, poison=poison, checked=checked)
     assert state.package is not None
-    return Executable(state.package, constants=state.package.interface.memory(state.constants))
+    return Executable(state.package, constants=state.package.interface.memory(all_literals(state.package, state.constants)))
 
 
 def host_of(function: g.Function, steps: Sequence[Step] = STEPS, poison: bool = False) -> HostProgram:
-    """The host program of a function."""
-    host = lowered(function, [s for s in steps if s.name != "emit"], poison=poison).host
+    """The host program of a function, which does everything in the call: nothing is lifted out of it."""
+    host = lowered(function, [s for s in steps if s.name not in ("lift_constants", "emit")], poison=poison).host
     assert host is not None
     return host
 

@@ -24,6 +24,7 @@ from .lower.callee import callee_of
 from .pipeline import compile_program
 from .program import Program
 from .runtime.executable import Executable
+from .runtime.loading import all_literals
 from .support.errors import Error, InternalError, UnsupportedError
 from .support.source import caller_span
 from .sym.expr import Expr
@@ -162,7 +163,7 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache)
-    constants = package.interface.memory(program.constants)
+    constants = package.interface.memory(all_literals(package, program.constants))
     return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked))
 
 

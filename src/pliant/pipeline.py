@@ -46,6 +46,8 @@ class State:
     checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
     poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
     plan: bool = True  # temporaries share memory
+    load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
+    derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -74,6 +76,21 @@ def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], S
     return run
 
 
+def _choose_layouts(s: State) -> State:
+    from .lower.choose_layouts import choose_layouts
+
+    return replace(s, function=choose_layouts(s.function, s.target)) if s.constants else s
+
+
+def _lift_constants(s: State) -> State:
+    if not s.constants:
+        return s
+    from .lower.lift_constants import lift_constants
+
+    lifted = lift_constants(s.function)
+    return replace(s, function=lifted.rest, load=lifted.load, derived=lifted.derived)
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -92,7 +109,11 @@ def _emit(s: State) -> State:
     from .lower.package import make_package
 
     assert s.host is not None
-    return replace(s, package=make_package(s.function, s.host, s.target, s.constants, s.level))
+    package = make_package(s.function, s.host, s.target, (*s.constants, *s.derived), s.level)
+    if s.load is None:
+        return replace(s, package=package)
+    start = replace(s, function=s.load, load=None, derived=(), kernels=None, host=None)
+    return replace(s, package=package._replace(load=run_steps(start, STEPS[-3:]).package))
 
 
 STEPS: tuple[Step, ...] = (
@@ -130,6 +151,8 @@ STEPS: tuple[Step, ...] = (
         "elementwise loop programs have joined their producers and consumers",
         optional=True,
     ),
+    Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
+    Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),

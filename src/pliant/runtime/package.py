@@ -3,7 +3,11 @@
     data = Package(blob, interface).to_bytes()
     Package.from_bytes(data).interface.inputs
 
-Bytes (little endian): magic, size of the interface u64, size of the blob u64, the interface as JSON in UTF-8, the blob.
+A program whose literals are brought into other layouts, or computed with, once and not at every call, has a second package inside,
+`load`: a program without arguments that gives the arrays which count as further literals of the first (runtime/loading.py).
+
+Bytes (little endian): magic, sizes (u64) of the interface, the blob and the package inside (0: none), then these, the interface as JSON
+in UTF-8.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ from ..support.errors import ModelFileError
 from .blob import Blob
 from .interface import Interface
 
-_MAGIC = b"PLPACK\x00\x01"
-_HEAD = struct.Struct("<8sQQ")
+_MAGIC = b"PLPACK\x00\x02"
+_HEAD = struct.Struct("<8sQQQ")
 ENTRIES = ("prepare", "size", "run")
 
 
@@ -25,31 +29,38 @@ class Package(NamedTuple):
 
     blob: Blob
     interface: Interface
+    load: Package | None = None
 
     def to_bytes(self) -> bytes:
         """The package as bytes that `from_bytes` accepts."""
         metadata, blob = self.interface.to_json().encode(), self.blob.to_bytes()
-        return _HEAD.pack(_MAGIC, len(metadata), len(blob)) + metadata + blob
+        load = b"" if self.load is None else self.load.to_bytes()
+        return _HEAD.pack(_MAGIC, len(metadata), len(blob), len(load)) + metadata + blob + load
 
     @staticmethod
-    def from_bytes(data: bytes) -> Package:
+    def from_bytes(data: bytes, nested: bool = False) -> Package:
         """The package that `data` holds; anything but the exact form is a `ModelFileError`."""
         if len(data) < _HEAD.size:
             raise _broken("it ends inside its head")
-        magic, metadata, size = _HEAD.unpack_from(data)
+        magic, metadata, size, load = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise _broken("it does not begin as one")
-        if metadata + size != len(data) - _HEAD.size:
-            raise _broken(f"{metadata + size} bytes are announced, {len(data) - _HEAD.size} are there")
+        if metadata + size + load != len(data) - _HEAD.size:
+            raise _broken(f"{metadata + size + load} bytes are announced, {len(data) - _HEAD.size} are there")
         middle = _HEAD.size + metadata
         try:
             text = data[_HEAD.size : middle].decode()
         except UnicodeDecodeError:
             raise _broken("its metadata is not UTF-8") from None
-        blob = Blob.from_bytes(data[middle:])
+        blob = Blob.from_bytes(data[middle : middle + size])
         if missing := [name for name in ENTRIES if name not in blob.exports]:
             raise _broken(f"its code exports no `{missing[0]}`")
-        return Package(blob, Interface.from_json(text))
+        if load and nested:
+            raise _broken("the package inside has one inside itself")
+        inner = Package.from_bytes(data[middle + size :], nested=True) if load else None
+        if inner is not None and inner.interface.inputs:
+            raise _broken("the package inside takes arguments")
+        return Package(blob, Interface.from_json(text), inner)
 
 
 def _broken(reason: str) -> ModelFileError:

@@ -1,0 +1,73 @@
+"""Weights lie as the kernels that read them like best: what is known before the program runs is packed once, not at every call.
+
+    c = matmul(x, w)        ->        w_packed = pack(w);  c = matmul(x, w_packed)          # w a literal, or computed from literals
+
+The layout is an index map chosen by the rules that will schedule the reader (`schedule/library/layouts.py`), applied to the reader by
+`transform_layout`, and shared by all readers of a weight that want the same. `lift_constants` has packing done when a program is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..graph import node as g
+from ..graph.stage import Indices, Read, Stage
+from ..loop.buffer import Buffer
+from ..schedule.library.layouts import wanted_layouts
+from ..schedule.primitives.layout import transform_layout
+from ..sym.affine import Refusal
+from ..sym.expr import Const, Expr, Select
+from ..sym.index_map import Layout
+from ..target import Target
+from .callee import callee_of, func_of
+from .from_ops import func_of_stages
+from .lift_constants import known_values
+
+
+def choose_layouts(function: g.Function, target: Target) -> g.Function:
+    """The function with its weights packed for the target."""
+    known = known_values(function)
+    packed: dict[tuple[g.Value, str], g.Value] = {}
+    nodes: list[g.Node] = []
+    for n in function.nodes:
+        if isinstance(n, g.CallLoop):
+            nodes += _packed(n, known, packed, target)
+        else:
+            nodes.append(n)
+    return function.with_(nodes=tuple(nodes)) if packed else function
+
+
+def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target) -> Iterator[g.Node]:
+    """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
+    func, args = func_of(n.callee), list(n.args)
+    wanted = wanted_layouts(func, target)
+    given = [p.value for p in func.params if p.role != "out"]
+    for position, buffer in enumerate(given):
+        value = args[position]
+        if not isinstance(buffer, Buffer) or buffer not in wanted or not isinstance(value, g.Value) or value not in known:
+            continue
+        map_ = wanted[buffer]
+        layout = map_.layout(buffer.shape)
+        assert not isinstance(layout, Refusal), layout
+        key = (value, str(map_))
+        if key not in packed:
+            made = g.Value(f"{value.name}_packed", g.Tensor(buffer.dtype, layout.shape))
+            packed[key] = made
+            yield _pack(value, made, layout, n)
+        args[position] = packed[key]
+        func, _ = transform_layout(func, buffer.name, map_, 0)
+    yield n.with_(callee=callee_of(func), args=tuple(args)) if args != list(n.args) else n
+
+
+def _pack(value: g.Value, made: g.Value, layout: Layout, reader: g.CallLoop) -> g.CallLoop:
+    """The call that brings a tensor into a layout, zeros in between."""
+    t = value.tensor
+
+    def element(place: Indices, _: Indices, read: Read) -> Expr:
+        there = layout.is_element(place)
+        found = read(0, *layout.inverse(place))
+        return Select(there, found, Const(0, found.dtype)) if layout.has_padding() else found
+
+    stage = Stage("packed", t.dtype, layout.shape, element)
+    func, _ = func_of_stages("pack", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)
+    return g.CallLoop(outs=(made,), origin=reader.origin, span=reader.span, callee=callee_of(func), args=(value,), dims=())

@@ -1,0 +1,88 @@
+"""What depends on literals alone is computed once, when a program is loaded: the function is taken apart into a part for then and the rest.
+
+    w_packed = pack(w); y = matmul(x, w_packed)      ->      load: w_packed = pack(w)        rest: y = matmul(x, <w_packed>)
+
+`load` is a function without parameters, whose results are the tensors that the rest needs. In the rest they are literals whose values are
+not known yet: a `Const` with an array that has the right dtype and shape and no memory of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..graph import node as g
+from ..graph.operators import TABLE
+from ..sym.expr import Const, Expr
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A function taken apart: what is done once, the rest, and the arrays that stand in the rest for the results of the first."""
+
+    load: g.Function | None
+    rest: g.Function
+    derived: tuple[Array, ...]
+
+
+def known_values(function: g.Function) -> set[g.Value]:
+    """The values that are known before the function is called: literals, and what is computed from them alone."""
+    known: set[g.Value] = set()
+    for n in function.nodes:
+        if isinstance(n, g.Const) or (_is_pure(n) and g.node_args(n) and all(a in known for a in g.node_args(n))):
+            known.update(n.outs)
+    return known
+
+
+def lift_constants(function: g.Function) -> Lifted:
+    """The function taken apart; `load` is None where there is nothing to do beforehand."""
+    known = known_values(function)
+    literals = {out for n in function.nodes if isinstance(n, g.Const) for out in n.outs}
+    early = [n for n in function.nodes if n.outs and all(v in known and v not in literals for v in n.outs)]
+    late = [n for n in function.nodes if n not in set(early)]
+    needed = {v for n in late for v in _all_uses(n)} | set(function.results)
+    crossing = [v for n in early for v in n.outs if v in needed]
+    if not crossing:
+        return Lifted(None, function, ())
+    derived = {v: _stand_in(v.tensor) for v in crossing}
+    consts = [n for n in function.nodes if isinstance(n, g.Const)]
+    used = {a for n in early for a in g.node_args(n)}
+    load = g.Function(
+        name=f"{function.name}_load",
+        params=(),
+        nodes=(*(n for n in consts if n.outs[0] in used), *early),
+        results=tuple(crossing),
+        span=function.span,
+    )
+    stand_ins = [g.Const(outs=(v,), array=a) for v, a in derived.items()]
+    rest = [n for n in late if not isinstance(n, g.Const) or n.outs[0] in needed]
+    return Lifted(load, function.with_(nodes=(*stand_ins, *rest)), tuple(derived.values()))
+
+
+def _is_pure(n: g.Node) -> bool:
+    """Whether a node may be done early: it computes tensors of constant size from its arguments, and nothing else."""
+    if any(not isinstance(v.annotation, g.Tensor) or v.annotation.state or not _constant(v.annotation.shape) for v in n.outs):
+        return False
+    if n.requires:
+        return False
+    if isinstance(n, g.CallLoop):
+        return _constant(n.dims) and all(isinstance(a, g.Value) for a in n.args) and all(v.tensor.dtype.bits >= 8 for v in n.outs)
+    return isinstance(n, g.Op) and TABLE[n.op].view
+
+
+def _constant(parts: tuple[Expr, ...]) -> bool:
+    return all(isinstance(e, Const) for e in parts)
+
+
+def _all_uses(n: g.Node) -> list[g.Value]:
+    inner = [v for b in g.bodies(n) for m in b.nodes for v in _all_uses(m)]
+    return [*g.node_args(n), *inner, *(v for b in g.bodies(n) for v in b.results)]
+
+
+def _stand_in(t: g.Tensor) -> Array:
+    shape = tuple(int(e.value) for e in t.shape if isinstance(e, Const))
+    return np.broadcast_to(np.zeros((), t.dtype.numpy()), shape)
