@@ -183,6 +183,20 @@ def stencil(x: Tensor[i32, n + 4], w: Tensor[i32, 3], out: Out[i32, n]) -> None:
         with block("out", "S", i) as vi:
             out[vi] = t[vi] + t[vi + 2]
 """,
+    "conv": """
+n = dim("n")
+@kernel
+def conv(x: Tensor[i32, n + 2, 3], w: Tensor[i32, 3, 3, 5], out: Out[i32, n, 5]) -> None:
+    p = alloc((n + 4, 3), i32)
+    for i, j in grid(n + 4, 3):
+        with block("p", "SS", i, j) as (vi, vj):
+            p[vi, vj] = select(1 <= vi and vi < n + 3, x[vi - 1, vj], 7)
+    for i, o, r, k in grid(n, 5, 3, 3):
+        with block("out", "SSRR", i, o, r, k) as (vi, vo, vr, vk):
+            with init():
+                out[vi, vo] = 0
+            out[vi, vo] += p[vi + vr, vk] * w[vr, vk, vo]
+""",
     "scan": """
 n = dim("n")
 m = dim("m")

@@ -73,6 +73,8 @@ class Player:
         for _ in range(steps):
             name = self.random.choice(self.names())
             loops = list(self.s.loops(name))
+            if not loops:
+                continue
             try:
                 self.random.choice(MOVES)(self, name, loops)
             except ScheduleError as error:
@@ -129,6 +131,23 @@ class Player:
         maps = MAPS.get(buffer.ndim, ["lambda a: (a,)"])
         self.s.transform_layout(buffer.name, self.random.choice(maps), self.random.choice([None, None, 0, 3]), block=name)
 
+    def iterators(self, name: str, loops: list[Any]) -> None:
+        count = len(self.s.block(name).block.iters)
+        self.s.transform_block_layout(name, self.random.choice(MAPS.get(count, ["lambda a, b, c, d: (b, a, d * 3 + c)"])))
+
+    def reindex(self, name: str, loops: list[Any]) -> None:
+        self.s.reindex(name, self.random.choice([a.buffer.name for a in accesses(self.s.block(name).block)]))
+
+    def pad(self, name: str, loops: list[Any]) -> None:
+        count = len(self.s.block(name).block.iters)
+        if self.random.random() < 0.6:
+            self.s.pad(name, *(self.random.choice([1, 1, 2, 4, 5]) for _ in range(count)))
+        else:
+            self.s.decompose_padding(name)
+
+    def blockize(self, name: str, loops: list[Any]) -> None:
+        self.s.blockize(self.random.choice(loops))
+
     def annotate(self, name: str, loops: list[Any]) -> None:
         self.s.annotate(self.random.choice(loops), "hint", self.random.randrange(9))
 
@@ -141,7 +160,12 @@ MAPS = {
         "lambda a, b: (b // 4, a // 3, b % 4, a % 3)",
         "lambda a, b: (a * 40 + b,)",
     ],
-    3: ["lambda a, b, c: (c // 8, a, b, c % 8)", "lambda a, b, c: (b, a, c)", "lambda a, b, c: (b // 2, a * 12 + c, b % 2)"],
+    3: [
+        "lambda a, b, c: (b, a, c // 4, c % 4)",
+        "lambda a, b, c: (c // 8, a, b, c % 8)",
+        "lambda a, b, c: (b, a, c)",
+        "lambda a, b, c: (b // 2, a * 12 + c, b % 2)",
+    ],
 }
 MOVES = [
     Player.split,
@@ -165,6 +189,11 @@ MOVES = [
     Player.annotate,
     Player.layout,
     Player.layout,
+    Player.iterators,
+    Player.reindex,
+    Player.pad,
+    Player.pad,
+    Player.blockize,
 ]
 
 

@@ -60,13 +60,29 @@ STEPS = [
     ("softmax", "s.transform_layout('e', lambda i, j: (j, i)); s.transform_layout('out', lambda i, j: (j, i))"),
     ("stencil", "s.transform_layout('x', lambda i: (i // 4, i % 4)); s.transform_layout('t', lambda i: (i // 6, i // 2 % 3, i % 2), 3)"),
     ("batched", "s.transform_layout('c', lambda n, h, j: (n, h * 24 + j))"),
+    ("matmul", "s.transform_block_layout('c', lambda i, j, k: (j // 8, i, j % 8, k))"),
+    ("matmul_i32", "s.transform_block_layout('c', lambda i, j, k: (k, i * 1 + 0, j))"),
+    ("matmul", "s.transform_block_layout('c', lambda i, j, k: (i * 40 + j, k // 4, k % 4))"),
+    ("conv", "s.transform_block_layout('out', lambda i, o, r, k: (i, o, r * 3 + k))"),
+    ("matmul_i32", "s.reindex('c', 'b'); s.reindex('c', 'a', scope='workspace'); s.reindex('c', 'c')"),
+    ("matmul", "s.split(j, 16); s.split(i, 4); s.reindex('c', 'b')"),
+    ("conv", "s.reindex('out', 'p'); s.reindex('out', 'w'); s.transform_block_layout('out', lambda i, o, r, k: (i, o, r * 3 + k))"),
+    ("conv", "s.decompose_padding('p')"),
+    ("matmul", "s.pad('c', 4, 16, 8)"),
+    ("matmul", "s.pad('c', 1, 1, 5); s.decompose_padding('a_pad')"),
+    ("matmul_i32", "s.pad('c', 3, 4, 5); s.decompose_padding('b_pad'); o, p = s.split(k, 5); s.unroll(p)"),
+    ("matmul_i32", "s.pad('c', 4, 1, 1); o, p = s.split(i, 4); s.reorder(o, j, k, p); s.blockize(p)"),
+    ("matmul", "o, p = s.split(j, 8); q, r = s.split(k, 4); s.reorder(q, p, r); s.blockize(p); s.unroll(r); s.parallel(o)"),
+    ("matmul", "o, p = s.split(j, 8); s.blockize(p)"),
+    ("matmul_i32", "o, p = s.split(i, 4); s.reorder(o, j, k, p); s.blockize(p); s.vectorize(p)"),
+    ("chain", "o, p = s.split(j, 4); t = s.blockize(p); s.transform_layout('t', lambda i, j: (j, i)); s.parallel(i)"),
 ]
 SIZES = [0, 1, 2, 3, 5, 7, 12, 13, 31]
 
 
 def prepared(name: str) -> tuple[Schedule, dict[str, object]]:
     s = Schedule(kernel(name))
-    first = next(b for b in ("c", "t", "top") if f'block("{b}"' in str(s.program))
+    first = next(b for b in ("c", "t", "top", "out") if f'block("{b}"' in str(s.program))
     return s, {"s": s, **dict(zip("ijk", s.loops(first), strict=False))}
 
 

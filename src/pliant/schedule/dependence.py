@@ -20,7 +20,7 @@ from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.prove import prove, prove_equal
 from ..sym.simplify import simplify
-from .nest import Access, accesses, blocks, facts_at, fed_by, index, loop_facts, loops_above, predicate_over_loops
+from .nest import Access, accesses, blocks, bound_inside, facts_at, fed_by, index, loop_facts, loops_above, predicate_over_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,14 @@ def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, 
     facts = loop_facts(facts_at(func, loop), loop)
     renamed: dict[Var, Expr] = {}
     for block, rename in ((b1, False), (b2, True)):
-        for x in loops_above(func, block):
+        for v in bound_inside(block) if rename else ():
+            renamed[v] = Var(v.name, v.dtype)
+        for x in (*loops_above(func, block), *(s for s in walk_stmts(block) if isinstance(s, For))):
             if x is loop or not contains_stmt(loop, x):
                 continue
-            var = Var(x.var.name, x.var.dtype) if rename else x.var
-            if rename:
-                renamed[x.var] = var
-            start, stop = (substitute(e, renamed) if rename else e for e in (x.start, x.stop))
+            var = renamed.setdefault(x.var, Var(x.var.name, x.var.dtype)) if rename else x.var
+            values = {i.var: i.value for i in block.iters}
+            start, stop = (substitute(substitute(e, values), renamed) if rename else substitute(e, values) for e in (x.start, x.stop))
             facts = facts.with_range(var, start, stop - 1)
         facts = facts.with_condition(substitute(predicate_over_loops(block), renamed))
     return facts, renamed

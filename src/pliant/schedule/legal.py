@@ -10,15 +10,20 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from ..loop.stmt import Block, Func
+from ..loop.stmt import Block, For, Func, walk_stmts
 from ..sym.affine import Refusal, detect_iter_map
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.poly import poly_of, to_expr
 from .cursor import Forward
-from .nest import base_facts, blocks, has_cases, loops_above, predicate_over_loops
+from .nest import base_facts, block_around, blocks, has_cases, loops_above, predicate_over_loops
 from .refusal import refuse
 
 P = ParamSpec("P")
+# What these ask and change is within the innermost block around, or does not depend on blocks.
+NESTED = {
+    "annotate", "blockize", "fuse", "partition", "reorder", "set_scope",
+    "split", "tensorize", "transform_block_layout", "transform_layout", "unroll", "vectorize",
+}  # fmt: skip
 Primitive = Callable[Concatenate[Func, P], tuple[Func, Forward]]
 
 
@@ -27,6 +32,8 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
 
     @functools.wraps(fn)
     def checked(func: Func, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Func, Forward]:
+        if fn.__name__ not in NESTED:
+            _check_outermost(func, fn.__name__, (*args, *kwargs.values()))
         result, forward = fn(func, *args, **kwargs)
         before = set(blocks(func.body))
         for b in blocks(result.body):
@@ -42,6 +49,21 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
         return result, forward
 
     return checked
+
+
+def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:
+    """Refuse a block or loop that is inside of a block, and a block that has others inside: what is around them is hidden."""
+    for x in args:
+        if not isinstance(x, (For, Block)):
+            continue
+        around = block_around(func, x)
+        inner = next((s for s in walk_stmts(x) if isinstance(s, Block) and s is not x), None) if isinstance(x, Block) else None
+        if around is not None or inner is not None:
+            reason = (
+                f"it is inside of block `{around.name}`" if around is not None else f"block `{inner.name if inner else ''}` is inside of it"
+            )
+            shown = f"loop `{x.var.name}`" if isinstance(x, For) else f"block `{x.name}`"
+            raise refuse(f"cannot {name}: {shown} is not alone, {reason}", func, (x, "here"))
 
 
 def binding_problem(func: Func, block: Block) -> str:

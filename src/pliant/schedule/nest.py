@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from ..loop.passes.simplify_indices import block_facts
+from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from ..sym.expr import And, Const, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify
@@ -76,8 +77,19 @@ def path_to(func: Func, s: Stmt) -> list[Stmt]:
 
 
 def loops_above(func: Func, s: Stmt) -> list[For]:
-    """The loops around `s`, outermost first."""
-    return [x for x in path_to(func, s) if isinstance(x, For)]
+    """The loops around `s`, outermost first; inside of a block, those inside of it: it hides what is around it."""
+    found: list[For] = []
+    for x in reversed(path_to(func, s)):
+        if isinstance(x, Block):
+            break
+        if isinstance(x, For):
+            found.append(x)
+    return found[::-1]
+
+
+def block_around(func: Func, s: Stmt) -> Block | None:
+    """The block that `s` is inside of."""
+    return next((x for x in reversed(path_to(func, s)) if isinstance(x, Block)), None)
 
 
 def blocks(s: Stmt) -> list[Block]:
@@ -117,6 +129,8 @@ def facts_at(func: Func, s: Stmt) -> Facts:
             facts = loop_facts(facts, outer)
         elif isinstance(outer, If):
             facts = facts.with_condition(outer.cond if inner is outer.then else Not(outer.cond))
+        elif isinstance(outer, Block):
+            facts = block_facts(outer, facts)
     return facts
 
 
@@ -159,8 +173,22 @@ def fed_by(block: Block, loop: For) -> set[IterKind]:
 
 
 def accesses(block: Block) -> tuple[Access, ...]:
-    """Every place that the block touches, init included."""
-    return tuple(_accesses(block))
+    """Every place that the block touches, init included; over its iterators, and the loops inside of it."""
+    found = tuple(_accesses(block))
+    inner = {i.var: i.value for s in walk_stmts(block) if isinstance(s, Block) and s is not block for i in s.iters}
+    return found if not inner else tuple(Access(a.buffer, _settled(a.indices, inner), a.write, block) for a in found)
+
+
+def _settled(indices: tuple[Expr, ...], values: dict[Var, Expr]) -> tuple[Expr, ...]:
+    """Indices with the iterators of inner blocks replaced by what they are bound to, as often as blocks are nested."""
+    while any(not free_vars(e).isdisjoint(values) for e in indices):
+        indices = tuple(substitute(e, values) for e in indices)
+    return indices
+
+
+def bound_inside(block: Block) -> set[Var]:
+    """The variables that statements inside of a block bind."""
+    return {s.var for s in walk_stmts(block) if isinstance(s, (For, Let))}
 
 
 def _accesses(block: Block) -> Iterator[Access]:

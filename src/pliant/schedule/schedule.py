@@ -24,7 +24,7 @@ from ..support.source import caller_span
 from ..sym.index_map import IndexMap, index_map
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
-from .primitives import cache, inline, layout, move, reduction
+from .primitives import block_layout, blockize, cache, inline, layout, move, padding, reduction
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
@@ -178,6 +178,11 @@ class Schedule:
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
     transform_layout = primitive(layout.transform_layout, BlockHandle)
+    transform_block_layout = primitive(block_layout.transform_block_layout, tuple)
+    reindex = primitive(block_layout.reindex, BlockHandle)
+    blockize = primitive(blockize.blockize, BlockHandle)
+    pad = primitive(padding.pad, tuple)
+    decompose_padding = primitive(padding.decompose_padding, BlockHandle)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from ..sym.expr import Const, Expr, Var, all_of, free_vars, substitute
 from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .nest import conjuncts, facts_at, fed_by, loop_facts, loops_above
+from .nest import bound_inside, conjuncts, facts_at, fed_by, loop_facts, loops_above
 from .refusal import refuse
 
 
@@ -61,7 +61,8 @@ def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For
         b = simplify(_settled(e, starts), facts)
         o = simplify(e - b, facts)
         high = bounds(o, facts)[1]
-        if not free_vars(o) <= loose or not prove(Const(0, o.dtype) <= o, facts) or high is None or high > 1 << 20:
+        own = bound_inside(block)
+        if not free_vars(o) <= loose or free_vars(b) & own or not prove(Const(0, o.dtype) <= o, facts) or high is None or high > 1 << 20:
             raise refuse(
                 f"cannot {verb} block `{block.name}`: the part of the buffer that it touches has no constant size",
                 func,

@@ -161,13 +161,14 @@ def _copy_nest(
     for x in loops.values():
         facts = loop_facts(facts, x)
     own = {d: Iter(Var(f"v{source.name}_{d}"), "S", loops[d].var) for d in perm}
+    below = [d for d in range(source.ndim) if not prove(Const(0, i64) <= base[d], facts)]
     within = [d for d in range(source.ndim) if not prove(base[d] + loops[d].var < source.shape[d], facts)]
     place = tuple(substitute(base[d], where) + own[d].var for d in range(source.ndim))
     body: Stmt = Block(
         fresh_name(copy.name, block_names(func)),
         (*iters, *(own[d] for d in perm)),
         Store(copy, tuple(own[d].var for d in perm), Load(source, place)),
-        predicate=all_of(*(place[d] < source.shape[d] for d in within)),
+        predicate=all_of(*(Const(0, i64) <= place[d] for d in below), *(place[d] < source.shape[d] for d in within)),
         span=block.span,
     )
     for d in reversed(perm):

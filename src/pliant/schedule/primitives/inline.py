@@ -162,6 +162,10 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
     order = blocks(func.body)
     if not makers or any(order.index(b) > order.index(block) for b in makers):
         return f"`{buffer.name}` is not written before it"
+    out = allocation(func, store.buffer)
+    inner = loops_above(func, out) if out is not None else []
+    if any(x not in loops_above(func, b) for b in makers for x in inner):
+        return f"`{store.buffer.name}`, which it writes, lives in loop `{inner[-1].var.name}` alone"
     for b in makers:
         if not isinstance(b.body, Store) or b.init is not None or any(i.kind != "S" for i in b.iters):
             return f"block `{b.name}` writes `{buffer.name}` step by step: an epilogue is applied after the reduction, not in it"

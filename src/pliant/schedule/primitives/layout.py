@@ -75,7 +75,12 @@ def transform_layout(
             f"{what} by {index_map}: {layout.reason}", func, old, help="several transformations, one after the other, can do more"
         )
     _check_uses(func, old, layout, facts, what)
-    pad = pad_value if layout.has_padding(facts) else None
+    before = layouts_of(func).get(old.name) if alloc is None else None
+    pad = (
+        (pad_value if before is None or before.pad is None or pad_value is not None else before.pad) if layout.has_padding(facts) else None
+    )
+    if before is not None and before.pad is not None and pad not in (None, before.pad):
+        raise _refused(f"{what}: what stands in its padding is {before.pad} already, it cannot be {pad} as well", func, old)
     if pad is not None:
         check_number(func, old, pad, what)
     new = Buffer(old.name, old.dtype, layout.shape, None, old.scope)
@@ -92,7 +97,9 @@ def transform_layout(
     edit.replace(func.body, body)
     result, forward = edit.done(made=made)
     if alloc is None:
-        result = _noted(result, old, new, layout.map, pad)
+        result = _noted(
+            result, old, new, layout.map if before is None else before.map.then(layout.map), pad if before is None else before.pad
+        )
     return result, forward
 
 
@@ -200,7 +207,5 @@ def _filled(func: Func, body: Stmt, buffer: Buffer, layout: Layout, pad: Number,
 def _noted(func: Func, old: Buffer, new: Buffer, map: IndexMap, pad: Number | None) -> Func:
     """The program that takes the parameter in its new layout, and says so."""
     params = tuple(Param(new, p.role) if p.value is old else p for p in func.params)
-    notes = dict(func.attrs.get("layouts", {}))
-    before = layouts_of(func).get(old.name)
-    notes[old.name] = (str(map if before is None else before.map.then(map)), pad if before is None or pad is not None else before.pad)
+    notes = {**func.attrs.get("layouts", {}), old.name: (str(map), pad)}
     return func.with_(params=params, attrs={**func.attrs, "layouts": notes})

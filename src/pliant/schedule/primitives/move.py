@@ -24,6 +24,7 @@ from ..nest import (
     allocation,
     bare_uses,
     blocks,
+    bound_inside,
     facts_at,
     fed_by,
     loop_facts,
@@ -262,6 +263,8 @@ def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | N
     for x in inner:
         facts = loop_facts(facts, x)
     e = simplify(e, facts)
+    if free_vars(e) & bound_inside(a.block):
+        return None
     lo = hi = e
     for x in reversed(inner):
         if x.var not in free_vars(e):

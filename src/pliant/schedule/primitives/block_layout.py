@@ -1,0 +1,238 @@
+"""Primitives about the iterators of a block: transform_block_layout gives it other ones, reindex lets them index an operand.
+
+Together they turn any sum of products into a matrix product: a convolution's iterators are fused into rows, columns and depth, and
+its operands are copied to where these iterators find them.
+"""
+
+from __future__ import annotations
+
+from ...loop.buffer import Buffer, Load, Scope
+from ...loop.passes.simplify_indices import Simplifier
+from ...loop.stmt import Alloc, Block, For, Func, Iter, IterKind, Replacer, Seq, Stmt, Store, seq, walk_stmts, zero
+from ...sym.affine import Refusal as NoMap
+from ...sym.expr import Expr, Var, free_vars, substitute
+from ...sym.index_map import IndexMap
+from ...sym.prove import prove
+from ...sym.simplify import simplify
+from ..cursor import Edit, Forward, fresh_name
+from ..legal import legal
+from ..nest import accesses, allocation, bare_uses, base_facts, block_names, blocks, facts_at, loop_facts, loops_above, path_to
+from ..own_nest import box_of, own_nest
+from ..refusal import refuse
+from .cache import redirected
+from .loops import reassociation
+
+
+@legal
+def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tuple[Func, Forward]:
+    """Give a block other iterators, by a map from those it has, and loops over them; every point keeps its instance.
+
+    The map has to be one to one, and no new iterator may be made of iterators of several kinds.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.transform_block_layout("c", lambda i, j, k: (j // 4, k, i, j % 4))`
+
+        for j_0, k, i, j_1 in grid(4, 8, n, 4):
+            with block("c", "SRSS", j_0, k, i, j_1) as (vj_0, vk, vi, vj_1):
+                with init():
+                    c[vi, vj_0 * 4 + vj_1] = 0.0
+                c[vi, vj_0 * 4 + vj_1] += a[vi, vk] * b[vk, vj_0 * 4 + vj_1]
+    """
+    what = f"cannot transform the iterators of block `{block.name}`"
+    ordered = next((i for i in block.iters if i.kind == "O"), None)
+    if ordered is not None:
+        raise refuse(f"{what}: its iterator `{ordered.var.name}` is ordered", func, (block, "its instances keep their order"))
+    nest = own_nest(func, block, what)
+    facts = facts_at(func, next(iter(nest.values()), block))
+    layout = index_map.layout([nest[i.var].stop for i in block.iters], facts)
+    if isinstance(layout, NoMap) or layout.has_padding(facts):
+        reason = layout.reason if isinstance(layout, NoMap) else "an extent is no multiple of what it is divided by"
+        raise refuse(
+            f"{what} by {index_map}: {reason}", func, *((x, f"extent {x.stop}") for x in nest.values()), help="pad rounds extents up"
+        )
+    kinds = _kinds(func, block, index_map, what)
+    names = _names(block, index_map)
+    loops = [For(Var(n), zero(), e, "serial", Seq(())) for n, e in zip(names, layout.shape, strict=True)]
+    iters = tuple(Iter(Var(f"v{x.var.name}"), kind, x.var) for x, kind in zip(loops, kinds, strict=True))
+    for i, x in zip(iters, loops, strict=True):
+        facts = loop_facts(facts, x).with_range(i.var, 0, x.stop - 1)
+    old = layout.inverse([i.var for i in iters], facts)
+    replacer = Replacer(dict(zip((i.var for i in block.iters), old, strict=True)))
+    new: Stmt = block.with_(
+        iters=iters,
+        body=replacer.stmt(block.body),
+        init=None if block.init is None else replacer.stmt(block.init),
+        predicate=simplify(replacer.expr(block.predicate), facts),
+        reads=None,
+        writes=None,
+    )
+    simplifier = Simplifier(None)
+    new = done = simplifier.stmt(new, facts)
+    edit = Edit(func)
+    edit.moved.update(simplifier.moved)
+    for x in reversed(loops):
+        new = x.with_(body=new)
+    made = tuple(s for s in walk_stmts(new) if isinstance(s, For))[: len(loops)]
+    edit.replace(next(iter(nest.values()), block), new)
+    edit.move(block, done)
+    _forward_loops(edit, block, nest, index_map, made)
+    return edit.done(made=made, rounding=_rounding(func, block, nest, index_map))
+
+
+def _kinds(func: Func, block: Block, map: IndexMap, what: str) -> list[IterKind]:
+    """The kind of each new iterator: that of the old ones it is made of."""
+    kind_of = dict(zip(map.inputs, (i.kind for i in block.iters), strict=True))
+    found: list[IterKind] = []
+    for e in map.results:
+        kinds = {kind_of[v] for v in free_vars(e) if v in kind_of}
+        if len(kinds) > 1:
+            shown = ", ".join(f"{i.kind} {i.var.name}" for i in block.iters)
+            raise refuse(f"{what}: {e} is made of iterators of several kinds", func, (block, shown))
+        found.append(kinds.pop() if kinds else "S")
+    return found
+
+
+def _names(block: Block, map: IndexMap) -> list[str]:
+    """Loops are called after the loops they are made of, with numbers where one was taken apart."""
+    name = {v: str(i.value) for v, i in zip(map.inputs, block.iters, strict=True)}
+    bases = ["_".join(name[v] for v in map.inputs if v in free_vars(e)) or "u" for e in map.results]
+    return [b if bases.count(b) == 1 else f"{b}_{bases[:n].count(b)}" for n, b in enumerate(bases)]
+
+
+def _forward_loops(edit: Edit, block: Block, nest: dict[Var, For], map: IndexMap, made: tuple[For, ...]) -> None:
+    """Handles of loops that only moved follow them."""
+    for v, i in zip(map.inputs, block.iters, strict=True):
+        at = next((x for e, x in zip(map.results, made, strict=True) if e is v), None)
+        if at is not None:
+            edit.move(nest[i.var], at)
+        else:
+            edit.kill([nest[i.var]], f"the loops of block `{block.name}` were made anew by {map}")
+
+
+def _rounding(func: Func, block: Block, nest: dict[Var, For], map: IndexMap) -> str:
+    """What the new order of the reduction does to results; nothing where the order stayed."""
+    reducing = {i.var for i in block.iters if i.kind != "S"}
+    before = [v for v in nest if v in reducing]
+    input_of = dict(zip((i.var for i in block.iters), map.inputs, strict=True))
+    after = [e for e in map.results if free_vars(e) & {input_of[v] for v in reducing}]
+    if after == [input_of[v] for v in before] or not before:
+        return ""
+    return reassociation(func, block)
+
+
+@legal
+def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace") -> tuple[Func, Forward]:
+    """Let a block use a copy of a buffer that its iterators index directly: an operand is copied before the loops, a result after.
+
+    The copy is `…_reindex`, as is the block that makes it; it has one dimension for each iterator in the buffer's indices, in the
+    order of the iterators.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.reindex("c", "b")`
+
+        b_reindex = alloc((16, 8), f32)
+        for j, k in grid(16, 8):
+            with block("b_reindex", "SS", j, k) as (vj, vk):
+                b_reindex[vj, vk] = b[vk, vj]
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b_reindex[vj, vk]
+    """
+    what = f"cannot reindex `{buffer}` for block `{block.name}`"
+    found = [a for a in accesses(block) if a.buffer.name == buffer]
+    places = {a.indices for a in found}
+    if len(places) != 1:
+        reason = "it does not use it" if not places else f"it uses it at {len(places)} places, not at one"
+        raise refuse(f"{what}: {reason}", func, (block, "this block"))
+    source, place, writes = found[0].buffer, found[0].indices, any(a.write for a in found)
+    around = path_to(func, block)
+    root: Stmt = next((x for x in around if isinstance(x, For)), block)
+    _check_alone(func, block, root, source, writes, what)
+    extents = box_of(func, block, what).extents
+    used = {v for e in place for v in free_vars(e)}
+    kept = [i for i in block.iters if i.var in used]
+    lost = next((i for i in block.iters if writes and ((i.kind == "S") != (i.var in used))), None)
+    if lost is not None or any(isinstance(e, Load) for p in place for e in _nodes(p)):
+        reason = (
+            f"iterator `{lost.var.name}` does not tell the elements that it writes apart" if lost else "its indices are read from memory"
+        )
+        raise refuse(f"{what}: {reason}", func, (block, f"{buffer}[{', '.join(map(str, place))}]"))
+    _check_range(func, block, source, place, {i.var: extents[i.var] for i in kept}, what)
+    copy = Buffer(f"{buffer}_reindex", source.dtype, tuple(extents[i.var] for i in kept), None, scope)
+    new = redirected(block, source, copy, tuple(i.var for i in kept)).with_(reads=None, writes=None)
+    nest = _copy_nest(func, block, kept, extents, source, place, copy, writes)
+    edit = Edit(func)
+    inner = Edit(Func("", (), root))
+    inner.replace(block, new)
+    inner.move(block, new)
+    body = inner.done()[0].body
+    edit.moved.update(inner.moved)
+    edit.replace(root, seq(Alloc(copy), *((body, nest) if writes else (nest, body))))
+    return edit.done(made=(blocks(nest)[0],))
+
+
+def _nodes(e: Expr) -> list[Expr]:
+    return [e, *(x for a in e.args for x in _nodes(a))]
+
+
+def _check_alone(func: Func, block: Block, root: Stmt, source: Buffer, writes: bool, what: str) -> None:
+    """Nobody else may change (or, of a result, use) the buffer while the block is at work."""
+    alloc = allocation(func, source)
+    if alloc is not None and any(x in path_to(func, alloc) for x in loops_above(func, block)):
+        raise refuse(f"{what}: `{source.name}` lives inside of the loops", func, (block, "this block"))
+    conditional = next((x for x in path_to(func, block) if not isinstance(x, (For, Seq))), None)
+    if conditional is not None:
+        raise refuse(f"{what}: it stands inside of more than loops", func, (block, "this block"))
+    bare = bare_uses(func)
+    if source in bare.writes or (writes and source in bare.reads):
+        raise refuse(f"{what}: statements outside of blocks use it", func, (block, "this block"))
+    if writes and block.init is None and any(a.buffer is source and not a.write for a in accesses(block)):
+        raise refuse(f"{what}: it continues what others have begun there", func, (block, "reads it, and has no init"))
+    for b in blocks(root):
+        other = next((a for a in accesses(b) if b is not block and a.buffer is source and (writes or a.write)), None)
+        if other is not None:
+            raise refuse(f"{what}: block `{b.name}` in the same loops uses it too", func, (b, "this block"), (block, "and this one"))
+
+
+def _check_range(func: Func, block: Block, source: Buffer, place: tuple[Expr, ...], extents: dict[Var, Expr], what: str) -> None:
+    """The copy runs also where the other loops are empty: its places must be elements then, too."""
+    facts = base_facts(func)
+    for v, e in extents.items():
+        facts = facts.with_range(v, 0, e - 1)
+    for e, n in zip(place, source.shape, strict=True):
+        if not prove(zero() <= e, facts) or not prove(e < n, facts):
+            raise refuse(f"{what}: it is not known that {e} is always within 0..{n}", func, (block, f"uses {source!r}"))
+
+
+def _copy_nest(
+    func: Func,
+    block: Block,
+    kept: list[Iter],
+    extents: dict[Var, Expr],
+    source: Buffer,
+    place: tuple[Expr, ...],
+    copy: Buffer,
+    writes: bool,
+) -> Stmt:
+    loops = [For(Var(i.var.name.removeprefix("v") or i.var.name), zero(), extents[i.var], "serial", Seq(())) for i in kept]
+    iters = tuple(Iter(Var(i.var.name), "S", x.var) for i, x in zip(kept, loops, strict=True))
+    fresh: dict[Var, Expr] = {i.var: own.var for i, own in zip(kept, iters, strict=True)}
+    there = tuple(substitute(e, fresh) for e in place)
+    here = tuple(i.var for i in iters)
+    store = Store(source, there, Load(copy, here)) if writes else Store(copy, here, Load(source, there))
+    nest: Stmt = Block(fresh_name(copy.name, block_names(func)), iters, store, span=block.span)
+    for x in reversed(loops):
+        nest = x.with_(body=nest)
+    return nest

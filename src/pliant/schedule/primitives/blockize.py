@@ -1,0 +1,170 @@
+"""blockize: a loop and everything in it become one block, whose iterators are the loops outside.
+
+The block inside keeps its iterators and its name; the one around it is what an instruction replaces (`tensorize`), or what can
+be moved and reordered as one unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dtype import i64
+from ...loop.stmt import Block, For, Func, Iter, Replacer, Seq, Stmt, seq
+from ...sym.bounds import int_range
+from ...sym.expr import Const, Expr, Var, all_of, free_vars
+from ...sym.poly import Poly, poly_of, to_expr
+from ...sym.prove import prove_equal
+from ...sym.simplify import simplify
+from ..cursor import Edit, Forward, fresh_name
+from ..dependence import bare_statement
+from ..legal import legal
+from ..nest import block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
+from ..refusal import refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """An iterator's value as outer * size + inner: which tile, and where in it."""
+
+    outer: Expr | None
+    size: Expr
+    inner: Expr
+
+
+@legal
+def blockize(func: Func, loop: For) -> tuple[Func, Forward]:
+    """Make one block `…_o` of a loop with all that is inside; its iterators say which tile of the old block's iterators it is.
+
+    There is one block in the loop, and its iterators are tiles: a part that outer loops feed, in steps of the part that
+    inner loops feed. An init becomes loops of its own in the init of the new block.
+
+        for i, j_0, k in grid(n, 4, 8):
+            for j_1 in range(4):
+                with block("c", "SSR", i, j_0 * 4 + j_1, k) as (vi, vj, vk):
+                    with init():
+                        c[vi, vj] = 0.0
+                    c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.blockize(j_1)`
+
+        for i, j_0, k in grid(n, 4, 8):
+            with block("c_o", "SSR", i, j_0, k) as (vi_o, vj_o, vk_o):
+                with init():
+                    for j_1 in range(4):
+                        with block("c_init", "SS", vi_o, vj_o * 4 + j_1) as (vi, vj):
+                            c[vi, vj] = 0.0
+                for j_1 in range(4):
+                    with block("c", "SSR", vi_o, vj_o * 4 + j_1, vk_o) as (vi, vj, vk):
+                        c[vi, vj] += a[vi, vk] * b[vk, vj]
+    """
+    what = f"cannot make a block of loop `{loop.var.name}`"
+    inside = blocks(loop)
+    bare = bare_statement(loop)
+    if len(inside) != 1 or bare is not None:
+        reason = "there is a statement outside of blocks in it" if bare is not None else f"there are {len(inside)} blocks in it, not one"
+        raise refuse(f"{what}: {reason}", func, (loop, "this loop"), *((b, "") for b in inside))
+    block = inside[0]
+    inner = loops_in(loop)
+    _check_chain(func, loop, inner, block, what)
+    halves = {i.var: _halves(func, loop, inner, block, i, what) for i in block.iters}
+    outer_iters: list[Iter] = []
+    values: dict[Var, Expr] = {}
+    for i in block.iters:
+        h = halves[i.var]
+        value = h.inner
+        if h.outer is not None:
+            v = Var(f"{i.var.name}_o")
+            outer_iters.append(Iter(v, i.kind, h.outer))
+            value = v * h.size + h.inner if not _is(h.size, 1) else v + h.inner if not _is(h.inner, 0) else v
+        values[i.var] = value
+    edit = Edit(func)
+    new = block.with_(iters=tuple(Iter(i.var, i.kind, values[i.var]) for i in block.iters), init=None, reads=None, writes=None)
+    names = block_names(func)
+    begun = any(i.kind != "S" for i in outer_iters)
+    if not begun:
+        new = new.with_(init=block.init)
+    init = _init_nest(block, inner, values, names) if begun and block.init is not None else None
+    body: Stmt = new
+    for x in reversed(inner):
+        body = x.with_(body=body)
+        edit.move(x, body)
+    outer = Block(fresh_name(f"{block.name}_o", names), tuple(outer_iters), body, init, span=block.span)
+    edit.move(block, new)
+    edit.replace(loop, outer)
+    return edit.done(made=(outer,))
+
+
+def _check_chain(func: Func, loop: For, inner: list[For], block: Block, what: str) -> None:
+    """One loop in another down to the block, with ranges that nothing outside changes."""
+    outside = {x.var for x in loops_above(func, loop)}
+    for x, below in zip(inner, [*inner[1:], block], strict=True):
+        body = x.body.body[0] if isinstance(x.body, Seq) and len(x.body.body) == 1 else x.body
+        if body is not below:
+            raise refuse(f"{what}: the loops in it are not one nest", func, (x, "more than one statement inside"))
+        if (free_vars(x.start) | free_vars(x.stop)) & outside or not _is(x.start, 0):
+            raise refuse(f"{what}: the range of loop `{x.var.name}` is not from 0 to a fixed end", func, (x, f"{x.start}..{x.stop}"))
+        if x.kind == "parallel":
+            raise refuse(f"{what}: loop `{x.var.name}` is parallel", func, (x, "parallel"))
+
+
+def _is(e: Expr, number: int) -> bool:
+    return isinstance(e, Const) and e.value == number
+
+
+def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, what: str) -> Halves:
+    """The tile and the place in it that an iterator's value means."""
+    facts = facts_at(func, loop)
+    for x in inner:
+        facts = loop_facts(facts, x)
+    own = {x.var for x in inner}
+    near: Poly = {}
+    far: Poly = {}
+    for m, c in poly_of(simplify(it.value, facts)).items():
+        vars_ = {v for a in m for v in free_vars(a)}
+        if vars_ & own and vars_ - own - set(func.symbols):
+            raise refuse(f"{what}: in `{it.var.name}` = {it.value} loops inside and outside are mixed", func, (block, f"= {it.value}"))
+        (near if vars_ & own else far)[m] = c
+    place = to_expr(near, i64)
+    extents = [constant_extent(func, x) for x in inner if x.var in free_vars(place)]
+    low, high = int_range(place, facts)
+    size: Expr = Const(high + 1, i64)
+    if any(e is None for e in extents) or low != 0:
+        whole = next((x for x in inner if place is x.var), None)
+        if whole is None:
+            raise refuse(f"{what}: the part of `{it.var.name}` inside has no constant size", func, (block, f"{it.var.name} = {it.value}"))
+        size = whole.stop
+    tile = simplify(to_expr(far, i64), facts)
+    if _is(tile, 0) and near:
+        return Halves(None, size, place)
+    if not near:
+        return Halves(tile, Const(1, i64), Const(0, i64))
+    if not prove_equal(tile % size, Const(0, i64), facts):
+        raise refuse(
+            f"{what}: `{it.var.name}` = {it.value} does not go on in steps of {size}, which is what the loops inside run through",
+            func,
+            (block, f"{it.var.name} = {it.value}"),
+            help="split the loops so that the inner parts are whole tiles",
+        )
+    return Halves(simplify(tile // size, facts), size, place)
+
+
+def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: set[str]) -> Stmt:
+    """The init over the loops that feed S iterators."""
+    kept = [x for x in inner if fed_by(block, x) & {"S"}]
+    fresh: dict[Var, Expr] = {x.var: Var(x.var.name) for x in kept}
+    spatial = [i for i in block.iters if i.kind == "S"]
+    own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in spatial}
+    replacer = Replacer({**fresh})
+    iters = tuple(Iter(_var(own[i.var]), "S", replacer.expr(values[i.var])) for i in spatial)
+    rename = Replacer(own)
+    assert block.init is not None
+    here = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(i.var for i in block.iters if i.kind != "S")]
+    nest: Stmt = Block(fresh_name(f"{block.name}_init", names), iters, rename.stmt(block.init), predicate=rename.expr(all_of(*here)))
+    for x in reversed(kept):
+        nest = For(_var(fresh[x.var]), x.start, x.stop, x.kind, nest, x.annotations)
+    return seq(nest)
+
+
+def _var(e: Expr) -> Var:
+    assert isinstance(e, Var)
+    return e
