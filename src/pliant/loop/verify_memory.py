@@ -301,10 +301,13 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
     """Values of dims and loop variables for which the place is reached and `index` is outside of 0..extent-1, and the two values."""
     known = {*symbols, *(f.var for f in at.loops)}
     parts = [index, extent, *at.guards, *(e for f in at.loops for e in (f.start, f.stop))]
-    if any(free_vars(e) - known or any(isinstance(n, Load) for n in walk(e)) for e in parts):
+    nodes = [n for e in parts for n in walk(e)]
+    if any(free_vars(e) - known for e in parts) or any(isinstance(n, Load) for n in nodes):
         return None
     used = frozenset().union(*(free_vars(e) for e in parts))
-    if _proved(index, extent, at):
+    # Where conditions are involved a search of a few corners costs less than the proof that would save it.
+    few = sum(f.var in used for f in at.loops) <= 4
+    if not (few and any(isinstance(n, E.Select | E.And | E.Or) for n in nodes)) and _proved(index, extent, at):
         return None
     for point in _dim_points([v for v in symbols if v in used]):
         found = _corner(index, extent, at, point, used)
