@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pliant.dtype import DType, f32
+from pliant.dtype import DType, f32, pack, unpack
 from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, Op, Tensor, Value
@@ -20,6 +20,7 @@ from pliant.graph.operators import TABLE, node_defines, tensor_of
 from pliant.graph.stage import AnyStage, Stage
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
+from pliant.loop.buffer import loaded_dtype
 from pliant.lower.from_ops import lower_ops
 from pliant.sym import expr as E
 from pliant.sym.expr import Dim, Expr, Var, const
@@ -58,7 +59,9 @@ def run_stages(stages: Sequence[AnyStage], args: Sequence[np.ndarray], outs: int
     def read(which: int | str, *indices: Expr) -> Expr:
         return Element(which, dtypes[which], indices)
 
-    dtypes.update((k, to_dtype(a.dtype)) for k, a in enumerate(args))
+    for k, a in enumerate(args):
+        dtypes[k] = loaded_dtype(to_dtype(a.dtype))
+        named[k] = a.astype(dtypes[k].numpy())
     for stage in stages:
         shape = tuple(int(evaluate(e, env)) for e in stage.shape)
         extents = tuple(int(evaluate(e, env)) for e in stage.reduce)
@@ -68,7 +71,7 @@ def run_stages(stages: Sequence[AnyStage], args: Sequence[np.ndarray], outs: int
         single = isinstance(stage, Stage)
         names, kinds = ((stage.name,), (stage.dtype,)) if single else (stage.names, stage.dtypes)
         values = (stage.value(places, points, read),) if single else stage.values(places, points, read)
-        assert tuple(v.dtype for v in values) == kinds
+        assert tuple(v.dtype for v in values) == tuple(map(loaded_dtype, kinds))
         if not stage.reduce:
             results = [evaluate(values[0], {**env, **grid}, load)]
         else:
@@ -114,10 +117,19 @@ def by_stages(function: Function, arrays: Sequence[np.ndarray], env: dict[Var, i
             stages = make_stages(
                 tuple(tensor_of(a.annotation) for a in node.args), tuple(tensor_of(o.annotation) for o in node.outs), node.attrs
             )
-            found = run_stages(stages, [values[a] for a in node.args], len(node.outs), env)
+            found = run_stages(stages, [elements(a.annotation, values[a]) for a in node.args], len(node.outs), env)
+            found = [
+                pack(a, o.tensor.dtype) if tensor_of(o.annotation).dtype.bits < 8 else a for o, a in zip(node.outs, found, strict=True)
+            ]
         env.update(_new_dims(node, found))
         values.update(zip(node.outs, found, strict=True))
     return [values[r] for r in function.results]
+
+
+def elements(annotation: Any, array: np.ndarray) -> np.ndarray:
+    """The elements of an argument, unpacked where several are in a byte."""
+    dtype = tensor_of(annotation).dtype
+    return unpack(array, dtype) if dtype.bits < 8 else array
 
 
 def by_program(function: Function, node: Op, values: dict[Value, np.ndarray]) -> list[np.ndarray]:
@@ -153,7 +165,8 @@ def arrays_of(case: Case, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]
     for k, shape in enumerate(shapes):
         d = case.dtypes[k if k < len(case.dtypes) else 0]
         numbers = rng.uniform(case.low, case.high, shape) if d.is_float else rng.integers(int(case.low), int(case.high), shape)
-        found.append(np.asarray(numbers).astype(d.numpy()))
+        made = np.asarray(numbers).astype(d.numpy())
+        found.append(pack(made, d) if d.bits < 8 else made)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType
+from ..dtype import DType, pack, unpack
 from ..dtype import dtype as to_dtype
 from ..graph.node import (
     Annotation,
@@ -225,7 +225,8 @@ class _Interpreter:
     def op(self, node: Op, values: dict[Value, Array], env: Env) -> list[Array]:
         defines = node_defines(node)  # no value yet: the results show it
         attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
-        found = [_owned(a) for a in TABLE[node.op].reference([values[a] for a in node.args], attrs)]
+        made = TABLE[node.op].reference([_unpacked(a, values[a]) for a in node.args], attrs)
+        found = [_owned(_packed(out, array)) for out, array in zip(node.outs, made, strict=True)]
         state = updated_state(node)
         if state is not None:
             np.copyto(values[state], found[0])
@@ -277,6 +278,20 @@ class _Interpreter:
 def _attribute(e: Expr, env: Env) -> Any:
     found = evaluate(e, env)
     return int(found) if e.dtype.is_int and e.dtype.bits == 64 else found
+
+
+def _unpacked(value: Value, array: Array) -> Array:
+    """The elements of a value, one by one also where memory has several in a byte."""
+    d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
+    if d is None or not d.storage:
+        return array
+    return array.view(d.numpy()) if d.bits == 8 else unpack(array, d)
+
+
+def _packed(value: Value, array: Array) -> Array:
+    """Elements as memory has them."""
+    d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
+    return array if d is None or d.bits >= 8 else pack(array, d)
 
 
 def _owned(array: Any) -> Array:

@@ -44,6 +44,7 @@ from .nn import rms_norm, rotary_embedding
 from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, lp_normalize
 from .pad import pad
 from .pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, global_avg_pool, global_lp_pool, global_max_pool, lp_pool, max_pool
+from .quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
 from .resize import resize
 from .scan import cummax, cummin, cumprod, cumsum
@@ -79,7 +80,9 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "dequantize_linear",
     "div",
+    "dynamic_quantize_linear",
     "embedding",
     "equal",
     "erf",
@@ -136,6 +139,7 @@ __all__ = [
     "pow",
     "prefix",
     "prod",
+    "quantize_linear",
     "relu",
     "remainder",
     "reshape",
