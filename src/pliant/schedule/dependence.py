@@ -147,24 +147,35 @@ def _aligned(one: list[Index], two: list[Index]) -> list[tuple[Expr, Expr]]:
 
 
 def _joined(indices: list[Expr], facts: Facts) -> list[Index]:
-    """The indices one by one, and what several of them are the digits of."""
+    """The indices one by one, and what several of them are the digits of, also where these are digits in turn."""
     found: list[Index] = [((n,), e) for n, e in enumerate(indices)]
-    digits: dict[Expr, list[tuple[int, Expr, Expr | None]]] = {}
-    for n, e in enumerate(indices):
+    seen: set[tuple[int, ...]] = set()
+    while new := [i for i in _wholes(found, facts) if i[0] not in seen]:
+        seen.update(dims for dims, _ in new)
+        found += new
+    return found
+
+
+def _wholes(known: list[Index], facts: Facts) -> list[Index]:
+    """What several of the known expressions are all the digits of."""
+    digits: dict[Expr, list[tuple[tuple[int, ...], Expr, Expr | None]]] = {}
+    for dims, e in known:
         for x, unit, base in _digit(e):
-            digits.setdefault(x, []).append((n, unit, base))
+            digits.setdefault(x, []).append((dims, unit, base))
+    found: list[Index] = []
     for x, parts in digits.items():
-        used: list[int] = []
+        parts.sort(key=lambda p: p[2] is not None)  # what ends a number goes before one of its digits
+        used: set[int] = set()
         place: Expr = Const(1, i64)
         while True:
-            n, _, base = next((p for p in parts if p[0] not in used and prove_equal(p[1], place, facts)), (-1, place, None))
-            if n < 0:
+            part = next((p for p in parts if used.isdisjoint(p[0]) and prove_equal(p[1], place, facts)), None)
+            if part is None:
                 break
-            used.append(n)
-            if base is None:
+            used.update(part[0])
+            if part[2] is None:
                 found.append((tuple(sorted(used)), x))
                 break
-            place = simplify(product((place, base)), facts)
+            place = simplify(product((place, part[2])), facts)
     return found
 
 

@@ -58,12 +58,24 @@ def _scaled(p: Poly, facts: Facts, left: list[int]) -> bool:
     """With x // d in p, d > 0: integers p >= 0 exactly when d*p + d - 1 >= 0, where d * (x // d) can be cancelled."""
     for atom in atoms(p):
         if type(atom) is E.FloorDiv and int_range(atom.args[1], facts)[0] > 0:
+            flat = _flat_quotient(atom, facts)
+            if flat is not None and _scaled(replace(p, atom, {(flat,): 1}), facts, left):
+                return True
             d = _integer(atom.args[1], facts)
             q = add(multiply(p, d), add(d, constant(-1)))
             # As it stands first: rounded to a multiple, it may ask for more than what defines the quotient gives.
             if poly_interval(q, facts)[0] >= 0 or _Search(facts, left, q).cancel(q) or _Search(facts, left, q).prove(q):
                 return True
     return False
+
+
+def _flat_quotient(e: Expr, facts: Facts) -> Expr | None:
+    """x // (a * b) for x // a // b, if both are positive and their product does not wrap."""
+    x, b = e.args
+    if type(x) is not E.FloorDiv or int_range(x.args[1], facts)[0] <= 0:
+        return None
+    d = E.Mul(x.args[1], b)
+    return E.FloorDiv(x.args[0], d) if exact(poly_of(d), d.dtype, facts) else None
 
 
 def _cases(atom: Expr, facts: Facts) -> list[tuple[Poly, Callable[[], Facts]]]:
