@@ -52,6 +52,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 Reference = Callable[[np.ndarray], np.ndarray]
 QUARTERS = (np.arange(1, 60000) * (np.pi / 2)).astype(np.float32)
+UNITS = np.concatenate([s * (1 - np.abs(magnitudes(-24, -1))) for s in (1, -1)]).astype(np.float32)  # near 1 and -1
 ANGLES = [grid(-1e5, 1e5), magnitudes(-149, 29.9), QUARTERS]
 CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
     "exp": (np.exp, [grid(-104, 88.8), magnitudes(-140, 6)]),
@@ -66,11 +67,21 @@ CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
     "sin": (np.sin, ANGLES),
     "cos": (np.cos, ANGLES),
     "tan": (np.tan, ANGLES),
+    "log2": (np.log2, [np.abs(magnitudes(-149, 127)), grid(0.5, 2.0), np.exp2(np.arange(-149, 128)).astype(np.float32)]),
+    "log10": (np.log10, [np.abs(magnitudes(-149, 127)), grid(0.5, 2.0)]),
+    "asin": (np.arcsin, [grid(-1, 1), magnitudes(-149, -0.01), UNITS]),
+    "acos": (np.arccos, [grid(-1, 1), magnitudes(-149, -0.01), UNITS]),
+    "atan": (np.arctan, [grid(-4, 4), magnitudes(-149, 127)]),
+    "sinh": (np.sinh, [grid(-89.3, 89.3), grid(-1, 1), magnitudes(-149, 6)]),
+    "cosh": (np.cosh, [grid(-89.3, 89.3), grid(-1, 1), magnitudes(-149, 6)]),
+    "asinh": (np.arcsinh, [grid(-4, 4), magnitudes(-149, 127)]),
+    "acosh": (np.arccosh, [grid(1, 4), np.abs(magnitudes(0, 127))]),
+    "atanh": (np.arctanh, [grid(-0.999, 0.999), magnitudes(-149, -0.01), UNITS[np.abs(UNITS) < 1]]),
 }
 
 
 def test_every_function_of_one_argument_has_a_case() -> None:
-    assert set(CASES) == {fn for fn, count in EXPANDED_FUNCTIONS.items() if count == 1} == {*TABLE} - {"pow", "fmod"}
+    assert set(CASES) == {fn for fn, count in EXPANDED_FUNCTIONS.items() if count == 1} == {*TABLE} - {"pow", "fmod", "atan2"}
 
 
 @pytest.mark.parametrize("fn", CASES)
@@ -83,6 +94,21 @@ def test_error_in_f32(fn: str) -> None:
 def test_error_of_pow_in_f32() -> None:
     for x, y in ((np.abs(magnitudes(-149, 127)), grid(-1, 1)), (grid(0.1, 10), grid(-60, 60)), (grid(0.99, 1.01), magnitudes(0, 13))):
         assert ulps(run("pow", x, y), np.power(x.astype(np.float64), y.astype(np.float64))) <= TABLE["pow"].ulp32
+
+
+def test_error_of_atan2_in_f32() -> None:
+    for y, x in ((grid(-3, 3), grid(-3, 3)[::-1]), (magnitudes(-60, 60), RNG.permutation(magnitudes(-60, 60)))):
+        assert ulps(run("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))) <= TABLE["atan2"].ulp32
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_edges_of_atan2(kind: type) -> None:
+    """All octants and all pairs of zeros, infinities and NaN, with the signs of C99."""
+    edge = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN], kind)
+    y, x = (a.ravel() for a in np.meshgrid(edge, edge))
+    got, want = run("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64)).astype(kind)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
 
 
 def odd(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
@@ -115,6 +141,16 @@ def edges(fn: str, kind: type) -> list[tuple[float, float]]:
         "sin": at_zero + ANGLE_EDGES,
         "cos": [(0.0, 1.0), (-0.0, 1.0), (tiny, 1.0), *ANGLE_EDGES],
         "tan": at_zero + ANGLE_EDGES,
+        "log2": [(0.0, -INF), (-0.0, -INF), (INF, INF), (NAN, NAN), (1.0, 0.0), (tiny, math.log2(tiny)), (8.0, 3.0), (-1.0, NAN)],
+        "log10": [(0.0, -INF), (-0.0, -INF), (INF, INF), (NAN, NAN), (1.0, 0.0), (1000.0, 3.0), (1e10, 10.0), (-INF, NAN)],
+        "asin": [*at_zero, *odd((1.0, math.pi / 2), (1.1, NAN), (INF, NAN), (NAN, NAN))],
+        "acos": [(1.0, 0.0), (-1.0, math.pi), (0.0, math.pi / 2), (-0.0, math.pi / 2), (1.1, NAN), (-1.1, NAN), (INF, NAN), (NAN, NAN)],
+        "atan": [*at_zero, *odd((INF, math.pi / 2), (1e30, math.pi / 2), (1.0, math.pi / 4), (NAN, NAN))],
+        "sinh": [*at_zero, *odd((INF, INF), (1000.0, INF), (NAN, NAN))],
+        "cosh": [(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, INF), (-1000.0, INF), (NAN, NAN)],
+        "asinh": [*at_zero, *odd((INF, INF), (NAN, NAN), (top, math.log(top) + math.log(2.0)))],
+        "acosh": [(1.0, 0.0), (INF, INF), (0.5, NAN), (-INF, NAN), (-5.0, NAN), (NAN, NAN), (top, math.log(top) + math.log(2.0))],
+        "atanh": [*at_zero, *odd((1.0, INF), (1.5, NAN), (INF, NAN), (NAN, NAN))],
     }
     return table[fn]
 

@@ -51,6 +51,24 @@ CASES: dict[str, tuple[Callable[..., object], list[np.ndarray | tuple[np.ndarray
     "sin": (MP.sin, ANGLES),
     "cos": (MP.cos, ANGLES),
     "tan": (MP.tan, ANGLES),
+    "log2": (lambda x: MP.log(x, 2), [magnitudes(-1074, 1024), uniform(0.5, 2), 1 + both(magnitudes(-50, -2))]),
+    "log10": (lambda x: MP.log(x, 10), [magnitudes(-1074, 1024), uniform(0.5, 2), 1 + both(magnitudes(-50, -2))]),
+    "asin": (MP.asin, [uniform(-1, 1), both(magnitudes(-1074, -0.01)), both(1 - magnitudes(-50, -1)), uniform(0.45, 0.55)]),
+    "acos": (MP.acos, [uniform(-1, 1), both(magnitudes(-1074, -0.01)), both(1 - magnitudes(-50, -1)), uniform(0.45, 0.55)]),
+    "atan": (MP.atan, [uniform(-4, 4), both(magnitudes(-1074, 1023)), uniform(0.4, 0.44), uniform(2.3, 2.5)]),
+    "sinh": (MP.sinh, [uniform(-710, 710), uniform(-1, 1), both(magnitudes(-1074, 5)), uniform(708, 710.4)]),
+    "cosh": (MP.cosh, [uniform(-710, 710), uniform(-1, 1), both(magnitudes(-1074, 5)), uniform(708, 710.4)]),
+    "asinh": (MP.asinh, [uniform(-3, 3), both(magnitudes(-1074, 1023)), both(magnitudes(20, 35))]),
+    "acosh": (MP.acosh, [uniform(1, 3), magnitudes(0, 1023), 1 + magnitudes(-51, -1), magnitudes(20, 35)]),
+    "atanh": (MP.atanh, [uniform(-1, 1), both(magnitudes(-1074, -0.01)), both(1 - magnitudes(-50, -1))]),
+    "atan2": (
+        MP.atan2,
+        [
+            (uniform(-3, 3), uniform(-3, 3)),
+            (magnitudes(-500, 500), both(magnitudes(-500, 500))[::2]),
+            (-magnitudes(-4, 4), both(magnitudes(-4, 4))[::2]),
+        ],
+    ),
     "pow": (
         MP.power,
         [

@@ -458,8 +458,11 @@ class Bitcast(Expr):
 
 # name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
 PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
-_OF_ONE = ("exp", "exp2", "expm1", "log", "log1p", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan")
-EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod"), 2)
+_OF_ONE = (
+    *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan"),
+    *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+)
+EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod", "atan2"), 2)
 FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
 
 

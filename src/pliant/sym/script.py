@@ -186,3 +186,58 @@ def cos(x: T) -> T:
 def tan(x: T) -> T:
     """The tangent."""
     outside("tan")
+
+
+def log2(x: T) -> T:
+    """The logarithm to base 2."""
+    outside("log2")
+
+
+def log10(x: T) -> T:
+    """The logarithm to base 10."""
+    outside("log10")
+
+
+def asin(x: T) -> T:
+    """The inverse of the sine."""
+    outside("asin")
+
+
+def acos(x: T) -> T:
+    """The inverse of the cosine."""
+    outside("acos")
+
+
+def atan(x: T) -> T:
+    """The inverse of the tangent."""
+    outside("atan")
+
+
+def sinh(x: T) -> T:
+    """The hyperbolic sine."""
+    outside("sinh")
+
+
+def cosh(x: T) -> T:
+    """The hyperbolic cosine."""
+    outside("cosh")
+
+
+def asinh(x: T) -> T:
+    """The inverse of the hyperbolic sine."""
+    outside("asinh")
+
+
+def acosh(x: T) -> T:
+    """The inverse of the hyperbolic cosine."""
+    outside("acosh")
+
+
+def atanh(x: T) -> T:
+    """The inverse of the hyperbolic tangent."""
+    outside("atanh")
+
+
+def atan2(y: T, x: T | float) -> T:
+    """The angle of the point (x, y)."""
+    outside("atan2")

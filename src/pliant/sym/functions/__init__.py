@@ -20,7 +20,9 @@ from .build import number
 from .circular import cos, sin, tan
 from .error import erf
 from .exponential import exp, exp2, expm1, sigmoid, tanh
-from .logarithm import log, log1p, pow
+from .hyperbolic import acosh, asinh, atanh, cosh, sinh
+from .inverse import acos, asin, atan, atan2
+from .logarithm import log, log1p, log2, log10, pow
 from .remainder import fmod
 
 
@@ -44,6 +46,8 @@ TABLE: dict[str, Function] = {
     "expm1": Function(expm1, 2.0, 2.5),
     "log": Function(log, 1.5, 1.5),
     "log1p": Function(log1p, 2.0, 1.5),
+    "log2": Function(log2, 1.0, 1.0, "whole for powers of 2"),
+    "log10": Function(log10, 1.0, 1.0, "whole for powers of 10"),
     "pow": Function(pow, 1.0, 1.5, "all special cases of C99"),
     "sigmoid": Function(sigmoid, 3.5, 2.5),
     "tanh": Function(tanh, 3.0, 3.0),
@@ -52,6 +56,15 @@ TABLE: dict[str, Function] = {
     "sin": Function(sin, 2.0, 1.5, _TURNS),
     "cos": Function(cos, 2.0, 1.5, _TURNS),
     "tan": Function(tan, 4.0, 3.0, _TURNS),
+    "asin": Function(asin, 1.0, 2.0),
+    "acos": Function(acos, 1.0, 1.5),
+    "atan": Function(atan, 1.0, 2.0),
+    "atan2": Function(atan2, 1.0, 2.5, "the angle of (y, x), signs of zeros as in C99"),
+    "sinh": Function(sinh, 1.0, 3.0),
+    "cosh": Function(cosh, 1.0, 3.0),
+    "asinh": Function(asinh, 1.0, 2.0),
+    "acosh": Function(acosh, 1.0, 2.0),
+    "atanh": Function(atanh, 1.0, 2.0),
     "fmod": Function(fmod, 0.0, 0.0, "the sign is that of x"),
 }
 

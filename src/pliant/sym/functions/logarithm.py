@@ -1,7 +1,7 @@
-"""log, log1p and pow.
+"""log, log2, log10, log1p and pow.
 
 x = 2^k * m with m in sqrt(1/2)..sqrt(2), and log x = k*ln2 + log m, where log m is a polynomial in m - 1 (f32) or a series
-in s = (m - 1)/(m + 1) (f64). pow needs the logarithm to more places than its own: f32 takes it in f64, f64 as a pair.
+in s = (m - 1)/(m + 1) (f64). pow, log2 and log10 need the logarithm to more places than their own: f32 takes it in f64, f64 as a pair.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _UP = 2048  # more than any -k
 _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2_PAIR = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
+_INVERSE_LN2 = (float.fromhex("0x1.71547652b82fep+0"), float.fromhex("0x1.777d0ffda0d24p-56"))
+_INVERSE_LN10 = (float.fromhex("0x1.bcb7b1526e50ep-2"), float.fromhex("0x1.95355baaafad3p-57"))
 
 # (log(1 + f) - f) / f^2
 _LOG_32 = (
@@ -113,6 +115,24 @@ def log(x: Expr) -> Expr:
     """The natural logarithm; denormals are scaled first."""
     k, m = _split_any(x)
     return _at_edges(_log(k, Sub(m, number(1.0, x))), x, x)
+
+
+def _log_to_base(x: Expr, inverse: Pair) -> Expr:
+    """log x times 1 / log base, which is a pair."""
+    if x.dtype is f32:
+        wide = Cast(f64, x)  # normal there, also where x is denormal
+        return _at_edges(Cast(f32, Mul(_log_of_f32(wide), inverse[0])), x, x)
+    return _at_edges(pair_product(_log_pair(x), inverse)[0], x, x)
+
+
+def log2(x: Expr) -> Expr:
+    """The logarithm to base 2."""
+    return _log_to_base(x, (Const(_INVERSE_LN2[0], f64), Const(_INVERSE_LN2[1], f64)))
+
+
+def log10(x: Expr) -> Expr:
+    """The logarithm to base 10."""
+    return _log_to_base(x, (Const(_INVERSE_LN10[0], f64), Const(_INVERSE_LN10[1], f64)))
 
 
 def log1p(x: Expr) -> Expr:
