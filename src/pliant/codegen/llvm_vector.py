@@ -54,15 +54,16 @@ class VectorLoops(Statements):
         with self.scope():
             self.definitions.update(shape.definitions)  # so that indices are seen through lets
             apart = [self._apart(a, s.var, varying) for a in laned] if shape.possible else [FALSE]
-            unsure = [e for e in apart if not self.proves(e)]
+            unsure = [e for e in apart if e is not TRUE and not self.proves(e)]
             possible = all(shape.inside.isdisjoint(free_vars(e)) and not has_load(e) and e is not FALSE for e in unsure)
-            masks = possible and self._masks(laned, s.var, varying)
-        in_registers = any(a.buffer.scope == "register" for a in laned)
+            in_registers = any(a.buffer.scope == "register" for a in laned)
+            whole = constant is not None and (constant[1] <= MAX_LANES or in_registers)
+            masks = possible and not whole and self._masks(laned, s.var, varying)
         if not possible and in_registers:
             self.unroll(s)
         elif not possible:
             self.serial(s)
-        elif constant is not None and (constant[1] <= MAX_LANES or in_registers):
+        elif whole and constant is not None:
             self._if_apart(unsure, s, lambda: self._groups(s, *constant))
         else:
             widest = max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in laned)

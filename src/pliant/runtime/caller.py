@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..support.errors import Error, InternalError, ShapeError, counted, is_are
+from ..support.errors import InternalError, ShapeError, counted, is_are
 from ..support.source import caller_span
 from . import host, interrupt
 from .arguments import address_of
@@ -122,7 +122,7 @@ class Caller:
             raise self.wrong_call(f"`{self.interface.name}` has {counted(len(names), 'output')}, `out` gives {len(given)}")
         return given
 
-    def failure(self, record: bytes) -> Error:
+    def failure(self, record: bytes) -> BaseException:
         """The error that an error record stands for."""
         code, site, *values = _RECORD.unpack(record)
         return failure(self.interface, code, site, values)
