@@ -37,7 +37,8 @@ def without(*names: str) -> tuple[Step, ...]:
 
 def lowered(function: g.Function, steps: Sequence[Step] = STEPS, **options: Any) -> State:
     """A function after the given steps."""
-    return run_steps(State(function, target("native"), Program.of(function).constants, **options), steps)
+    program = Program.of(function)
+    return run_steps(State(function, target("native"), program.constants, functions=program.functions, **options), steps)
 
 
 def compiled(
@@ -46,7 +47,8 @@ def compiled(
     """A function as native code, not from the cache."""
     state = lowered(function, steps, level=level, poison=poison, checked=checked)
     assert state.package is not None
-    return Executable(state.package, constants=state.package.interface.memory(all_literals(state.package, state.constants)))
+    constants = state.package.interface.memory(all_literals(state.package, state.constants), state.functions)
+    return Executable(state.package, constants=constants)
 
 
 def host_of(function: g.Function, steps: Sequence[Step] = STEPS, poison: bool = False) -> HostProgram:

@@ -163,7 +163,7 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache)
-    constants = package.interface.memory(all_literals(package, program.constants))
+    constants = package.interface.memory(all_literals(package, program.constants), program.functions)
     return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallFunction, CallLoop, Function, MatchCast, Node, Op, walk_nodes
+from .graph.node import CallFunction, CallHost, CallLibrary, CallLoop, Function, MatchCast, Node, Op, walk_nodes
 from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
@@ -33,6 +33,7 @@ from .target import target as find_target
 if TYPE_CHECKING:
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
+    from .lower.outside import Leaving
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class State:
     plan: bool = True  # temporaries share memory
     load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
+    functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
+    leaving: Leaving | None = None  # calls of functions outside of compiled code
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -91,6 +94,15 @@ def _lift_constants(s: State) -> State:
     return replace(s, function=lifted.rest, load=lifted.load, derived=lifted.derived)
 
 
+def _lower_calls(s: State) -> State:
+    if not any(isinstance(n, CallHost | CallLibrary) for n in walk_nodes(s.function.nodes)):
+        return s
+    from .lower.outside import lower_calls
+
+    leaving = lower_calls(s.function, s.functions)
+    return replace(s, function=leaving.function, leaving=leaving)
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -109,10 +121,10 @@ def _emit(s: State) -> State:
     from .lower.package import make_package
 
     assert s.host is not None
-    package = make_package(s.function, s.host, s.target, (*s.constants, *s.derived), s.level)
+    package = make_package(s.function, s.host, s.target, (*s.constants, *s.derived), s.level, s.leaving)
     if s.load is None:
         return replace(s, package=package)
-    start = replace(s, function=s.load, load=None, derived=(), kernels=None, host=None)
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, kernels=None, host=None)
     return replace(s, package=package._replace(load=run_steps(start, STEPS[-3:]).package))
 
 
@@ -153,6 +165,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
+    Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
@@ -173,7 +186,9 @@ def compile_program(
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled)
+    start = State(
+        program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions
+    )
     with fewer_collections():
         package = run_steps(start, [s for s in STEPS if s.name not in disabled]).package
     assert package is not None

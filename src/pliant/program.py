@@ -69,6 +69,13 @@ class Program:
         return tuple(_constants(self.entry))
 
     @property
+    def functions(self) -> tuple[Any, ...]:
+        """The Python functions that are called, in order of appearance; code refers to them by number."""
+        from .lower.outside import host_functions
+
+        return tuple(host_functions(self.entry))
+
+    @property
     def named_constants(self) -> dict[str, Any]:
         """The literal tensors that are too large for the text, under the names that the text has for them."""
         from .graph.printer import constants_of

@@ -74,6 +74,9 @@ class _State(ModuleState):
         found = self.names.get(func)
         if found is None:
             found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
+            if "external" in func.attrs:
+                self.functions.append(_thunk(func, found, self.target, self.declarations))
+                return found
             _Function(self, simplify_indices(lower_blocks(func)), found).emit()
         return found
 
@@ -132,6 +135,30 @@ def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -
     convention = f"{target.call_conv} " if target.call_conv else ""
     head = f"define {convention}i32 {symbol_text(func.name)}(ptr %ctx, ptr %buffers, ptr %dims) {{"
     return "\n".join([head, "entry:", *b.lines, "}"])
+
+
+def _thunk(func: Func, name: str, target: Target, declarations: Declarations) -> str:
+    """The inner function of a program without a body: it calls what its first buffer holds the address of, by the ABI."""
+    b = Floats(declarations)
+    width = target.pointer_bits // 8
+    tensors = func.buffers[1:]
+    values = (*func.symbols, *func.scalars)
+    b.line(f"%buffers = alloca [{len(tensors) + 1} x ptr], align {width}")
+    b.line(f"%dims = alloca [{len(values) + 1} x i64], align 8")
+    for n in range(len(tensors)):
+        b.line(f"store ptr %b{n + 1}, ptr {b.offset('%buffers', n * width)}, align {width}")
+    for n, v in enumerate(values):
+        stored = b.cast(Val(f"%s{n}", v.dtype), f64 if v.dtype.is_float else i64)
+        b.line(f"store {stored.typed}, ptr {b.offset('%dims', 8 * n)}, align 8")
+    address = b.raw(f"load ptr, ptr %b0, align {width}")
+    convention = f"{target.call_conv} " if target.call_conv else ""
+    code = b.raw(f"call {convention}i32 {address}(ptr %ctx, ptr %buffers, ptr %dims)")
+    failed, wide = b.raw(f"icmp ne i32 {code}, 0"), b.raw(f"sext i32 {code} to i64")
+    b.line(f"br i1 {failed}, label %failed, label %out")
+    tell = f'call void @"pliant.fail"(ptr %ctx, i64 5, i64 {func.attrs["external"]}, i64 {wide}{", i64 0" * 5})'
+    parameters = [f"ptr %b{n}" for n in range(len(tensors) + 1)] + [f"{register_type(v.dtype)} %s{n}" for n, v in enumerate(values)]
+    head = f"define internal i32 {name}({', '.join(['ptr %ctx', *parameters])}) noinline {{"
+    return "\n".join([head, "entry:", *b.lines, "failed:", f"  {tell}", "  br label %out", "out:", f"  ret i32 {code}", "}"])
 
 
 def _helpers(target: Target) -> str:

@@ -71,7 +71,7 @@ def _check_written(func: Func) -> None:
             b = views[b]
             written.add(b)
     for p in func.params:
-        if p.role == "out" and p.value not in written and not func.attrs.get("entry"):
+        if p.role == "out" and p.value not in written and "entry" not in func.attrs and "external" not in func.attrs:
             raise Error(
                 f"nothing is written to the output `{p.value.name}`",
                 where=func.span,

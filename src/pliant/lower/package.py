@@ -17,22 +17,31 @@ from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 from ..target import Target
 from .host import HostProgram
+from .outside import Leaving
 
 Array = np.ndarray[Any, Any]
 
 
-def make_package(function: g.Function, host: HostProgram, target: Target, constants: Sequence[Array], level: int = 2) -> Package:
+def make_package(
+    function: g.Function, host: HostProgram, target: Target, constants: Sequence[Array], level: int = 2, leaving: Leaving | None = None
+) -> Package:
     """Machine code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
     module = generate((host.prepare, host.size, host.run), target)
     blob = compile_module(module, level)
-    return Package(blob, interface_of(function, host, module.sites, module.kernels, constants))
+    return Package(blob, interface_of(function, host, module.sites, module.kernels, constants, leaving))
 
 
 def interface_of(
-    function: g.Function, host: HostProgram, sites: Sequence[Check], kernels: tuple[str, ...], constants: Sequence[Array]
+    function: g.Function,
+    host: HostProgram,
+    sites: Sequence[Check],
+    kernels: tuple[str, ...],
+    constants: Sequence[Array],
+    leaving: Leaving | None = None,
 ) -> Interface:
-    """What the runtime must know of a compiled function."""
-    number = {id(array): i for i, array in enumerate(constants)}
+    """What the runtime must know of a compiled function; `leaving` are its calls of functions outside."""
+    number = {id(array): str(i) for i, array in enumerate(constants)}
+    number |= {id(array): f"call:{i}" for i, array in enumerate(leaving.entries if leaving else ())}
     return Interface(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
@@ -47,12 +56,13 @@ def interface_of(
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
         kernels=kernels,
+        calls=leaving.calls if leaving else (),
     )
 
 
-def _constant(array: Array, number: int | None) -> Constant:
-    """A literal of the program by its number; what a pass has computed goes with the code."""
-    return Constant("", array.nbytes, b64encode(array.tobytes()).decode()) if number is None else Constant(str(number), array.nbytes)
+def _constant(array: Array, name: str | None) -> Constant:
+    """A literal of the program by its number, an address by its call; what a pass has computed goes with the code."""
+    return Constant("", array.nbytes, b64encode(array.tobytes()).decode()) if name is None else Constant(name, array.nbytes)
 
 
 def _input(p: g.Value) -> Input:

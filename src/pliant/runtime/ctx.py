@@ -28,6 +28,7 @@ class Code(IntEnum):
     CHECK = 2
     NO_MEMORY = 3
     BAD_CALL = 4
+    OUTSIDE = 5  # a function outside of compiled code failed: error[1] is the call, error[2] an exception or the function's answer
 
 
 class Ctx(ctypes.Structure):

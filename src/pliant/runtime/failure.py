@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from ..support.errors import CancelledError, Error, InternalError, OutOfMemoryError, ShapeError
 from ..support.source import Span, caller_span
 from .ctx import Code
-from .interface import Interface
+from .interface import Interface, Outside
 
 
-def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -> Error:
-    """The error that a compiled function's answer stands for."""
+def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -> BaseException:
+    """The error that a compiled function's answer stands for; what a Python function has raised is itself."""
     where = caller_span()
+    if code == Code.OUTSIDE and 0 <= site < len(interface.calls):
+        return _outside(interface.calls[site], values[0], where)
     if code == Code.CANCELLED:
         return CancelledError(f"the call of `{interface.name}` was stopped", where=where, note="in this call")
     if code == Code.NO_MEMORY:
@@ -41,6 +43,13 @@ def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -
             help=found.help,
         )
     return ShapeError(what, where=where, note="in this call", notes=_also(where, found.place, "stated here"), help=found.help)
+
+
+def _outside(call: Outside, found: int, where: Span | None) -> BaseException:
+    from .outside import raised
+
+    error = raised(found) if call.kind == "host" else None
+    return error or Error(f"the function `{call.name}` answered code {found}", where=where, note="in this call")
 
 
 def _also(first: Span | None, second: Span | None, note: str) -> list[tuple[Span, str]]:

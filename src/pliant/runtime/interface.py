@@ -91,6 +91,24 @@ class Constant(NamedTuple):
     data: str = ""  # base64 of the bytes that came with the code; empty for a literal
 
 
+class Operand(NamedTuple):
+    """An argument or a result of a call that leaves compiled code: its data type, and its rank; -1 for a scalar."""
+
+    dtype: str
+    rank: int
+
+
+class Outside(NamedTuple):
+    """A function outside of compiled code: a Python function of the program, by its number, or a symbol of a library."""
+
+    kind: str  # "host" or "library"
+    name: str
+    library: str  # a path or a name that the system finds; empty for the process itself
+    number: int
+    args: tuple[Operand, ...]
+    outs: tuple[Operand, ...]
+
+
 class Interface(NamedTuple):
     """Everything the wrapper must know of one program."""
 
@@ -106,14 +124,25 @@ class Interface(NamedTuple):
     kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
     parallel: bool = True  # may it call parallel_for
     origin: str = ""
+    calls: tuple[Outside, ...] = ()  # the addresses of these functions are constants too, named `call:0` and so on
 
-    def memory(self, literals: Sequence[Any]) -> list[Any]:
-        """The arrays of the constants, for the literals of the program that this is the interface of."""
+    def memory(self, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
+        """The arrays of the constants, for the literals and the Python functions of the program that this is the interface of."""
+        return [self._memory(c, literals, functions) for c in self.constants]
+
+    def _memory(self, c: Constant, literals: Sequence[Any], functions: Sequence[Any]) -> Any:
+        if c.name.startswith("call:"):
+            from .outside import entry
+
+            site = int(c.name[5:])
+            return entry(site, self.calls[site], functions)
+        if not c.data:
+            return literals[int(c.name)]
         from base64 import b64decode
 
         import numpy as np
 
-        return [np.frombuffer(b64decode(c.data), np.uint8) if c.data else literals[int(c.name)] for c in self.constants]
+        return np.frombuffer(b64decode(c.data), np.uint8)
 
     def to_json(self) -> str:
         """The record as JSON text."""
@@ -202,6 +231,8 @@ _FORMS: dict[str, Any] = {
     "tuple[Symbol, ...]": _list(_record(Symbol)),
     "tuple[Site, ...]": _list(_record(Site)),
     "tuple[Constant, ...]": _list(_record(Constant)),
+    "tuple[Operand, ...]": _list(_record(Operand)),
+    "tuple[Outside, ...]": _list(_record(Outside)),
 }
 
 
@@ -232,6 +263,15 @@ def _check(made: Interface) -> None:
     for at, site in enumerate(made.sites):
         if site.kind not in ("shape", "check"):
             raise _broken(f"interface.sites[{at}]", f"unknown kind `{site.kind}`")
+    for at, call in enumerate(made.calls):
+        if call.kind not in ("host", "library") or any(o.dtype not in ALL or o.rank < -1 for o in (*call.args, *call.outs)):
+            raise _broken(f"interface.calls[{at}]", f"unknown kind `{call.kind}`, or an operand that there cannot be")
+    for at, constant in enumerate(made.constants):
+        number = constant.name.removeprefix("call:")
+        if not constant.data and not (number.isascii() and number.isdigit()):
+            raise _broken(f"interface.constants[{at}]", f"`{constant.name}` is no number")
+        if constant.name.startswith("call:") and int(number) >= len(made.calls):
+            raise _broken(f"interface.constants[{at}]", "it names a function that is not there")
     for at, symbol in enumerate(made.symbols):
         if symbol.multiple_of < 1:
             raise _broken(f"interface.symbols[{at}]", "a step is at least 1")
