@@ -301,11 +301,11 @@ def decode(codes: Tensor[u8, 32, m], scales: Tensor[f16, 2, m], w: Out[f32, 64, 
 
 @kernel
 def product(x: Tensor[f32, n, 64], w: Tensor[f32, 64, m], y: Out[f32, n, m]) -> None:
-    for i, j, l in grid(n, m, 64):
-        with block("y", "SSR", i, j, l) as (vi, vj, vl):
+    for i, j, q in grid(n, m, 64):
+        with block("y", "SSR", i, j, q) as (vi, vj, vq):
             with init():
                 y[vi, vj] = 0.0
-            y[vi, vj] += x[vi, vl] * w[vl, vj]
+            y[vi, vj] += x[vi, vq] * w[vq, vj]
 
 
 def test_decoding_and_a_matmul_as_plain_loop_programs_are_one_kernel_without_memory_between() -> None:
