@@ -197,5 +197,5 @@ def test_what_is_not_there_is_named(library: str) -> None:
 
     with pytest.raises(Error, match="has no symbol `nothing`"):
         f(random(3))
-    with pytest.raises(Error, match="library `/no/such/lib.so` cannot be loaded"):
+    with pytest.raises(Error, match=r"library `/no/such/lib\.so` cannot be loaded"):
         g(random(3))

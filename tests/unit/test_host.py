@@ -692,8 +692,8 @@ def test_poison_shows_a_plan_that_reuses_memory_too_early(monkeypatch: pytest.Mo
     from pliant.lower import host
     from pliant.lower.plan import Plan, plan_memory
 
-    def careless(temporaries: Any) -> Plan:
-        plan = plan_memory(temporaries)
+    def careless(temporaries: Any, share: bool) -> Plan:
+        plan = plan_memory(temporaries, share)
         return Plan(tuple(plan.offsets[0] for _ in plan.offsets), plan.slots, plan.size)
 
     x, w = random(3, 8), random(8, 8, seed=1)

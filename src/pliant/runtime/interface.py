@@ -136,6 +136,8 @@ class Interface(NamedTuple):
 
             site = int(c.name[5:])
             return entry(site, self.calls[site], functions)
+        if not c.data and not _is_index(c.name, literals):
+            raise _broken("interface.constants", f"`{c.name}` is not the number of a literal")
         if not c.data:
             return literals[int(c.name)]
         from base64 import b64decode
@@ -267,10 +269,7 @@ def _check(made: Interface) -> None:
         if call.kind not in ("host", "library") or any(o.dtype not in ALL or o.rank < -1 for o in (*call.args, *call.outs)):
             raise _broken(f"interface.calls[{at}]", f"unknown kind `{call.kind}`, or an operand that there cannot be")
     for at, constant in enumerate(made.constants):
-        number = constant.name.removeprefix("call:")
-        if not constant.data and not (number.isascii() and number.isdigit()):
-            raise _broken(f"interface.constants[{at}]", f"`{constant.name}` is no number")
-        if constant.name.startswith("call:") and int(number) >= len(made.calls):
+        if constant.name.startswith("call:") and not _is_index(constant.name[5:], made.calls):
             raise _broken(f"interface.constants[{at}]", "it names a function that is not there")
     for at, symbol in enumerate(made.symbols):
         if symbol.multiple_of < 1:
@@ -281,6 +280,11 @@ def _check_alias(made: Interface, output: Output, path: str) -> None:
     source = dict(enumerate(made.inputs)).get(output.alias if output.alias is not None else -1)
     if source is None or not source.consumed or source.dtype != output.dtype or len(source.shape) != len(output.shape):
         raise _broken(path, "it is no update of a consumed argument of its type and rank")
+
+
+def _is_index(text: str, items: Sequence[Any]) -> bool:
+    """Whether a text is the number of one of the items."""
+    return text.isascii() and text.isdigit() and int(text[:18]) < len(items)
 
 
 def _broken(path: str, reason: str) -> ModelFileError:
