@@ -159,3 +159,12 @@ def test_hash_is_the_same_in_another_process() -> None:
     code += "print(structural_hash(parse_module(sys.stdin.read())['f']).hex())"
     done = subprocess.run([sys.executable, "-c", code], input=TEXT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == structural_hash(read(TEXT)).hex()
+
+
+def test_layouts_of_parameters_do_not_go_by_name() -> None:
+    def program(name: str, layout: str) -> Func:
+        x = Buffer(name, i64, (Const(4, i64),))
+        return Func("f", (Param(x, "out"),), Store(x, (Const(0, i64),), Const(0, i64)), {"layouts": {name: (layout, None)}})
+
+    assert_same(program("x", "lambda d0: (d0,)"), program("y", "lambda d0: (d0,)"))
+    assert not same(program("x", "lambda d0: (d0,)"), program("x", "lambda d0: (3 - d0,)"))

@@ -134,8 +134,15 @@ class _Writer:
                 self.emit(f"tensor {self.buffer(p.value, p.value.name)} {p.role}", f"{p.value} ({p.role})")
             else:
                 self.emit(f"scalar {self.vars[p.value]}", p.value.name)
-        self.emit(f"attrs {_notes(func.attrs)}")
+        self.emit(f"attrs {_notes({key: self.attribute(value, func) for key, value in func.attrs.items()})}")
         self.stmt(func.body, "body")
+
+    def attribute(self, value: object, func: Func) -> object:
+        """The value of an attribute; a table of parameters (their layouts) has them by number, because names do not count."""
+        if not isinstance(value, Mapping):
+            return value
+        numbers = {b.name: self.use(b) for b in func.buffers}
+        return {numbers.get(key, key): found for key, found in value.items()}
 
     def stmt(self, s: Stmt, label: str) -> None:
         self.path.append(label)
