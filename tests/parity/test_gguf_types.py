@@ -10,8 +10,8 @@ from counts import count
 from numpy.typing import NDArray
 
 from pliant import UnsupportedError
-from pliant.frontends.gguf.dequantize import dequantize
-from pliant.frontends.gguf.types import FORMATS, Factor, Format, Packed
+from pliant.quantization.dequantize import dequantize
+from pliant.quantization.formats import FORMATS, Factor, Format, Packed
 
 KNOWN = [f for f in FORMATS.values() if f.known]
 QUANTISED = [f for f in KNOWN if f.codes is not None]

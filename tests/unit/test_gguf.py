@@ -12,7 +12,7 @@ from gguf_files import BOOL, F32, F64, I8, I32, I64, STRING, U8, U16, U32, U64, 
 from pliant import ModelFileError, UnsupportedError
 from pliant.frontends.gguf import BY_NAME, FORMATS, open_gguf
 from pliant.frontends.gguf.reader import from_bytes
-from pliant.frontends.gguf.types import RETIRED
+from pliant.quantization.formats import RETIRED
 
 PAIRS = [
     ("general.architecture", text("llama")),

@@ -4,7 +4,7 @@ file = open_gguf("model.gguf")
 file.architecture, file.integer("llama.block_count"), file.tensors["token_embd.weight"].dequantized()
 """
 
+from ...quantization.formats import BY_NAME, FORMATS, Format
 from .reader import GgufFile, GgufTensor, open_gguf
-from .types import BY_NAME, FORMATS, Format
 
 __all__ = ["BY_NAME", "FORMATS", "Format", "GgufFile", "GgufTensor", "open_gguf"]

@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ...quantization.formats import FORMATS, RETIRED, Format
 from ...support.errors import ModelFileError
-from .types import FORMATS, RETIRED, Format
 
 MAX_PAIRS = 65_536
 MAX_TENSORS = 65_536

@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ...quantization.dequantize import dequantize, unread
+from ...quantization.formats import Format
 from ...support.errors import ModelFileError
-from .dequantize import dequantize, unread
 from .parse import MAX_TENSORS, Buffer, Parsed, Value, parse, shown
-from .types import Format
 
 MAX_PARTS = 1024
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)

@@ -1,6 +1,6 @@
-"""What quantised tensors mean: from the bytes of a file to f32, as the records of `types.py` say.
+"""What quantised tensors mean: from the bytes of a file to f32, as the records of `formats.py` say.
 
-Each step is rounded to f32 in the order that `types.py` states, so that the values are those of every other reader, bit for bit.
+Each step is rounded to f32 in the order that `formats.py` states, so that the values are those of every other reader, bit for bit.
 
     dequantize(BY_NAME["Q4_1"], np.zeros((576, 360), np.uint8))       # -> f32[576, 576]
 """
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...support.errors import ModelFileError, UnsupportedError
-from .types import BY_NAME, Bits, Factor, Format, Packed
+from ..support.errors import ModelFileError, UnsupportedError
+from .formats import BY_NAME, Bits, Factor, Format, Packed
 
 _ELEMENTS = 1 << 20  # at a time, so that what is held besides the result is a few MB
 

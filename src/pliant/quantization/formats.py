@@ -1,4 +1,4 @@
-"""The tensor types of GGUF files, as data: what a block of a type holds, and where each bit of it lies.
+"""Tensor types of model files, as data: what a block of a type holds, and where each bit of it lies. The numbers are those of GGUF.
 
 A plain type is a row of numbers of one dtype. A quantised type is a row of blocks of `length` elements in `size` bytes, whose element
 `i` of group `g` means, in f32 and with each step rounded,
@@ -25,8 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ... import dtype
-from ...dtype import DType
+from .. import dtype
+from ..dtype import DType
 
 
 class Place(NamedTuple):
