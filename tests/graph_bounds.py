@@ -109,10 +109,12 @@ class _Evaluator:
             case g.CallFunction():
                 return self.function(n.function, [values[a] for a in n.args])
             case g.If():
-                body = n.then if bool(values[n.cond].runs[0]) else n.orelse
-                inner = dict(values)
-                self.nodes(body.nodes, inner, dict(env))
-                return [inner[r] for r in body.results]
+                return self.body(n.then if bool(values[n.cond].runs[0]) else n.orelse, [], values, env)
+            case g.While():
+                carried = [values[v] for v in n.init]
+                while bool(self.body(n.cond, carried, values, env)[0].runs[0]):
+                    carried = self.body(n.body, carried, values, env)
+                return carried
             case g.CallLoop():
                 return self.loop(n, values, env)
             case g.Op():
@@ -120,6 +122,11 @@ class _Evaluator:
                 reference = TABLE[n.op].reference
                 return self.apply(n.op, [values[a] for a in n.args], _dtypes(n), lambda args: reference(args, attrs))
         raise AssertionError(n)
+
+    def body(self, b: g.Body, carried: Sequence[Bounded], values: dict[g.Value, Bounded], env: Env) -> list[Bounded]:
+        inner = values | dict(zip(b.params, carried, strict=True))
+        self.nodes(b.nodes, inner, dict(env))
+        return [inner[r] for r in b.results]
 
     def attribute(self, e: Expr, env: Env) -> Any:
         found = evaluate(e, env)

@@ -1,4 +1,4 @@
-"""Seeded random graph functions over all operators, kernels, branches, functions, casts and state; and arguments for them.
+"""Seeded random graph functions over all operators, kernels, branches, loops, functions, casts and state; and arguments for them.
 
 function, bounds = make_function(seed); arguments = make_arguments(function, bounds, seed)
 
@@ -66,6 +66,7 @@ def accumulate(x: Tensor[f32, n], total: InOut[f32, n]) -> None:
         total[i] += x[i]
 
 
+KERNELS = {k.func.name: k.callee for k in (axpy, running_sum, sums_and_counts, accumulate)}
 EXACT = {
     *("add", "sub", "mul", "div", "minimum", "maximum", "neg", "abs", "sqrt", "relu", "where", "cast"),
     *("max", "min", "reshape", "permute", "slice", "concat", "take", "full", "scalar"),
@@ -241,7 +242,18 @@ class Generator:
 
     def step(self) -> None:
         kinds = [self.elementwise] * 4 + [self.reduction] * 2 + [self.movement] * 3 + [self.products] * 2 + [self.update]
-        kinds += [self.integers, self.choice, self.scalars, self.casts, self.kernels, self.function, self.match, self.branch, self.branch]
+        kinds += [
+            self.integers,
+            self.choice,
+            self.scalars,
+            self.casts,
+            self.kernels,
+            self.function,
+            self.match,
+            self.branch,
+            self.branch,
+            self.loop,
+        ]
         self.pick(kinds)()
 
     def elementwise(self) -> None:
@@ -412,10 +424,50 @@ class Generator:
         results = [x if self.chance(0.25) else self.closed_like(self.closed_like(x) if self.chance(0.5) else x) for x in wanted]
         if updates:
             assert state is not None
-            results.append(self.updated(state))
+            results.append(state if self.chance(0.3) else self.updated(state))
         self.depth -= 1
         self.pool, self.state = pool, state
         return self.builder.close(results)
+
+    def loop(self) -> None:
+        """A `while` over a counter, one or two values (which may change places) and the state; its bound is a number or exact data."""
+        x = self.some(lambda t: t.dtype is not bool_) or self.tensor()
+        y = self.some(lambda t: t == x.tensor and self.chance(0.7))
+        carried = [x] if y is None or y is x else [x, y]
+        updates = self.state is not None and self.depth == 0 and self.chance(0.6)
+        bound = self.op("remainder", self.scalar_param(i64), 4) if self.chance(0.5) else self.random.randrange(4)
+        init = [self.builder.scalar(const(0)), *carried, *([self.state] if updates and self.state is not None else [])]
+        annotations: list[g.Annotation] = [g.Scalar(i64), *(v.annotation for v in init[1:])]
+        pool, state = list(self.pool), self.state
+
+        def enter() -> list[g.Value]:
+            params = [self.builder.carried(f"c{k}", a) for k, a in enumerate(annotations)]
+            self.builder.open(params, loop=True)
+            return params
+
+        params = enter()
+        cond, _ = self.builder.close([ops.less(params[0], bound)])
+        params = enter()
+        self.depth += 1
+        if self.depth < 2 and self.chance(0.3):
+            self.pick([self.branch, self.loop])()
+        inside = params[1 : 1 + len(carried)]
+        results = [v if self.chance(0.2) else self.softened(v) for v in inside]
+        if len(results) == 2 and self.chance(0.5):
+            results = [results[1], results[0] if self.chance(0.5) else inside[0]]
+        last = [self.updated(params[-1])] if updates else []
+        self.depth -= 1
+        body, _ = self.builder.close([ops.add(params[0], 1), *results, *last])
+        self.pool, self.state = pool, state
+        outs = self.builder.while_(init, cond, body)
+        self.pool += outs[1 : 1 + len(carried)]
+        if updates:
+            self.state = outs[-1]
+
+    def softened(self, x: g.Value) -> g.Value:
+        """As `closed_like`, and bounded, so that rounds do not make numbers grow beyond their type."""
+        made = self.closed_like(x)
+        return self.op("mul", self.op("tanh", made), 1.5) if made.tensor.dtype.is_float else self.op("remainder", made, 7)
 
     def condition(self) -> g.Value:
         kind = self.random.randrange(3)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import same_bits, slot
+from codegen_native import same_bits
 from counts import count
 from generate_loops import make_arguments, make_program
 from native_loops import Native
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_dtypes import program
 from test_vector_access import columns, copy, i, order
+from wasm_programs import Wasm
 
 from pliant.codegen.emit import emit_assembly, emit_object
 from pliant.codegen.link_elf import undefined_symbols
-from pliant.codegen.link_wasm import link_wasm
 from pliant.codegen.llvm import generate
-from pliant.codegen.llvm_types import ctx_layout
 from pliant.dtype import ALL, dtype, f32, i64
-from pliant.loop.buffer import Buffer, loaded_dtype
+from pliant.loop.buffer import loaded_dtype
 from pliant.loop.stmt import Func
 from pliant.lower.lift_workspace import lift_workspace
 from pliant.sym.expr import Cast, Var
@@ -32,59 +30,6 @@ from pliant.target import target
 WASM = ["wasm", "wasm+simd128"]
 OTHERS = [*WASM, "llvm:generic", "llvm:cortex-a76", "llvm:apple-m1", "llvm:x86-64", "llvm:x86-64-v2", "llvm:x86-64-v4"]
 SEEDS = range(count(16, 400))
-
-
-class Wasm:
-    """Loop programs in wasmtime, called through the ABI; `parallel_for` is a Python function."""
-
-    def __init__(self, funcs: Sequence[Func], name: str) -> None:
-        wasmtime = pytest.importorskip("wasmtime", reason="runs modules in wasmtime")
-        module = generate(funcs, target(name))
-        engine = wasmtime.Engine()
-        code = wasmtime.Module(engine, link_wasm(emit_object(module.text, module.target, 1), module.exports))
-        self.store = wasmtime.Store(engine)
-        self.exports = wasmtime.Instance(self.store, code, []).exports(self.store)
-        self.memory, self.table = self.exports["memory"], self.exports["table"]
-        self.heap = self.exports["__heap_base"].value(self.store)
-        i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
-        host = wasmtime.Func(self.store, wasmtime.FuncType([i32, i32, i32, i64, i64], [i32]), self._parallel_for)
-        self.parallel_for = self.table.grow(self.store, 1, host)
-        self.layout = ctx_layout(module.target)
-
-    def _parallel_for(self, ctx: int, body: int, env: int, extent: int, grain: int) -> int:
-        function = self.table.get(self.store, body)
-        for begin in range(0, extent, grain):
-            code = function(self.store, ctx, env, begin, min(begin + grain, extent))
-            if code:
-                return int(code)
-        return 0
-
-    def call(self, func: Func, arguments: Sequence[Any], dims: Sequence[int]) -> int:
-        """Run a program on arrays, in place."""
-        self.top = self.heap
-        arrays = [a for p, a in zip(func.params, arguments, strict=True) if isinstance(p.value, Buffer)]
-        scalars = [slot(a) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
-        places = [self._put(a.tobytes()) for a in arrays]
-        buffers = self._put(struct.pack(f"<{len(places)}I", *places))
-        numbers = self._put(struct.pack(f"<{len(dims) + len(scalars)}q", *dims, *scalars))
-        record = bytearray(self.layout.error + 64)
-        struct.pack_into("<I", record, self.layout.parallel_for, self.parallel_for)
-        struct.pack_into("<I", record, self.layout.cancel, self._put(bytes(4)))
-        code = self.exports[func.name](self.store, self._put(bytes(record)), buffers, numbers)
-        for a, place in zip(arrays, places, strict=True):
-            if a.nbytes:
-                content = bytes(self.memory.read(self.store, place, place + a.nbytes))
-                a[...] = np.frombuffer(content, a.dtype).reshape(a.shape)
-        return int(code)
-
-    def _put(self, content: bytes) -> int:
-        place = self.top
-        self.top += len(content) + -len(content) % 64
-        missing = self.top + 64 - self.memory.data_len(self.store)
-        if missing > 0:
-            self.memory.grow(self.store, -(-missing // 65536))
-        self.memory.write(self.store, content, place)
-        return int(place)
 
 
 def with_scratch(func: Func, arguments: Sequence[Any], dims: Sequence[int]) -> tuple[Func, list[Any]]:

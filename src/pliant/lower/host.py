@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
 from ..graph.node import is_state
 from ..graph.operators import TABLE, tensor_of
-from ..graph.ops.count import BindAttrs
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, map_children, seq
@@ -37,7 +37,11 @@ from ..sym.simplify import simplify
 from .arguments import Layout, const, contract_check, entry, layout_of, prepare_func, size_func
 from .callee import func_of
 from .capacity import Limits, at_capacity, run_time_dims
+from .host_while import emit_while
 from .plan import Plan, Temporary, plan_memory
+
+if TYPE_CHECKING:
+    from ..graph.ops.count import BindAttrs  # the operators are imported by who uses one
 
 CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives the values of its symbols
 
@@ -75,12 +79,12 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
     layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
     outputs = tuple(Output(t, _alias(function, r), _counted_by(t, counts)) for t, r in zip(results, function.results, strict=True))
-    run = _Run(function, outputs, layout, copy_kernel, limits)
+    run = Run(function, outputs, layout, copy_kernel, limits)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
     plan = plan_memory(temporaries, share)
     if poison:  # once more, now that the end of every temporary is known
-        run = _Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
+        run = Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
         body = run.body()
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
     shapes = [(f"output {i}", t.shape) for i, t in enumerate(layout.outputs)]
@@ -99,6 +103,8 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
 
 def _counted_by(t: g.Tensor, counts: Sequence[Expr]) -> tuple[int | None, ...]:
     number = {e: i for i, e in enumerate(counts)}
+    if t.dtype.bits < 8 and t.shape and t.shape[-1] in number:
+        raise UnsupportedError(f"a result of {t} whose last dim is known only while the program runs", facts=[f"{t.dtype} is packed"])
     return tuple(map(number.get, t.shape)) if not number.keys().isdisjoint(t.shape) else ()
 
 
@@ -141,6 +147,15 @@ def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
                     help="state is updated in place: let both branches update the same one",
                 )
         return [(a, out) for a, _, out in pairs]
+    if isinstance(node, g.While):
+        for p, result in zip(node.body.params, node.body.results, strict=True):
+            if is_state(p) and (first := _first_version(node.body, result)) is not p:
+                raise UnsupportedError(
+                    f"state `{p.name}` is `{first.name}` in the next round of a loop",
+                    where=node.span,
+                    help="state is updated in place: let each round update the same one",
+                )
+        return [(old, out) for old, out in zip(node.init, node.outs, strict=True) if is_state(out)]
     return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and is_state(node.outs[0]) else []
 
 
@@ -168,7 +183,7 @@ def poison_kernel() -> Func:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """Builds `run`: walks the nodes once, numbering steps, so that lifetimes are known when the plan is made."""
 
     function: g.Function
@@ -393,7 +408,10 @@ class _Run:
             elif isinstance(n, g.If):
                 stmts += self.branch(n)
                 continue
-            elif isinstance(n, g.Op) and isinstance(n.attrs, BindAttrs):
+            elif isinstance(n, g.While):
+                stmts += emit_while(self, n)
+                continue
+            elif isinstance(n, g.Op) and n.op == "bind_dim":
                 made = self.bind(n, n.attrs)
             elif isinstance(n, g.Op) and isinstance(n.outs[0].annotation, g.Scalar):
                 made = self.host_scalar(n, n.outs[0].annotation)
