@@ -103,8 +103,8 @@ def interpret_host(host: HostProgram, arguments: Sequence[Any]) -> tuple[Array, 
     counts = dims[host.layout.at_counts :]
     found = []
     for o, (memory, dtype, shape) in zip(host.outputs, results, strict=True):
-        room = memory.view(dtype).reshape(shape)
-        found.append(room[tuple(slice(None) if c is None else slice(counts[c]) for c in o.counted_by)].copy())
+        true = [int(counts[c]) if c is not None else n for n, c in zip(shape, o.counted_by or [None] * len(shape), strict=True)]
+        found.append(memory.view(dtype)[: math.prod(true)].reshape(true).copy())
     return tuple(found)
 
 

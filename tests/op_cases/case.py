@@ -15,7 +15,7 @@ import numpy as np
 from pliant.dtype import DType, f32, pack, unpack
 from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
-from pliant.graph.node import Const, Function, Op, Tensor, Value
+from pliant.graph.node import Const, Function, Op, Scalar, Tensor, Value
 from pliant.graph.operators import TABLE, node_defines, tensor_of
 from pliant.graph.stage import AnyStage, Stage
 from pliant.graph.verify import verify
@@ -142,9 +142,13 @@ def by_program(function: Function, node: Op, values: dict[Value, np.ndarray]) ->
 
 def _new_dims(node: Op, found: Sequence[np.ndarray]) -> dict[Var, int]:
     """The values of dims that only the results of an operator tell."""
-    pairs = [(out, array) for out, array in zip(node.outs, found, strict=True) if isinstance(out.annotation, Tensor)]
-    dims = node_defines(node)
-    return {e: n for out, array in pairs for e, n in zip(out.tensor.shape, array.shape, strict=True) if isinstance(e, Var) and e in dims}
+    shown: dict[Expr, int] = {}
+    for out, array in zip(node.outs, found, strict=True):
+        if isinstance(out.annotation, Scalar) and out.annotation.value is not None:
+            shown[out.annotation.value] = int(array)
+        elif isinstance(out.annotation, Tensor):
+            shown.update(zip(out.tensor.shape, array.shape, strict=True))
+    return {v: shown[v] for v in node_defines(node)}
 
 
 class Case(NamedTuple):

@@ -291,7 +291,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Annotation, ...], str]] = [
     (lambda x: ops.reshape(x, (2.5,)), (tensor(15),), "a dim or an integer is expected, not 2.5"),
     (lambda x: ops.permute(x, (0, 0)), (tensor(3, 4),), "are no order of 2 dims"),
     (lambda x: ops.slice(x, 0, 3, 2), (tensor(8),), "3:2 is not within the 8 elements"),
-    (lambda x: ops.slice(x, 0, 0, 8, -1), (tensor(8),), "step -1 is not positive"),
+    (lambda x: ops.slice(x, 0, 0, 8, -1), (tensor(8),), "-8 elements from 0 in steps of -1 are not within the 8 elements"),
     (lambda x, y: ops.concat([x, y]), (tensor(n, 4), tensor(n, 5)), "dim 1 of `x1` is 5, that of `x0` 4"),
     (lambda x, y: ops.concat([x, y]), (tensor(n, 4), tensor(n)), "`x1` has 1 dim, 2 expected"),
     (lambda x: ops.concat(x), (tensor(n),), "concat takes a list of tensors"),

@@ -265,7 +265,7 @@ class Expressions:
             if item.lower is None and item.upper is None and item.step is None:
                 continue
             bounds = [None if b is None else self.evaluate(b) for b in (item.lower, item.upper, item.step)]
-            args = (value, axis, bounds[0] if bounds[0] is not None else 0, bounds[1], bounds[2] or 1)
+            args = (value, axis, bounds[0], bounds[1], 1 if bounds[2] is None else bounds[2])
             value = self.run(node, lambda args=args: ops.slice(*args), [(node.value, value)], hint)  # type: ignore[misc]
         return value
 
@@ -299,7 +299,9 @@ class Expressions:
     def _call(self, node: ast.Call, hint: str) -> Any:
         found = self.resolve(node.func)
         if id(found) in OPS:
-            return self._call_op(node, OPS[id(found)], found, hint)
+            return self._call_op(node, f"ops.{OPS[id(found)]}", found, hint)
+        if getattr(found, "is_operator", False):  # a user's own
+            return self._call_op(node, found.__name__, found, hint)
         callee, function = getattr(found, "callee", None), getattr(found, "graph", None)
         if isinstance(callee, Callee):
             return self._call_loop(node, callee, hint)
@@ -335,7 +337,7 @@ class Expressions:
             shown = ", ".join(str(p).partition(":")[0] + _default_text(p) for p in signature.parameters.values())
             unknown = [k for k in keywords if k not in signature.parameters]
             help_ = near(unknown[0], signature.parameters) if unknown else ""
-            raise self.error(node, f"ops.{name}: {problem}", facts=[f"ops.{name}({shown})"], help=help_) from None
+            raise self.error(node, f"{name}: {problem}", facts=[f"{name}({shown})"], help=help_) from None
         operands = [*zip(node.args, args, strict=True)]
         for k in node.keywords:
             operands.append((k.value, keywords[k.arg]))  # type: ignore[index]

@@ -12,6 +12,7 @@ outputs are made, `run` works without the GIL. Any number of threads may call at
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -201,7 +202,8 @@ class Caller:
         counts = slot.dims[self.layout.e : self.layout.total]
         if not any(c is not None for c in output.counted_by):
             return result
-        return result[tuple(slice(None) if c is None else slice(counts[c]) for c in output.counted_by)]
+        shape = [n if c is None else counts[c] for n, c in zip(result.shape, output.counted_by, strict=True)]
+        return result.reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def wrong_call(self, what: str, help: str = "") -> ShapeError:
         """The error for a call that does not fit the signature."""

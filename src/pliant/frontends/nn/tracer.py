@@ -102,7 +102,7 @@ def _index(value: Any, items: Sequence[Any]) -> Any:
             continue
         if isinstance(item, slice):
             if item != slice(None):
-                value = ops.slice(value, axis, 0 if item.start is None else item.start, item.stop, item.step or 1)
+                value = ops.slice(value, axis, item.start, item.stop, 1 if item.step is None else item.step)
             kept.append(value.shape[axis])
         elif isinstance(item, int | Expr):
             start = value.shape[axis] + item if isinstance(item, int) and item < 0 else item

@@ -49,7 +49,8 @@ from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
 from .resize import resize
 from .scan import cummax, cummin, cumprod, cumsum
 from .select import compress, masked_select, non_max_suppression, nonzero, unique
-from .shape import concat, full, permute, reshape, scalar, slice, take
+from .shape import concat, full, permute, reshape, scalar, take
+from .slicing import slice, strided_slice
 from .softmax import log_softmax, logsumexp, softmax
 from .sort import argsort, bucketize, searchsorted, sort, topk
 
@@ -159,6 +160,7 @@ __all__ = [
     "softmax",
     "sort",
     "sqrt",
+    "strided_slice",
     "sub",
     "sum",
     "sum_square",

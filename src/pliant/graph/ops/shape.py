@@ -1,6 +1,6 @@
-"""Operators that move elements without computing: reshape, permute, slice, concat, take; and those that make them: full, scalar.
+"""Operators that move elements without computing: reshape, permute, concat, take; and those that make them: full, scalar.
 
-ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.slice(x, axis=0, start=1, stop=n)
+ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.concat([a, b], axis=1)
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -122,43 +122,6 @@ def _permute_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: P
 
 
 register(OpDef("permute", _deduce_permute, lambda args, attrs: [np.transpose(args[0], attrs.axes)], _permute_stages, (1, 1), PermuteAttrs))
-
-
-@dataclass(frozen=True, slots=True)
-class SliceAttrs:
-    """Elements start, start + step, … below stop, along one axis."""
-
-    axis: int
-    start: Expr
-    stop: Expr
-    step: int = 1
-
-
-def _deduce_slice(d: Deduction, attrs: SliceAttrs) -> tuple[Annotation, ...]:
-    x = d.tensor(0)
-    n = x.shape[attrs.axis]
-    if attrs.step < 1:
-        raise d.error(f"slice: step {attrs.step} is not positive")
-    message = f"slice: {{0}}:{{1}} is not within the {{2}} elements of axis {attrs.axis} of `{d.args[0].name}`"
-    inside = And(Le(const(0), attrs.start), And(Le(attrs.start, attrs.stop), Le(attrs.stop, n)))
-    d.require(inside, message, (attrs.start, attrs.stop, n), help="bounds must satisfy 0 <= start <= stop <= extent")
-    extent = simplify((attrs.stop - attrs.start + (attrs.step - 1)) // attrs.step, d.facts)
-    return (Tensor(x.dtype, (*x.shape[: attrs.axis], extent, *x.shape[attrs.axis + 1 :])),)
-
-
-def _slice_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: SliceAttrs) -> tuple[Stage, ...]:
-    a = attrs.axis
-    return (Stage("slice", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *i[:a], attrs.start + i[a] * attrs.step, *i[a + 1 :])),)
-
-
-def _slice_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
-    index = [slice_object(None, None)] * attrs.axis + [slice_object(attrs.start, attrs.stop, attrs.step)]
-    return [args[0][tuple(index)]]
-
-
-slice_object = slice  # the builtin: `slice` is an operator below
-
-register(OpDef("slice", _deduce_slice, _slice_reference, _slice_stages, (1, 1), SliceAttrs))
 
 
 def _deduce_concat(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
@@ -316,16 +279,6 @@ def permute(x: T, axes: Any) -> T:
     """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
     value = operand("permute", x)
     return emit("permute", (value,), PermuteAttrs(tuple(normal_axis("permute", value, a) for a in axes)))
-
-
-def slice(x: T, axis: int, start: Any = 0, stop: Any = None, step: int = 1) -> T:
-    """Elements start, start + step, … below stop along `axis`; negative integers count from the end, None is the end."""
-    value = operand("slice", x)
-    at = normal_axis("slice", value, axis)
-    n = tensor_of(value.annotation).shape[at]
-    first, last = (n if b is None else as_dim("slice", b) for b in (start, stop))
-    bounds = [simplify(n + b) if isinstance(b, Const) and b.value < 0 else b for b in (first, last)]
-    return emit("slice", (value,), SliceAttrs(at, bounds[0], bounds[1], step))
 
 
 def concat(xs: Sequence[T], axis: int = 0) -> T:
