@@ -22,6 +22,7 @@ _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".artifact": "load",
     ".program": "Program",
+    ".own_operators": "Operator operator",
     ".templates": "Template template",
     ".dtype": "DType",
     ".graph": "ops",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         where,
         writes,
     )
+    from .own_operators import Operator, operator
     from .program import Program
     from .runtime.executable import Executable
     from .runtime.threads import set_threads, threads
@@ -156,6 +158,7 @@ __all__ = [
     "InternalError",
     "Kernel",
     "ModelFileError",
+    "Operator",
     "Out",
     "Program",
     "Schedule",
@@ -223,6 +226,7 @@ __all__ = [
     "min_over",
     "nan",
     "nn",
+    "operator",
     "ops",
     "parallel",
     "parse",
