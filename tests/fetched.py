@@ -39,8 +39,19 @@ def fetched(package: str, filename: str, sha256: str, size: int) -> Path:
         pytest.skip(f"{filename} cannot be fetched: {str(problem).splitlines()[0]}")
 
 
+def llama_cpp() -> Path:
+    """The vocabularies with their test cases, and the chat templates, that come with llama.cpp's sources."""
+    return unpacked(
+        "llama-cpp-python",
+        "llama_cpp_python-0.3.36.tar.gz",
+        "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
+        76_589_250,
+        lambda path: "/models/ggml-vocab-" in path or "/models/templates/" in path,
+    )
+
+
 def unpacked(package: str, filename: str, sha256: str, size: int, wanted: Callable[[str], bool]) -> Path:
-    """A folder with those members of an archive whose path is wanted, all side by side."""
+    """A folder with those members of an archive whose path is wanted, all side by side; for one archive, always the same members."""
     folder = assets() / (filename + ".files")
     if not folder.exists():
         archive = fetched(package, filename, sha256, size)

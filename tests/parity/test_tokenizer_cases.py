@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fetched import unpacked
+from fetched import llama_cpp
 
 from pliant.frontends.gguf import GgufFile, open_gguf
 from pliant.llm.tokenizer import from_gguf
@@ -13,14 +13,7 @@ NAMES = "bert-bge command-r deepseek-coder deepseek-llm falcon gemma-4 gpt-2 lla
 
 def vocabulary(name: str) -> tuple[GgufFile, list[str], list[list[int]]]:
     """A vocabulary, texts, and the tokens of each."""
-    folder = unpacked(
-        "llama-cpp-python",
-        "llama_cpp_python-0.3.36.tar.gz",
-        "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
-        76_589_250,
-        lambda path: "/models/ggml-vocab-" in path,
-    )
-    path = folder / f"ggml-vocab-{name}.gguf"
+    path = llama_cpp() / f"ggml-vocab-{name}.gguf"
     between = "\n__ggml_vocab_test__\n"
     texts = path.with_suffix(".gguf.inp").read_bytes().decode().removesuffix(between).split(between)
     lines = path.with_suffix(".gguf.out").read_text().splitlines()
