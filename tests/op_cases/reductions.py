@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pliant.dtype import bf16, bool_, f16, f64, i32
+import numpy as np
+
+from pliant.dtype import bf16, bool_, f16, f64, i32, u8
 from pliant.graph import ops
 
 from .case import Case
 
 MATRIX = ("n", "m")
 CUBE = ("n", "m", "k")
+WILD = np.array([0.5, -np.inf, np.nan, np.inf, 3.0, np.nan, -9.0])
 
 CASES: dict[str, Case] = {
     "prod": Case(lambda x: ops.prod(x, axis=1), (MATRIX,)),
@@ -31,4 +34,24 @@ CASES: dict[str, Case] = {
     "log_softmax": Case(ops.log_softmax, (MATRIX,)),
     "log_softmax_middle": Case(lambda x: ops.log_softmax(x, axis=1), (CUBE,), (f16,)),
     "log_softmax_large": Case(ops.log_softmax, (MATRIX,), (f64,), -900, 900),
+    "var": Case(lambda x: ops.var(x, axis=-1), (MATRIX,)),
+    "var_all": Case(lambda x: ops.var(x, correction=0, keepdims=True), (CUBE,), (f64,)),
+    "var_f16": Case(lambda x: ops.var(x, axis=0), (MATRIX,), (f16,)),
+    "var_of_one": Case(lambda x: ops.var(x, axis=0), (("one", "m"),)),
+    "std": Case(lambda x: ops.std(x, axis=(0, 2)), (CUBE,)),
+    "argmax": Case(lambda x: ops.argmax(x, axis=1), (CUBE,)),
+    "argmax_all": Case(ops.argmax, (MATRIX,), (f16,)),
+    "argmax_ties": Case(lambda x: ops.argmax(x, axis=0, keepdims=True), (CUBE,), (i32,), 0, 2),
+    "argmax_last": Case(lambda x: ops.argmax(x, axis=-1, select_last_index=True), (CUBE,), (i32,), 0, 2),
+    "argmax_wild": Case(lambda x: ops.argmax(ops.add(x, WILD.astype(np.float32)), axis=1), (("n", 7),)),
+    "argmax_infinite": Case(lambda x: ops.argmax(ops.sub(x, np.float32(np.inf)), axis=1), (MATRIX,)),
+    "argmin": Case(lambda x: ops.argmin(x, axis=0), (MATRIX,)),
+    "argmin_ties": Case(lambda x: ops.argmin(x, axis=1, keepdims=True), (CUBE,), (u8,), 0, 2),
+    "argmin_last": Case(lambda x: ops.argmin(x, axis=1, select_last_index=True), (CUBE,), (i32,), 0, 2),
+    "argmin_wild": Case(lambda x: ops.argmin(ops.add(x, WILD), axis=1), (("n", 7),), (f64,)),
+    "argmax_no_rows": Case(lambda x: ops.argmax(x, axis=1), (("zero", "m"),)),
+    "max_with_index": Case(lambda x: ops.max_with_index(x, axis=1), (CUBE,)),
+    "min_with_index": Case(lambda x: ops.min_with_index(x, axis=0, keepdims=True), (MATRIX,), (i32,), -9, 9),
+    "hardmax": Case(ops.hardmax, (MATRIX,)),
+    "hardmax_middle": Case(lambda x: ops.hardmax(x, axis=1), (CUBE,), (f16,), -1, 1),
 }

@@ -1,4 +1,4 @@
-"""Activations: sigmoid, silu, relu, tanh, gelu.
+"""Activations without numbers of their own (sigmoid, silu, relu, tanh, softsign, mish, hard_swish, …), and gelu. See also `piecewise.py`.
 
 ops.silu(x), ops.gelu(x, approximate="tanh")
 """
@@ -20,7 +20,7 @@ from ...sym.expr import Call, Const, Expr
 from ..deduce import Deduction
 from ..node import Annotation
 from ..operators import Array, OpDef, emit, register
-from .elementwise import FLOATS, NUMBERS, Formula, Kind, elementwise, result_of, stage_of, widened
+from .elementwise import FLOATS, NUMBERS, Formula, Kind, clip, elementwise, result_of, stage_of, widened
 
 T = TypeVar("T")
 
@@ -42,11 +42,43 @@ def _np_sigmoid(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
+def softplus_formula(x: Expr) -> Expr:
+    """log(1 + e^x), which does not overflow."""
+    zero = Const(0.0, x.dtype)
+    return E.Add(E.Max(x, zero), Call("log1p", Call("exp", E.Neg(Call("abs", x)))))
+
+
+def _mish(x: Expr) -> Expr:
+    return E.Mul(x, Call("tanh", softplus_formula(x)))
+
+
+def _softsign(x: Expr) -> Expr:
+    return E.Div(x, E.Add(Const(1.0, x.dtype), Call("abs", x)))
+
+
+def _hard_swish(x: Expr) -> Expr:
+    shifted = E.Min(E.Max(E.Add(x, Const(3.0, x.dtype)), Const(0.0, x.dtype)), Const(6.0, x.dtype))
+    return E.Div(E.Mul(x, shifted), Const(6.0, x.dtype))
+
+
+def _quick_gelu(x: Expr) -> Expr:
+    return E.Mul(x, sigmoid_formula(E.Mul(x, Const(1.702, x.dtype))))
+
+
+def _np_softplus(x: Array) -> Any:
+    return np.logaddexp(x, x.dtype.type(0))
+
+
 _UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("sigmoid", sigmoid_formula, _np_sigmoid, FLOATS),
     ("silu", widened(_silu), lambda x: x * _np_sigmoid(x), FLOATS),
     ("relu", _relu, lambda x: np.maximum(x, 0), NUMBERS),
     ("tanh", lambda x: Call("tanh", x), np.tanh, FLOATS),
+    ("softsign", widened(_softsign), lambda x: x / (1 + np.abs(x)), FLOATS),
+    ("log_sigmoid", widened(lambda x: E.Neg(softplus_formula(E.Neg(x)))), lambda x: -_np_softplus(-x), FLOATS),
+    ("mish", widened(_mish), lambda x: x * np.tanh(_np_softplus(x)), FLOATS),
+    ("hard_swish", widened(_hard_swish), lambda x: x * np.clip(x + 3, 0, 6) / 6, FLOATS),
+    ("quick_gelu", widened(_quick_gelu), lambda x: x * _np_sigmoid(x.dtype.type(1.702) * x), FLOATS),
 )
 
 for _name, _formula, _reference, _kind in _UNARY:
@@ -128,3 +160,33 @@ def tanh(x: T) -> T:
 def gelu(x: T, approximate: str = "none") -> T:
     """The Gaussian error linear unit, with erf, or with `approximate="tanh"` in its tanh form."""
     return emit("gelu", (x,), GeluAttrs(approximate))
+
+
+def softsign(x: T) -> T:
+    """`x / (1 + abs(x))`."""
+    return emit("softsign", (x,))
+
+
+def log_sigmoid(x: T) -> T:
+    """The logarithm of the sigmoid."""
+    return emit("log_sigmoid", (x,))
+
+
+def mish(x: T) -> T:
+    """`x * tanh(softplus(x))`."""
+    return emit("mish", (x,))
+
+
+def hard_swish(x: T) -> T:
+    """`x * clip(x + 3, 0, 6) / 6`."""
+    return emit("hard_swish", (x,))
+
+
+def quick_gelu(x: T) -> T:
+    """`x * sigmoid(1.702 * x)`."""
+    return emit("quick_gelu", (x,))
+
+
+def relu6(x: T) -> T:
+    """`clip(x, 0, 6)`."""
+    return clip(x, 0.0, 6.0)

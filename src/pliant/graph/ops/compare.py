@@ -8,6 +8,7 @@ ops.where(ops.less(x, 0.0), 0.0, x), ops.cast(x, f16)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from ...dtype import DType, bool_
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error
 from ...sym import expr as E
-from ...sym.expr import Cast, Select
+from ...sym.expr import Call, Cast, Const, Select
 from ...sym.semantics import cast as cast_array
 from ..deduce import Deduction
 from ..node import Annotation
@@ -39,11 +40,16 @@ _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("greater_equal", lambda a, b: E.Le(b, a), np.greater_equal, ORDERS),
     ("logical_and", E.And, np.logical_and, BOOLS),
     ("logical_or", E.Or, np.logical_or, BOOLS),
+    ("logical_xor", E.Ne, np.logical_xor, BOOLS),
 )
 
 for _name, _formula, _reference, _kind in _BINARY:
     elementwise(_name, _formula, _reference, 2, _kind)
 elementwise("logical_not", E.Not, np.logical_not, 1, BOOLS)
+_TESTS = Kind(floats=True, compares=True)
+elementwise("is_nan", lambda x: E.Ne(x, x), np.isnan, 1, _TESTS)
+elementwise("is_inf", lambda x: E.Eq(Call("abs", x), Const(math.inf, x.dtype)), np.isinf, 1, _TESTS)
+elementwise("is_finite", lambda x: E.Lt(Call("abs", x), Const(math.inf, x.dtype)), np.isfinite, 1, _TESTS)
 
 
 # where: a choice has a condition of another dtype.
@@ -138,8 +144,12 @@ def logical_not(x: T) -> T:
     return emit("logical_not", (x,))
 
 
-def where(condition: Any, x: T, y: T | float) -> T:
-    """`x` where the condition holds, else `y`."""
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with a condition alone, the indices at which it holds, a tensor for each dim."""
+    if x is None and y is None:
+        from .select import places_where
+
+        return places_where(condition)
     chosen = operands("where", (x, y))
     return emit("where", (operand("where", condition, bool_), *chosen))
 
@@ -149,3 +159,23 @@ def cast(x: Any, dtype: type[T]) -> T:
     if isinstance(x, bool | int | float):
         raise Error(f"cast of the Python number {x}", help="a number takes the dtype of the tensor beside it")
     return emit("cast", (x,), CastAttrs(to_dtype(dtype)))
+
+
+def logical_xor(x: T, y: T) -> T:
+    """Where one of the bools is true and the other is not."""
+    return emit("logical_xor", (x, y))
+
+
+def is_nan(x: Any) -> Bool:
+    """Where `x` is not a number."""
+    return emit("is_nan", (x,))
+
+
+def is_inf(x: Any) -> Bool:
+    """Where `x` is infinite, of either sign."""
+    return emit("is_inf", (x,))
+
+
+def is_finite(x: Any) -> Bool:
+    """Where `x` is neither infinite nor NaN."""
+    return emit("is_finite", (x,))

@@ -11,7 +11,6 @@ if theirs are. Floats of 16 bits compute in f32 and round once at the end of an 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -116,8 +115,61 @@ def _rsqrt(x: Expr) -> Expr:
     return E.Div(Const(1.0, x.dtype), Call("sqrt", x))
 
 
-def _call(fn: str) -> Formula:
+def _reciprocal(x: Expr) -> Expr:
+    return E.Div(Const(1.0, x.dtype), x)
+
+
+def _sign(x: Expr) -> Expr:
+    zero, one = Const(0, x.dtype), Const(1, x.dtype)
+    above = Select(E.Lt(zero, x), one, x)  # zeros and NaN stay as they are
+    return above if not (x.dtype.is_float or x.dtype.min < 0) else Select(E.Lt(x, zero), Const(-1, x.dtype), above)
+
+
+def called(fn: str) -> Formula:
+    """The formula that is a function of `sym`."""
     return lambda *xs: Call(fn, *xs)
+
+
+def _uneven(a: Expr, b: Expr, rest: Expr) -> Expr:
+    """Whether there is a rest and the signs of a and b differ."""
+    zero = Const(0, a.dtype)
+    return E.And(E.Ne(rest, zero), E.Ne(E.Lt(a, zero), E.Lt(b, zero)))
+
+
+def _trunc_divide(a: Expr, b: Expr) -> Expr:
+    quotient = E.FloorDiv(a, b)
+    return Select(_uneven(a, b, E.FloorMod(a, b)), E.Add(quotient, Const(1, a.dtype)), quotient)
+
+
+def _fmod(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_float:
+        return Call("fmod", a, b)
+    rest = E.FloorMod(a, b)
+    return Select(_uneven(a, b, rest), E.Sub(rest, b), rest)
+
+
+def _remainder(a: Expr, b: Expr) -> Expr:
+    return E.FloorMod(a, b) if a.dtype.is_int else widened(_float_remainder)(a, b)
+
+
+def _float_remainder(a: Expr, b: Expr) -> Expr:
+    rest = Call("fmod", a, b)
+    return Select(_uneven(rest, b, rest), E.Add(rest, b), rest)
+
+
+def _by_nonzero(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A quotient or remainder of numpy, whose integers by zero give 0."""
+
+    def divide(a: Array, b: Array) -> Any:
+        if a.dtype.kind == "f":
+            return fn(a, b)
+        return np.where(b == 0, 0, fn(a, np.where(b == 0, 1, b)))
+
+    return divide
+
+
+def _np_trunc_divide(a: Array, b: Array) -> Any:
+    return (np.abs(a) // np.abs(b)) * (np.sign(a) * np.sign(b))
 
 
 NUMBERS, FLOATS, INTS, BOOLS, COMPARES = Kind(), Kind(floats=True), Kind(ints=True), Kind(bools=True), Kind(compares=True)
@@ -128,24 +180,24 @@ _BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("sub", E.Sub, np.subtract, NUMBERS),
     ("mul", E.Mul, np.multiply, NUMBERS),
     ("div", E.Div, np.divide, FLOATS),
-    ("floor_divide", E.FloorDiv, lambda a, b: np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))), INTS),
-    ("remainder", E.FloorMod, lambda a, b: np.where(b == 0, 0, np.remainder(a, np.where(b == 0, 1, b))), INTS),
+    ("floor_divide", E.FloorDiv, _by_nonzero(np.floor_divide), INTS),
+    ("trunc_divide", _trunc_divide, _by_nonzero(_np_trunc_divide), INTS),
+    ("remainder", _remainder, _by_nonzero(np.remainder), NUMBERS),
+    ("fmod", _fmod, _by_nonzero(np.fmod), NUMBERS),
     ("minimum", E.Min, np.minimum, NUMBERS),
     ("maximum", E.Max, np.maximum, NUMBERS),
-    ("pow", _call("pow"), np.power, FLOATS),
-    ("fmod", _call("fmod"), np.fmod, FLOATS),
 )
 
 _UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
     ("neg", E.Neg, np.negative, NUMBERS),
-    ("abs", _call("abs"), np.abs, NUMBERS),
-    ("exp", _call("exp"), np.exp, FLOATS),
-    ("sqrt", _call("sqrt"), np.sqrt, FLOATS),
+    ("abs", called("abs"), np.abs, NUMBERS),
+    ("sign", _sign, np.sign, NUMBERS),
+    ("square", lambda x: E.Mul(x, x), np.square, NUMBERS),
+    ("sqrt", called("sqrt"), np.sqrt, FLOATS),
     ("rsqrt", widened(_rsqrt), lambda x: 1 / np.sqrt(x), FLOATS),
-    ("erf", _call("erf"), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), FLOATS),
-    *((name, _call(name), getattr(np, name), FLOATS) for name in ("exp2", "expm1", "log", "log1p", "sin", "cos", "tan")),
-    *((name, _call(name), getattr(np, name), FLOATS) for name in ("floor", "ceil", "trunc")),
-    ("round", _call("round"), np.rint, FLOATS),
+    ("reciprocal", widened(_reciprocal), lambda x: 1 / x, FLOATS),
+    *((name, called(name), getattr(np, name), FLOATS) for name in ("floor", "ceil", "trunc")),
+    ("round", called("round"), np.rint, FLOATS),
 )
 
 for _name, _formula, _reference, _kind in _BINARY:
@@ -182,8 +234,13 @@ def floor_divide(x: T, y: T | float) -> T:
     return emit("floor_divide", (x, y))
 
 
+def trunc_divide(x: T, y: T | float) -> T:
+    """The quotient of integers, rounded towards zero; by zero it is 0."""
+    return emit("trunc_divide", (x, y))
+
+
 def remainder(x: T, y: T | float) -> T:
-    """`x % y` of integers, with the sign of `y`; by zero it is 0."""
+    """`x % y`, with the sign of `y`; of integers by zero it is 0."""
     return emit("remainder", (x, y))
 
 
@@ -197,13 +254,8 @@ def maximum(x: T, y: T | float) -> T:
     return emit("maximum", (x, y))
 
 
-def pow(x: T, y: T | float) -> T:
-    """`x` to the power `y`."""
-    return emit("pow", (x, y))
-
-
 def fmod(x: T, y: T | float) -> T:
-    """The exact remainder of floats, with the sign of `x`."""
+    """The remainder with the sign of `x`, exact; of integers by zero it is 0."""
     return emit("fmod", (x, y))
 
 
@@ -217,11 +269,6 @@ def abs(x: T) -> T:
     return emit("abs", (x,))
 
 
-def exp(x: T) -> T:
-    """e to the power `x`."""
-    return emit("exp", (x,))
-
-
 def sqrt(x: T) -> T:
     """The square root."""
     return emit("sqrt", (x,))
@@ -230,46 +277,6 @@ def sqrt(x: T) -> T:
 def rsqrt(x: T) -> T:
     """1 over the square root."""
     return emit("rsqrt", (x,))
-
-
-def log(x: T) -> T:
-    """The natural logarithm."""
-    return emit("log", (x,))
-
-
-def sin(x: T) -> T:
-    """The sine."""
-    return emit("sin", (x,))
-
-
-def cos(x: T) -> T:
-    """The cosine."""
-    return emit("cos", (x,))
-
-
-def erf(x: T) -> T:
-    """The error function."""
-    return emit("erf", (x,))
-
-
-def exp2(x: T) -> T:
-    """2 to the power `x`."""
-    return emit("exp2", (x,))
-
-
-def expm1(x: T) -> T:
-    """e to the power `x`, minus 1; precise near 0."""
-    return emit("expm1", (x,))
-
-
-def log1p(x: T) -> T:
-    """The natural logarithm of 1 + x; precise near 0."""
-    return emit("log1p", (x,))
-
-
-def tan(x: T) -> T:
-    """The tangent."""
-    return emit("tan", (x,))
 
 
 def floor(x: T) -> T:
@@ -290,3 +297,28 @@ def round(x: T) -> T:
 def trunc(x: T) -> T:
     """The whole part."""
     return emit("trunc", (x,))
+
+
+def reciprocal(x: T) -> T:
+    """1 over `x`."""
+    return emit("reciprocal", (x,))
+
+
+def square(x: T) -> T:
+    """`x * x`."""
+    return emit("square", (x,))
+
+
+def sign(x: T) -> T:
+    """-1, 0 or 1; zeros keep their sign, NaN stays."""
+    return emit("sign", (x,))
+
+
+def clip(x: T, min: T | float | None = None, max: T | float | None = None) -> T:
+    """`x` moved into min..max, each of which may be left out; NaN stays."""
+    found: Any = x
+    if min is not None:
+        found = maximum(found, min)
+    if max is not None:
+        found = minimum(found, max)
+    return found

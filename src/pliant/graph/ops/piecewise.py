@@ -1,0 +1,179 @@
+"""Activations with numbers of their own: leaky_relu, prelu, elu, selu, celu, softplus, hard_sigmoid, thresholded_relu, shrink.
+
+ops.leaky_relu(x, alpha=0.1), ops.elu(x)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...sym import expr as E
+from ...sym.expr import Call, Const, Expr, Select
+from ..deduce import Deduction
+from ..node import Annotation
+from ..operators import Array, OpDef, emit, register
+from .activation import softplus_formula
+from .elementwise import NUMBERS, Formula, elementwise, result_of, stage_of, widened
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaAttrs:
+    """The one number of an activation."""
+
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeluAttrs:
+    """`gamma * (x, or alpha * (e^x - 1) below zero)`."""
+
+    alpha: float
+    gamma: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinearAttrs:
+    """`clip(alpha * x + beta, 0, 1)`."""
+
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True, slots=True)
+class BetaAttrs:
+    """How sharp the bend is."""
+
+    beta: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkAttrs:
+    """What is between -lambd and lambd becomes zero, the rest moves towards it by the bias."""
+
+    lambd: float
+    bias: float
+
+
+def _activation(name: str, attrs_type: type, formula: Callable[[Expr, Any], Expr], reference: Callable[[Array, Any], Any]) -> None:
+    """Registers an elementwise operator of floats with attributes."""
+
+    def of(attrs: Any) -> Formula:
+        return widened(lambda x: formula(x, attrs))
+
+    def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+        d.floats()
+        return (result_of(d, d.tensor(0).dtype, of(attrs)),)
+
+    def numpy_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(reference(args[0].astype(np.float64), attrs)).astype(args[0].dtype)]
+
+    register(
+        OpDef(name, deduce, numpy_reference, lambda args, outs, attrs: (stage_of(name, of(attrs), args, outs[0]),), (1, 1), attrs_type)
+    )
+
+
+def _c(value: float, x: Expr) -> Const:
+    return Const(float(value), x.dtype)
+
+
+def _below_zero(x: Expr, value: Expr) -> Expr:
+    return Select(E.Lt(x, _c(0, x)), value, x)
+
+
+def _elu(x: Expr, attrs: Any) -> Expr:
+    return _below_zero(x, E.Mul(_c(attrs.alpha, x), Call("expm1", x)))
+
+
+def _celu(x: Expr, attrs: AlphaAttrs) -> Expr:
+    return _below_zero(x, E.Mul(_c(attrs.alpha, x), Call("expm1", E.Div(x, _c(attrs.alpha, x)))))
+
+
+def _hard_sigmoid(x: Expr, attrs: LinearAttrs) -> Expr:
+    line = E.Add(E.Mul(_c(attrs.alpha, x), x), _c(attrs.beta, x))
+    return E.Min(E.Max(line, _c(0, x)), _c(1, x))
+
+
+def _softplus(x: Expr, attrs: BetaAttrs) -> Expr:
+    return E.Div(softplus_formula(E.Mul(x, _c(attrs.beta, x))), _c(attrs.beta, x))
+
+
+def _shrink(x: Expr, attrs: ShrinkAttrs) -> Expr:
+    low = E.Lt(x, _c(-attrs.lambd, x))
+    high = E.Lt(_c(attrs.lambd, x), x)
+    return Select(low, E.Add(x, _c(attrs.bias, x)), Select(high, E.Sub(x, _c(attrs.bias, x)), _c(0, x)))
+
+
+def _np_shrink(x: Array, attrs: ShrinkAttrs) -> Any:
+    return np.where(x < -attrs.lambd, x + attrs.bias, np.where(x > attrs.lambd, x - attrs.bias, 0.0))
+
+
+_activation("leaky_relu", AlphaAttrs, lambda x, a: _below_zero(x, E.Mul(_c(a.alpha, x), x)), lambda x, a: np.where(x < 0, a.alpha * x, x))
+_activation("elu", AlphaAttrs, _elu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x), x))
+_activation(
+    "selu", SeluAttrs, lambda x, a: E.Mul(_c(a.gamma, x), _elu(x, a)), lambda x, a: a.gamma * np.where(x < 0, a.alpha * np.expm1(x), x)
+)
+_activation("celu", AlphaAttrs, _celu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x / a.alpha), x))
+_activation("softplus", BetaAttrs, _softplus, lambda x, a: np.logaddexp(x * a.beta, 0) / a.beta)
+_activation("hard_sigmoid", LinearAttrs, _hard_sigmoid, lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1))
+_activation(
+    "thresholded_relu", AlphaAttrs, lambda x, a: Select(E.Lt(_c(a.alpha, x), x), x, _c(0, x)), lambda x, a: np.where(x > a.alpha, x, 0.0)
+)
+_activation("shrink", ShrinkAttrs, _shrink, _np_shrink)
+elementwise(
+    "prelu", lambda x, slope: Select(E.Lt(x, Const(0, x.dtype)), E.Mul(slope, x), x), lambda x, s: np.where(x < 0, s * x, x), 2, NUMBERS
+)
+
+
+def leaky_relu(x: T, alpha: float = 0.01) -> T:
+    """`x`, or `alpha * x` below zero."""
+    return emit("leaky_relu", (x,), AlphaAttrs(float(alpha)))
+
+
+def prelu(x: T, slope: T) -> T:
+    """`x`, or `slope * x` below zero; the slope is broadcast."""
+    return emit("prelu", (x, slope))
+
+
+def elu(x: T, alpha: float = 1.0) -> T:
+    """`x`, or `alpha * (exp(x) - 1)` below zero."""
+    return emit("elu", (x,), AlphaAttrs(float(alpha)))
+
+
+def selu(x: T, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> T:
+    """`gamma` times the elu."""
+    return emit("selu", (x,), SeluAttrs(float(alpha), float(gamma)))
+
+
+def celu(x: T, alpha: float = 1.0) -> T:
+    """`x`, or `alpha * (exp(x / alpha) - 1)` below zero."""
+    return emit("celu", (x,), AlphaAttrs(float(alpha)))
+
+
+def softplus(x: T, beta: float = 1.0) -> T:
+    """`log(1 + exp(beta * x)) / beta`."""
+    return emit("softplus", (x,), BetaAttrs(float(beta)))
+
+
+def hard_sigmoid(x: T, alpha: float = 1 / 6, beta: float = 0.5) -> T:
+    """`clip(alpha * x + beta, 0, 1)`; ONNX has 0.2 for alpha if nothing is said."""
+    return emit("hard_sigmoid", (x,), LinearAttrs(float(alpha), float(beta)))
+
+
+def thresholded_relu(x: T, alpha: float = 1.0) -> T:
+    """`x` above `alpha`, else 0."""
+    return emit("thresholded_relu", (x,), AlphaAttrs(float(alpha)))
+
+
+def shrink(x: T, lambd: float = 0.5, bias: float = 0.0) -> T:
+    """0 from -lambd to lambd; beyond, `x` moved towards 0 by the bias."""
+    return emit("shrink", (x,), ShrinkAttrs(float(lambd), float(bias)))
