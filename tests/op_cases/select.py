@@ -20,6 +20,7 @@ CASES: dict[str, Case] = {
     "nonzero_none": Case(ops.nonzero, (("n", "m"),), (f16,), 0, 0),
     "nonzero_empty": Case(ops.nonzero, (("n", "zero"),)),
     "nonzero_rows": Case(lambda x, t: ops.take(t, ops.reshape(ops.nonzero(x), -1)), (("m",), ("m", "k")), (i32, f32), 0, 2),
+    "where_alone": Case(ops.where, (("n", "m"),), (bool_,), 0, 2),
     "masked_select": Case(ops.masked_select, (("n", "m"), ("n", "m")), (f32, bool_), 0, 2),
     "masked_select_broadcast": Case(ops.masked_select, (("n", 1), ("m",)), (f32, bool_), 0, 2),
     "compress": Case(lambda x, c: ops.compress(x, c, axis=1), (("n", "m"), ("m",)), (f32, bool_), 0, 2),

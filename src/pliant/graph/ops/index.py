@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...support.errors import ShapeError
-from ...sym.expr import Const, Expr, Le, all_of
+from ...sym.expr import And, Const, Expr, Le, Lt, Select, all_of, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, operands, register
@@ -278,6 +278,55 @@ register(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ReverseAttrs:
+    """The axis along which sequences run, and the one along which they stand beside each other."""
+
+    axis: int
+    batch_axis: int
+
+
+def _deduce_reverse(d: Deduction, attrs: ReverseAttrs) -> tuple[Annotation, ...]:
+    x, lengths = d.tensor(0), integers(d, 1)
+    d.rank(1, 1)
+    if attrs.axis == attrs.batch_axis:
+        raise d.error(f"reverse_sequence: axis and batch_axis are both {attrs.axis}")
+    n = x.shape[attrs.batch_axis]
+    d.equal(lengths.shape[0], n, f"`{d.args[1].name}` has {{0}} lengths for {{1}} sequences", arg=1)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _reverse_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ReverseAttrs) -> tuple[Stage, ...]:
+    a, b = attrs.axis, attrs.batch_axis
+    extent = args[0].shape[a]
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        length = wide_index(read(1, i[b]))
+        return read(0, *i[:a], Select(Lt(i[a], length), length - 1 - i[a], i[a]), *i[a + 1 :])
+
+    def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
+        length = wide_index(read(1, i[b]))
+        message = "reverse_sequence: a length of {0} where {1} elements are"
+        return And(Le(const(0), length), Le(length, extent)), message, (length, extent)
+
+    return (Stage("reverse_sequence", outs[0].dtype, outs[0].shape, value, check=check),)
+
+
+def _reverse_reference(args: Sequence[Array], attrs: ReverseAttrs) -> list[Array]:
+    x, lengths = args
+    made = x.copy()
+    for k, length in enumerate(lengths):
+        if not 0 <= length <= x.shape[attrs.axis]:
+            raise ShapeError(f"reverse_sequence: a length of {length} where {x.shape[attrs.axis]} elements are")
+        index: list[Any] = [slice(None)] * x.ndim
+        index[attrs.batch_axis], index[attrs.axis] = slice(k, k + 1), slice(0, int(length))
+        made[tuple(index)] = np.flip(x[tuple(index)], attrs.axis)
+    return [made]
+
+
+register(OpDef("reverse_sequence", _deduce_reverse, _reverse_reference, _reverse_stages, (2, 2), ReverseAttrs))
+
+
 def gather(x: T, indices: Any, axis: int = 0) -> T:
     """Elements of `x` at indices along `axis`: y[i, j] = x[indices[i, j], j] for axis 0 (GatherElements of ONNX)."""
     value = operand("gather", x)
@@ -313,3 +362,10 @@ def index_select(x: T, indices: Any, axis: int = 0) -> T:
 def embedding(weight: T, indices: Any) -> T:
     """The rows of a table at the indices."""
     return take(weight, indices, 0)
+
+
+def reverse_sequence(x: T, lengths: Any, axis: int = 0, batch_axis: int = 1) -> T:
+    """`x` with the first elements of each sequence in reverse order, as many as its length says."""
+    value = operand("reverse_sequence", x)
+    axes = [normal_axis("reverse_sequence", value, a) for a in (axis, batch_axis)]
+    return emit("reverse_sequence", (value, operand("reverse_sequence", lengths)), ReverseAttrs(*axes))

@@ -28,6 +28,7 @@ from ..operators import Array, OpDef, emit, operand, register, tensor_of
 from .compare import logical_and, where
 from .count import new_dim
 from .shape import as_dim, full, reshape, take
+from .slicing import slice as slice_
 from .sort import ordered, stable_order
 
 T = TypeVar("T")
@@ -196,6 +197,13 @@ register(
 def nonzero(x: T, count: Any = None) -> Any:
     """The indices of the elements that are not zero, in order, one tuple in each row."""
     return emit("nonzero", (operand("nonzero", x),), CountAttrs(new_dim(count)))
+
+
+def places_where(condition: Any, count: Any = None) -> Any:
+    """The indices at which a condition holds, as a tuple with a tensor for each dim."""
+    places = nonzero(condition, count)
+    rank = len(tensor_of(operand("where", condition).annotation).shape)
+    return tuple(reshape(slice_(places, 1, k, k + 1), -1) for k in range(rank))
 
 
 def masked_select(x: T, mask: Any, count: Any = None) -> T:
