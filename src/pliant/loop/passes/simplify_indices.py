@@ -6,24 +6,27 @@
               (j_0 * 16 + j_1) % 16] = 1.0    ->
 
 Layouts put them there (`transform_layout`), and splits of loops take them away again; what is left without them has unit
-strides where the memory has them. Indices without quotients are left as they are.
+strides where the memory has them. Indices without quotients, or with those of dims alone, are left as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...sym.expr import Expr, FloorDiv, FloorMod, Not, Var, walk
+from ...sym.expr import Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars, walk
 from ...sym.facts import DIM_MAX, EMPTY, Facts
 from ...sym.region import lower, upper
 from ...sym.simplify import simplify
 from ..buffer import Buffer, Load
-from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children
+from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children, walk_stmts
 
 
 def simplify_indices(func: Func) -> Func:
     """The function with every index simplified that has a quotient in it."""
-    body = Simplifier(None).stmt(func.body, dim_facts(func))
+    simplifier = Simplifier(None)
+    if not any(map(simplifier.concerned, walk_stmts(func.body))):  # the usual case, which needs no facts
+        return func
+    body = simplifier.stmt(func.body, dim_facts(func))
     return func if body is func.body else func.with_(body=body)
 
 
@@ -108,8 +111,9 @@ class _Leaf(Replacer):
 
 
 def has_quotient(e: Expr) -> bool:
-    """Whether there is a quotient or a remainder in an expression."""
-    return any(isinstance(x, (FloorDiv, FloorMod)) for x in walk(e))
+    """Whether there is a quotient or a remainder of which loops may say something: not one of dims alone."""
+    found = [free_vars(x) for x in walk(e) if isinstance(x, (FloorDiv, FloorMod))]
+    return any(not used or any(not isinstance(v, Dim) for v in used) for used in found)
 
 
 def fixed(e: Expr) -> Expr | None:
