@@ -36,6 +36,7 @@ from .runtime import container, interface
 from .runtime.container import Container, Section, Writer, broken
 from .runtime.ctx import Ctx
 from .runtime.executable import Executable
+from .runtime.loading import all_literals
 from .runtime.package import ENTRIES, Package
 from .support.errors import Error, InternalError, UnsupportedError
 from .target import Target
@@ -208,13 +209,19 @@ def _tensor(section: Section) -> Array:
 
 
 def _memory(file: Container, package: Package, literals: Sequence[Array]) -> list[Any]:
-    """The constants of a package, which must be literals of the program of just that size."""
-    constants = package.interface.constants
+    """The constants of a package: literals of the program, and what the package inside makes of them, of just the sizes it expects."""
+    if package.load is not None:
+        _check_sizes(file, package.load, literals)
+        literals = all_literals(package, literals)
+    return _check_sizes(file, package, literals)
+
+
+def _check_sizes(file: Container, package: Package, literals: Sequence[Array]) -> list[Any]:
     try:
         found = package.interface.memory(literals)
     except (ValueError, IndexError):
         raise broken(file.file, "its code needs constants that are not there") from None
-    if [a.nbytes for a in found] != [c.size for c in constants]:
+    if [a.nbytes for a in found] != [c.size for c in package.interface.constants]:
         raise broken(file.file, "the constants of its code have other sizes than its tensors")
     return found
 

@@ -44,18 +44,18 @@ class Lineage:
 
     @cached_property
     def fused(self) -> State:
-        """The program as calls of loop programs that are not scheduled yet: what is the same for all targets."""
-        from .pipeline import STEPS, State, run_steps
+        """The program as calls of loop programs that are not scheduled yet."""
+        from .pipeline import compile_as_far_as
 
-        start = State(self.program.entry, self.target, self.program.constants, checked=self.checked)
-        return run_steps(start, STEPS[: _step("schedule")])
+        return compile_as_far_as("lower_calls", self.program, self.target, self.checked)
 
     @cached_property
     def lowered(self) -> State:
         """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
         from .pipeline import STEPS, run_steps
 
-        return run_steps(self.fused, STEPS[_step("schedule") : _step("emit")])
+        later = [s.name for s in STEPS].index("schedule")
+        return run_steps(self.fused, [s for s in STEPS[later:] if s.name != "emit"])
 
     def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
         """Writes the artifact."""
@@ -70,8 +70,8 @@ class Lineage:
         self.profiled = take_profile(f, self, args, named, runs)
         return self.profiled
 
+    def report(self, f: Executable, path: str | os.PathLike[str]) -> None:
+        """Writes the page."""
+        from .report.page import write_report
 
-def _step(name: str) -> int:
-    from .pipeline import STEPS
-
-    return [s.name for s in STEPS].index(name)
+        write_report(f, self, path)

@@ -186,15 +186,22 @@ def compile_program(
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    start = State(
-        program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions
-    )
     with fewer_collections():
-        package = run_steps(start, [s for s in STEPS if s.name not in disabled]).package
+        package = compile_as_far_as("emit", program, machine, checked).package
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
     return package
+
+
+def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False) -> State:
+    """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
+    disabled = check_disabled(read_settings().disable)
+    start = State(
+        program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions
+    )
+    steps = STEPS[: 1 + [s.name for s in STEPS].index(last)]
+    return run_steps(start, [s for s in steps if s.name not in disabled])
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:

@@ -174,7 +174,7 @@ def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
 
     last = 0
     for x in launches:
-        parts = x.layers[-1].split(".") if x.layers else []
+        parts = x.layers[0].split(".") if x.layers else []
         paths = [".".join(parts[: k + 1]) for k in range(len(parts))]
         same = next((k for k, (path, (name, _)) in enumerate(zip(paths, open_, strict=False)) if path != name), min(len(paths), len(open_)))
         close(same, last)

@@ -53,6 +53,10 @@ class Executable:
         """Runs the program on these arguments and returns the times of its kernels; print it, or save it as a trace for Perfetto."""
         return self._known("the program").profile(self, args, named, runs)
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes one page of HTML: the graph by layers, kernels with their code, memory over time, and times if a profile was taken."""
+        self._known("the program").report(self, path)
+
     def _known(self, what: str) -> Any:
         if self._lineage is None:
             help = "make it with pliant.compile or pliant.load"

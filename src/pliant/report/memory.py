@@ -1,0 +1,91 @@
+"""The memory plan as a picture: temporaries over the steps of the host program, at their places in the workspace.
+
+svg = memory_chart(temporaries_of(lineage), {n: 128})
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from ..cli.units import in_bytes
+from ..lineage import Lineage
+from ..loop.stmt import View, walk_stmts
+from ..sym.expr import Dim, Expr, Var, free_vars
+from ..sym.semantics import evaluate
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 70, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A temporary: its name, where it lies and how large it is (formulas), and the steps it lives."""
+
+    name: str
+    offset: Expr
+    size: Expr
+    first: int
+    last: int
+
+
+def places_of(lineage: Lineage) -> list[Place]:
+    """The temporaries of a program, as its memory plan has them."""
+    host = lineage.lowered.host
+    assert host is not None
+    views = [s for s in walk_stmts(host.run.body) if isinstance(s, View) and s.source.scope == "workspace"]
+    return [
+        Place(view.buffer.name, offset, t.bytes, t.first, t.last)
+        for view, t, offset in zip(views, host.temporaries, host.plan.offsets, strict=False)
+    ]
+
+
+def typical(symbols: Sequence[Var]) -> dict[Var, int]:
+    """Values of the dims to show a plan for when nothing has run: about 128 each, as the contract allows."""
+    found = {}
+    for v in symbols:
+        low, high, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 128, 1)
+        found[v] = max(-(-low // step) * step, min(128, high) // step * step)
+    return found
+
+
+def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> str:
+    """The picture as SVG: time runs to the right, addresses upward; the line is what is alive."""
+    known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
+    boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
+    top = max((offset + size for _, offset, size in boxes), default=0)
+    steps = max((p.last for p in known), default=0) + 1
+    if not top:
+        return "<p>This program needs no workspace.</p>"
+    across, up = (WIDTH - LEFT) / steps, (HEIGHT - BOTTOM) / top
+
+    def box(p: Place, offset: int, size: int) -> str:
+        x, width = LEFT + p.first * across, max(1.0, (p.last - p.first + 1) * across - 0.5)
+        y, height = HEIGHT - BOTTOM - (offset + size) * up, max(0.7, size * up)
+        note = f"{p.name}: {in_bytes(size)} at {in_bytes(offset)}, steps {p.first} to {p.last}; {p.size} bytes"
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        return f'<rect {place} fill="hsl({zlib.crc32(p.name.encode()) % 360} 42% 66%)"><title>{escape(note)}</title></rect>'
+
+    live = [sum(size for p, _, size in boxes if p.first <= s <= p.last) for s in range(steps)]
+    line = " ".join(f"{LEFT + s * across:.1f},{HEIGHT - BOTTOM - v * up:.1f} {LEFT + (s + 1) * across:.1f},{HEIGHT - BOTTOM - v * up:.1f}"
+                    for s, v in enumerate(live))  # fmt: skip
+    marks = "".join(_mark(share, top, up) for share in (0.0, 0.5, 1.0))
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="memory over time">{marks}'
+        f'{"".join(box(*b) for b in boxes)}<polyline points="{line}" class="live"/>'
+        f'<text x="{WIDTH}" y="{HEIGHT - 6}" text-anchor="end">step {steps - 1}</text><text x="{LEFT}" y="{HEIGHT - 6}">step 0</text></svg>'
+        f"<p>Workspace {in_bytes(top)}; the largest set that is alive at one step is {in_bytes(max(live))} (the line).</p>"
+    )
+
+
+def _mark(share: float, top: int, up: float) -> str:
+    y = HEIGHT - BOTTOM - share * top * up
+    return (
+        f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}" class="grid"/>'
+        f'<text x="{LEFT - 6}" y="{max(10.0, y + 4):.1f}" text-anchor="end">{in_bytes(int(share * top))}</text>'
+    )
+
+
+def _at(e: Expr, dims: Mapping[Var, int]) -> int:
+    return int(evaluate(e, dict(dims)))

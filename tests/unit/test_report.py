@@ -1,0 +1,154 @@
+"""Reports: one page that needs nothing else, with every layer, launch, kernel and temporary, and times once a profile was taken."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pliant
+from pliant import Tensor, dim, f32, nn, ops
+from pliant.report import page, profile
+from pliant.report.assembly import split_functions
+from pliant.report.launches import steps
+from pliant.report.layers import tree_of
+from pliant.report.memory import Place, memory_chart, typical
+from pliant.report.profile import Limits
+from pliant.sym.expr import Dim, const
+
+n = dim("n", max=4096)
+rng = np.random.default_rng(1)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(ops.softmax(self.up(x)))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.load_state_dict({name: rng.standard_normal(p.shape) for name, p in self.named_parameters()})
+
+    def forward(self, x: Tensor[f32, n, 8]) -> Tensor[f32, n, 8]:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class Checked(HTMLParser):
+    """Finds elements that are not closed in order, and what a page asks for from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br", "input"):
+            self.open.append(tag)
+        self.outside += [v or "" for k, v in attrs if k in ("src", "href") and not (v or "").startswith("#")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+
+def check(text: str) -> None:
+    parser = Checked()
+    parser.feed(text)
+    assert parser.open == [] and parser.outside == [] and "url(" not in text and "@import" not in text
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, str, str]:
+    """A program, its report, and its report after a profile."""
+    folder = tmp_path_factory.mktemp("report")
+    f = pliant.compile(Model())
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (page, profile):
+            patch.setattr(module, "limits", lambda threads: Limits(1e11, 1e10))
+        f.report(folder / "plain.html")
+        f.profile(np.ones((5, 8), np.float32))
+        f.report(folder / "timed.html")
+    return f, (folder / "plain.html").read_text(), (folder / "timed.html").read_text()
+
+
+def test_the_pages_are_whole(pages: tuple[Any, str, str]) -> None:
+    _, plain, timed = pages
+    check(plain)
+    check(timed)
+
+
+def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> None:
+    f, plain, _ = pages
+    found = steps(f._lineage)
+    assert plain.count("<tr>") == 1 + len(found)
+    for layer in ("blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"):
+        assert layer in plain
+    for number in range(len({s.func for s in found})):
+        assert f'id="kernel-{number}"' in plain and f'href="#kernel-{number}"' in plain
+    assert plain.count("<summary>what it computes</summary>") == len({s.func for s in found})
+    assert "@kernel" in plain and "ops.linear(" in plain and "\tret" in plain
+
+
+def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> None:
+    f, _, _ = pages
+    first, second = (
+        [s.func for s in steps(f._lineage) if any(layer.startswith(f"blocks.{k}.") for layer in s.layers)] for k in range(2)
+    )  # fmt: skip
+    assert first and set(first) == set(second)
+
+
+def test_times_are_there_after_a_profile(pages: tuple[Any, str, str]) -> None:
+    _, plain, timed = pages
+    assert "profiled run" not in plain and 'class="time"' not in plain
+    assert "profiled run" in timed and re.search(r"n = 5; [\d.]+% in kernels", timed) and 'class="time"' in timed
+
+
+def test_texts_of_users_are_escaped(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            setattr(self, "<b>", nn.Identity())
+            setattr(self, "<i>&", nn.Tanh())
+
+        def forward(self, x: Tensor[f32, n]) -> Any:
+            return getattr(self, "<i>&")(x)
+
+    pliant.compile(Odd()).report(tmp_path / "odd.html")
+    text = (tmp_path / "odd.html").read_text()
+    check(text)
+    assert "&lt;i&gt;&amp;" in text and "<i>&" not in text
+
+
+def test_the_tree_of_layers() -> None:
+    tree = tree_of([("a.b", 0), ("a.c", 1), ("a.b", 2), ("", 3)])
+    assert tree.own == [3] and list(tree.children["a"].children) == ["b", "c"]
+    assert tree.children["a"].children["b"].own == [0, 2] and sorted(tree.every()) == [0, 1, 2, 3]
+
+
+def test_the_memory_chart() -> None:
+    places = [Place("a", const(0), const(1024), 0, 1), Place("b", const(1024), const(3072), 1, 2), Place("c", const(0), const(512), 2, 2)]
+    chart = memory_chart(places, {})
+    assert chart.count("<rect") == 3 and "Workspace 4 KiB; the largest set that is alive at one step is 4 KiB" in chart
+    assert "needs no workspace" in memory_chart([], {})
+
+
+def test_typical_values_are_of_the_contract() -> None:
+    a, b, c = Dim("a", 0, 2**31 - 1, 1), Dim("b", 200, 300, 1), Dim("c", 0, 100, 48)
+    assert typical([a, b, c]) == {a: 128, b: 200, c: 96}
+
+
+def test_assembly_is_split_by_functions() -> None:
+    first, second = "first:\n\tmovq %rax, %rbx\n.LBB0_1:\n\tretq", '"second.i":\n\tnop'
+    text = f'\t.file "x"\n{first}\n.Lfunc_end0:\n\t.size first, 3\n{second}\n\t.cfi_endproc\ndata:\n\t.long 3\n'
+    assert split_functions(text) == [("first", first), ("second.i", second)]
