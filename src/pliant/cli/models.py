@@ -57,7 +57,8 @@ def _known() -> list[dict[str, Any]]:
             (snapshot / part).stat().st_size for part in hub.parts(path.relative_to(snapshot).as_posix()) if (snapshot / part).exists()
         )
         name = f"hf:{repo}/{path.relative_to(snapshot).as_posix()}"
-        found.append({"name": name, "title": path.stem, "licence": None, "bytes": size, "here": True, "path": str(path)})
+        if name not in {model["name"] for model in found}:  # the same file of several snapshots
+            found.append({"name": name, "title": path.stem, "licence": None, "bytes": size, "here": True, "path": str(path)})
     return found
 
 

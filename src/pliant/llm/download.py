@@ -113,8 +113,9 @@ def _fetch(url: str, part: Path, size: int | None, token: str | None, say: Progr
 
 
 def _receive(url: str, part: Path, had: int, size: int | None, token: str | None, say: Progress) -> None:
+    name, said = part.name.removesuffix(".part"), 0.0
     with request(url, token=token, start=had) as answer:
-        resumed = getattr(answer, "status", 200) == 206 and _begins_at(answer.headers.get("Content-Range", ""), had)
+        resumed = answer.status == 206 and _begins_at(answer.headers.get("Content-Range", ""), had)
         with open(part, "ab" if resumed else "wb") as file:
             done = had if resumed else 0
             while chunk := answer.read1(_CHUNK):
@@ -123,9 +124,11 @@ def _receive(url: str, part: Path, had: int, size: int | None, token: str | None
                     file.truncate(0)
                     raise DownloadError(f"`{shown(url)}` is larger than the {size} bytes that were announced")
                 file.write(chunk)
-                say(f"{part.name.removesuffix('.part')}: {done / 1e6:.1f}" + (f" of {size / 1e6:.1f} MB" if size else " MB"))
-            if getattr(answer, "length", None):
-                raise Broken(f"`{shown(url)}` broke off after {done} bytes")
+                if done == size or time.monotonic() > said + 0.1:
+                    said = time.monotonic()
+                    say(f"{name}: {done / 1e6:.1f}" + (f" of {size / 1e6:.1f} MB" if size else " MB"))
+    if getattr(answer, "length", None):
+        raise Broken(f"`{shown(url)}` broke off after {done} bytes")
 
 
 def _begins_at(content_range: str, start: int) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..support.errors import ModelFileError
-from ..support.resolve import near
 from . import hub
 from .catalogue import CATALOGUE, CatalogueModel, pull
 from .download import Progress
@@ -39,6 +38,8 @@ def locate(
         return path
     if path.suffix == ".gguf" or len(path.parts) > 1:
         raise ModelFileError(f"there is no file `{name}`")
+    from ..support.resolve import near  # slow to import, and needed for messages only
+
     raise ModelFileError(
         f"there is no model `{name}`",
         facts=["known names: " + ", ".join(CATALOGUE)],

@@ -1,4 +1,4 @@
-"""GGUF files: a reader that trusts nothing (`reader.py`), the tensor types as data (`types.py`), and what they mean (`dequantize.py`).
+"""GGUF files: a reader that trusts nothing. `parse.py` takes the bytes apart, `reader.py` maps models; tensor types: `quantization/`.
 
 file = open_gguf("model.gguf")
 file.architecture, file.integer("llama.block_count"), file.tensors["token_embd.weight"].dequantized()

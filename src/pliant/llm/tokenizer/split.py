@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...support.errors import UnsupportedError
-from ...support.resolve import near
 from .classes import Pattern
 
 _CJK = "一-龥"
@@ -130,6 +129,8 @@ def kind(name: str) -> Kind:
     """The kind of that name."""
     found = KINDS.get(name)
     if found is None:
+        from ...support.resolve import near  # slow to import, and needed for messages only
+
         raise UnsupportedError(
             f"tokeniser: the pre-tokeniser `{name}` is not supported",
             facts=["supported: " + ", ".join(sorted(KINDS))],
