@@ -13,6 +13,8 @@ Records and fields are those of runtime/records.py (see fields.py); `CC` stands 
 """
 
 TEXT = """
+declare i64 @llvm.smax.i64(i64, i64)
+
 ; Is the object a plain array as the plan wants it? Notes the range of its bytes if so.
 define internal i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range) {
 entry:

@@ -11,40 +11,23 @@ A worker without work spins for a while, then sleeps in a semaphore of its own. 
 how much the workers it waits for really ran: those that lost their core meanwhile it sheds (wakes and serves them no more) for
 64 times the time lost, longer when it happens again soon. A worker that just has a long chunk is not shed.
 
-    blob = pool_blob()          # from the code cache; LLVM is loaded only if it is not there
-    blob.exports                # {"parallel_for": 0, "serial_for": …, "worker_loop": …, "ticks": …}
-
-The blob also holds the native way into programs (see call.py), so that all native code of the runtime is one file in the cache. The
-layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
+The layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import platform
-import sys
+EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks")
 
-from ..runtime import cache
-from ..runtime.blob import Blob
-from ..runtime.records import RECORDS, Plan
-from ..support.errors import ModelFileError, UnsupportedError
-from . import call, enter
-from .fields import with_fields
-
-EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks", *call.EXPORTS)
-
-# What differs between machines: the target that every such machine is, a counter that runs steadily, and the hint of a waiting loop.
+# What differs between machines: a counter that runs steadily, and the hint of a waiting loop with its declaration.
 _MACHINES = {
-    "x86_64": ("llvm:x86-64", "@llvm.readcyclecounter", "@llvm.x86.sse2.pause()", "@llvm.x86.sse2.pause()"),
-    "aarch64": ("llvm:generic", "@llvm.readsteadycounter", "@llvm.aarch64.hint(i32 1)", "@llvm.aarch64.hint(i32)"),
+    "x86_64": ("@llvm.readcyclecounter", "@llvm.x86.sse2.pause()", "@llvm.x86.sse2.pause()"),
+    "aarch64": ("@llvm.readsteadycounter", "@llvm.aarch64.hint(i32 1)", "@llvm.aarch64.hint(i32)"),
 }
 
 _TEXT = """
 declare i64 {counter}()
 declare void {pause_declaration}
 declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
 
 define {cc}i64 @ticks() {{
   %t = call i64 {counter}()
@@ -600,38 +583,7 @@ settle:
 """
 
 
-def pool_text(machine: str, windows: bool) -> str:
-    """The LLVM IR of the pool for a kind of machine."""
-    _, counter, pause, pause_declaration = _MACHINES[machine]
-    # On Windows the code is called with, and calls, functions of the Win64 convention.
-    cc = "win64cc " if windows and machine == "x86_64" else ""
-    pool = _TEXT.format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
-    entry = (enter.TEXT + call.TEXT).replace("CC ", cc).replace("PLAN", f"[{ctypes.sizeof(Plan)} x i8]")
-    return pool + with_fields(entry, RECORDS)
-
-
-def compile_pool(machine: str, windows: bool) -> Blob:
-    """The pool compiled by LLVM for any machine of its kind."""
-    from ..target import target
-    from .emit import emit_object
-    from .link_elf import link
-
-    # Without LLVM's passes: they would take ten times as long, in the first call on a machine, and gain 30 ns for a launch.
-    return link(emit_object(pool_text(machine, windows), target(_MACHINES[machine][0]), level=0), EXPORTS)
-
-
-def pool_blob() -> Blob:
-    """The compiled pool of this machine, from the code cache if it is there."""
-    name = platform.machine()
-    machine = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(name, name)
-    if machine not in _MACHINES or sys.maxsize < 2**32:
-        raise UnsupportedError(f"machines of kind `{name}` are not supported", facts=[f"supported: {', '.join(_MACHINES)}"])
-    windows = sys.platform == "win32"
-    key = f"thread pool\0{sys.platform}\0{machine}\0{pool_text(machine, windows)}".encode()
-    kept = cache.get(key)
-    if kept is not None:
-        with contextlib.suppress(ModelFileError):  # a form of an older version
-            return Blob.from_bytes(kept)
-    blob = compile_pool(machine, windows)
-    cache.put(key, blob.to_bytes())
-    return blob
+def pool_text(machine: str, cc: str) -> str:
+    """The LLVM IR of the pool for a kind of machine; `cc` is the calling convention, if it is not the usual one."""
+    counter, pause, pause_declaration = _MACHINES[machine]
+    return _TEXT.format(counter=counter, pause=pause, pause_declaration=pause_declaration, cc=cc)
