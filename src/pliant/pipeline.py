@@ -79,6 +79,20 @@ def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], S
     return run
 
 
+def _patterns_text() -> str | None:
+    """What compiled code depends on of registered patterns: nothing where nobody has asked for any."""
+    patterns = sys.modules.get("pliant.graph.patterns")
+    return "" if patterns is None else patterns.registered_text()
+
+
+def _call_libraries(s: State) -> State:
+    if _patterns_text() == "":
+        return s
+    from .graph.passes.call_libraries import call_libraries
+
+    return replace(s, function=call_libraries(s.function))
+
+
 def _choose_layouts(s: State) -> State:
     from .lower.choose_layouts import choose_layouts
 
@@ -135,9 +149,27 @@ STEPS: tuple[Step, ...] = (
         "no call of a graph function is left: one list of nodes",
     ),
     Step(
+        "call_libraries",
+        _call_libraries,
+        "what a registered pattern describes is a call of a library",
+        optional=True,
+    ),
+    Step(
         "fold_constants",
         _pass(".graph.passes.fold_constants:fold_constants", Op),
         "small results of literals alone are literals",
+        optional=True,
+    ),
+    Step(
+        "fold_batch_norm",
+        _pass(".graph.passes.fold_batch_norm:fold_batch_norm", Op),
+        "convolutions scale and shift their channels themselves",
+        optional=True,
+    ),
+    Step(
+        "combine_matmuls",
+        _pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
+        "products of one input with literals, whose results are only moved, are one product",
         optional=True,
     ),
     Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no rule of the graph's algebra fits", optional=True),
@@ -182,6 +214,9 @@ def compile_program(
     machine = find_target(target)
     disabled = check_disabled(read_settings().disable)
     key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
+    patterns = _patterns_text()
+    cache = cache and patterns is not None  # what a condition says today it may not say tomorrow
+    key += (patterns or "").encode()
     if cache:
         found = code_cache.get(key)
         if found is not None:
