@@ -28,6 +28,7 @@ _PLACES = {
     ".graph": "ops",
     "": "nn",
     ".graph.ops": "match_cast",
+    ".graph.patterns": "register_library unregister_library",
     ".loop.script": (
         "alloc annotate block check combine compute gpu grid init max_over min_over parallel prod_over reads serial sum_over "
         "unroll vector view where writes"
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .dtype import DType
     from .graph import ops
     from .graph.ops import match_cast
+    from .graph.patterns import register_library, unregister_library
     from .loop.script import (
         alloc,
         annotate,
@@ -232,6 +234,7 @@ __all__ = [
     "parse",
     "prod_over",
     "reads",
+    "register_library",
     "rsqrt",
     "select",
     "serial",
@@ -253,6 +256,7 @@ __all__ = [
     "u16",
     "u32",
     "u64",
+    "unregister_library",
     "unroll",
     "vector",
     "view",

@@ -44,7 +44,7 @@ VARIANTS: tuple[tuple[str, Sequence[Step]], ...] = (
     ("without fusion", without("fuse")),
     ("without dead code removed", without("dead_code")),
     ("without both", without("fuse", "dead_code")),
-    ("without graph passes", without("fold_constants", "simplify", "transposes_into_matmul", "common_subexpressions")),
+    ("without graph passes", without("fold_constants", "simplify", "combine_matmuls", "transposes_into_matmul", "common_subexpressions")),
     ("reordered", reordered()),
     ("checked", STEPS),
 )

@@ -175,6 +175,11 @@ def reshape_of_reshape(e: Example) -> Any:
     return ops.reshape(ops.reshape(x, (-1,)), (1, *x.tensor.shape))
 
 
+def reshape_of_slice(e: Example) -> Any:
+    part = ops.slice(e.tensor(f32, i32, shape=(n, m, 12)), 2, e.pick([0, 4, 8]), 12)
+    return ops.reshape(part, (n, m, -1, e.pick([2, 4])))
+
+
 def permute_nothing(e: Example) -> Any:
     x = e.tensor(f32)
     return ops.permute(x, range(len(x.tensor.shape)))

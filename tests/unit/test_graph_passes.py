@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pliant
 from pliant import InOut, State, Tensor, dim, f16, f32, function, i32, i64, kernel, match_cast, ops
 from pliant.graph import node as g
+from pliant.graph.passes.combine_matmuls import combine_matmuls
 from pliant.graph.passes.common_subexpressions import common_subexpressions
 from pliant.graph.passes.dead_code import dead_code
+from pliant.graph.passes.fold_batch_norm import fold_batch_norm
 from pliant.graph.passes.fold_constants import fold_constants
 from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.transposes_into_matmul import transposes_into_matmul
@@ -64,8 +67,8 @@ def test_the_same_is_computed_once() -> None:
     assert text(changed(f, [random(3), random(3, seed=1)], common_subexpressions)) == [
         "add = ops.add(x, y)",
         "exp = ops.exp(add)",
-        "mul = ops.mul(exp, exp)",
-        "return mul",
+        "result = ops.mul(exp, exp)",
+        "return result",
     ]
 
 
@@ -275,8 +278,8 @@ def test_a_left_operand_is_read_as_it_lies() -> None:
         return ops.permute(x, (0, 2, 1)) @ y
 
     assert text(changed(f, [whole(2, 3, 4), whole(2, 3, 5)], transposes_into_matmul)) == [
-        "matmul_1 = ops.matmul(x, y, transpose_a=True, transpose_b=False)",
-        "return matmul_1",
+        "result = ops.matmul(x, y, transpose_a=True, transpose_b=False)",
+        "return result",
     ]
 
 
@@ -307,7 +310,80 @@ def test_other_permutes_stay() -> None:
     assert transposes_into_matmul(f.graph) is f.graph
 
 
-@pytest.mark.parametrize("change", [common_subexpressions, simplify, fold_constants, transposes_into_matmul])
+# Parallel products.
+
+WQ, WK, BQ, BK = whole(8, 6), whole(8, 6, seed=1), whole(8, seed=2), whole(8, seed=3)
+
+
+def test_parallel_products_are_one_and_nothing_is_copied_for_it() -> None:
+    @function
+    def f(x: Tensor[f32, n, 6]) -> tuple[Tensor[f32, 2, n, 4], Tensor[f32, 2, n, 4]]:
+        q = ops.reshape(ops.linear(x, WQ, BQ), (n, 2, 4))
+        k = ops.reshape(ops.linear(x, WK, BK), (n, 2, 4))
+        return ops.permute(q, (1, 0, 2)), ops.permute(k, (1, 0, 2))
+
+    after = changed(f, [whole(5, 6)], combine_matmuls, simplify, common_subexpressions)
+    assert sorted(names(after)) == sorted(["concat", "concat", "linear", "reshape", "slice", "slice", "permute", "permute"])
+    assert pliant.compile(f).interface.kernels == ("linear", "slice_permute")  # the permutes read through the slices
+    q, _ = f(whole(5, 6))
+    np.testing.assert_array_equal(q, (whole(5, 6) @ WQ.T + BQ).reshape(5, 2, 4).transpose(1, 0, 2))
+
+
+def test_products_that_are_read_otherwise_or_have_other_weights_stay() -> None:
+    @function
+    def f(x: Tensor[f32, n, 6], w: Tensor[f32, 8, 6]) -> tuple[Tensor[f32, n, 8], Tensor[f32, n * 8], Tensor[f32, n * 8]]:
+        q, k = ops.linear(x, WQ), ops.linear(x, WK)
+        return ops.exp(q), ops.reshape(k, (n * 8,)), ops.reshape(ops.linear(x, w), (n * 8,))
+
+    assert combine_matmuls(f.graph) is f.graph
+
+
+# Batch norms.
+
+WEIGHT, BIAS = random(4, 3, 2, 2), random(4, seed=1)
+GAMMA, BETA, MEAN, VAR = random(4, seed=2), random(4, seed=3), random(4, seed=4), np.abs(random(4, seed=5)) + 0.5
+PER_CHANNEL = random(4, 1, 1, seed=6)
+
+
+def test_a_batch_norm_goes_into_the_convolution_before_it() -> None:
+    @function
+    def f(x: Tensor[f32, n, 3, m, m]) -> Tensor[f32, n, 4, m - 1, m - 1]:
+        y = ops.batch_norm(ops.conv(x, WEIGHT, BIAS), GAMMA, BETA, MEAN, VAR)
+        return ops.relu(ops.conv(x, WEIGHT) * PER_CHANNEL + y)
+
+    verify(f.graph)
+    after = dead_code(fold_batch_norm(f.graph))
+    verify(after)
+    assert "batch_norm" not in names(after)
+    x = random(2, 3, 5, 5)
+    expected = run_graph(f.graph, [x])[0]
+    np.testing.assert_allclose(run_graph(after, [x])[0], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(f(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolution_with_another_reader_or_other_statistics_stays() -> None:
+    @function
+    def f(x: Tensor[f32, n, 3, m, m], mean: Tensor[f32, 4]) -> tuple[Tensor[f32, n, 4, m - 1, m - 1], Tensor[f32, n, 4, m - 1, m - 1]]:
+        y = ops.conv(x, WEIGHT)
+        z = ops.batch_norm(ops.conv(x, WEIGHT, BIAS), GAMMA, BETA, mean, VAR)
+        return ops.batch_norm(y, GAMMA, BETA, MEAN, VAR) + y, z
+
+    assert fold_batch_norm(f.graph) is f.graph
+
+
+def test_numbers_that_are_not_finite_stay_where_they_are() -> None:
+    zero = np.zeros(4, np.float32)
+
+    @function
+    def f(x: Tensor[f32, n, 3, m, m]) -> Tensor[f32, n, 4, m - 1, m - 1]:
+        return ops.batch_norm(ops.conv(x, WEIGHT), GAMMA, BETA, MEAN, zero, eps=0.0)
+
+    assert fold_batch_norm(f.graph) is f.graph
+
+
+@pytest.mark.parametrize(
+    "change", [common_subexpressions, simplify, fold_constants, transposes_into_matmul, combine_matmuls, fold_batch_norm]
+)
 def test_nothing_to_do_is_the_same_object(change: Pass) -> None:
     @function
     def f(x: Tensor[f32, n], b: bool) -> Tensor[f32, n]:

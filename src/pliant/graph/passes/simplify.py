@@ -234,6 +234,23 @@ def reshape_of_reshape(r: Rewriter, n: Op) -> Value | None:
     return _only(r.op("reshape", inner.args, n.attrs, n, inner.requires))
 
 
+@rule("reshape")
+def reshape_of_slice(r: Rewriter, n: Op) -> Value | None:
+    """reshape(slice(x, last axis, s, t), (…, h, d)) -> slice(reshape(x, (…, H, d)), axis of h, s / d, t / d): the reshape moves nothing."""
+    inner = r.op_of(n.args[0], "slice")
+    if inner is None or inner.requires or n.requires or is_state(inner.args[0]):
+        return None
+    old, new, a = inner.args[0].tensor.shape, n.outs[0].tensor.shape, inner.attrs
+    numbers = [e.value for e in (a.start, a.stop, old[-1], new[-1]) if isinstance(e, Const)] if len(new) == len(old) + 1 else []
+    if a.axis != len(old) - 1 or a.step != 1 or len(numbers) < 4 or new[:-2] != old[:-1]:
+        return None
+    start, stop, extent, size = numbers
+    if size < 1 or start % size or stop % size or extent % size:
+        return None
+    whole = r.make("reshape", inner.args, type(n.attrs)((*old[:-1], const(extent // size), new[-1])), n)
+    return None if whole is None else _only(r.op("slice", whole, type(a)(a.axis, const(start // size), const(stop // size)), n))
+
+
 @rule("permute")
 def permute_nothing(r: Rewriter, n: Op) -> Value | None:
     """permute(x, [0, 1, …]) -> x."""
@@ -273,7 +290,7 @@ def slice_of_everything(r: Rewriter, n: Op) -> Value | None:
 def slice_of_slice(r: Rewriter, n: Op) -> Value | None:
     """slice(slice(x, a, s, t), a, u, v) -> slice(x, a, s + u, s + v)."""
     inner = r.op_of(n.args[0], "slice")
-    if inner is None or inner.attrs.step != 1 or inner.attrs.axis != n.attrs.axis or is_state(inner.args[0]):
+    if inner is None or inner.attrs.step != 1 or n.attrs.step < 1 or inner.attrs.axis != n.attrs.axis or is_state(inner.args[0]):
         return None
     start, stop = (simplify_expr(inner.attrs.start + e) for e in (n.attrs.start, n.attrs.stop))
     return _only(r.op("slice", inner.args, type(n.attrs)(n.attrs.axis, start, stop, n.attrs.step), n, inner.requires))

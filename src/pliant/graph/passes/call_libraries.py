@@ -1,0 +1,82 @@
+"""Parts of the function that a registered pattern describes become calls of a library (graph/patterns.py).
+
+    m = ops.matmul(x, w)            ->      y = ops.call_library("libfast.so:gelu_matmul", [x, w], out=Tensor[f32, n, m])
+    y = ops.gelu(m)
+
+The call stands where the last of its nodes stood. What is between them must have no other reader, and what the call gives must not be read
+before it stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..node import Body, Function, If, Node, Op, Value, While, bodies, node_args, walk_nodes
+from ..patterns import REGISTERED, Match, Pattern, call_of, find
+
+
+def call_libraries(function: Function, patterns: Sequence[Pattern] | None = None) -> Function:
+    """The function with the places of the patterns (those registered, unless given) replaced; the same object where there are none."""
+    wanted = REGISTERED if patterns is None else patterns
+    if not wanted:
+        return function
+    nodes = _nodes(function.nodes, function.results, wanted)
+    return function if nodes == function.nodes else function.with_(nodes=nodes)
+
+
+def _nodes(nodes: tuple[Node, ...], results: Sequence[Value], patterns: Sequence[Pattern]) -> tuple[Node, ...]:
+    nodes = tuple(_inside(n, patterns) for n in nodes)
+    for pattern in patterns:
+        for root in reversed(nodes):
+            if isinstance(root, Op) and root in nodes:
+                nodes = _replaced(nodes, results, pattern, root)
+    return nodes
+
+
+def _replaced(nodes: tuple[Node, ...], results: Sequence[Value], pattern: Pattern, root: Op) -> tuple[Node, ...]:
+    match = find(pattern.function, root, {v: n for n in nodes for v in n.outs})
+    if match is None or not _is_closed(nodes, results, pattern, match):
+        return nodes
+    dims = {v.name: e for v, e in match.dims.items()}
+    if pattern.when is not None and not pattern.when(dims):
+        return nodes
+    members = [n for n in nodes if n in match.nodes]
+    call = call_of(pattern, match, members)
+    return tuple(call if n is members[-1] else n for n in nodes if n not in match.nodes or n is members[-1])
+
+
+def _is_closed(nodes: Sequence[Node], results: Sequence[Value], pattern: Pattern, match: Match) -> bool:
+    """Whether nobody outside reads what is between the nodes, nor a result before the last of them."""
+    last = max(i for i, n in enumerate(nodes) if n in match.nodes)
+    given = {match.values[r] for r in pattern.function.results}
+    made = {v for n in match.nodes for v in n.outs}
+    for i, n in enumerate(nodes):
+        read = {
+            *node_args(n),
+            *(v for m in _within(n) for v in node_args(m)),
+            *(v for m in (n, *_within(n)) for b in bodies(m) for v in b.results),
+        }
+        if n not in match.nodes and read & made and (read & (made - given) or i < last):
+            return False
+    return not (set(results) & (made - given))
+
+
+def _within(n: Node) -> list[Node]:
+    return [m for b in bodies(n) for m in walk_nodes(b.nodes)]
+
+
+def _inside(n: Node, patterns: Sequence[Pattern]) -> Node:
+    match n:
+        case If():
+            then, orelse = _body(n.then, patterns), _body(n.orelse, patterns)
+            return n if then is n.then and orelse is n.orelse else replace(n, then=then, orelse=orelse)
+        case While():
+            cond, body = _body(n.cond, patterns), _body(n.body, patterns)
+            return n if cond is n.cond and body is n.body else replace(n, cond=cond, body=body)
+    return n
+
+
+def _body(b: Body, patterns: Sequence[Pattern]) -> Body:
+    nodes = _nodes(b.nodes, b.results, patterns)
+    return b if nodes == b.nodes else Body(b.params, nodes, b.results)

@@ -1,0 +1,154 @@
+"""Patterns: parts of graph functions that are written as a graph function, found, and given to a library.
+
+    @function
+    def pattern(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
+        return ops.gelu(x @ w)
+
+    pliant.register_library(pattern, "libfast.so:gelu_matmul")
+
+Where a function has these operators over tensors that the parameters admit (dtype and rank; a dim of the pattern stands for any dim, the
+same one everywhere; a number for itself), and nobody else reads what is between, they become one `call_library`. The symbol is called with
+the values of the parameters in their order, then memory for the results (`runtime/outside.py`). Patterns are tried in the order of their
+registration, each at every place from the last node to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..support.errors import Error
+from ..support.source import caller_span
+from ..sym.expr import Const as Number
+from ..sym.expr import Expr, Var, free_vars, substitute
+from ..sym.prove import prove_equal
+from .node import Annotation, CallLibrary, Const, Function, Node, Op, Scalar, Tensor, Value, is_state, walk_nodes
+from .operators import attr_exprs, map_attrs
+from .structural import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A part of a function to look for, and the symbol that takes its place where `when` agrees (it gets the values of the dims)."""
+
+    function: Function
+    symbol: str
+    when: Callable[[dict[str, Expr]], bool] | None = None
+
+
+REGISTERED: list[Pattern] = []
+
+
+def register_library(pattern: object, symbol: str, when: Callable[[dict[str, Expr]], bool] | None = None) -> Pattern:
+    """Has every program that is compiled from now on call `symbol` where it does what the graph function `pattern` does."""
+    made = Pattern(_checked(getattr(pattern, "graph", pattern)), symbol, when)
+    REGISTERED.append(made)
+    return made
+
+
+def registered_text() -> str | None:
+    """What compiled code depends on of the registered patterns; None where a condition decides, which has no text."""
+    if any(p.when is not None for p in REGISTERED):
+        return None
+    return repr([(canonical(p.function), p.symbol) for p in REGISTERED]) if REGISTERED else ""
+
+
+def unregister_library(pattern: Pattern) -> None:
+    """Takes back what `register_library` has given."""
+    REGISTERED.remove(pattern)
+
+
+def _checked(pattern: object) -> Function:
+    """The graph function of a pattern, which has operators and numbers only, and whose results are made by it."""
+    if not isinstance(pattern, Function):
+        raise Error("register_library: the pattern is a function decorated with @function", where=caller_span())
+    other = next((n for n in walk_nodes(pattern.nodes) if not isinstance(n, Op | Const)), None)
+    if other is not None or not any(isinstance(n, Op) for n in pattern.nodes):
+        what = f"register_library: `{pattern.name}` is no pattern: it has " + (f"a {type(other).__name__}" if other else "no operators")
+        raise Error(what, where=caller_span(), help="a pattern is made of operators and literals")
+    made = {v for n in pattern.nodes if isinstance(n, Op) for v in n.outs}
+    if not all(r in made for r in pattern.results):
+        raise Error(f"register_library: a result of `{pattern.name}` is one of its parameters", where=caller_span())
+    return pattern
+
+
+@dataclass(slots=True)
+class Match:
+    """A place where a pattern fits: what stands for its values and dims, and the nodes that are replaced."""
+
+    values: dict[Value, Value] = field(default_factory=dict)
+    dims: dict[Var, Expr] = field(default_factory=dict)
+    nodes: dict[Node, None] = field(default_factory=dict)
+
+
+def find(pattern: Function, root: Op, makers: dict[Value, Node]) -> Match | None:
+    """The match of a pattern whose first result is made by `root`."""
+    match = Match()
+    made = {v: n for n in pattern.nodes for v in n.outs}
+    first = made[pattern.results[0]]
+    if not _node(first, root, made, makers, match):
+        return None
+    if any(r not in match.values for r in pattern.results) or any(p not in match.values for p in pattern.params):
+        return None
+    return match
+
+
+def _node(wanted: Node, found: Node | None, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    if isinstance(wanted, Const):
+        return isinstance(found, Const) and _same_literal(wanted, found)
+    if not isinstance(wanted, Op) or not isinstance(found, Op) or wanted.op != found.op or len(wanted.args) != len(found.args):
+        return False
+    if not _attrs(wanted, found, match):
+        return False
+    for w, f in zip(wanted.outs, found.outs, strict=True):
+        if match.values.setdefault(w, f) is not f:
+            return False
+    match.nodes[found] = None
+    return all(_value(w, f, made, makers, match) for w, f in zip(wanted.args, found.args, strict=True))
+
+
+def _value(wanted: Value, found: Value, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    if wanted in match.values:
+        return match.values[wanted] is found
+    if wanted in made:
+        return _node(made[wanted], makers.get(found), made, makers, match)
+    match.values[wanted] = found
+    return _annotation(wanted.annotation, found.annotation, match)
+
+
+def _annotation(wanted: Annotation, found: Annotation, match: Match) -> bool:
+    if isinstance(wanted, Scalar) and isinstance(found, Scalar):
+        return wanted.dtype is found.dtype
+    if not isinstance(wanted, Tensor) or not isinstance(found, Tensor) or is_state(Value("", found)) or found.strides is not None:
+        return False
+    if wanted.dtype is not found.dtype or len(wanted.shape) != len(found.shape):
+        return False
+    return all(_dim(w, f, match) for w, f in zip(wanted.shape, found.shape, strict=True))
+
+
+def _dim(wanted: Expr, found: Expr, match: Match) -> bool:
+    if isinstance(wanted, Var):
+        return prove_equal(match.dims.setdefault(wanted, found), found)
+    if isinstance(wanted, Number):
+        return wanted is found
+    return free_vars(wanted) <= set(match.dims) and prove_equal(substitute(wanted, match.dims), found)
+
+
+def _attrs(wanted: Op, found: Op, match: Match) -> bool:
+    """Whether attributes agree: expressions as dims do, all else literally."""
+    pairs = zip(attr_exprs(wanted.attrs), attr_exprs(found.attrs), strict=False)
+    plain = [map_attrs(n.attrs, lambda e: 0) for n in (wanted, found)]
+    return repr(plain[0]) == repr(plain[1]) and all(_dim(w, f, match) for w, f in pairs)
+
+
+def _same_literal(a: Const, b: Const) -> bool:
+    return a.array.dtype == b.array.dtype and a.array.shape == b.array.shape and a.array.tobytes() == b.array.tobytes()
+
+
+def call_of(pattern: Pattern, match: Match, nodes: Sequence[Node]) -> CallLibrary:
+    """The call that takes the place of the matched nodes (given in their order)."""
+    args = tuple(match.values[p] for p in pattern.function.params)
+    outs = tuple(match.values[r] for r in pattern.function.results)
+    checks = {r.cond: r for n in nodes for r in n.requires}
+    origin = tuple(dict.fromkeys(o for n in nodes for o in n.origin))
+    return CallLibrary(outs=outs, symbol=pattern.symbol, args=args, requires=tuple(checks.values()), origin=origin, span=nodes[-1].span)
