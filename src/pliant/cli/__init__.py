@@ -21,6 +21,7 @@ from .. import __version__
 
 COMMANDS = {
     "doctor": "what Pliant finds on this machine, and what the machine can do",
+    "inspect": "what a model file holds: its contract, its program, its tensors",
     "cache": "how much compiled code is kept, and a way to remove it",
     "models": "the language models on this machine, and those that can be fetched by name",
 }
