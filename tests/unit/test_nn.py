@@ -124,6 +124,13 @@ def test_batch_norm() -> None:
     compare(nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3), normal(2, 3, 4, 5), Tensor[f32, n, 3, m, 5])
 
 
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1, "bias": False}, {"groups": 2, "dilation": 2, "padding": "same"}])
+def test_convolutions(options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    compare(nn.Conv1d(4, 6, 3, **options), torch.nn.Conv1d(4, 6, 3, **options), normal(2, 4, 9), Tensor[f32, n, 4, m])
+    compare(nn.Conv2d(4, 6, (3, 2), **options), torch.nn.Conv2d(4, 6, (3, 2), **options), normal(2, 4, 7, 8), Tensor[f32, n, 4, m, 8])
+
+
 @pytest.mark.parametrize("name", ["ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Identity", "Dropout"])
 def test_activations(name: str) -> None:
     torch = pytest.importorskip("torch")

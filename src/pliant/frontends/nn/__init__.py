@@ -13,7 +13,20 @@ f = pliant.compile(Mlp().load_state_dict(nn.load_safetensors("mlp.safetensors"))
 from ..safetensors import load_safetensors
 from .activation import GELU, Dropout, Identity, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from .attention import MultiheadAttention, attention, join_heads, split_heads
-from .layers import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, Embedding, GroupNorm, LayerNorm, Linear, RMSNorm
+from .layers import (
+    BatchNorm,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Embedding,
+    GroupNorm,
+    LayerNorm,
+    Linear,
+    RMSNorm,
+)
 from .module import Buffer, Module, ModuleList, Parameter, Sequential
 
 __all__ = [
@@ -23,6 +36,9 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Buffer",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
     "Dropout",
     "Embedding",
     "GroupNorm",

@@ -47,17 +47,6 @@ class Embedding(Module):
         return ops.take(self.weight, ids, axis=0)
 
 
-def _normal(x: Any, axes: tuple[int, ...], eps: float) -> Any:
-    """`x` with mean 0 and variance 1 over some axes."""
-    centred = x - ops.mean(x, axes, keepdims=True)
-    return centred / ops.sqrt(ops.mean(centred * centred, axes, keepdims=True) + eps)
-
-
-def _by_channel(weight: Any, ndim: int) -> Any:
-    """A weight for each channel, to be broadcast over (batch, channels, …)."""
-    return ops.reshape(weight, (-1, *[1] * (ndim - 2)))
-
-
 class LayerNorm(Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dims."""
 
@@ -69,9 +58,7 @@ class LayerNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """The norm."""
-        axes = tuple(range(-len(self.normalized_shape), 0))
-        y = _normal(x, axes, self.eps) * self.weight
-        return y if self.bias is None else y + self.bias
+        return ops.layer_norm(x, self.weight, self.bias, axis=-len(self.normalized_shape), eps=self.eps)
 
     def details(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}"
@@ -99,9 +86,7 @@ class GroupNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """The norm."""
-        groups = ops.reshape(x, (x.shape[0], self.num_groups, -1))
-        y = ops.reshape(_normal(groups, (-1,), self.eps), x.shape)
-        return y * _by_channel(self.weight, x.ndim) + _by_channel(self.bias, x.ndim)
+        return ops.group_norm(x, self.weight, self.bias, groups=self.num_groups, eps=self.eps)
 
 
 class BatchNorm(Module):
@@ -116,9 +101,56 @@ class BatchNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """The norm."""
-        scale = self.weight / ops.sqrt(self.running_var + self.eps)
-        shift = self.bias - self.running_mean * scale
-        return x * _by_channel(scale, x.ndim) + _by_channel(shift, x.ndim)
+        return ops.batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, eps=self.eps)
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+
+
+class _Conv(Module):
+    """A convolution over `spatial` dims; x is (batch, in_channels, …)."""
+
+    spatial = 0
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        size = (kernel_size,) * self.spatial if isinstance(kernel_size, int) else tuple(kernel_size)
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.weight: Any = Parameter(shape=(out_channels, in_channels // groups, *size), dtype=dtype)
+        self.bias: Any = _optional(bias, (out_channels,), dtype)
+
+    def forward(self, x: Any) -> Any:
+        """The convolution."""
+        return ops.conv(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def details(self) -> str:
+        shape = self._children()["weight"].shape
+        return f"{shape[1] * self.groups}, {shape[0]}, {shape[2:]}, stride={self.stride}, padding={self.padding!r}"
+
+
+class Conv1d(_Conv):
+    """A convolution over one dim."""
+
+    spatial = 1
+
+
+class Conv2d(_Conv):
+    """A convolution over two dims."""
+
+    spatial = 2
+
+
+class Conv3d(_Conv):
+    """A convolution over three dims."""
+
+    spatial = 3

@@ -1,0 +1,116 @@
+"""`pliant inspect FILE`: what a file holds, as text: a `.pliant` artifact, or the tensors of a `.safetensors` file.
+
+Every checksum of an artifact is compared. Nothing of the file is executed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ..runtime import container
+from ..runtime.container import Container, broken
+from . import Usage
+from .units import in_bytes
+
+PARTS = ("summary", "program", "layers", "tensors")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line."""
+    parser.add_argument("file", help="a .pliant or .safetensors file")
+    parser.add_argument("--show", choices=PARTS, default="summary", help="what of it: the whole in short, or one part in full")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Shows the file."""
+    if Path(options.file).suffix == ".safetensors":
+        facts = safetensors_facts(options.file)
+    else:
+        facts = artifact_facts(container.read(options.file))
+    if options.show == "program" and "program" not in facts:
+        raise Usage(f"{options.file} has no program", "--show tensors shows what it has")
+    print(json.dumps(facts) if options.json else _shown(facts, options.show))
+    return 0
+
+
+def safetensors_facts(path: str) -> dict[str, Any]:
+    """What a safetensors file holds."""
+    from ..frontends.safetensors import load_safetensors
+
+    weights = load_safetensors(path)
+    tensors = [{"name": n, "dtype": str(s.dtype), "shape": list(s.shape), "bytes": s.end - s.begin} for n, s in weights.stored.items()]
+    return {"file": path, "bytes": Path(path).stat().st_size, "metadata": weights.metadata, "tensors": tensors}
+
+
+def artifact_facts(file: Container) -> dict[str, Any]:
+    """What an artifact holds; a section that has changed is an error."""
+    for section in file.sections:
+        section.check()
+    found: dict[str, Any] = {"file": file.file, "bytes": file.size, "version": file.version, "made_by": file.made_by}
+    for kind in ("contract", "layers"):
+        for section in file.find(kind):
+            found[kind] = _json(file, bytes(section.data))
+    for section in file.find("program"):
+        found["program"] = bytes(section.data).decode(errors="replace")
+    found["code"] = [{"target": s.name, "bytes": len(s.data), "features": s.facts.get("features", [])} for s in file.find("code")]
+    names = _names(file)
+    found["tensors"] = [
+        {"name": names.get(i, ""), "dtype": s.facts.get("dtype"), "shape": s.facts.get("shape"), "bytes": len(s.data)}
+        for i, s in enumerate(file.find("tensor"))
+    ]
+    return found
+
+
+def _json(file: Container, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise broken(file.file, "a part of it is not JSON") from None
+
+
+def _names(file: Container) -> dict[int, str]:
+    """The name that the program has for each tensor."""
+    found: dict[int, str] = {}
+    for section in file.find("program"):
+        names, literals = section.facts.get("names"), section.facts.get("literals")
+        if isinstance(names, dict) and isinstance(literals, list):
+            found |= {literals[n]: name for name, n in names.items() if type(n) is int and 0 <= n < len(literals)}
+    return found
+
+
+def _shown(facts: dict[str, Any], part: str) -> str:
+    if part == "program":
+        return str(facts["program"]).rstrip()
+    if part == "layers":
+        return "\n".join(dict.fromkeys(layer for node in facts.get("layers", []) for layer in node)) or "no layers are known"
+    if part == "tensors":
+        return "\n".join(map(_tensor, facts["tensors"])) or "no tensors"
+    return "\n".join(_summary(facts))
+
+
+def _summary(facts: dict[str, Any]) -> list[str]:
+    lines = [f"{facts['file']}: {in_bytes(facts['bytes'])}"]
+    if "contract" in facts:
+        contract = facts["contract"]
+        lines += [f"made by Pliant {facts['made_by']}, form {facts['version']}", str(contract.get("name", ""))]
+        lines += [f"  {text}" for text in contract.get("inputs", [])]
+        lines += [f"  -> {text}" for text in contract.get("outputs", [])]
+        lines += [f"  {text}" for text in contract.get("dims", [])]
+        lines += [f"code for {c['target']}: {in_bytes(c['bytes'])}" for c in facts["code"]]
+        layers = {layer for node in facts.get("layers", []) for layer in node}
+        lines.append(f"program: {len(facts.get('program', '').splitlines())} lines, {len(layers)} layers")
+    total = sum(t["bytes"] for t in facts["tensors"])
+    lines.append(f"{len(facts['tensors'])} tensors, {in_bytes(total)}")
+    lines += [f"  {_tensor(t)}" for t in sorted(facts["tensors"], key=lambda t: -t["bytes"])[:8]]
+    if len(facts["tensors"]) > 8:
+        lines.append(f"  … {len(facts['tensors']) - 8} more: --show tensors")
+    return lines
+
+
+def _tensor(t: dict[str, Any]) -> str:
+    shape = ", ".join(map(str, (t["dtype"], *(t["shape"] or []))))
+    return f"{t['name'] or '(no name)'}: Tensor[{shape}], {in_bytes(t['bytes'])}"
