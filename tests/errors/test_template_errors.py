@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 
 import pytest
+from counts import count
 
-from pliant import ModelFileError
+from pliant import Error, ModelFileError
 from pliant.llm import template as module
 from pliant.llm.template import ChatTemplate
 
@@ -174,3 +176,30 @@ def test_a_process_with_little_memory_survives() -> None:
 
 def test_the_limits_are_small_against_what_is_allowed() -> None:
     assert module.SECONDS <= 1 and module.MAX_OUTPUT <= 1 << 20
+
+
+def test_mutated_templates_render_or_are_refused() -> None:
+    """Templates with pieces cut, doubled and swapped: text, or an error of ours."""
+    whole = "{% for m in messages %}{% if m.role == 'user' %}{{ m['content']|trim ~ bos_token }}{% else %}{{ loop.index }}{% endif %}"
+    whole += (
+        "{% endfor %}{% macro f(x) %}{{ x|tojson }}{% endmacro %}{{ f(messages[0:1]) }}{% set ns = namespace(a=1) %}{{ 'a'.join(['b']) }}"
+    )
+    chance, said = random.Random(15), 0
+    for _ in range(count(300, 100_000)):
+        text = whole
+        for _ in range(chance.randrange(1, 4)):
+            a, b = sorted(chance.randrange(len(text) + 1) for _ in range(2))
+            text = chance.choice(
+                (text[:a] + text[min(b, a + 9) :], text[:b] + text[a:], text[:a] + chance.choice("{}%|'()[]-~") + text[a:])
+            )[:3000]
+        try:
+            said += bool(ChatTemplate(text).render(HI))
+        except Error:
+            continue
+    assert said > 0
+
+
+def test_messages_of_templates_cannot_move_the_terminal() -> None:
+    with pytest.raises(Error) as caught:
+        ChatTemplate("{{ raise_exception('\\x1b[2J\\r' ~ messages[0].content) }}").render([{"role": "user", "content": "\x1b[31m\n"}])
+    assert "\x1b" not in str(caught.value) and "\r" not in str(caught.value)

@@ -13,7 +13,7 @@ import pytest
 from counts import count
 from gguf_files import BOOL, F32, I32, STRING, U32, array, number, text, write
 
-from pliant import ModelFileError, UnsupportedError
+from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.llm.tokenizer import Tokenizer, from_gguf, from_json
 from pliant.llm.tokenizer.classes import Pattern
@@ -158,6 +158,7 @@ def test_unknown_kinds_are_refused_by_name() -> None:
         {"add_bos_token": number(U32, 1)},
         {"merges": array(I32, [1])},
         {"token_type": array(I32, [1])},
+        {"token_type": array(F32, [float("nan")] * len(GPT2))},
         {"tokens": text("x")},
         {"tokens": array(STRING, [])},
         {"pre": number(U32, 1)},
@@ -222,6 +223,32 @@ def test_pieces_together_are_the_text() -> None:
             message = "".join(chr(chance.choice((chance.randrange(32, 127), chance.randrange(1, 0xD800), 32, 10))) for _ in range(30))
             pieces = list(words(name).split(message))
             assert "".join(pieces) == message and all(pieces)
+
+
+def test_mutated_vocabularies_are_used_or_refused() -> None:
+    chance = random.Random(14)
+    pairs = [("tokenizer.ggml.model", text("llama")), ("tokenizer.ggml.tokens", array(STRING, SPM_TOKENS))]
+    pairs += [("tokenizer.ggml.token_type", array(I32, SPM_KINDS)), ("tokenizer.ggml.scores", array(F32, SPM_SCORES))]
+    pairs += [("tokenizer.ggml.merges", array(STRING, ["a b"])), ("tokenizer.ggml.bos_token_id", number(U32, 1))]
+    used = 0
+    for _ in range(count(1_000, 200_000)):
+        model = chance.choice(("llama", "gpt2", "bert", "gemma4"))
+        data = bytearray(write([("tokenizer.ggml.model", text(model)), *pairs[1:]]))
+        for _ in range(chance.randrange(1, 6)):
+            data[chance.randrange(24, len(data))] = chance.randrange(256)
+        try:
+            tokenizer = from_gguf(from_bytes(bytes(data), "m"))
+            ids = tokenizer.encode("ab é <|user|> \x00", parse_special=True)
+            tokenizer.decode(ids)
+            used += 1
+        except Error:
+            continue
+    assert used > 0
+
+
+def test_special_tokens_have_a_limit() -> None:
+    with pytest.raises(ModelFileError, match="600 characters"):
+        bpe([], [("<" * 600, 4)]).encode("a")
 
 
 # tokenizer.json

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..frontends.gguf.parse import shown
 from ..support.errors import Error, ModelFileError
 from .download import Progress, download, make_folder
 from .http import DownloadError, page
@@ -78,14 +79,14 @@ class HubModel:
         if chosen is None:
             raise ModelFileError(
                 f"`{self.repo}` has no such GGUF file",
-                facts=["it has: " + (", ".join(sorted(files)[:40]) or "none")],
+                facts=["it has: " + (shown(", ".join(sorted(files)), 1000) or "none")],
                 help="hf:org/repo:Q4_K_M",
             )
         needed = [files[path] for path in parts(chosen) if path in files]
         if len(needed) != len(parts(chosen)):
             raise ModelFileError(f"`{self.repo}` has not all parts of `{chosen}`")
         total = sum(remote.size or 0 for remote in needed)
-        announce(f"{self.name}: {chosen}, {total / 1e6:.0f} MB, licence: {licence}")
+        announce(f"{self.name}: {shown(chosen)}, {total / 1e6:.0f} MB, licence: {shown(licence)}")
         for remote in needed:
             self._fetch(commit, remote, say)
         self._refer(commit)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ..frontends.gguf.parse import shown
 from ..support.errors import Error, ModelFileError
 
 if TYPE_CHECKING:
@@ -70,21 +71,20 @@ def _compiled(source: str) -> Any:
     from .sandbox import environment
 
     try:
-        if sum(1 for _ in islice(environment().lex(source), MAX_TOKENS + 1)) > MAX_TOKENS:
-            raise ModelFileError("chat template: it is too long", help=_HELP)
-        return environment().from_string(source)
+        tokens = sum(1 for _ in islice(environment().lex(source), MAX_TOKENS + 1))
+        found = environment().from_string(source) if tokens <= MAX_TOKENS else None
     except TemplateError as problem:
         line = getattr(problem, "lineno", None)
-        raise ModelFileError(
-            f"chat template: {problem.message}", facts=[f"line {line} of the template"] if line else [], help=_HELP
-        ) from None
-    except (RecursionError, MemoryError, SyntaxError, OverflowError, AssertionError):
+        facts = [f"line {line} of the template"] if line else []
+        raise ModelFileError(f"chat template: {shown(str(problem.message), 500)}", facts=facts, help=_HELP) from None
+    except Exception:  # nesting that exhausts Jinja's or Python's parser ends in one of many
         raise ModelFileError("chat template: it is too deeply nested, or broken", help=_HELP) from None
+    if found is None:
+        raise ModelFileError("chat template: it is too long", help=_HELP)
+    return found
 
 
 def _run(template: Any, given: dict[str, Any], size: int) -> str:
-    from jinja2.exceptions import TemplateError
-
     from .sandbox import Budget, Exceeded, Refused, spending
 
     limit = MAX_OUTPUT + 4 * size
@@ -97,13 +97,11 @@ def _run(template: Any, given: dict[str, Any], size: int) -> str:
                     raise Exceeded("it makes too much text")
                 parts.append(part)
     except Refused as problem:
-        raise Error(f"chat template: the model does not take this conversation: {problem}") from None
+        raise Error(f"chat template: the model does not take this conversation: {shown(str(problem), 500)}") from None
     except Exceeded as problem:
         raise ModelFileError(f"chat template: {problem}", help=_HELP) from None
-    except TemplateError as problem:
-        raise ModelFileError(f"chat template: {str(problem)[:500]}", help=_HELP) from None
-    except (RecursionError, MemoryError, ArithmeticError, TypeError, ValueError, AttributeError, LookupError, AssertionError) as problem:
-        raise ModelFileError(f"chat template: {type(problem).__name__}: {str(problem)[:500]}", help=_HELP) from None
+    except Exception as problem:  # a template is a program: it may fail in any way
+        raise ModelFileError(f"chat template: {type(problem).__name__}: {shown(str(problem), 500)}", help=_HELP) from None
     return "".join(parts)
 
 

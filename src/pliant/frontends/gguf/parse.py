@@ -132,10 +132,10 @@ def parse(data: Buffer, name: str) -> Parsed:
     return Parsed(version, metadata, _place(cursor, rows, _alignment(cursor, metadata)))
 
 
-def shown(text: str) -> str:
-    """A name of the file fit for a message: short, on one line, nothing that moves a terminal."""
-    plain = "".join(c if c.isprintable() else "?" for c in text[:80])
-    return plain + ("…" if len(text) > 80 else "")
+def shown(text: str, limit: int = 80) -> str:
+    """What a file says, fit for a message: short, on one line, nothing that moves a terminal."""
+    plain = "".join(c if c.isprintable() else "?" for c in text[:limit])
+    return plain + ("…" if len(text) > limit else "")
 
 
 def _version(cursor: Cursor) -> int:

@@ -6,6 +6,7 @@ from_gguf(open_gguf("model.gguf")).encode("Hello")
 from __future__ import annotations
 
 from ...frontends.gguf import GgufFile
+from ...frontends.gguf.parse import shown
 from ...support.errors import ModelFileError, UnsupportedError
 from .bpe import Bpe
 from .sentencepiece import SentencePiece
@@ -23,7 +24,7 @@ def from_gguf(file: GgufFile) -> Tokenizer:
     """The tokeniser that a model was trained with."""
     name = file.text(_KEY + "model")
     if name not in _MODELS:
-        raise UnsupportedError(f"tokeniser: the kind `{name}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
+        raise UnsupportedError(f"tokeniser: the kind `{shown(name)}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
     tokens = file.strings(_KEY + "tokens")
     if not 0 < len(tokens) <= MAX_TOKENS:
         raise ModelFileError(f"tokeniser: a vocabulary of {len(tokens)} tokens; 1 to {MAX_TOKENS} are allowed")
@@ -54,7 +55,7 @@ def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) 
     end = token("seperator", token("separator", 102 if len(tokens) > 102 else None)) if name == "bert" else eos
     before = file.flag(_KEY + "add_bos_token", add_bos)
     after = file.flag(_KEY + "add_eos_token", name == "bert") or name == "bert"
-    kinds = file.numbers(_KEY + "token_type").tolist() if _KEY + "token_type" in file.metadata else [int(TokenKind.NORMAL)] * len(tokens)
+    kinds = _kinds(file, len(tokens))
     return Vocabulary(
         tokens,
         kinds,
@@ -66,6 +67,16 @@ def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) 
         _ends(tokens, kinds, (eos, token("eot"), token("eom"))),
         _strip_after(file, tokens, kinds),
     )
+
+
+def _kinds(file: GgufFile, count: int) -> list[int]:
+    if _KEY + "token_type" not in file.metadata:
+        return [int(TokenKind.NORMAL)] * count
+    found = file.numbers(_KEY + "token_type")
+    if found.dtype.kind not in "iu":
+        raise ModelFileError("tokeniser: the kinds of tokens are not integers")
+    kinds: list[int] = found.tolist()
+    return kinds
 
 
 def _ends(tokens: list[str], kinds: list[int], named: tuple[int | None, ...]) -> frozenset[int]:

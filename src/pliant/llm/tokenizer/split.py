@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from ...frontends.gguf.parse import shown
 from ...support.errors import UnsupportedError
 from .classes import Pattern
 
@@ -132,7 +133,7 @@ def kind(name: str) -> Kind:
         from ...support.resolve import near  # slow to import, and needed for messages only
 
         raise UnsupportedError(
-            f"tokeniser: the pre-tokeniser `{name}` is not supported",
+            f"tokeniser: the pre-tokeniser `{shown(name)}` is not supported",
             facts=["supported: " + ", ".join(sorted(KINDS))],
             help=near(name, KINDS),
         )

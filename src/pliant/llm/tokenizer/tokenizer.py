@@ -16,7 +16,10 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Protocol
 
+from ...support.errors import ModelFileError
 from .vocabulary import TokenKind, Vocabulary
+
+MAX_SPECIAL = 512  # characters of a special token
 
 
 class Model(Protocol):
@@ -148,7 +151,10 @@ class _Finder:
     def __init__(self, vocabulary: Vocabulary, kinds: tuple[TokenKind, ...]) -> None:
         self.ids: dict[str, int] = {}
         for token in vocabulary.of_kinds(*kinds):
-            if text := vocabulary.tokens[token]:
+            text = vocabulary.tokens[token]
+            if len(text) > MAX_SPECIAL:
+                raise ModelFileError(f"tokeniser: special token {token} has {len(text)} characters; {MAX_SPECIAL} are allowed")
+            if text:
                 self.ids.setdefault(text, token)
         self.lengths: dict[str, list[int]] = {}  # by the first character: with thousands of such tokens, few lengths are tried
         for text in self.ids:
