@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallFunction, CallHost, CallLibrary, CallLoop, Function, MatchCast, Node, Op, walk_nodes
+from .graph.node import CallFunction, CallHost, CallLibrary, CallLoop, Function, MatchCast, Node, Op, output_names, walk_nodes
 from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
@@ -271,7 +271,8 @@ def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes
     from .graph.structural import canonical
     from .loop.structural import canonical_text
 
-    parts = [compiler_version(), repr(machine), repr(canonical(program.entry)), *map(repr, _places(program.entry))]
+    parts = [compiler_version(), repr(machine), repr(canonical(program.entry)), *output_names(program.entry)]
+    parts += map(repr, _places(program.entry))
     for func in program.kernels:
         checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]

@@ -50,7 +50,7 @@ class Program:
                 outs.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, p.role == "inout", p.strides if p.role == "inout" else None)))
         dims, requires = _symbols(func, params)
         call = g.CallLoop(outs=tuple(outs), requires=requires, callee=callee_of(func), args=tuple(params), dims=dims, span=func.span)
-        return Program(Function(func.name, tuple(params), (call,), tuple(outs), span=func.span))
+        return Program(Function(func.name, tuple(params), (call,), tuple(outs), {"outputs": tuple(o.name for o in outs)}, func.span))
 
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
         """The program with dims set, narrowed or joined: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""

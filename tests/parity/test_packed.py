@@ -211,7 +211,7 @@ def test_rows_of_results_are_whole_bytes() -> None:
 
     compiled = compile(program)
     assert np.array_equal(unpack(compiled(np.arange(8, dtype=np.float32) % 4), "u2").astype(int), np.arange(8) % 4)
-    with pytest.raises(ShapeError, match="output 0: its last dim is 6, which is no multiple of 4"):
+    with pytest.raises(ShapeError, match="output `result`: its last dim is 6, which is no multiple of 4"):
         compiled(np.zeros(6, np.float32))
 
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, compiled, host_of, interpret_host, prepared, without
 
+import pliant
 from pliant import InOut, Out, State, Tensor, block, dim, f16, f32, function, grid, i32, i64, kernel, match_cast, ops, u8
 from pliant.graph.node import Function
 from pliant.graph.node import Tensor as TensorAnnotation
@@ -716,3 +717,55 @@ def test_poison_shows_what_nobody_wrote() -> None:
     found = compiled(f.graph, poison=True)(x)
     np.testing.assert_array_equal(found[:3], x[:3] + 1)
     assert np.isnan(found[3:]).all()
+
+
+# Names of outputs.
+
+
+def test_outputs_are_named_after_what_is_returned() -> None:
+    @function
+    def f(x: Tensor[f32, n], total: State[f32, n]) -> tuple[Tensor[f32, n], State[f32, n], Tensor[f32, n], Tensor[f32, n]]:
+        y = x * 2.0
+        y = y + 1.0
+        total = add_to(x, total)
+        return y, total, x + y, y
+
+    executable = compiled(f.graph)
+    assert [o.name for o in executable.outputs] == ["y", "total", "result_2", "result_3"]
+    assert list(executable.run({"x": random(3), "total": random(3)})) == ["y", "total", "result_2", "result_3"]
+    again = pliant.parse(str(pliant.Program.of(f.graph)))
+    assert [o.name for o in pliant.compile(again).outputs] == ["y", "total", "result_2", "result_3"]
+
+
+def test_a_single_result_that_has_no_name_or_that_of_an_argument() -> None:
+    @function
+    def plain(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        return x + 1.0
+
+    @function
+    def again(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        x = x + 1.0
+        return x  # noqa: RET504  a name that an argument has
+
+    @function
+    def taken(result: Tensor[f32, n]) -> Tensor[f32, n]:
+        return result + 1.0
+
+    assert [compiled(f.graph).outputs[0].name for f in (plain, again, taken)] == ["result", "result", "result_1"]
+
+
+def test_names_of_outputs_are_part_of_what_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
+
+    @function
+    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        first = x + 3.0
+        return first  # noqa: RET504  its name is what is tested
+
+    @function
+    def g(x: Tensor[f32, n]) -> Tensor[f32, n]:
+        second = x + 3.0
+        return second  # noqa: RET504
+
+    names = [pliant.compile(k.graph.with_(name="h")).outputs[0].name for k in (f, g)]
+    assert names == ["first", "second"]

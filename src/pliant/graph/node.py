@@ -295,7 +295,7 @@ class Function:
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
     results: tuple[Value, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)  # `outputs`: the names of the results, if not those of their values
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Function:
@@ -306,6 +306,19 @@ class Function:
         from .printer import print_function
 
         return print_function(self)
+
+
+def output_names(function: Function) -> tuple[str, ...]:
+    """What the results are called: after the variables that are returned, each name once and no parameter's; else `result`."""
+    wanted = function.attrs.get("outputs") or tuple(r.name for r in function.results)
+    taken = {p.name for p in function.params}
+    found: list[str] = []
+    for number, name in enumerate(wanted):
+        plain = "result" if len(wanted) == 1 else f"result_{number}"
+        choices = (name, plain, *(f"{plain}_{k}" for k in range(1, len(taken) + 2)))
+        found.append(next(n for n in choices if n and n not in taken))
+        taken.add(found[-1])
+    return tuple(found)
 
 
 def node_args(node: Node) -> tuple[Value, ...]:

@@ -59,7 +59,8 @@ class Statements(Expressions):
         results = self._results(last, returns)
         self.builder.span = self.source.span(last)
         self.builder.spans = {}
-        found = self._located(last, lambda: self.builder.finish(results))
+        names = _result_names(last, len(results))
+        found = self._located(last, lambda: self.builder.finish(results, {"outputs": names}))
         assert isinstance(found, Function)
         self._no_dropped_state(found)
         return found
@@ -326,6 +327,14 @@ class Statements(Expressions):
                     return node.body[:k], test.operand, False, node.body[k + 1 :]
                 return node.body[:k], test, True, node.body[k + 1 :]
         raise self.error(node, "this loop does not end", help="write `while condition:`, or `if not condition: break` inside")
+
+
+def _result_names(node: ast.Return, count: int) -> tuple[str, ...]:
+    """What the results are called: after the variables that are returned, `result` where it is another expression."""
+    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] * count
+    one = count == 1
+    named = [p.id if isinstance(p, ast.Name) and (one or isinstance(node.value, ast.Tuple)) else "" for p in parts]
+    return tuple(name or ("result" if one else f"result_{k}") for k, name in enumerate(named))
 
 
 def _agree(a: Annotation, b: Annotation) -> bool:

@@ -49,6 +49,8 @@ from .node import (
     Tuple,
     Value,
     While,
+    is_state,
+    output_names,
     walk_nodes,
 )
 from .operators import attr_exprs
@@ -151,7 +153,7 @@ class _Printer:
 
     def function(self, f: Function) -> list[str]:
         """One function."""
-        kept = set(self.taken)
+        taken = set(self.taken)
         for p in f.params:
             self.values[p] = p.name
         params = ", ".join(f"{p.name}: {self.annotation(p.annotation)}" for p in f.params)
@@ -161,11 +163,16 @@ class _Printer:
         if len(head) > WIDTH:
             every = "".join(f"    {p.name}: {self.annotation(p.annotation)},\n" for p in f.params)
             head = f"def {self.function_names[f]}(\n{every}) -> {shown}:"
+        kept = {out for n in f.nodes if isinstance(n, Const) for out in n.outs}  # large ones are known by their name
+        for r, wanted in zip(f.results, output_names(f), strict=True):
+            if r not in self.values and r not in kept and wanted not in self.taken and not is_state(r):
+                self.values[r] = wanted
+                self.taken.add(wanted)
         lines = ["@function", head]
         for node in f.nodes:
             lines += self.node(node, "    ", f)
         lines.append(f"    return {self.names(f.results)}")
-        self.taken = kept
+        self.taken = taken
         return lines
 
     def name(self, value: Value) -> str:

@@ -39,6 +39,7 @@ class Layout:
     params: tuple[g.Value, ...]
     symbols: tuple[Var, ...]
     outputs: tuple[g.Tensor, ...]
+    names: tuple[str, ...]  # of the outputs
     counts: tuple[Expr, ...] = ()
 
     @property
@@ -102,7 +103,7 @@ def layout_of(function: g.Function, outputs: Sequence[g.Tensor], counts: Sequenc
                     facts=[f"`{p.name}` is {p.annotation}", "a dim is defined where it stands alone as a dimension of a parameter"],
                     help=f"add a parameter that has `{missing[0]}` as a dimension of its own",
                 )
-    return Layout(function.params, tuple(bound), tuple(outputs), tuple(counts))
+    return Layout(function.params, tuple(bound), tuple(outputs), g.output_names(function), tuple(counts))
 
 
 def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
@@ -244,7 +245,7 @@ def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
 def _check_packed(layout: Layout) -> list[Stmt]:
     """Rows of elements below a byte are whole bytes, in arguments and outputs."""
     tensors = [(f"argument `{p.name}`", p.annotation) for p in layout.params if isinstance(p.annotation, g.Tensor)]
-    tensors += [(f"output {i}", t) for i, t in enumerate(layout.outputs)]
+    tensors += [(f"output `{name}`", t) for name, t in zip(layout.names, layout.outputs, strict=True)]
     checks: list[Stmt] = []
     for what, t in tensors:
         per = t.dtype.per_byte

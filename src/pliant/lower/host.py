@@ -48,11 +48,12 @@ CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives t
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result: its annotation, and the number of the argument whose memory it is, if it is a state's.
+    """A result: its name and annotation, and the number of the argument whose memory it is, if it is a state's.
 
     Of a dim that only `run` knows, `counted_by` has the number of the count.
     """
 
+    name: str
     annotation: g.Tensor
     alias: int | None
     counted_by: tuple[int | None, ...] = ()
@@ -78,7 +79,9 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
     layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
-    outputs = tuple(Output(t, _alias(function, r), _counted_by(t, counts)) for t, r in zip(results, function.results, strict=True))
+    aliases = [_alias(function, r) for r in function.results]
+    names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
+    outputs = tuple(Output(name, t, a, _counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
     run = Run(function, outputs, layout, copy_kernel, limits)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
@@ -87,7 +90,7 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
         run = Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
         body = run.body()
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
-    shapes = [(f"output {i}", t.shape) for i, t in enumerate(layout.outputs)]
+    shapes = [(f"output `{name}`", t.shape) for name, t in zip(names, layout.outputs, strict=True)]
     shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for t in run.temps]
     return HostProgram(
         prepare_func(layout, requires, shapes, plan.size),

@@ -45,10 +45,7 @@ def interface_of(
     return Interface(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
-        outputs=tuple(
-            Output(_result_name(function, i, o.alias), o.annotation.dtype.name, _texts(o.annotation.shape), o.alias, o.counted_by)
-            for i, o in enumerate(host.outputs)
-        ),
+        outputs=tuple(Output(o.name, o.annotation.dtype.name, _texts(o.annotation.shape), o.alias, o.counted_by) for o in host.outputs),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         counts=_texts(host.layout.counts),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
@@ -71,14 +68,6 @@ def _input(p: g.Value) -> Input:
         return Input(p.name, "tensor", p.annotation.dtype.name, shape, p.annotation.state, strides)
     assert isinstance(p.annotation, g.Scalar)
     return Input(p.name, "scalar", p.annotation.dtype.name)
-
-
-def _result_name(function: g.Function, number: int, alias: int | None) -> str:
-    if alias is not None:
-        return function.params[alias].name
-    name = function.results[number].name
-    taken = {p.name for p in function.params} | {r.name for r in function.results[:number]}
-    return name if name not in taken else f"result_{number}"
 
 
 def _texts(shape: tuple[Expr, ...]) -> tuple[str, ...]:
