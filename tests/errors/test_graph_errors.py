@@ -68,9 +68,14 @@ CASES: dict[str, Case] = {
         ("fact: `x` is Tensor[f32, n, 64]", "fact: `w` is Tensor[f32, 32, 128]", "help: the last dim of the first"),
     ),
     "matmul_rank": Case(
-        function(f"{X}, w: Tensor[f32, 64]", "return x @ «w»"),
-        "matmul: `w` has 1 dim, at least 2 are needed",
+        function(f"{X}, w: Tensor[f32]", "return x @ «w»"),
+        "matmul: `w` has 0 dims, at least 2 are needed",
         ("ops.reshape",),
+    ),
+    "matmul_vector": Case(
+        function(f"{X}, w: Tensor[f32, 32]", "return «x @ w»"),
+        "matmul: 64 columns of `x` meet 32 rows of `w`",
+        ("fact: `x` is Tensor[f32, n, 64]", "fact: `w` is Tensor[f32, 32]"),
     ),
     "unknown_op": Case(
         function(X, "return «ops.sofmax»(x)"),

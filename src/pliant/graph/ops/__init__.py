@@ -5,8 +5,9 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
 from .activation import gelu, hard_swish, log_sigmoid, mish, quick_gelu, relu, relu6, sigmoid, silu, softsign, tanh
+from .attention import scaled_dot_product_attention
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
-from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, quantize_rows
+from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, quantize_groups
 from .calls import call_function, call_host, call_library, constant, match_cast
 from .compare import (
     cast,
@@ -27,6 +28,7 @@ from .compare import (
 )
 from .conv import conv, conv_transpose
 from .count import bind_dim, prefix
+from .einsum import einsum
 from .elementwise import (
     abs,
     add,
@@ -53,7 +55,7 @@ from .elementwise import (
 )
 from .extremum import argmax, argmin, hardmax, max_with_index, min_with_index
 from .index import embedding, gather, gather_nd, index_put, index_select, reverse_sequence, scatter, scatter_nd
-from .linalg import linear, matmul
+from .linalg import linear, matmul, outer
 from .moments import std, var
 from .nn import rms_norm, rotary_embedding
 from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, lp_normalize
@@ -145,6 +147,7 @@ __all__ = [
     "dequantize_linear",
     "div",
     "dynamic_quantize_linear",
+    "einsum",
     "elu",
     "embedding",
     "equal",
@@ -181,9 +184,9 @@ __all__ = [
     "linear",
     "local_response_norm",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "log_sigmoid",
     "log_softmax",
     "logical_and",
@@ -211,14 +214,15 @@ __all__ = [
     "nonzero",
     "norm",
     "not_equal",
+    "outer",
     "pad",
     "permute",
     "pow",
     "prefix",
     "prelu",
     "prod",
+    "quantize_groups",
     "quantize_linear",
-    "quantize_rows",
     "quick_gelu",
     "reciprocal",
     "relu",
@@ -232,6 +236,7 @@ __all__ = [
     "round",
     "rsqrt",
     "scalar",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_nd",
     "searchsorted",

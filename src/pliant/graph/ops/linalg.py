@@ -18,14 +18,16 @@ import numpy as np
 
 from ...dtype import bool_
 from ...dtype import dtype as to_dtype
-from ...support.errors import counted
-from ...sym.expr import Add, Cast, Const, Expr, Mul
+from ...support.errors import ShapeError, counted
+from ...sym.expr import Add, Cast, Const, Eq, Expr, Mul
+from ..annotation import decide
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, register
+from ..operators import Array, OpDef, emit, operands, register, tensor_of
 from ..stage import Indices, Stage
 from .elementwise import project
 from .reduce import accumulator
+from .shape import reshape
 
 T = TypeVar("T")
 _SHAPES_HELP = "the last dim of the first must be the second-last of the second: (m, k) @ (k, n)"
@@ -151,8 +153,31 @@ register(OpDef("linear", _deduce_linear, _linear_reference, _linear_stages, (2, 
 
 
 def matmul(x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`."""
-    return emit("matmul", (x, y), MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None)
+    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`.
+
+    A tensor of one dim is a row on the left and a column on the right, which the result does not have.
+    """
+    a, b = operands("matmul", (x, y))
+    attrs = MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None
+    left, right = tensor_of(a.annotation).shape, tensor_of(b.annotation).shape
+    row, column = len(left) == 1, len(right) == 1
+    if attrs is not None or not (row or column):
+        return emit("matmul", (a, b), attrs)
+    if left and right and decide(Eq(left[-1], right[max(len(right) - 2, 0)])) is False:  # in terms of what the user gave
+        facts = [f"`{v.name}` is {v.annotation}" for v in (a, b)]
+        raise ShapeError(f"matmul: {left[-1]} columns of `{a.name}` meet {right[max(len(right) - 2, 0)]} rows of `{b.name}`", facts=facts)
+    found = emit("matmul", (reshape(a, (1, *left)) if row else a, reshape(b, (*right, 1)) if column else b))
+    shape = tensor_of(found.annotation).shape
+    return reshape(found, shape[: len(shape) - row - column] + (shape[-1:] if row and not column else ()))
+
+
+def outer(x: T, y: T) -> T:
+    """The products of each element of `x` (n) with each of `y` (m): (n, m)."""
+    a, b = operands("outer", (x, y))
+    for v in (a, b):
+        if len(tensor_of(v.annotation).shape) != 1:
+            raise ShapeError("outer takes two tensors of one dim", facts=[f"`{v.name}` is {v.annotation}"])
+    return emit("mul", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
 
 
 def linear(x: T, weight: T, bias: T | None = None) -> T:

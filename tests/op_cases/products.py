@@ -1,0 +1,43 @@
+"""Cases of sums of products: vectors in matmul, einsum, outer, attention."""
+
+from __future__ import annotations
+
+from pliant.dtype import bool_, f16, f32, f64, i32
+from pliant.graph import ops
+
+from .case import Case
+
+HEADS = (("b", 4, "n", "k"), ("b", 4, "m", "k"), ("b", 4, "m", "c"))
+attend = ops.scaled_dot_product_attention
+
+CASES: dict[str, Case] = {
+    "matmul_row": Case(ops.matmul, (("k",), ("k", "m"))),
+    "matmul_column": Case(ops.matmul, (("b", "n", "k"), ("k",))),
+    "matmul_vectors": Case(ops.matmul, (("k",), ("k",))),
+    "outer": Case(ops.outer, (("n",), ("m",))),
+    "einsum_matmul": Case(lambda a, b: ops.einsum("ij,jk->ik", a, b), (("n", "k"), ("k", "m"))),
+    "einsum_implicit": Case(lambda a, b: ops.einsum("ij,jk", a, b), (("n", "k"), ("k", "m"))),
+    "einsum_batch": Case(lambda a, b: ops.einsum("bhid,bhjd->bhij", a, b), (("b", 2, "n", "k"), ("b", 2, "m", "k"))),
+    "einsum_dots": Case(lambda a, b: ops.einsum("...ij,...jk->...ik", a, b), (("b", "one", "n", "k"), ("c", "k", "m"))),
+    "einsum_dots_symbols": Case(lambda a, b: ops.einsum("...i,...i->...", a, b), (("n", "k"), ("one", "k"))),
+    "einsum_trace": Case(lambda a: ops.einsum("ii->", a), (("n", "n"),)),
+    "einsum_diagonal": Case(lambda a: ops.einsum("bii->ib", a), (("b", "n", "n"),)),
+    "einsum_transpose": Case(lambda a: ops.einsum("abc->cab", a), (("b", "n", "m"),), (i32,), -9, 9),
+    "einsum_sum": Case(lambda a: ops.einsum("ij->j", a), (("n", "m"),), (f16,)),
+    "einsum_outer": Case(lambda a, b: ops.einsum("i,j->ij", a, b), (("n",), ("m",)), (f16, f16)),
+    "einsum_three": Case(lambda a, b, c: ops.einsum("ij,jk,kl->il", a, b, c), (("n", "k"), ("k", "m"), ("m", "b"))),
+    "einsum_scalars": Case(lambda a, b: ops.einsum(",i->i", a, b), ((), ("n",))),
+    "einsum_empty": Case(lambda a, b: ops.einsum("ij,jk->ik", a, b), (("n", "zero"), ("zero", "m"))),
+    "attention": Case(attend, HEADS),
+    "attention_causal": Case(lambda q, k, v: attend(q, k, v, is_causal=True), HEADS),
+    "attention_offset": Case(lambda q, k, v: attend(q, k, v, is_causal=True, offset=k.tensor.shape[2] - q.tensor.shape[2]), HEADS),
+    "attention_window": Case(lambda q, k, v: attend(q, k, v, is_causal=True, window=2), HEADS),
+    "attention_scale": Case(lambda q, k, v: attend(q, k, v, scale=0.3), HEADS, (f64, f64, f64)),
+    "attention_mask": Case(attend, (*HEADS, ("n", "m")), (f32, f32, f32, bool_), 0, 2),
+    "attention_mask_heads": Case(attend, (*HEADS, ("b", 1, 1, "m")), (f16, f16, f16, f16)),
+    "attention_grouped": Case(attend, (HEADS[0], ("b", 2, "m", "k"), ("b", 2, "m", "c"))),
+    "attention_grouped_dims": Case(attend, (("b", "c", "n", "k"), ("b", "b", "m", "k"), ("b", "b", "m", 3))),
+    "attention_two_dims": Case(attend, (("n", "k"), ("m", "k"), ("m", "c"))),
+    "attention_no_keys": Case(attend, (("b", "n", "k"), ("b", "zero", "k"), ("b", "zero", "c"))),
+    "attention_no_queries": Case(attend, (("b", "zero", "k"), ("b", "m", "k"), ("b", "m", "c"))),
+}
