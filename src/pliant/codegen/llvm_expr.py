@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..dtype import DType, bool_, i64
+from ..dtype import DType, bool_, i32, i64
 from ..loop.buffer import Load
 from ..support.errors import InternalError
 from ..sym import expr as E
@@ -80,7 +80,14 @@ class Expressions(Scopes):
 
     # Arithmetic.
 
+    def dot(self, e: Expr) -> Val | None:
+        """A sum of products by an instruction for them; see `llvm_dot.py`."""
+        raise NotImplementedError
+
     def _arithmetic(self, e: Expr) -> Val:
+        found = self.dot(e) if self.lanes and e.dtype is i32 and type(e) is E.Add else None
+        if found is not None:
+            return found
         a, b = self.expr(e.args[0]), self.expr(e.args[1])
         return self.arithmetic(type(e), a, b)
 

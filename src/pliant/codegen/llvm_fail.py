@@ -12,7 +12,7 @@ from ..dtype import i32
 from ..loop.stmt import Check, Func
 from ..target import Target
 from .llvm_build import Declarations
-from .llvm_packed import Packed
+from .llvm_dot import Dots
 from .llvm_types import CANCELLED, Val, ctx_layout
 
 ERROR_VALUES = 6
@@ -51,7 +51,7 @@ class ModuleState:
         raise NotImplementedError
 
 
-class Failures(Packed):
+class Failures(Dots):
     """Emits ways out of a function, and the function's text."""
 
     def __init__(self, state: ModuleState) -> None:
