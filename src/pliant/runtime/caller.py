@@ -29,7 +29,7 @@ from .interface import Interface, Output
 from .marshal import Marshal
 from .native import native
 from .package import Package
-from .records import Gate, Launch, Plan
+from .records import Frame, Gate, Launch, Plan
 from .slot import Slot
 
 _KEPT_SLOTS = 8
@@ -45,6 +45,7 @@ class Caller:
         self.marshal = Marshal(interface)
         self.layout = self.marshal.layout
         self.slots: dict[int, Slot] = {}  # those that are kept, by the address of their frame
+        self._passing: list[Slot] = []  # those of running calls that are not kept
         self.threads = threads
         self._loaded = load(package.blob)
         # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
@@ -157,6 +158,8 @@ class Caller:
             self._release(slot.address)
             if slot.address in self.slots:
                 self._give(ctypes.addressof(self._frames), slot.address)
+            else:
+                self._passing.remove(slot)
 
     def _take_slot(self) -> Slot:
         """A free slot, or a new one, which is kept if there are not many."""
@@ -166,7 +169,26 @@ class Caller:
         slot = self.new_slot()
         if len(self.slots) < _KEPT_SLOTS:
             self.slots[slot.address] = slot
+        else:
+            self._passing.append(slot)
         return slot
+
+    def cancel(self) -> int:
+        """Has the calls that are running end early, by a CancelledError in their threads; answers how many there are.
+
+        Frames are taken and given back under the GIL, which we hold: the list of free ones does not change meanwhile.
+        """
+        free, address = set(), self._frames.value
+        while address:
+            free.add(address)
+            address = Frame.from_address(address).next
+        running = [*(slot for place, slot in self.slots.items() if place not in free), *self._passing]
+        for slot in running:
+            if slot.ctx.cancel == slot.flag:
+                slot.frame.flag = 1
+            else:
+                interrupt.cancel_main()
+        return len(running)
 
     def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
         """The outputs: state and given ones, which are in the slot already, and fresh ones; and room for the workspace."""

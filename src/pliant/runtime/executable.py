@@ -88,6 +88,10 @@ class Executable:
         results = self.__call__(*args, out=None if out is None else tuple(caller.out_list(out)))
         return {o.name: value for o, value in zip(self.outputs, (results,) if len(self.outputs) == 1 else results, strict=True)}
 
+    def cancel(self) -> int:
+        """Has calls that run now, in other threads, end early: they raise CancelledError. Answers how many there were."""
+        return self._caller.cancel()
+
     def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]:
         """The values of the dims for these shapes (or arrays) and scalars, as `prepare` finds them."""
         caller, marshal = self._caller, self._caller.marshal

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WATCH = immortal(Watch(main=threading.main_thread().ident or 0))  # the native way in looks at it too
 _FLAG = ctypes.addressof(WATCH) + Watch.flag.offset
+_CTRL_C, _CANCELLED = 1, 2  # who raised the flag: any value but 0 cancels
 _sockets: tuple[socket.socket, socket.socket] | None = None
 
 
@@ -44,9 +45,17 @@ def cancel_flag() -> int:
 
 def surface() -> None:
     """Raise the KeyboardInterrupt that made a call of this thread end early, if it was one."""
-    if WATCH.flag and threading.get_ident() == WATCH.main:
-        WATCH.flag = 0
+    if threading.get_ident() != WATCH.main:
+        return
+    by, WATCH.flag = WATCH.flag, 0
+    if by == _CTRL_C:
         raise KeyboardInterrupt  # Python's handler usually raised it already, on the way here
+
+
+def cancel_main() -> None:
+    """Have the call that the main thread is in end early, without an interrupt."""
+    if WATCH.flag != _CTRL_C:
+        WATCH.flag = _CANCELLED
 
 
 def _install() -> None:
@@ -79,7 +88,7 @@ def _watch(reader: socket.socket) -> None:
         if not signals:
             return
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            WATCH.flag = 1
+            WATCH.flag = _CTRL_C
 
 
 def _forget() -> None:
