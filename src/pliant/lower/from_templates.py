@@ -34,8 +34,8 @@ def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, .
     limits = dict(zip(dims, most, strict=True))
     full = tuple(_at_capacity(out, limits) for out in n.outs)
     counts = tuple(g.Value(f"{d.name}_count", g.Tensor(i64, ())) for d in dims)
-    state = updated_state(n)
-    call = _call(n, sources, full, counts, state is not None)
+    in_place = updated_state(n) is not None
+    call = _call(n, [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)], full, counts, in_place)
     made: list[g.Node] = [call]
     for dim, limit, count in zip(dims, most, counts, strict=True):
         out = g.Value(dim.name, g.Scalar(i64, dim))
@@ -49,6 +49,11 @@ def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, .
                 g.Op(op="prefix", args=(whole,), attrs=attrs, outs=(out,), requires=tuple(d.requires), origin=n.origin, span=n.span)
             )
     return tuple(made)
+
+
+def _contiguous(source: Buffer | Expr) -> Buffer | Expr:
+    """An argument as templates take it, which may view it under another shape: the host program copies one that has strides."""
+    return Buffer(source.name, source.dtype, source.shape) if isinstance(source, Buffer) and source.strides is not None else source
 
 
 def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
