@@ -19,7 +19,20 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import CallFunction, CallHost, CallLibrary, CallLoop, Function, MatchCast, Node, Op, output_names, walk_nodes
+from .graph.node import (
+    CallFunction,
+    CallHost,
+    CallLibrary,
+    CallLoop,
+    Function,
+    MatchCast,
+    Node,
+    Op,
+    annotation_exprs,
+    output_names,
+    stride_exprs,
+    walk_nodes,
+)
 from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import cache as code_cache
@@ -27,6 +40,7 @@ from .runtime.package import Package
 from .support.collector import fewer_collections
 from .support.errors import Error, InternalError
 from .support.settings import read as read_settings
+from .sym.expr import free_vars
 from .target import Target
 from .target import target as find_target
 
@@ -117,6 +131,17 @@ def _lower_calls(s: State) -> State:
     return replace(s, function=leaving.function, leaving=leaving)
 
 
+def _unique_dims(s: State) -> State:
+    if all(isinstance(n, CallLoop) for n in s.function.nodes):  # a kernel alone: only its parameters define dims
+        annotations = [p.annotation for p in s.function.params]
+        dims = {v for a in annotations for e in (*annotation_exprs(a), *stride_exprs(a)) for v in free_vars(e)}
+        if len({v.name for v in dims}) == len(dims):
+            return s
+    from .graph.passes.unique_dims import unique_dims
+
+    return replace(s, function=unique_dims(s.function))
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -143,6 +168,7 @@ def _emit(s: State) -> State:
 
 
 STEPS: tuple[Step, ...] = (
+    Step("unique_dims", _unique_dims, "dims that are different have different names"),
     Step(
         "inline_functions",
         _pass(".graph.passes.inline_functions:inline_functions", CallFunction),
@@ -232,9 +258,7 @@ def compile_program(
 def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False) -> State:
     """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
     disabled = check_disabled(read_settings().disable)
-    start = State(
-        program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions
-    )
+    start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
     steps = STEPS[: 1 + [s.name for s in STEPS].index(last)]
     return run_steps(start, [s for s in steps if s.name not in disabled])
 

@@ -55,8 +55,9 @@ class Program:
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
         """The program with dims set, narrowed or joined: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
         from .graph.passes.bind_dims import bind_dims
+        from .graph.passes.unique_dims import unique_dims
 
-        return Program(bind_dims(self.entry, dims))
+        return Program(bind_dims(unique_dims(self.entry), dims))
 
     @property
     def kernels(self) -> tuple[Func, ...]:
