@@ -192,35 +192,41 @@ def _copied_to_readers(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) ->
 
     y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
     """
-    anchors = {v for n in nodes if not (isinstance(n, g.CallLoop) and _kind(n) in CHEAP) for v in n.outs}
+    kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
+    anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
+    users = _users(nodes, results)
     left = len(nodes)
     for n in reversed(nodes):
-        if not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
+        if n not in kinds or not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
             continue
-        readers = _users(nodes, results).get(n.outs[0], [])
-        takers = [u for u in readers if isinstance(u, g.CallLoop) and may_join(u) and _kind(u) in (*CHEAP, Kind.REDUCTION)]
+        readers = users.get(n.outs[0], [])
+        takers = [u for u in readers if kinds.get(u) in (*CHEAP, Kind.REDUCTION)]  # type: ignore[call-overload]
         if 1 < len(readers) == len(takers) <= MOST_READERS and left >= len(readers):
             left -= len(readers)
-            nodes = _with_copies(nodes, n, readers[1:])
+            nodes, copies = _with_copies(nodes, n, readers[1:])
+            kinds |= {new: kinds[old] for new, old in copies.items()}
+            users = _users(nodes, results)
     return nodes
 
 
-def _with_copies(nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]) -> tuple[g.Node, ...]:
-    """The nodes with a copy of `n` before each of the readers, which reads it."""
+def _with_copies(
+    nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]
+) -> tuple[tuple[g.Node, ...], dict[g.CallLoop, g.CallLoop]]:
+    """The nodes with a copy of `n` before each of the readers, which reads it; and what each new node is made of."""
     found: list[g.Node] = []
+    made: dict[g.CallLoop, g.CallLoop] = {}
     for m in nodes:
         if m in readers and isinstance(m, g.CallLoop):
             out = replace(n.outs[0])
-            found.append(replace(n, outs=(out,)))
-            m = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
-        found.append(m)
-    return tuple(found)
-
-
-def _kind(n: g.CallLoop) -> Kind:
-    return pattern_kind(func_of(n.callee))
+            copy = replace(n, outs=(out,))
+            reader = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
+            made |= {copy: n, reader: m}
+            found += [copy, reader]
+        else:
+            found.append(m)
+    return tuple(found), made
 
 
 def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
     """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
-    return len(n.outs) == 1 and may_join(n) and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)
+    return len(n.outs) == 1 and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)
