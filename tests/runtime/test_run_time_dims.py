@@ -63,6 +63,7 @@ def test_given_memory_has_the_capacity(compiled: Any) -> None:
 def test_the_contract_has_the_dims_of_the_arguments(compiled: Any) -> None:
     assert [s.name for s in compiled.dims] == ["n"]
     assert compiled.interface.counts == ("u",)
+    assert "u: counted while it runs" in str(compiled.contract)
     assert compiled.contract.check({"x": (5, 8), "keep": (5,)}) == {"n": 5}
     assert compiled.workspace.max == compiled.workspace(n=1000)
 

@@ -47,6 +47,7 @@ class Contract:
         lines += [f"  {given}" for given in interface.inputs]
         lines += [f"  -> {made}" for made in interface.outputs]
         lines += [f"  {symbol}" for symbol in interface.symbols]
+        lines += [f"  {count}: counted while it runs" for count in interface.counts]
         most = f", at most {interface.workspace_max}" if interface.workspace_max is not None else ""
         lines.append(f"  workspace: {interface.workspace} bytes{most}")
         return "\n".join(lines)
