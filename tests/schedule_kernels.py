@@ -15,7 +15,7 @@ from pliant.loop.parse import parse_module
 from pliant.loop.stmt import Func
 from pliant.sym.semantics import evaluate
 
-HEAD = """from pliant import Out, Tensor, alloc, block, dim, exp, f32, grid, i32, init, kernel
+HEAD = """from pliant import Out, Tensor, alloc, block, cast, dim, exp, f32, fma, grid, i8, i32, init, kernel, u8
 from pliant import max, rsqrt, select, serial, where
 """
 

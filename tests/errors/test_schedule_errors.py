@@ -105,6 +105,35 @@ REFUSALS = [
     ("matmul", "s.parallel(i)", "s.blockize(i)", "loop `i` is parallel", "parallel(n)"),
     ("matmul", "o, p = s.split(j, 8); s.blockize(p)", "s.cache_write('c', i)", "it is inside of block `c_o`", 'block("c", "SSR"'),
     ("matmul", "o, p = s.split(j, 8); s.blockize(p)", "s.cache_read('c_o', 'b', i)", "block `c` is inside of it", 'block("c_o"'),
+    (
+        "matmul",
+        "o, p = s.split(j, 8); s.reorder(o, k, p)",
+        "s.tensorize(p, 'fma.f32x8')",
+        "it combines by add, the instruction by fma",
+        "grid(",
+    ),
+    (
+        "matmul",
+        "o, p = s.split(j, 8); s.reorder(o, k, p)",
+        "s.tensorize(p, 'fma.f32x4')",
+        "its loops are S 8, the instruction's are S 4",
+        "grid(",
+    ),
+    (
+        "matmul",
+        "s.contract('c'); o, p = s.split(j, 8); s.reorder(o, k, p)",
+        "s.tensorize(p, 'fma')",
+        "there is no such instruction",
+        "grid(",
+    ),
+    (
+        "matmul",
+        "s.contract('c'); o, p = s.split(j, 8); s.reorder(o, k, p); s.transform_layout('b', lambda k, n: (n, k))",
+        "s.tensorize(p, 'fma.f32x8')",
+        "do not lie 1 apart in memory",
+        "grid(",
+    ),
+    ("matmul", "s.contract('c')", "s.tensorize(j, 'fma.f32x8')", "it is not loops around one block without init", "grid("),
 ]
 
 

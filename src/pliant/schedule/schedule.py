@@ -24,7 +24,7 @@ from ..support.source import caller_span
 from ..sym.index_map import IndexMap, index_map
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
-from .primitives import block_layout, blockize, cache, inline, layout, move, padding, reduction
+from .primitives import block_layout, blockize, cache, inline, layout, move, padding, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
@@ -181,6 +181,7 @@ class Schedule:
     transform_block_layout = primitive(block_layout.transform_block_layout, tuple)
     reindex = primitive(block_layout.reindex, BlockHandle)
     blockize = primitive(blockize.blockize, BlockHandle)
+    tensorize = primitive(tensorize.tensorize, BlockHandle)
     pad = primitive(padding.pad, tuple)
     decompose_padding = primitive(padding.decompose_padding, BlockHandle)
 

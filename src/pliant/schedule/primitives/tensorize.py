@@ -1,0 +1,243 @@
+"""tensorize: a tile of a computation is what an instruction does, and is replaced by the instruction.
+
+An instruction (`target/instructions.py`) is a description, which the tile is compared with, and an implementation, which takes
+its place. Both are loop programs over the same parameters; a parameter stands for the elements that the tile touches of one buffer, and
+they have to lie in memory as the parameter's shape says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import NamedTuple
+
+from ...loop.buffer import Buffer, Load
+from ...loop.parse import parse_module
+from ...loop.passes.simplify_indices import Simplifier, block_facts
+from ...loop.stmt import Block, For, Func, Reduce, Replacer, Seq, Stmt, Store, walk_stmts
+from ...sym.expr import TRUE, Add, Const, Expr, Mul, Var, free_vars, substitute
+from ...sym.facts import Facts
+from ...sym.simplify import simplify
+from ...target.instructions import INSTRUCTIONS
+from ..cursor import Copier, Edit, Forward, compose
+from ..dependence import linear
+from ..legal import legal
+from ..nest import block_names, constant_extent, facts_at, fed_by, loop_facts
+from ..refusal import refuse
+from .blockize import blockize
+
+
+class Tile(NamedTuple):
+    """Loops of constant extents around one statement, which is over their variables."""
+
+    loops: tuple[For, ...]
+    kinds: tuple[str, ...]  # of the iterators that each loop feeds
+    stmt: Store | Reduce
+
+
+@cache
+def tile_of_instruction(name: str) -> Tile:
+    """What an instruction does."""
+    body = parse_module(INSTRUCTIONS[name].description)["f"].body
+    tile = inner_tile(body)
+    assert tile is not None
+    return tile
+
+
+@cache
+def _implementation(name: str) -> Func:
+    return parse_module(INSTRUCTIONS[name].implementation)["f"]
+
+
+def inner_tile(s: Stmt) -> Tile | None:
+    """The loops of a statement around its only block, and what that does; None where it is something else."""
+    loops: list[For] = []
+    while isinstance(s, For) or (isinstance(s, Seq) and len(s.body) == 1):
+        if isinstance(s, For):
+            loops.append(s)
+        s = s.body if isinstance(s, For) else s.body[0]
+    if not isinstance(s, Block) or s.init is not None or s.predicate is not TRUE:
+        return None
+    bound = Replacer({i.var: i.value for i in s.iters}).stmt(s.body)
+    if not isinstance(bound, (Store, Reduce)):
+        return None
+    return Tile(tuple(loops), tuple("".join(sorted(fed_by(s, x))) for x in loops), bound)
+
+
+@legal
+def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forward]:
+    """Replace a loop with all that is inside (or a block that blockize made of one) by a tensor instruction.
+
+    The loops inside have the extents of the instruction's description, in its order; they do what it does, on elements that
+    lie in memory as it wants them.
+
+        for i, j_0, k in grid(n, 4, 8):
+            for j_1 in range(4):
+                with block("c", "SSR", i, j_0 * 4 + j_1, k) as (vi, vj, vk):
+                    with init():
+                        c[vi, vj] = 0.0
+                    c[vi, vj] = fma(a[vi, vk], b[vk, vj], c[vi, vj])
+
+    -> `s.tensorize(j_1, "fma.f32x4")`
+
+        for i, j_0, k in grid(n, 4, 8):
+            with block("c_o", "SSR", i, j_0, k) as (vi_o, vj_o, vk_o):
+                annotate(instruction="fma.f32x4")
+                with init():
+                    for j_1 in range(4):
+                        with block("c_init", "SS", vi_o, vj_o * 4 + j_1) as (vi, vj):
+                            c[vi, vj] = 0.0
+                for j in vector(4):
+                    c[vi_o, vj_o * 4 + j] = fma(a[vi_o, vk_o], b[vk_o, vj_o * 4 + j], c[vi_o, vj_o * 4 + j])
+    """
+    if isinstance(at, For):
+        made, first = blockize(func, at)
+        outer = first.made[0]
+        assert isinstance(outer, Block)
+        try:
+            result, second = _replaced(made, outer, instruction)
+        except _NoMatch as problem:
+            raise problem.refusal(func, at, instruction) from None
+        return result, replace(compose(first, second), made=second.made)
+    try:
+        return _replaced(func, at, instruction)
+    except _NoMatch as problem:
+        raise problem.refusal(func, at, instruction) from None
+
+
+class _NoMatch(Exception):
+    """Why a tile is not what an instruction does."""
+
+    def __init__(self, reason: str, help: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.help = help
+
+    def refusal(self, func: Func, at: For | Block, name: str) -> Exception:
+        shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
+        facts = []
+        if name in INSTRUCTIONS:
+            facts = ["it does: " + "; ".join(x.strip() for x in INSTRUCTIONS[name].description.partition("-> None:\n")[2].splitlines())]
+        return refuse(f"cannot replace {shown} by `{name}`: {self.reason}", func, (at, "here"), facts=facts, help=self.help)
+
+
+def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
+    if name not in INSTRUCTIONS:
+        raise _NoMatch("there is no such instruction", help=f"instructions are {', '.join(INSTRUCTIONS)}")
+    tile = inner_tile(outer.body)
+    if tile is None or not tile.loops:
+        raise _NoMatch("it is not loops around one block without init and predicate", help="decompose_reduction takes the init out")
+    wanted = tile_of_instruction(name)
+    extents, needed = ([constant_extent(func, x) for x in tile.loops], [_number(x) for x in wanted.loops])
+    if extents != needed or tile.kinds != wanted.kinds:
+        shown = ", ".join(f"{k} {e}" for e, k in zip(extents, tile.kinds, strict=True))
+        asked = ", ".join(f"{k} {e}" for e, k in zip(needed, wanted.kinds, strict=True))
+        raise _NoMatch(f"its loops are {shown}, the instruction's are {asked}", help="split and reorder the loops so that they agree")
+    around = facts_at(func, outer)
+    facts = block_facts(outer, around)
+    for x in tile.loops:
+        facts = loop_facts(facts, x)
+    match = Match({d.var: p.var for d, p in zip(wanted.loops, tile.loops, strict=True)}, facts)
+    problem = match.statement(wanted.stmt, tile.stmt)
+    if problem:
+        raise _NoMatch(problem)
+    implementation = _implementation(name)
+    body = Copier(block_names(func), "").copy(implementation.body)
+    edit = Edit(func)
+    params = {p.name: p for p in implementation.buffers}
+    of = {params[d.buffer.name]: (d, p) for d, p in match.places.values()}
+    new: Stmt = outer.with_(
+        body=_Placed(of, match.vars).stmt(body), annotations={**outer.annotations, "instruction": name}, reads=None, writes=None
+    )
+    new = Simplifier(None).stmt(new, around)
+    gone = [s for s in walk_stmts(outer.body) if isinstance(s, (For, Block))]
+    edit.kill(gone, f"it became the instruction `{name}`")
+    edit.replace(outer, new)
+    edit.move(outer, new)
+    return edit.done(made=(new,))
+
+
+def _number(loop: For) -> int | None:
+    return int(loop.stop.value) if isinstance(loop.stop, Const) else None
+
+
+@dataclass
+class Match:
+    """A description compared with a tile: which place of the program each of its places is."""
+
+    vars: dict[Var, Var]  # the loop variable of the tile for each of the description's
+    facts: Facts
+    places: dict[Buffer, tuple[Load, Load]] = field(default_factory=dict)
+    contiguous: bool = True  # whether elements have to lie in memory as the description says
+
+    def statement(self, d: Stmt, p: Stmt) -> str:
+        """Why a statement is not that of the description, "" where it is."""
+        if isinstance(d, Reduce) and isinstance(p, Reduce):
+            if d.combiner.name != p.combiner.name or len(d.values) != len(p.values) or len(p.targets) != 1:
+                return f"it combines by {p.combiner.name}, the instruction by {d.combiner.name}"
+            pairs = [(d.targets[0], p.targets[0]), *zip(d.values, p.values, strict=True)]
+            return next((r for a, b in pairs if (r := self.expr(a, b))), "")
+        if isinstance(d, Store) and isinstance(p, Store):
+            return self.expr(Load(d.buffer, d.indices), Load(p.buffer, p.indices)) or self.expr(d.value, p.value)
+        return "it is another kind of statement"
+
+    def expr(self, d: Expr, p: Expr) -> str:
+        """Why an expression is not that of the description."""
+        if isinstance(d, Load) and isinstance(p, Load):
+            return self.load(d, p)
+        if type(d) is not type(p) or d.dtype is not p.dtype or len(d.args) != len(p.args) or (d.payload != p.payload and not d.args):
+            return f"it computes {p}, the instruction {d}"
+        if isinstance(d, Const):
+            return "" if d is p else f"it computes {p}, the instruction {d}"
+        first = ""
+        for args in (p.args, p.args[::-1]) if isinstance(d, (Add, Mul)) else (p.args,):
+            before = dict(self.places)
+            problem = next((r for a, b in zip(d.args, args, strict=True) if (r := self.expr(a, b))), "")
+            if not problem:
+                return ""
+            first = first or problem
+            self.places = before
+        return first
+
+    def load(self, d: Load, p: Load) -> str:
+        """Why a place is not that of the description; the place is bound where it is."""
+        if d.buffer.dtype is not p.buffer.dtype:
+            return f"`{p.buffer.name}` holds {p.buffer.dtype}, the instruction takes {d.buffer.dtype}"
+        if d.buffer in self.places and self.places[d.buffer][1] is not p:
+            return f"`{p.buffer.name}` is used at several places"
+        flat = simplify(p.buffer.flat_index(p.indices), self.facts)
+        steps = simplify(d.buffer.flat_index(d.indices))
+        for dv, pv in self.vars.items():
+            step, wanted = linear(flat, pv), linear(steps, dv)
+            if step is None or wanted is None or bool(step[0]) != bool(wanted[0]):
+                return f"`{p.buffer.name}` is not indexed by the loops that the instruction's operand is"
+            if self.contiguous and step[0] != wanted[0]:
+                want = wanted[0].get((), 0)
+                return f"neighbours of `{p.buffer.name}` in loop `{pv.name}` do not lie {want} apart in memory, as the instruction wants"
+        self.places[d.buffer] = (d, p)
+        return ""
+
+
+class _Placed(Replacer):
+    """The implementation over the program's buffers."""
+
+    __slots__ = ("of", "vars_of")
+
+    def __init__(self, of: dict[Buffer, tuple[Load, Load]], vars_of: dict[Var, Var]) -> None:
+        super().__init__(loads=self.place)
+        self.of = of
+        self.vars_of = vars_of
+
+    def place(self, e: Load) -> Load:
+        """The element of the program that an element of a parameter is."""
+        if e.buffer not in self.of:
+            return e
+        d, p = self.of[e.buffer]
+        values: dict[Var, Expr] = {self.vars_of[v]: at for v, at in zip(d.indices, e.indices, strict=True) if isinstance(v, Var)}
+        fixed = {v for v, at in values.items() if isinstance(at, Const)}
+        moved = [(i, substitute(i, values)) for i in p.indices]
+        return Load(p.buffer, tuple(simplify(new) if free_vars(i) & fixed else new for i, new in moved))
+
+    def target(self, e: Load) -> Load:
+        """The place of a write."""
+        return self.place(e)

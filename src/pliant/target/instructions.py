@@ -1,0 +1,89 @@
+"""Tensor instructions: what one does (description) and how a program asks for it (implementation), both as loop programs.
+
+    avx512vnni.dot_u8s8: 16 sums of four products of u8 and i8
+
+    description       for j, k in grid(16, 4): c[j] += cast(i32, a[k]) * cast(i32, b[j, k])
+    implementation    for j in vector(16): c[j] += cast(i32, a[0]) * cast(i32, b[j, 0]) + …
+
+The implementation is a program of the same language, so that the interpreter runs it, any target can compile it, and both are
+compared bit for bit; on a machine that has the instruction the code generator emits it for this form (`codegen/llvm_dot.py`). The
+shapes of the parameters are the memory that the instruction wants: four neighbouring bytes for each lane of `b`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .machine import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction: where it is, and what it does, as the text of two loop programs over the same parameters."""
+
+    name: str
+    arch: str
+    needs: tuple[str, ...]  # features, as LLVM spells them
+    description: str
+    implementation: str
+    remark: str = ""
+
+    def is_on(self, target: Target) -> bool:
+        """Whether a machine has it."""
+        return target.arch == self.arch and set(self.needs) <= set(target.features)
+
+
+_HEAD = "from pliant import InOut, Tensor, block, cast, f32, f64, fma, grid, i16, i32, i8, kernel, u8, vector\n"
+
+
+def _dot(name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, right: str, group: int, low: bool = False) -> Instruction:
+    """`lanes` sums of `group` products; with `low` the left factors have seven bits, which the program has to show by `& 127`."""
+    factor = "(a[{}] & 127)" if low else "a[{}]"
+    head = f"\n@kernel\ndef f(c: InOut[i32, {lanes}], a: Tensor[{left}, {group}], b: Tensor[{right}, {lanes}, {group}]) -> None:\n"
+    description = f"""{_HEAD}{head}    for j, k in grid({lanes}, {group}):
+        with block("c", "SR", j, k) as (vj, vk):
+            c[vj] += cast(i32, {factor.format("vk")}) * cast(i32, b[vj, vk])
+"""
+    terms = " + ".join(f"cast(i32, {factor.format(t)}) * cast(i32, b[j, {t}])" for t in range(group))
+    implementation = f"{_HEAD}{head}    for j in vector({lanes}):\n        c[j] += {terms}\n"
+    return Instruction(name, arch, needs, description, implementation, "left factors below 128" if low else "")
+
+
+def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -> Instruction:
+    head = f"\n@kernel\ndef f(c: InOut[{dtype}, {lanes}], a: Tensor[{dtype}, 1], b: Tensor[{dtype}, {lanes}]) -> None:\n"
+    description = f"""{_HEAD}{head}    for j in grid({lanes}):
+        with block("c", "S", j) as vj:
+            c[vj] = fma(a[0], b[vj], c[vj])
+"""
+    implementation = f"{_HEAD}{head}    for j in vector({lanes}):\n        c[j] = fma(a[0], b[j], c[j])\n"
+    return Instruction(name, arch, needs, description, implementation)
+
+
+def _table() -> dict[str, Instruction]:
+    x86, arm, wasm = "x86_64", "aarch64", "wasm32"
+    vnni512 = ("avx512vl", "avx512vnni")
+    found = [
+        *(_dot(f"avx512vnni.dot_{a}{b}", x86, vnni512, 16, _T[a], _T[b], 4) for a, b in (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))),
+        _dot("avx512vnni.dot_s16s16", x86, vnni512, 16, "i16", "i16", 2),
+        *(_dot(f"avxvnni.dot_{a}{b}", x86, ("avxvnni",), 8, _T[a], _T[b], 4) for a, b in (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))),
+        *(_dot(f"avx2.dot_{a}{b}", x86, ("avx2",), 8, _T[a], _T[b], 2) for a in ("u8", "s8") for b in ("u8", "s8")),
+        _dot("avx2.dot_s16s16", x86, ("avx2",), 8, "i16", "i16", 2),
+        _dot("avx2.dot_u7s8", x86, ("avx2",), 8, "u8", "i8", 4, low=True),
+        *(_dot(f"neon.dot_{a}{b}", arm, ("dotprod",), 4, _T[a], _T[b], 4) for a, b in (("s8", "s8"), ("u8", "u8"), ("u8", "s8"))),
+        *(_dot(f"wasm.dot_{a}{b}", wasm, ("simd128",), 4, _T[a], _T[b], 2) for a, b in (("s8", "s8"), ("u8", "s8"))),
+        _dot("wasm.dot_s16s16", wasm, ("simd128",), 4, "i16", "i16", 2),
+        _dot("wasm.relaxed_dot_u7s8", wasm, ("relaxed-simd",), 4, "u8", "i8", 4, low=True),
+        *(_fma(f"fma.{d}x{n}", x86, ("fma",), d, n) for d, n in (("f32", 4), ("f32", 8), ("f64", 4))),
+        *(_fma(f"fma.{d}x{n}", x86, ("avx512f",), d, n) for d, n in (("f32", 16), ("f64", 8))),
+        *(_fma(f"neon.fma_{d}x{n}", arm, ("neon",), d, n) for d, n in (("f32", 4), ("f64", 2))),
+    ]
+    return {i.name: i for i in found}
+
+
+_T = {"u8": "u8", "s8": "i8"}
+INSTRUCTIONS: dict[str, Instruction] = _table()
+
+
+def instructions_of(target: Target) -> list[Instruction]:
+    """The tensor instructions that a machine has."""
+    return [i for i in INSTRUCTIONS.values() if i.is_on(target)]
