@@ -24,7 +24,7 @@ from ..loop.stmt import For, Func, Param, walk_stmts
 from ..sym.expr import Const, Expr, Var
 from .callee import callee_of
 from .from_ops import free_variables
-from .templates import Site, build
+from .templates import Site, build, promoted
 
 
 def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, ...]:
@@ -71,7 +71,9 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
         outs[0] = state
     dims = node_defines(n)
     counted = {b.name: counters[dims.index(e)].name for b, out in zip(outs, n.outs, strict=True) for e in out.tensor.shape[:1] if e in dims}
-    body = build(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
+    site, values = promoted(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
+    sources, outs = site.args, list(site.outs)
+    body = build(TABLE[n.op].template, site)
     given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(sources) if isinstance(s, Buffer | Var)]
     written = [Param(b, "out") for b in (*outs[in_place:], *counters)]
     # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
@@ -85,5 +87,5 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
     args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
     return g.CallLoop(
         outs=(*full, *counts), requires=n.requires, origin=n.origin, span=n.span,
-        callee=callee_of(func), args=(*args, *extra), dims=func.symbols,
+        callee=callee_of(func), args=(*args, *extra), dims=tuple(values.get(v, v) for v in func.symbols),
     )  # fmt: skip

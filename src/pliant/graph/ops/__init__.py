@@ -5,6 +5,7 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
 from .activation import gelu, hard_swish, log_sigmoid, mish, quick_gelu, relu, relu6, sigmoid, silu, softsign, tanh
+from .arrange import expand, flip, repeat_interleave, roll, tile
 from .attention import scaled_dot_product_attention
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
 from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, quantize_groups
@@ -26,8 +27,10 @@ from .compare import (
     not_equal,
     where,
 )
+from .compose import chunk, depth_to_space, flatten, pixel_shuffle, space_to_depth, split, squeeze, stack, unbind, unsqueeze
 from .conv import conv, conv_transpose
 from .count import bind_dim, prefix
+from .create import arange, eye, full_like, linspace, one_hot, ones, tril, triu, zeros
 from .einsum import einsum
 from .elementwise import (
     abs,
@@ -104,6 +107,7 @@ __all__ = [
     "add",
     "all",
     "any",
+    "arange",
     "argmax",
     "argmin",
     "argsort",
@@ -132,6 +136,7 @@ __all__ = [
     "cast",
     "ceil",
     "celu",
+    "chunk",
     "clip",
     "compress",
     "concat",
@@ -144,6 +149,7 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "depth_to_space",
     "dequantize_linear",
     "div",
     "dynamic_quantize_linear",
@@ -154,11 +160,16 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "expand",
     "expm1",
+    "eye",
+    "flatten",
+    "flip",
     "floor",
     "floor_divide",
     "fmod",
     "full",
+    "full_like",
     "gather",
     "gather_nd",
     "gelu",
@@ -182,6 +193,7 @@ __all__ = [
     "less",
     "less_equal",
     "linear",
+    "linspace",
     "local_response_norm",
     "log",
     "log1p",
@@ -214,9 +226,12 @@ __all__ = [
     "nonzero",
     "norm",
     "not_equal",
+    "one_hot",
+    "ones",
     "outer",
     "pad",
     "permute",
+    "pixel_shuffle",
     "pow",
     "prefix",
     "prelu",
@@ -228,10 +243,12 @@ __all__ = [
     "relu",
     "relu6",
     "remainder",
+    "repeat_interleave",
     "reshape",
     "resize",
     "reverse_sequence",
     "rms_norm",
+    "roll",
     "rotary_embedding",
     "round",
     "rsqrt",
@@ -254,8 +271,12 @@ __all__ = [
     "softplus",
     "softsign",
     "sort",
+    "space_to_depth",
+    "split",
     "sqrt",
     "square",
+    "squeeze",
+    "stack",
     "std",
     "strided_slice",
     "sub",
@@ -265,10 +286,16 @@ __all__ = [
     "tan",
     "tanh",
     "thresholded_relu",
+    "tile",
     "topk",
+    "tril",
+    "triu",
     "trunc",
     "trunc_divide",
+    "unbind",
     "unique",
+    "unsqueeze",
     "var",
     "where",
+    "zeros",
 ]

@@ -1,7 +1,8 @@
 """Loop programs of operators that no stage can say: scatters, scans, sorts, what counts while it runs.
 
 An operator names its template as `module.function` (docs/design/0007-operator-templates.md); the function gets the operator's
-arguments, results and attributes as a `Site` and returns the body of a loop program over them.
+arguments, results and attributes as a `Site` and returns the body of a loop program over them. A function `…_dims` beside it promotes
+sizes that the program does not need to know to symbols, so that one program serves many shapes.
 
     build("scatter.elements", Site("scatter", args, outs, counts, attrs))
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from ...loop.stmt import Stmt
+from ...sym.expr import Expr, Var
 from .build import Site
 
 
@@ -21,4 +23,11 @@ def build(template: str, site: Site) -> Stmt:
     return made
 
 
-__all__ = ["Site", "build"]
+def promoted(template: str, site: Site) -> tuple[Site, dict[Var, Expr]]:
+    """The site over symbols in place of sizes that the template promotes, and their values."""
+    module, function = template.split(".")
+    change = getattr(import_module(f".{module}", __name__), f"{function}_dims", None)
+    return change(site) if change is not None else (site, {})
+
+
+__all__ = ["Site", "build", "promoted"]

@@ -1,0 +1,421 @@
+"""Products with weights of block formats (`quantization/formats.py`): small codes, a scale and perhaps a minimum for each group of them.
+
+Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart for the kernels: codes,
+scales and minimums, in packs of 16 rows. They depend on literals alone, so they run once, when a program is loaded. Activations become
+8-bit codes with a scale for each group (`quantize_groups`); their sums of products with the weights' codes are exact, what is rounded is
+
+    y[i, j] = sum over groups g of  (d[j, g] * e[i, g]) * sum of (c[j, k] - zero) * q[i, k]  +  m[j, g] * (e[i, g] * sum of q[i, k])
+
+in that order, each step once. The error is that of the activations' codes: at most 1/254 of the largest element of its group for each.
+
+    y = ops.block_linear(x, raw, format="Q4_1")        # x: f32[n, k], raw: u8[rows, k // 32, 20]  ->  f32[n, rows]
+    e = ops.block_take(raw, ids, format="Q8_0")        # rows as f32, as an embedding is read
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16
+from ...quantization.dequantize import dequantize, unpack
+from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
+from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register
+from ..stage import Indices, Read, Stage
+from .shape import reshape
+
+PACK = 16  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
+
+
+@dataclass(frozen=True, slots=True)
+class FormatAttrs:
+    """The name of a block format."""
+
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMatmulAttrs:
+    """The format of the weights and the number of their rows."""
+
+    format: str
+    rows: int
+
+
+def format_of(name: str) -> Format:
+    """The block format of that name."""
+    found = BY_NAME[name]
+    assert found.codes is not None and found.scale is not None
+    return found
+
+
+def group_of(format: Format) -> int:
+    """Elements that share a scale."""
+    assert format.scale is not None
+    return format.length // (format.scale.groups.count if format.scale.groups is not None else 1)
+
+
+def half_bytes(format: Format) -> bool:
+    """Whether two codes lie in a byte of the packed codes."""
+    assert format.codes is not None
+    return format.codes.width <= 4 and not format.codes.table
+
+
+def zero_of(format: Format) -> int:
+    """What is taken away from a packed code, which is never negative."""
+    codes = format.codes
+    assert codes is not None
+    return 128 if codes.signed or codes.table else codes.bias
+
+
+def _scale_dtype(factor: Factor) -> DType:
+    """The dtype of packed factors: that of the file where they are not products."""
+    return f16 if factor.groups is None and factor.dtype is f16 else f32
+
+
+# Reading the bytes of a block, as expressions. `at(byte)` is a byte of the block.
+
+
+def _u(value: int) -> Expr:
+    return Const(value, u8)
+
+
+def _bits(part: Bits, number: Expr, at: Any) -> Expr:
+    j = number - part.first
+    byte = part.offset + j // (part.run * part.steps) * part.run + j % part.run
+    shift = Cast(u8, part.shift + part.width * (j // part.run % part.steps))
+    return Shl(BitAnd(Shr(at(byte), shift), _u((1 << part.width) - 1)), _u(part.into))
+
+
+def _code(packed: Packed, number: Expr, at: Any) -> Expr:
+    """The bits of a number, u8; a table or a sign is not looked at."""
+    parts = [p for p in packed.bits if p.count == packed.count]
+    split = [p for p in packed.bits if p.count != packed.count]
+    found: Expr = _u(0)
+    for p in parts:
+        found = BitOr(found, _bits(p, number, at)) if p.into or found is not _u(0) else _bits(p, number, at)
+    for p in split:
+        inside = Select(Lt(number, Const(p.first, i64)), _u(0), _bits(p, _least(number, p.first), at))
+        if p.first == 0:
+            inside = Select(Lt(number, Const(p.count, i64)), _bits(p, _most(number, p.count - 1), at), _u(0))
+        found = BitOr(found, inside)
+    return found
+
+
+def _least(e: Expr, low: int) -> Expr:
+    return Max(e, Const(low, i64))
+
+
+def _most(e: Expr, high: int) -> Expr:
+    return Select(Lt(Const(high, i64), e), Const(high, i64), e)
+
+
+def _unsigned(packed: Packed, number: Expr, at: Any) -> Expr:
+    """A code as it is packed, u8: never negative, `zero_of` above what it means."""
+    bits = _code(packed, number, at)
+    if packed.table:
+        found: Expr = _u(packed.table[0] + 128)
+        for n, value in enumerate(packed.table[1:], 1):
+            found = Select(Eq(bits, _u(n)), _u(value + 128), found)
+        return found
+    return BitXor(bits, _u(128)) if packed.signed else bits
+
+
+def _number(packed: Packed, number: Expr, at: Any) -> Expr:
+    """A small integer, f32."""
+    if packed.table or packed.signed:
+        return Cast(f32, Cast(i32, _unsigned(packed, number, at)) - 128)
+    return Cast(f32, Cast(i32, _code(packed, number, at)) - packed.bias)
+
+
+def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
+    """The factor of a group, f32 or as it is stored."""
+    o = Const(factor.offset, i64)
+    assert factor.dtype is f16
+    bits = BitOr(Cast(u16, at(o)), Shl(Cast(u16, at(o + 1)), Const(8, u16)))
+    stored = Bitcast(f16, bits)
+    return stored if factor.groups is None else Cast(f32, stored) * _number(factor.groups, group, at)
+
+
+# The three parts of packed weights.
+
+
+def _raw(d: Deduction, format: str) -> tuple[Expr, Expr, Format]:
+    """Rows and elements of a row of the weights, and their format."""
+    known = BY_NAME.get(format)
+    if known is None or known.codes is None:
+        names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
+        raise d.error(f"{d.what}: there is no block format `{format}`", help=f"one of {names}")
+    raw = d.rank(0, 3)
+    if raw.dtype is not u8:
+        raise d.error(f"{d.what}: `{d.args[0].name}` is {raw.dtype}, not the bytes of blocks", arg=0)
+    d.equal(raw.shape[2], Const(known.size, i64), f"a block of {format} has {{1}} bytes, `{d.args[0].name}` has {{0}}", arg=0)
+    return raw.shape[0], raw.shape[1] * known.length, known
+
+
+def _packs(rows: Expr) -> Expr:
+    return (rows + (PACK - 1)) // PACK
+
+
+def _deduce_codes(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+    rows, length, format = _raw(d, attrs.format)
+    step = 8 if half_bytes(format) else 4
+    return (Tensor(u8, (_packs(rows), length // step, Const(PACK, i64), Const(4, i64))),)
+
+
+def _codes_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+    format = format_of(attrs.format)
+    halves, packed = half_bytes(format), format.codes
+    assert packed is not None
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        p, word, lane, t = i
+        row = p * PACK + lane
+        inside = Lt(row, args[0].shape[0])
+
+        def code(k: Expr) -> Expr:
+            at = lambda byte: read(0, row, k // format.length, byte)  # noqa: E731
+            return _unsigned(packed, k % format.length, at)
+
+        found = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
+        return Select(inside, found, _u(0))
+
+    return (Stage("codes", u8, outs[0].shape, value),)
+
+
+def _codes_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+    format = format_of(attrs.format)
+    assert format.codes is not None
+    rows, blocks, size = args[0].shape
+    codes = unpack(format.codes, args[0].reshape(-1, size)).reshape(rows, blocks * format.length)
+    whole = np.zeros((-(-rows // PACK) * PACK, codes.shape[1]), np.uint8)
+    whole[:rows] = (codes + zero_of(format)).astype(np.uint8)
+    if half_bytes(format):
+        pairs = whole.reshape(-1, PACK, codes.shape[1] // 8, 2, 4)
+        return [(pairs[..., 0, :] | pairs[..., 1, :] << 4).transpose(0, 2, 1, 3)]
+    return [whole.reshape(-1, PACK, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)]
+
+
+register(OpDef("block_codes", _deduce_codes, _codes_reference, _codes_stages, (1, 1), FormatAttrs))
+
+
+def _register_factors(name: str, part: str) -> None:
+    """The operator that takes the scales, or the minimums, out of blocks."""
+
+    def deduce(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+        rows, length, format = _raw(d, attrs.format)
+        factor = getattr(format, part)
+        if factor is None:
+            raise d.error(f"{d.what}: blocks of {attrs.format} have no {part}")
+        return (Tensor(_scale_dtype(factor), (_packs(rows), length // group_of(format), Const(PACK, i64))),)
+
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+        format = format_of(attrs.format)
+        factor: Factor = getattr(format, part)
+        groups = format.length // group_of(format)
+
+        def value(i: Indices, r: Indices, read: Read) -> Expr:
+            p, g, lane = i
+            row = p * PACK + lane
+            at = lambda byte: read(0, row, g // groups, byte)  # noqa: E731
+            found = _factor(factor, g % groups, at)
+            if part == "minimum" and format.sign < 0:
+                found = -found
+            return Select(Lt(row, args[0].shape[0]), found, Const(0.0, found.dtype))
+
+        return (Stage(part, outs[0].dtype, outs[0].shape, value),)
+
+    def reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+        format = format_of(attrs.format)
+        factor: Factor = getattr(format, part)
+        rows, blocks, size = args[0].shape
+        flat = np.ascontiguousarray(args[0].reshape(-1, size))
+        stored = flat[:, factor.offset : factor.offset + 2].copy().view(np.float16)
+        if factor.groups is not None:
+            stored = stored.astype(np.float32) * unpack(factor.groups, flat)
+        sign = format.sign if part == "minimum" else 1
+        whole = np.zeros((-(-rows // PACK) * PACK, blocks * stored.shape[1]), stored.dtype)
+        whole[:rows] = (stored if sign > 0 else -stored).reshape(rows, -1)
+        return [whole.reshape(-1, PACK, whole.shape[1]).transpose(0, 2, 1)]
+
+    register(OpDef(name, deduce, reference, stages, (1, 1), FormatAttrs))
+
+
+_register_factors("block_scales", "scale")
+_register_factors("block_minimums", "minimum")
+
+
+# Activations, a row of groups each.
+
+
+def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
+    x = d.rank(0, 3)
+    if x.dtype is not f32:
+        raise d.error(f"quantize_groups of {x.dtype}", arg=0, help=f"write ops.cast({d.args[0].name}, f32)")
+    size = x.shape[2]
+    if not isinstance(size, Const) or size.value not in (4, 8, 16, 32, 64, 128, 256):
+        raise d.error(f"quantize_groups of groups of {size} elements", arg=0, help="a power of two from 4 to 256")
+    return Tensor(i8, x.shape), Tensor(f32, x.shape[:2]), Tensor(i32, x.shape[:2])
+
+
+def _quantize_reference(args: Sequence[Array], attrs: None) -> list[Array]:
+    most = np.abs(args[0]).max(axis=2, initial=0)
+    with np.errstate(all="ignore"):
+        inverse = np.where(most == 0, np.float32(0), np.float32(127) / most)
+        codes = np.rint(args[0] * inverse[:, :, None]).astype(np.int8)
+    return [codes, most / np.float32(127), codes.sum(axis=2, dtype=np.int32)]
+
+
+register(OpDef("quantize_groups", _deduce_quantize, _quantize_reference, None, (1, 1), template="blocks.quantize"))
+
+
+# The product.
+
+
+def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
+    q, codes = d.rank(0, 2), d.rank(3, 4)
+    format = format_of(attrs.format)
+    step, group = (8 if half_bytes(format) else 4), group_of(format)
+    expected = 6 if format.minimum is not None else 5
+    if len(d.args) != expected:
+        raise d.error(f"block_matmul of {attrs.format} takes {expected} tensors, {len(d.args)} are given")
+    d.equal(codes.shape[1] * step, q.shape[1], f"`{d.args[3].name}` has rows of {{0}} elements, `{d.args[0].name}` has {{1}}", arg=3)
+    for k in (1, 2):
+        scales = d.rank(k, 2)
+        d.equal(scales.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
+        d.equal(scales.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    for k in range(4, expected):
+        factors = d.rank(k, 3)
+        d.equal(factors.shape[0], codes.shape[0], f"`{d.args[k].name}` has {{0}} packs of rows, the codes have {{1}}", arg=k)
+        d.equal(factors.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    d.equal(codes.shape[0], Const(-(-attrs.rows // PACK), i64), f"{attrs.rows} rows are {{1}} packs, `{d.args[3].name}` has {{0}}", arg=3)
+    return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
+
+
+def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
+    format = format_of(attrs.format)
+    q, scale, total, codes, scales, *minimums = args
+    group = group_of(format)
+    if half_bytes(format):
+        codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
+    plain = np.moveaxis(codes, 2, 1).reshape(codes.shape[0] * PACK, -1).astype(np.int64)[: attrs.rows]
+    spread = lambda a: np.moveaxis(a, 2, 1).reshape(codes.shape[0] * PACK, -1)[: attrs.rows].astype(np.float32)  # noqa: E731
+    out = np.zeros((len(q), attrs.rows), np.float32)
+    for g in range(q.shape[1] // group):
+        part = slice(g * group, (g + 1) * group)
+        dots = q[:, part].astype(np.int64) @ plain[:, part].T - zero_of(format) * total[:, g, None].astype(np.int64)
+        factor = spread(scales)[:, g][None] * scale[:, g, None]
+        out = (dots.astype(np.float32).astype(np.float64) * factor + out).astype(np.float32)
+        if minimums:
+            sums = scale[:, g] * total[:, g].astype(np.float32)
+            out = (spread(minimums[0])[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
+    return [out]
+
+
+register(OpDef("block_matmul", _deduce_matmul, _matmul_reference, None, (5, 6), BlockMatmulAttrs, template="blocks.matmul"))
+
+
+# Rows as numbers.
+
+
+def _deduce_take(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+    _, length, _ = _raw(d, attrs.format)
+    ids = d.tensor(1)
+    if not ids.dtype.is_int:
+        raise d.error(f"block_take: the indices `{d.args[1].name}` are {ids.dtype}, not integers", arg=1)
+    return (Tensor(f32, (*ids.shape, length)),)
+
+
+def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+    format = format_of(attrs.format)
+    groups = format.length // group_of(format)
+    rows = args[0].shape[0]
+
+    def index(i: Indices, read: Read) -> Expr:
+        found = read(1, *i[:-1])
+        return found if found.dtype is i64 else Cast(i64, found)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        assert format.codes is not None and format.scale is not None
+        at = lambda byte: read(0, index(i, read), i[-1] // format.length, byte)  # noqa: E731
+        k, g = i[-1] % format.length, i[-1] % format.length // group_of(format)
+        factor = _factor(format.scale, g if groups > 1 else Const(0, i64), at)
+        found = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
+        if format.minimum is None:
+            return found
+        least = _factor(format.minimum, g if groups > 1 else Const(0, i64), at)
+        least = least if least.dtype is f32 else Cast(f32, least)
+        return found + least if format.sign > 0 else found - least
+
+    def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
+        row = index(i, read)
+        inside = And(Lt(Const(-1, i64), row), Lt(row, rows))
+        return inside, "block_take: the index {0} is outside of the {1} rows", (row, rows)
+
+    return (Stage("rows", f32, outs[0].shape, value, check=check),)
+
+
+def _take_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+    raw, ids = args
+    rows = dequantize(format_of(attrs.format), raw.reshape(len(raw), -1))
+    return [rows[ids]]
+
+
+register(OpDef("block_take", _deduce_take, _take_reference, _take_stages, (2, 2), FormatAttrs))
+
+
+# What users call.
+
+
+def block_codes(raw: Any, format: str) -> Any:
+    """The codes of weights, packed for `block_matmul`."""
+    return emit("block_codes", (raw,), FormatAttrs(format))
+
+
+def block_scales(raw: Any, format: str) -> Any:
+    """The scales of weights, packed for `block_matmul`."""
+    return emit("block_scales", (raw,), FormatAttrs(format))
+
+
+def block_minimums(raw: Any, format: str) -> Any:
+    """The minimums of weights, packed for `block_matmul`."""
+    return emit("block_minimums", (raw,), FormatAttrs(format))
+
+
+def quantize_groups(x: Any) -> Any:
+    """8-bit codes of f32[n, groups, elements], with the scale and the sum of the codes of each group."""
+    return emit("quantize_groups", (x,))
+
+
+def block_matmul(q: Any, scale: Any, total: Any, codes: Any, scales: Any, minimums: Any = None, *, format: str, rows: int) -> Any:
+    """The product of quantised activations and packed weights."""
+    args = (q, scale, total, codes, scales) if minimums is None else (q, scale, total, codes, scales, minimums)
+    return emit("block_matmul", args, BlockMatmulAttrs(format, rows))
+
+
+def block_take(raw: Any, ids: Any, format: str) -> Any:
+    """Rows of weights as f32."""
+    return emit("block_take", (raw, ids), FormatAttrs(format))
+
+
+def block_linear(x: Any, raw: Any, format: str) -> Any:
+    """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
+    value, a = operand("block_linear", raw), operand("block_linear", x)
+    rows, known = value.tensor.shape[0], format_of(format)
+    assert isinstance(rows, Const)
+    n, k = a.tensor.shape
+    q, scale, total = quantize_groups(reshape(a, (n, k // group_of(known), group_of(known))))
+    q = reshape(q, (n, k))
+    minimums = block_minimums(value, format) if known.minimum is not None else None
+    return block_matmul(
+        q, scale, total, block_codes(value, format), block_scales(value, format), minimums, format=format, rows=int(rows.value)
+    )

@@ -1,0 +1,181 @@
+"""Products of 8-bit activations and weights of block formats (graph/ops/blocks.py): sums of products of a group in i32, of groups in f32;
+and what makes codes of activations.
+
+for pack of 16 rows of weights (parallel):
+    for tile of up to ROWS rows of activations:
+        acc[i, l] = 0                                          # in registers
+        for group g:
+            dot[i, l] = -zero * total[i, g]                    # in registers
+            for each word of 4 codes: dot[i, l] += code[l, 0] * q[i, 0] + … + code[l, 3] * q[i, 3]
+            acc[i, l] = fma(dot[i, l], scale[l, g] * e[i, g], acc[i, l]); acc[i, l] = fma(minimum[l, g], e[i, g] * total[i, g], acc[i, l])
+        y = acc
+
+Weights are read once for each tile of rows, activations stay in the first cache. A row's sum is the same in every tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...dtype import DType, f32, i8, i32, i64
+from ...graph.ops.blocks import PACK, format_of, group_of, half_bytes, zero_of
+from ...loop.buffer import Buffer
+from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, seq
+from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
+from .build import ZERO, Site
+
+ROWS = 8  # sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
+
+
+def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
+    """The numbers of groups, packs and rows of weights as symbols: nothing here depends on them, so layers share the code."""
+    format, y = format_of(site.attrs.format), site.outs[0]
+    group = group_of(format)
+    words = group // (8 if half_bytes(format) else 4)
+    groups, packs, end = Var("groups", i64), Var("packs", i64), Var("end", i64)
+    values: dict[Var, Expr] = {groups: site.buffer(1).shape[1], packs: site.buffer(3).shape[0], end: y.shape[1]}
+    lanes, rows = Const(PACK, i64), y.shape[0]
+    shapes = ((rows, groups * group), (rows, groups), (rows, groups), (packs, groups * words, lanes, Const(4, i64)))
+    shapes += ((packs, groups, lanes),) * 2
+    args = tuple(_shaped(site.buffer(k), shapes[k]) for k in range(len(site.args)))
+    return replace(site, args=args, outs=(_shaped(y, (rows, end)),)), values
+
+
+def _shaped(b: Buffer, shape: tuple[Expr, ...]) -> Buffer:
+    return Buffer(b.name, b.dtype, shape)
+
+
+def matmul(site: Site) -> Stmt:
+    """The body of `block_matmul`."""
+    y = site.outs[0]
+    count = y.shape[0]
+    pack, tile = Var("p"), Var("t")
+
+    def rows(number: int, start: Expr) -> Stmt:
+        return _tile(site, pack, start, number)
+
+    whole = For(tile, ZERO, count // ROWS, "serial", rows(ROWS, tile * ROWS))
+    tails = [If(Eq(count % ROWS, Const(r, i64)), rows(r, count // ROWS * ROWS)) for r in range(1, ROWS)]
+    return For(pack, ZERO, site.buffer(3).shape[0], "parallel", seq(whole, *tails))
+
+
+def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
+    """Up to ROWS rows of activations, with one pack of weights."""
+    y = site.outs[0]
+    size = (Const(number, i64), Const(PACK, i64))
+    acc, dot = Buffer("acc", f32, size, scope="register"), Buffer("dot", i32, size, scope="register")
+    g = Var("g")
+    end = y.shape[1]
+
+    def write(i: Expr, lane: Expr) -> Stmt:
+        return If(Lt(pack * PACK + lane, end), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
+
+    body = seq(
+        Alloc(dot),
+        _lanes(number, lambda i, lane: Store(dot, (i, lane), _minus_zero(site, start + i, g))),
+        _words(site, dot, pack, start, g, number),
+        _lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), pack, start + i, g)),
+    )
+    groups = site.buffer(1).shape[1]
+    clear = _lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
+    return seq(Alloc(acc), clear, For(g, ZERO, groups, "serial", body), _lanes(number, write))
+
+
+def _lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    """A statement for each row of a tile, over lanes."""
+    i, lane = Var("i"), Var("l")
+    return _loop(i, number, "unroll", _loop(lane, PACK, "vector", body(i, lane)))
+
+
+def _loop(v: Var, extent: int, kind: LoopKind, body: Stmt) -> Stmt:
+    return For(v, ZERO, Const(extent, i64), kind, body)
+
+
+def _minus_zero(site: Site, row: Expr, g: Expr) -> Expr:
+    zero = zero_of(format_of(site.attrs.format))
+    return Mul(site.read(2, row, g), Const(-zero, i32)) if zero else Const(0, i32)
+
+
+def _words(site: Site, dot: Buffer, pack: Expr, start: Expr, g: Expr, number: int) -> Stmt:
+    """The sums of products of a group, four codes of each row after the other; half bytes hold two such words."""
+    format, codes = format_of(site.attrs.format), site.buffer(3)
+    group, halves = group_of(format), half_bytes(format)
+    count = group // (8 if halves else 4)
+    w = Var("w")
+
+    def add(half: int) -> Callable[[Expr, Expr], Stmt]:
+        def word(i: Expr, lane: Expr) -> Stmt:
+            total: Expr = dot.load(i, lane)
+            for t in range(4):
+                byte = codes.load(pack, g * count + w, lane, Const(t, i64))
+                code: Expr = byte
+                if halves:
+                    code = Shr(byte, Const(4, byte.dtype)) if half else BitAnd(byte, Const(15, byte.dtype))
+                q = site.read(0, start + i, g * group + w * (group // count) + (half * 4 + t))
+                total = Add(total, Mul(Cast(i32, code), Cast(i32, q)))
+            return Store(dot, (i, lane), total)
+
+        return word
+
+    return _loop(w, count, "serial", seq(*(_lanes(number, add(half)) for half in range(1 + halves))))
+
+
+def _scaled(site: Site, acc: Buffer, dot: Buffer, at: tuple[Expr, Expr], pack: Expr, row: Expr, g: Expr) -> Stmt:
+    """A group's sum times its scales, added to that of the groups before it; then the minimum's part."""
+    lane = at[1]
+    e = site.read(1, row, g)
+    scale = Mul(_wide(f32, site.buffer(4).load(pack, g, lane)), e)
+    total: Expr = Fma(Cast(f32, dot.load(*at)), scale, acc.load(*at))
+    if len(site.args) > 5:
+        sums = Mul(e, Cast(f32, site.read(2, row, g)))
+        total = Fma(_wide(f32, site.buffer(5).load(pack, g, lane)), sums, total)
+    return Store(acc, at, total)
+
+
+def _wide(dtype: DType, e: Expr) -> Expr:
+    return e if e.dtype is dtype else Cast(dtype, e)
+
+
+def quantize(site: Site) -> Stmt:
+    """The body of `quantize_groups`: largest element and sum of a group by lanes, which are then joined by halves."""
+    x, (codes, scale, total) = site.buffer(0), site.outs
+    i, g = Var("i"), Var("g")
+    size = x.shape[2]
+    assert isinstance(size, Const)
+    most, inverse = Var("most", f32), Var("inverse", f32)
+    zero = Const(0.0, f32)
+
+    def element(k: Expr) -> Expr:
+        return x.load(i, g, k)
+
+    def code(k: Expr) -> Expr:
+        return Call("round", Mul(element(k), inverse))
+
+    lane = Var("l")
+    body = seq(
+        *_joined("largest", f32, int(size.value), lambda k: Call("abs", element(k)), Max, most),
+        Let(inverse, Select(Eq(most, zero), zero, Div(Const(127.0, f32), most))),
+        Store(scale, (i, g), Div(most, Const(127.0, f32))),
+        _loop(lane, int(size.value), "vector", Store(codes, (i, g, lane), Cast(i8, code(lane)))),
+        *_joined("sums", i32, int(size.value), lambda k: Cast(i32, code(k)), Add, found := Var("sum", i32)),
+        Store(total, (i, g), found),
+    )
+    return For(i, ZERO, x.shape[0], "parallel", For(g, ZERO, x.shape[1], "serial", body))
+
+
+def _joined(name: str, dtype: DType, size: int, value: Callable[[Expr], Expr], join: type[Binary], result: Var) -> list[Stmt]:
+    """`result` is what `join` makes of `size` values: lane by lane, then by halves."""
+    lane = Var("l")
+    width = min(PACK, size)
+    first: Expr = value(lane)
+    for start in range(width, size, width):
+        first = join(first, value(lane + start))
+    row = Buffer(name, dtype, (Const(width, i64),), scope="register")
+    made: list[Stmt] = [Alloc(row), _loop(lane, width, "vector", Store(row, (lane,), first))]
+    while width > 2:
+        width //= 2
+        half, lane = Buffer(f"{name}_{width}", dtype, (Const(width, i64),), scope="register"), Var("l")
+        made += [Alloc(half), _loop(lane, width, "vector", Store(half, (lane,), join(row.load(lane), row.load(lane + width))))]
+        row = half
+    return [*made, Let(result, join(row.load(ZERO), row.load(Const(1, i64))))]

@@ -1,0 +1,58 @@
+"""Cases of block formats: every format's codes, scales and minimums, activations as codes, products, rows as numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pliant.dtype import f32, i32, i64
+from pliant.graph import ops
+from pliant.quantization.formats import BY_NAME, Format
+
+from .case import Case
+
+FORMATS = [f for f in BY_NAME.values() if f.codes is not None]
+
+
+def weights(format: Format, rows: int, length: int) -> np.ndarray:
+    """Random blocks whose scales are ordinary numbers."""
+    rng = np.random.default_rng(format.number)
+    raw = rng.integers(0, 256, (rows, length // format.length, format.size), dtype=np.uint8)
+    for factor in (format.scale, format.minimum):
+        if factor is not None:
+            halves = rng.uniform(-0.1, 0.1, raw.shape[:2]).astype(np.float16)
+            raw[:, :, factor.offset : factor.offset + 2] = halves[..., None].view(np.uint8)
+    return raw
+
+
+def _parts(format: Format) -> Any:
+    def call(x: Any) -> Any:
+        raw = ops.constant(weights(format, 19, format.length * 2))
+        found = [ops.block_codes(raw, format.name), ops.block_scales(raw, format.name)]
+        if format.minimum is not None:
+            found.append(ops.block_minimums(raw, format.name))
+        return (ops.relu(x), *found)
+
+    return call
+
+
+def _linear(format: Format, rows: int) -> Any:
+    return lambda x: ops.block_linear(x, weights(format, rows, 256), format=format.name)
+
+
+def _take(format: Format) -> Any:
+    return lambda ids: ops.block_take(ops.constant(weights(format, 7, 256)), ids, format=format.name)
+
+
+CASES: dict[str, Case] = {f"block_parts_{f.name}": Case(_parts(f), (("n",),)) for f in FORMATS}
+CASES |= {f"block_take_{f.name}": Case(_take(f), (("n", "m"),), (i32,), 0, 7) for f in FORMATS}
+CASES |= {f"block_linear_{f.name}": Case(_linear(f, 21), (("n", 256),)) for f in FORMATS}
+CASES |= {
+    "block_linear_nine": Case(_linear(BY_NAME["Q4_1"], 16), ((9, 256),)),
+    "block_linear_none": Case(_linear(BY_NAME["Q8_0"], 3), (("zero", 256),)),
+    "block_take_one": Case(_take(BY_NAME["Q8_0"]), ((),), (i64,), 0, 7),
+    "quantize_groups": Case(ops.quantize_groups, (("n", "m", 32),)),
+    "quantize_groups_small": Case(ops.quantize_groups, (("n", "m", 8),), (f32,), -1e-3, 1e-3),
+    "quantize_groups_zeros": Case(ops.quantize_groups, (("n", "m", 16),), (f32,), 0, 0),
+}
