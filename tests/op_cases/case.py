@@ -15,7 +15,7 @@ import numpy as np
 from pliant.dtype import DType, f32, pack, unpack
 from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
-from pliant.graph.node import Const, Function, Op, Scalar, Tensor, Value
+from pliant.graph.node import Const, Function, MatchCast, Op, Scalar, Tensor, Value
 from pliant.graph.operators import TABLE, node_defines, tensor_of
 from pliant.graph.stage import AnyStage, Stage
 from pliant.graph.verify import verify
@@ -108,6 +108,9 @@ def by_stages(function: Function, arrays: Sequence[np.ndarray], env: dict[Var, i
     for node in function.nodes:
         if isinstance(node, Const):
             values[node.outs[0]] = node.array
+            continue
+        if isinstance(node, MatchCast):
+            values[node.outs[0]] = values[node.value]
             continue
         assert isinstance(node, Op)
         make_stages = TABLE[node.op].stages

@@ -1,0 +1,218 @@
+"""Elements repeated, turned around and shifted: expand, tile, repeat_interleave, flip, roll.
+
+ops.expand(x, [n, -1]), ops.tile(x, [2, 1]), ops.flip(x, axis=0), ops.roll(x, 1, axis=-1)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...support.errors import ShapeError, counted
+from ...sym.expr import Const, Eq, Expr, Le, Or, const
+from ...sym.simplify import simplify
+from ..annotation import ONE
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Read, Stage
+from .elementwise import project
+from .reduce import normal_axes, normal_axis
+from .shape import ShapeAttrs, as_dim
+from .window import ZERO, whole_numbers
+
+T = TypeVar("T")
+
+
+def _deduce_expand(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if len(attrs.shape) < len(x.shape):
+        raise d.error(f"expand: `{d.args[0].name}` has more than {counted(len(attrs.shape), 'dim')}", arg=0)
+    skip = len(attrs.shape) - len(x.shape)
+    for axis, (n, m) in enumerate(zip(x.shape, attrs.shape[skip:], strict=True)):
+        if n is not m and n is not ONE:
+            message = f"expand: dim {axis} of `{d.args[0].name}` is {{0}}, which cannot become {{1}}"
+            d.require(Or(Eq(n, m), Eq(n, ONE)), message, (n, m), help="only a dim of 1 is repeated", arg=0)
+    return (Tensor(x.dtype, attrs.shape),)
+
+
+register(
+    OpDef(
+        "expand",
+        _deduce_expand,
+        lambda args, attrs: [np.broadcast_to(args[0], attrs.shape)],
+        lambda args, outs, attrs: (
+            Stage("expand", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *project(args[0].shape, outs[0].shape, i))),
+        ),
+        (1, 1),
+        ShapeAttrs,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TileAttrs:
+    """How many times the whole comes one after the other, along each axis."""
+
+    repeats: tuple[Expr, ...]
+
+
+def _deduce_tile(d: Deduction, attrs: TileAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if len(attrs.repeats) != len(x.shape):
+        raise d.error(f"tile: {counted(len(attrs.repeats), 'number')} for the {len(x.shape)} dims of `{d.args[0].name}`", arg=0)
+    for r in attrs.repeats:
+        d.require(Le(ZERO, r), "tile: {0} times", (r,))
+    return (Tensor(x.dtype, tuple(simplify(n * r, d.facts) for n, r in zip(x.shape, attrs.repeats, strict=True))),)
+
+
+def _tile_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: TileAttrs) -> tuple[Stage, ...]:
+    x = args[0]
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        return read(0, *(_wrapped(at, n, times) for at, n, times in zip(i, x.shape, attrs.repeats, strict=True)))
+
+    return (Stage("tile", x.dtype, outs[0].shape, value),)
+
+
+def _wrapped(at: Expr, n: Expr, times: Expr) -> Expr:
+    return at if times is ONE else ZERO if n is ONE else at % n
+
+
+register(
+    OpDef("tile", _deduce_tile, lambda args, attrs: [np.tile(args[0], attrs.repeats or (1,)).reshape(
+        [n * r for n, r in zip(args[0].shape, attrs.repeats, strict=True)])], _tile_stages, (1, 1), TileAttrs)
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatAttrs:
+    """How many times each element comes, along one axis."""
+
+    repeats: int
+    axis: int
+
+
+def _deduce_repeat(d: Deduction, attrs: RepeatAttrs) -> tuple[Annotation, ...]:
+    x, a = d.tensor(0), attrs.axis
+    return (Tensor(x.dtype, (*x.shape[:a], simplify(x.shape[a] * attrs.repeats, d.facts), *x.shape[a + 1 :])),)
+
+
+def _repeat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: RepeatAttrs) -> tuple[Stage, ...]:
+    a, times = attrs.axis, max(attrs.repeats, 1)
+    return (Stage("repeat", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *i[:a], i[a] // times, *i[a + 1 :])),)
+
+
+register(
+    OpDef(
+        "repeat_interleave",
+        _deduce_repeat,
+        lambda args, attrs: [np.repeat(args[0], attrs.repeats, axis=attrs.axis)],
+        _repeat_stages,
+        (1, 1),
+        RepeatAttrs,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlipAttrs:
+    """The axes that are turned around."""
+
+    axis: tuple[int, ...]
+
+
+def _flip_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FlipAttrs) -> tuple[Stage, ...]:
+    shape = args[0].shape
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        return read(0, *(shape[a] - 1 - at if a in attrs.axis else at for a, at in enumerate(i)))
+
+    return (Stage("flip", outs[0].dtype, shape, value),)
+
+
+def _same(d: Deduction, attrs: object) -> tuple[Annotation, ...]:
+    return (Tensor(d.tensor(0).dtype, d.tensor(0).shape),)
+
+
+register(OpDef("flip", _same, lambda args, attrs: [np.flip(args[0], attrs.axis)], _flip_stages, (1, 1), FlipAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class RollAttrs:
+    """By how many places elements move along each of some axes; what leaves at the end comes in at the start."""
+
+    shift: tuple[Expr, ...]
+    axis: tuple[int, ...]
+
+
+def _roll_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: RollAttrs) -> tuple[Stage, ...]:
+    shape, by = args[0].shape, dict(zip(attrs.axis, attrs.shift, strict=True))
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        return read(0, *((at - by[a]) % shape[a] if a in by else at for a, at in enumerate(i)))
+
+    return (Stage("roll", outs[0].dtype, shape, value),)
+
+
+def _roll_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    return [np.roll(args[0], attrs.shift, attrs.axis)]
+
+
+register(OpDef("roll", _same, _roll_reference, _roll_stages, (1, 1), RollAttrs))
+
+
+def expand(x: T, shape: Any) -> T:
+    """`x` broadcast to a shape; -1 keeps a dim."""
+    value = operand("expand", x)
+    old = tensor_of(value.annotation).shape
+    dims = [as_dim("expand", s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
+    skip = len(dims) - len(old)
+    for k, s in enumerate(dims):
+        if isinstance(s, Const) and s.value == -1:
+            if k < skip:
+                raise ShapeError("expand: -1 for a dim that is new", facts=[f"`{value.name}` is {value.annotation}"])
+            dims[k] = old[k - skip]
+    return emit("expand", (value,), ShapeAttrs(tuple(dims)))
+
+
+def tile(x: T, repeats: Any) -> T:
+    """The whole of `x` again and again along each axis; more numbers than axes make new ones before."""
+    value: Any = operand("tile", x)
+    times = [as_dim("tile", r) for r in (repeats if isinstance(repeats, tuple | list) else (repeats,))]
+    shape = tensor_of(value.annotation).shape
+    if len(times) > len(shape):
+        value = emit("reshape", (value,), ShapeAttrs((ONE,) * (len(times) - len(shape)) + shape))
+    elif len(times) < len(shape):
+        times = [const(1)] * (len(shape) - len(times)) + times
+    return emit("tile", (value,), TileAttrs(tuple(times)))
+
+
+def repeat_interleave(x: T, repeats: int, axis: int = 0) -> T:
+    """Each element so many times, one after the other, along `axis`."""
+    value = operand("repeat_interleave", x)
+    times = whole_numbers("repeat_interleave", "repeats", repeats, 1, least=0)[0]
+    return emit("repeat_interleave", (value,), RepeatAttrs(times, normal_axis("repeat_interleave", value, axis)))
+
+
+def flip(x: T, axis: Any = None) -> T:
+    """`x` with the order of its elements turned around along one axis, several, or all."""
+    value = operand("flip", x)
+    return emit("flip", (value,), FlipAttrs(normal_axes("flip", value, axis)))
+
+
+def roll(x: T, shift: Any, axis: Any = -1) -> T:
+    """Elements moved by `shift` places along `axis` (or several shifts along several axes), around the end."""
+    value = operand("roll", x)
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll: {counted(len(shifts), 'shift')} for {len(axes)} axes")
+    attrs = RollAttrs(tuple(as_dim("roll", s) for s in shifts), tuple(normal_axis("roll", value, a) for a in axes))
+    return emit("roll", (value,), attrs)

@@ -1,0 +1,268 @@
+"""Tensors made of numbers alone or of the places of elements: arange, linspace, eye, tril, triu, one_hot, zeros, ones, full_like.
+
+ops.arange(n), ops.eye(4), ops.tril(x), ops.one_hot(labels, 10)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dtype import DType, f64, i64
+from ...dtype import dtype as to_dtype
+from ...support.errors import Error, ShapeError
+from ...sym.expr import Add, Cast, Const, Div, Eq, Expr, Le, Lt, Max, Mul, Or, Select, const
+from ...sym.semantics import cast as cast_array
+from ...sym.simplify import simplify
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..stage import Indices, Read, Stage
+from .reduce import normal_axis
+from .shape import as_dim, full
+from .window import ZERO
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ArangeAttrs:
+    """start, start + step, … before stop: dims and integers, or literals of f64."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+    dtype: DType
+
+
+def _deduce_arange(d: Deduction, attrs: ArangeAttrs) -> tuple[Annotation, ...]:
+    step = attrs.step
+    if not isinstance(step, Const) or step.value == 0:
+        raise d.error(f"arange: step {step} is not a number other than 0")
+    if step.dtype is f64:
+        assert isinstance(attrs.start, Const) and isinstance(attrs.stop, Const)
+        return (Tensor(attrs.dtype, (const(max(math.ceil((attrs.stop.value - attrs.start.value) / step.value), 0)),)),)
+    span, size = (attrs.stop - attrs.start, step.value) if step.value > 0 else (attrs.start - attrs.stop, -step.value)
+    return (Tensor(attrs.dtype, (simplify(Max((span + (size - 1)) // size, ZERO), d.facts),)),)
+
+
+def _arange_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ArangeAttrs) -> tuple[Stage, ...]:
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        at = i[0] if attrs.start.dtype is i64 else Cast(f64, i[0])
+        found: Expr = Add(attrs.start, Mul(at, attrs.step))
+        return found if found.dtype is attrs.dtype else Cast(attrs.dtype, found)
+
+    return (Stage("arange", attrs.dtype, outs[0].shape, value),)
+
+
+def _arange_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    count = max(math.ceil((attrs.stop - attrs.start) / attrs.step), 0)
+    return [np.asarray(cast_array(attrs.start + np.arange(count) * attrs.step, attrs.dtype))]
+
+
+register(OpDef("arange", _deduce_arange, _arange_reference, _arange_stages, (0, 0), ArangeAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class LinspaceAttrs:
+    """`count` numbers from start to stop, both of them included."""
+
+    start: float
+    stop: float
+    count: Expr
+    dtype: DType
+
+
+def _deduce_linspace(d: Deduction, attrs: LinspaceAttrs) -> tuple[Annotation, ...]:
+    if not attrs.dtype.is_float:
+        raise d.error(f"linspace makes floats, not {attrs.dtype}")
+    d.require(Le(ZERO, attrs.count), "linspace: {0} numbers", (attrs.count,))
+    return (Tensor(attrs.dtype, (attrs.count,)),)
+
+
+def _linspace_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LinspaceAttrs) -> tuple[Stage, ...]:
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        part = Div(Cast(f64, i[0]), Cast(f64, Max(attrs.count - 1, const(1))))
+        found: Expr = Add(Const(attrs.start, f64), Mul(part, Const(attrs.stop - attrs.start, f64)))
+        last = Lt(ZERO, i[0]) if attrs.count is const(2) else Eq(i[0], Max(attrs.count - 1, const(1)))
+        found = Select(last, Const(attrs.stop, f64), found)  # exactly, whatever was rounded
+        return found if attrs.dtype is f64 else Cast(attrs.dtype, found)
+
+    return (Stage("linspace", attrs.dtype, outs[0].shape, value),)
+
+
+def _linspace_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    return [np.linspace(attrs.start, attrs.stop, attrs.count).astype(attrs.dtype.numpy())]
+
+
+register(OpDef("linspace", _deduce_linspace, _linspace_reference, _linspace_stages, (0, 0), LinspaceAttrs))
+
+
+@dataclass(frozen=True, slots=True)
+class EyeAttrs:
+    """Rows and columns, and which diagonal is ones: 0 is the main one, above it are the positive ones."""
+
+    rows: Expr
+    columns: Expr
+    k: Expr
+    dtype: DType
+
+
+def _eye_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EyeAttrs) -> tuple[Stage, ...]:
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        return Select(Eq(i[1], i[0] + attrs.k), Const(1, attrs.dtype), Const(0, attrs.dtype))
+
+    return (Stage("eye", attrs.dtype, outs[0].shape, value),)
+
+
+register(
+    OpDef(
+        "eye",
+        lambda d, attrs: (Tensor(attrs.dtype, (attrs.rows, attrs.columns)),),
+        lambda args, attrs: [np.eye(attrs.rows, attrs.columns, attrs.k).astype(attrs.dtype.numpy())],
+        _eye_stages,
+        (0, 0),
+        EyeAttrs,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DiagonalAttrs:
+    """Which diagonal is the last, or the first, that is kept."""
+
+    k: Expr
+
+
+def _deduce_triangle(d: Deduction, attrs: DiagonalAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if len(x.shape) < 2:
+        raise d.error(f"{d.what}: `{d.args[0].name}` is {x}, matrices are expected", arg=0)
+    return (Tensor(x.dtype, x.shape),)
+
+
+def _triangle_stages(name: str, kept: Callable[[Expr, Expr], Expr]) -> Callable[..., tuple[Stage, ...]]:
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: DiagonalAttrs) -> tuple[Stage, ...]:
+        zero = Const(0, args[0].dtype)
+        return (Stage(name, args[0].dtype, outs[0].shape, lambda i, r, read: Select(kept(i[-1], i[-2] + attrs.k), read(0, *i), zero)),)
+
+    return stages
+
+
+for _name, _kept, _numpy in (("tril", Le, np.tril), ("triu", lambda column, end: Le(end, column), np.triu)):
+    register(
+        OpDef(
+            _name,
+            _deduce_triangle,
+            lambda args, attrs, f=_numpy: [f(args[0], attrs.k)],  # type: ignore[misc]
+            _triangle_stages(_name, _kept),
+            (1, 1),
+            DiagonalAttrs,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OneHotAttrs:
+    """The extent and the place of the new axis, and the literals at the index and elsewhere."""
+
+    depth: Expr
+    axis: int
+    on: Expr
+    off: Expr
+
+
+def _deduce_one_hot(d: Deduction, attrs: OneHotAttrs) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
+    if not x.dtype.is_int:
+        raise d.error(f"one_hot: the indices `{d.args[0].name}` are {x.dtype}, not integers", arg=0)
+    d.require(Le(ZERO, attrs.depth), "one_hot: depth {0} is negative", (attrs.depth,))
+    return (Tensor(attrs.on.dtype, (*x.shape[: attrs.axis], attrs.depth, *x.shape[attrs.axis :])),)
+
+
+def _one_hot_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: OneHotAttrs) -> tuple[Stage, ...]:
+    a = attrs.axis
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        index = read(0, *i[:a], *i[a + 1 :])
+        index = index if index.dtype is i64 else Cast(i64, index)
+        here = Or(Eq(index, i[a]), Eq(index, i[a] - attrs.depth))
+        return Select(here, attrs.on, attrs.off)
+
+    return (Stage("one_hot", attrs.on.dtype, outs[0].shape, value),)
+
+
+def _one_hot_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    index = np.expand_dims(args[0].astype(np.int64), attrs.axis)
+    places = np.arange(attrs.depth).reshape(-1, *[1] * (args[0].ndim - attrs.axis))
+    return [np.where((index == places) | (index == places - attrs.depth), attrs.on, attrs.off)]
+
+
+register(OpDef("one_hot", _deduce_one_hot, _one_hot_reference, _one_hot_stages, (1, 1), OneHotAttrs))
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    """start, start + step, … before `stop`; from 0 on if only one end is given. Of dims and integers i64, of floats f32, if not said."""
+    first, last = (0, start) if stop is None else (start, stop)
+    given = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
+    if any(isinstance(v, float) for v in given):
+        if not all(isinstance(v, int | float) for v in given):
+            raise Error("arange: dims and floats cannot be mixed", help="make integers, then cast and multiply")
+        ends = [Const(float(v), f64) for v in given]
+        return emit("arange", (), ArangeAttrs(ends[0], ends[1], ends[2], to_dtype(dtype or "f32")))
+    dims = [as_dim("arange", v) for v in given]
+    return emit("arange", (), ArangeAttrs(dims[0], dims[1], dims[2], to_dtype(dtype or "i64")))
+
+
+def linspace(start: float, stop: float, count: Any, dtype: Any = "f32") -> Any:
+    """`count` numbers from `start` to `stop`, both of them included."""
+    return emit("linspace", (), LinspaceAttrs(float(start), float(stop), as_dim("linspace", count), to_dtype(dtype)))
+
+
+def eye(rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f32") -> Any:
+    """A matrix of zeros with ones in one diagonal: the main one, or the one `k` above it."""
+    height = as_dim("eye", rows)
+    return emit("eye", (), EyeAttrs(height, height if columns is None else as_dim("eye", columns), as_dim("eye", k), to_dtype(dtype)))
+
+
+def tril(x: T, k: Any = 0) -> T:
+    """The matrices of `x` with zeros above the diagonal `k`."""
+    return emit("tril", (x,), DiagonalAttrs(as_dim("tril", k)))
+
+
+def triu(x: T, k: Any = 0) -> T:
+    """The matrices of `x` with zeros below the diagonal `k`."""
+    return emit("triu", (x,), DiagonalAttrs(as_dim("triu", k)))
+
+
+def one_hot(indices: Any, depth: Any, axis: int = -1, on: Any = 1, off: Any = 0, dtype: Any = "f32") -> Any:
+    """`on` where the place along a new axis is the index, else `off`; negative indices count from the end, others give no `on`."""
+    value = operand("one_hot", indices)
+    literals = [v if isinstance(v, Const) else Const(v, to_dtype(dtype)) for v in (on, off)]
+    attrs = OneHotAttrs(as_dim("one_hot", depth), normal_axis("one_hot", value, axis, extra=1), literals[0], literals[1])
+    return emit("one_hot", (value,), attrs)
+
+
+def full_like(x: T, value: Any) -> T:
+    """A tensor of the shape and dtype of `x` whose elements are all the number `value`."""
+    like = tensor_of(operand("full_like", x).annotation)
+    if isinstance(value, float) and not like.dtype.is_float:
+        raise ShapeError(f"full_like: {value} is no value of {like.dtype}")
+    return full(like.shape, value, like.dtype)
+
+
+def zeros(shape: Any, dtype: Any = "f32") -> Any:
+    """A tensor of zeros."""
+    return full(shape, 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = "f32") -> Any:
+    """A tensor of ones."""
+    return full(shape, 1, dtype)
