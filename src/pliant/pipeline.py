@@ -198,13 +198,13 @@ STEPS: tuple[Step, ...] = (
         "products of one input with literals, whose results are only moved, are one product",
         optional=True,
     ),
-    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no rule of the graph's algebra fits", optional=True),
     Step(
         "transposes_into_matmul",
         _pass(".graph.passes.transposes_into_matmul:transposes_into_matmul", Op),
         "operands of matrix products lie the way their loops read them",
         optional=True,
     ),
+    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no rule of the graph's algebra fits", optional=True),
     Step(
         "common_subexpressions",
         _pass(".graph.passes.common_subexpressions:common_subexpressions", least=2),
