@@ -72,6 +72,26 @@ def test_weights_are_mapped_aligned_and_read_only(saved: Path) -> None:
     assert np.array_equal(found, weight) and found.ctypes.data % 64 == 0 and not found.flags.writeable
 
 
+def test_compiling_anew_copies_no_weights(saved: Path) -> None:
+    program = pliant.load(saved, recompile=True)._lineage.program
+    found = next(a for a in program.constants if a.shape == (8, 16))
+    assert not found.flags.writeable and not found.flags.owndata and found.ctypes.data % 64 == 0
+
+
+def test_a_literal_of_a_user_is_copied() -> None:
+    mine = np.ones(4, np.float32)
+    fixed = mine.view()
+    fixed.setflags(write=False)
+
+    class Add(pliant.nn.Module):
+        def forward(self, x: Tensor[f32, 4]) -> Any:
+            return x + fixed
+
+    f = pliant.compile(Add())
+    mine[:] = 5
+    assert f(np.zeros(4, np.float32)).tolist() == [1] * 4
+
+
 def test_what_is_known_of_a_loaded_program(saved: Path) -> None:
     f = pliant.load(saved)
     assert str(f.cost) == str(pliant.compile(layer).cost)

@@ -198,8 +198,9 @@ class Builder:
 
     def literal(self, array: np.ndarray[Any, Any]) -> Value:
         """A literal tensor."""
-        array = np.array(array)  # a copy: the program does not change with the user's array
-        array.setflags(write=False)
+        if not _is_fixed(array):
+            array = np.array(array)  # a copy: the program does not change with the user's array
+            array.setflags(write=False)
         annotation = Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
         return self.emit(Const, [annotation], (), array=array)[0]
 
@@ -413,6 +414,16 @@ class Builder:
                 )
         nodes = tuple(self._frames[0].nodes)
         return Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
+
+
+def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
+    """Whether nobody can change an array: it lies in memory that is only read, such as that of a mapped file."""
+    memory: Any = array
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return False
+        memory = memory.base
+    return memory is not None and memoryview(memory).readonly
 
 
 def _parameter_text(p: Any) -> str:

@@ -158,7 +158,7 @@ class _Canonical:
 
 def array_form(array: np.ndarray[Any, Any]) -> Form:
     """A literal tensor by dtype, shape and bits."""
-    return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest())
+    return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest())
 
 
 def callee_form(callee: Callee) -> Form:
