@@ -11,7 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from compiled_graphs import host_of
+from compiled_graphs import compiled as compiled_graph
+from compiled_graphs import host_of, interpret_host
 
 import pliant
 from pliant import Tensor, bool_, dim, f32, function, i64, ops
@@ -151,3 +152,31 @@ def test_an_index_outside_is_named(checked: bool) -> None:
     for wrong in (4, -5):
         with pytest.raises(Error, match=f"scatter_nd: index {wrong} is outside of dim 0, which has 4 elements"):
             f(x, np.array([[0], [wrong]]), new)
+
+
+def test_branches_and_loops_over_values_of_such_a_size() -> None:
+    @function
+    def work(x: Tensor[f32, n], t: f32) -> tuple[Tensor[f32, u], Tensor[f32, u], Tensor[f32, u]]:
+        some = ops.masked_select(x, x > 0.0, count=u)
+        if t < 1.0:
+            y = some * 2.0
+            z = y
+        else:
+            y = ops.cumsum(some)
+            z = some
+        k = 0
+        w = some
+        while k < 3:
+            w = w + z
+            k = k + 1
+        return y, w, some
+
+    f, host = compiled_graph(work.graph, poison=True), host_of(work.graph, poison=True)
+    for x in (np.array([1, -1, 2, 3], np.float32), np.full(6, -1, np.float32), np.zeros(0, np.float32)):
+        some = x[x > 0]
+        for t in (0.5, 2.0):
+            y = some * 2 if t < 1 else np.cumsum(some)
+            w = some + 3 * (y if t < 1 else some)
+            for found in (f(x, t), interpret_host(host, [x, t])):
+                for a, b in zip(found, (y, w, some), strict=True):
+                    np.testing.assert_array_equal(a, b)
