@@ -201,7 +201,7 @@ class Rewriter:
 
         It keeps what `instead` and `checks` check.
         """
-        made = self._made(name, args, attrs, instead)
+        made = self._made(name, args, attrs, instead, instead.outs[0].name)
         if made is None or any(a.annotation != o.annotation for a, o in zip(made.outs, instead.outs, strict=True)):
             return None
         kept = {r.cond: r for r in (*made.requires, *checks, *instead.requires)}
@@ -209,16 +209,16 @@ class Rewriter:
 
     def make(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> tuple[Value, ...] | None:
         """The results of an operator that a rule needs for what it makes of the node `near`; None if it is no program."""
-        made = self._made(name, args, attrs, near)
+        made = self._made(name, args, attrs, near, name)
         return None if made is None else self._visit(made)
 
-    def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> Op | None:
+    def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node, hint: str) -> Op | None:
         d = Deduction(name, tuple(args), span=near.span)
         try:
             annotations = TABLE[name].deduce(d, attrs)
         except ShapeError:
             return None
-        outs = tuple(Value(self.name(near.outs[0].name), a) for a in annotations)
+        outs = tuple(Value(self.name(hint), a) for a in annotations)
         return Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> Value:
