@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,6 +35,7 @@ from .loop.stmt import Func
 from .lower.callee import callee_of
 from .lower.from_ops import func_of_stages
 from .support.errors import Error
+from .support.record import dataclass
 from .support.source import caller_span
 from .sym.expr import Const, Expr, Var
 from .sym.simplify import simplify

@@ -6,12 +6,13 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import __version__
 from ..support.errors import Error
+from ..support.record import dataclass
 from . import progress
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
+from ..support.record import dataclass
 
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4

@@ -14,10 +14,10 @@ Numbers are those of the WebAssembly binary format and of its "Linking" tool con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from ..support.errors import InternalError
+from ..support.record import dataclass
 
 _MAGIC = b"\0asm\x01\0\0\0"
 _PAGE = 65536

@@ -14,7 +14,6 @@ Text is written directly: a program of three loops takes about a millisecond.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..dtype import f64, i64
 from ..loop.passes.lower_blocks import lower_blocks
@@ -22,6 +21,7 @@ from ..loop.passes.simplify_indices import simplify_indices
 from ..loop.stmt import Check, For, Func, While, walk_stmts
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
+from ..support.record import dataclass
 from ..target import Target
 from .llvm_build import Declarations
 from .llvm_fail import ModuleState

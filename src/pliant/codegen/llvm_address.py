@@ -6,12 +6,12 @@ differs an index for each lane, of 32 bits where the size of the buffer proves t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..dtype import i32, i64
 from ..loop.buffer import Buffer
 from ..support.errors import InternalError
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var, product
 from ..sym.poly import Poly, add, constant, multiply, to_expr, without
 from .llvm_build import Declarations

@@ -6,10 +6,11 @@ A failure leaves the function at once with its code. `pliant.fail` (in `llvm.py`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..dtype import i32
 from ..loop.stmt import Check, Func
+from ..support.record import dataclass
 from ..target import Target
 from .llvm_build import Declarations
 from .llvm_dot import Dots

@@ -8,12 +8,11 @@ Elements of less than a byte are in `llvm_packed.py`; in a register buffer each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..dtype import bool_, u8
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import View
 from ..support.errors import UnsupportedError
+from ..support.record import dataclass
 from ..sym.expr import Expr, free_vars
 from ..sym.poly import Poly, add
 from .llvm_address import Addresses

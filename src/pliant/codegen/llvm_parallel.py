@@ -13,13 +13,13 @@ not known to write bytes of their own (`llvm_owned.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..dtype import f64, i64
 from ..loop.buffer import Buffer
 from ..loop.stmt import For
 from ..support.errors import UnsupportedError
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var, wrap
 from .llvm_cost import cost
 from .llvm_owned import owns_bytes

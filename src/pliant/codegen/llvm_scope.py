@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..dtype import i64
 from ..loop.buffer import Load
 from ..support.errors import InternalError
+from ..support.record import dataclass
 from ..sym.bounds import int_range
 from ..sym.expr import Binary, Const, Expr, Var, binary, fold_up, free_vars, rewrite
 from ..sym.facts import Facts

@@ -14,13 +14,13 @@ buffer) is run one iteration after the other, which is what a legal vector loop 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from ..dtype import i32, i64
 from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
+from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Ne, Var, all_of, binary, free_vars, walk
 from ..sym.poly import Poly, to_expr, without
 from .llvm_address import Lanes

@@ -7,10 +7,10 @@ substitute_annotation(Tensor(f32, (n, n * 2)), {n: const(3)})   # Tensor[f32, 3,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ..support.errors import counted, is_are
+from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Eq, Expr, Not, Var, const, free_vars, substitute
 from ..sym.facts import EMPTY, Facts
 from ..sym.prove import prove

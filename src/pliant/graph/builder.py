@@ -13,7 +13,7 @@ consumed once. Bodies of `if` and `while` are built between `open` and `close`; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, ShapeError
+from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars

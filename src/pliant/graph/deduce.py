@@ -12,10 +12,11 @@ and collects a `Require` for each that only a run can decide. What one node's ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..dtype import bool_
 from ..support.errors import Error, ShapeError, counted
+from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute, text
 from ..sym.facts import EMPTY, Facts

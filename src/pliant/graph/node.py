@@ -42,10 +42,11 @@ Semantics:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
+from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Expr, Var, product
 

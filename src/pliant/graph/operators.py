@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from ..dtype import DType, bool_, f32, i64
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error
+from ..support.record import dataclass
 from ..support.source import caller_span
 from ..sym.expr import Const, Expr, Var
 from .deduce import Deduction

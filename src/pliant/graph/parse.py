@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..dtype import ALL as DTYPES
 from ..support.errors import Error, UnsupportedError
+from ..support.record import dataclass
 from ..support.resolve import ALLOWED_BUILTINS, Source, near, source_of, span_of
 from ..support.source import Span
 from ..sym import script, spec

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from ..dtype import DType
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, UnsupportedError
+from ..support.record import dataclass
 from ..support.resolve import Source, near
 from ..support.source import Span
 from ..sym.expr import Const, Expr

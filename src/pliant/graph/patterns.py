@@ -15,9 +15,10 @@ registration, each at every place from the last node to the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..support.errors import Error
+from ..support.record import dataclass
 from ..support.source import caller_span
 from ..sym.expr import Const as Number
 from ..sym.expr import Expr, Var, free_vars, substitute

@@ -12,10 +12,10 @@ The last tensors of an operator's stages are its results, in order; those before
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from ..dtype import DType
+from ..support.record import dataclass
 from ..sym.expr import Expr
 
 Indices = tuple[Expr, ...]

@@ -11,7 +11,6 @@ parallel as it claims shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from ..dtype import i64
 from ..loop.buffer import Buffer
 from ..loop.stmt import Call, Func, walk_stmts
 from ..support.errors import Error, ShapeError, counted
+from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of

@@ -8,10 +8,11 @@ for f: block(S f // 4, R f % 4, init)   in the instance itself, where the R iter
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ..loop.stmt import Alloc, Block, Call, For, If, Let, Seq, Stmt, View, children, exprs, walk_stmts
+from ..support.record import dataclass
 from ..sym.expr import And, Expr, Var, all_of, free_vars
 
 

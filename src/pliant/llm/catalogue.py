@@ -13,11 +13,11 @@ import hashlib
 import os
 import zipfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime import cache
 from ..support.errors import Error, ModelFileError
+from ..support.record import dataclass
 from .download import Progress, checksum, download, keep, locked, make_folder
 from .http import DownloadError
 from .package_index import find_file

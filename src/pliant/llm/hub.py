@@ -15,13 +15,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ..frontends.gguf.parse import shown
 from ..support.errors import Error, ModelFileError
+from ..support.record import dataclass
 from .download import Progress, download, make_folder
 from .http import DownloadError, page
 

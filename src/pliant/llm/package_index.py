@@ -14,11 +14,11 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from ..support.record import dataclass
 from .http import DownloadError, Missing, page, shown
 
 PUBLIC = "https://pypi.org/simple"

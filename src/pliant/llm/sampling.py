@@ -16,13 +16,13 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..support.errors import Error
+from ..support.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

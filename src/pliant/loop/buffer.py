@@ -13,10 +13,11 @@ rows of whole bytes (its last dim is a multiple of the elements in a byte); memo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ..dtype import DType, dtype, i64
+from ..support.record import dataclass
 from ..sym.expr import Const, Expr, product
 
 Scope = Literal["global", "workspace", "stack", "register"]

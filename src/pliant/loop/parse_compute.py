@@ -15,11 +15,11 @@ It is read as
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from math import inf
 
 from ..dtype import DType, bool_, i64
 from ..support.errors import counted
+from ..support.record import dataclass
 from ..sym.expr import Const, Expr, Var
 from .buffer import Buffer
 from .parse_stmt import StmtParser

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from ..support.errors import Error
+from ..support.record import dataclass
 from ..support.resolve import Source
 from ..support.source import Span
 from ..sym.expr import Const, Expr, Var, free_vars

@@ -50,10 +50,11 @@ Statements are immutable and compared by identity: two equal loops are two loops
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, Self
 
 from ..dtype import i64
+from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import TRUE, Const, Expr, Var, rewrite, walk
 from .buffer import Buffer, Load

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..dtype import bool_, i64
 from ..support.errors import Error, InternalError
+from ..support.record import dataclass
 from ..sym import expr as E
 from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute, walk
 from .buffer import Buffer, Load

@@ -17,10 +17,11 @@ elementwise, and stands where its last member stood: readers of its results come
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..graph import node as g
 from ..loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_elementwise, right_operand
+from ..support.record import dataclass
 from ..sym.expr import Expr, Le, product
 from ..sym.prove import prove
 from .callee import func_of

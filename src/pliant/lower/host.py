@@ -21,7 +21,7 @@ bytes 0xFF (NaN, for floats) before its first write and after its last use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..dtype import bool_, f64, i64, u8
@@ -32,6 +32,7 @@ from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, map_children, seq
 from ..support.errors import InternalError, UnsupportedError
+from ..support.record import dataclass
 from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Dim, Expr, Le, Max, Ne, Var, all_of, free_vars, product, substitute
 from ..sym.simplify import simplify
 from .arguments import Layout, const, contract_check, entry, layout_of, prepare_func, size_func

@@ -6,7 +6,6 @@ In checked mode the scheduled programs get their checks here, before the workspa
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from ..graph import node as g
 from ..graph.stage import Stage
@@ -17,6 +16,7 @@ from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
 from ..schedule.library import default_schedule
 from ..support.errors import UnsupportedError
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..target import Target
 from .callee import callee_of, func_of

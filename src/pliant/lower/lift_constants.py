@@ -8,13 +8,13 @@ not known yet: a `Const` with an array that has the right dtype and shape and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..graph import node as g
 from ..graph.operators import TABLE
+from ..support.record import dataclass
 from ..sym.expr import Const, Expr
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,6 @@ after the other, and then its scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from ..loop.buffer import Buffer
 from ..loop.stmt import Func, Param, Seq
 from ..runtime.interface import Operand, Outside
 from ..support.errors import UnsupportedError
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var, const
 from .callee import callee_of
 

@@ -13,10 +13,10 @@ are tried, and the one whose workspace is smallest, relative to the largest live
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
 
 from ..dtype import i64
+from ..support.record import dataclass
 from ..sym.expr import Const, Dim, Expr, Max, Var, free_vars
 from ..sym.facts import Facts
 from ..sym.prove import prove

@@ -22,11 +22,11 @@ Dequantisation here and quantised kernels elsewhere read the same records; nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import dtype
 from ..dtype import DType
+from ..support.record import dataclass
 
 
 class Place(NamedTuple):

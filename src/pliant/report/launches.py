@@ -7,13 +7,13 @@ for launch in launches(lineage):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..graph.node import CallLoop, Value, walk_nodes
 from ..lineage import Lineage
 from ..loop.analysis.cost import cost as loop_cost
 from ..loop.stmt import Call, Func, walk_stmts
 from ..lower.callee import func_of
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..sym.semantics import evaluate
 

@@ -6,7 +6,9 @@ tree_of([("a.b", 0), ("a.c", 1), ("", 2)])        # own [2]; a: {b: [0], c: [1]}
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ..support.record import dataclass
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from ..cli.units import in_bytes
 from ..lineage import Lineage
 from ..loop.stmt import View, walk_stmts
+from ..support.record import dataclass
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 

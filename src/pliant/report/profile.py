@@ -17,7 +17,6 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..cli.units import per_second
@@ -25,6 +24,7 @@ from ..lineage import Lineage
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
+from ..support.record import dataclass
 from .launches import Step, steps
 
 RUNS = 5

@@ -22,11 +22,11 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from ..support.errors import ModelFileError
+from ..support.record import dataclass
 
 MAGIC = b"PLIANT\r\n"
 VERSION = 1

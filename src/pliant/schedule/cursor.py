@@ -15,11 +15,12 @@ else is needed to point at one. An edit rebuilds the path from the change to the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
 from ..support.errors import ScheduleError
+from ..support.record import dataclass
 from ..sym.expr import Expr, Var
 from ..sym.facts import Facts
 from ..sym.simplify import simplify

@@ -10,11 +10,10 @@ iterations are different S points, and that where two blocks meet in a buffer, e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..dtype import i64
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, Call, Check, For, Func, Reduce, Stmt, Store, While, children, walk_stmts
+from ..support.record import dataclass
 from ..sym.expr import Const, Expr, FloorDiv, FloorMod, Var, free_vars, product, substitute
 from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr

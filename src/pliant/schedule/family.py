@@ -10,9 +10,10 @@ packed serves every number of rows. All variants compute the same bits, as every
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..loop.stmt import Block, Func, If, Stmt, map_children
+from ..support.record import dataclass
 from ..sym.expr import TRUE, Expr
 from .cursor import fresh_name
 from .nest import block_names

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
 from ..loop.passes.simplify_indices import block_facts
 from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from ..support.record import dataclass
 from ..sym.expr import And, Const, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.simplify import simplify

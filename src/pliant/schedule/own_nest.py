@@ -8,9 +8,8 @@ Primitives that make such a nest anew (another space of iterators, padded extent
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..loop.stmt import Block, For, Func, Seq, Stmt
+from ..support.record import dataclass
 from ..sym.affine import Refusal, detect_iter_map
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..sym.prove import prove_equal

@@ -9,9 +9,8 @@ tile it is. `rebound` gives it one iterator for each loop that it depends on:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..loop.stmt import Block, For, Func, Iter, Replacer, Stmt
+from ..support.record import dataclass
 from ..sym.bounds import bounds
 from ..sym.expr import Const, Expr, Var, all_of, free_vars, substitute
 from ..sym.facts import Facts

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..loop.stmt import Func
 from ..support.errors import ModelFileError
+from ..support.record import dataclass
 
 VERSION = 1
 

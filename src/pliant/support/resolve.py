@@ -18,11 +18,11 @@ import linecache
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
 from .errors import Error
+from .record import dataclass
 from .source import Span, caller_span
 
 # The builtins that mean something in our languages; the others are "not defined" there.

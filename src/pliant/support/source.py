@@ -7,8 +7,9 @@ after the source is gone. Columns count from 0, lines from 1, as in Python's `as
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from .record import dataclass
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 

@@ -16,8 +16,9 @@ scale * split + … + base, sorted so that each scale is at least the span of th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..support.record import dataclass
 from . import expr as E
 from .bounds import exact, int_range
 from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars

@@ -16,11 +16,11 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import lcm
 
 from ..dtype import i64
 from ..support.errors import ScheduleError
+from ..support.record import dataclass
 from .affine import IterMap, IterSum, Mark, Refusal, Split, detect_iter_map
 from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, substitute, walk
 from .facts import EMPTY, Facts

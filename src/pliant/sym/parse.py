@@ -13,13 +13,13 @@ import ast
 import builtins
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 from ..dtype import DType, bool_, f32, i64
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, UnsupportedError
+from ..support.record import dataclass
 from ..support.resolve import Source, near
 from ..support.source import Span
 from . import script

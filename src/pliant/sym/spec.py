@@ -10,13 +10,13 @@ At run time an annotation is a `TensorSpec`; a scalar parameter is annotated wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..dtype import DType
 from ..dtype import dtype as to_dtype
 from ..dtype import i64 as _i64
 from ..support.errors import Error, counted
+from ..support.record import dataclass
 from ..support.source import caller_span
 from .expr import DIM_MAX, Const, Dim, Expr
 

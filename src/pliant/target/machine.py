@@ -9,8 +9,10 @@ from the machine itself, so that compiling for another machine is the same act a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from ..support.record import dataclass
 
 Kind = Literal["llvm", "wasm"]
 

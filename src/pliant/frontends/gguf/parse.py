@@ -14,7 +14,6 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...quantization.formats import FORMATS, RETIRED, Format
 from ...support.errors import ModelFileError
+from ...support.record import dataclass
 
 MAX_PAIRS = 65_536
 MAX_TENSORS = 65_536

@@ -16,7 +16,6 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from ...quantization.dequantize import dequantize, unread
 from ...quantization.formats import Format
 from ...support.errors import ModelFileError
+from ...support.record import dataclass
 from .parse import MAX_TENSORS, Buffer, Parsed, Value, parse, shown
 
 MAX_PARTS = 1024

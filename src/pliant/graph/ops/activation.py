@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...support.record import dataclass
 from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr
 from ..deduce import Deduction

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import bool_
 from ...support.errors import counted
+from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Min, Mul, Select, Sub, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...dtype import DType, bool_
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error
+from ...support.record import dataclass
 from ...sym import expr as E
 from ...sym.expr import Call, Cast, Const, Select
 from ...sym.semantics import cast as cast_array

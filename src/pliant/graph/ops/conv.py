@@ -12,13 +12,13 @@ A transposed convolution is written as a gather: each element of the result sums
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import bool_
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Add, Cast, Const, Eq, Expr, FloorMod, Le, Lt, Mul, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -14,13 +14,13 @@ Users write `bind_dim` for sizes of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import i64
 from ...support.errors import ShapeError
+from ...support.record import dataclass
 from ...sym.expr import And, Dim, Expr, Le, Var, const
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor

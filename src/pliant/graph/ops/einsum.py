@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from ...dtype import bool_
 from ...dtype import dtype as to_dtype
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Cast, Const, Expr, Mul
 from ..annotation import ONE
 from ..deduce import Deduction

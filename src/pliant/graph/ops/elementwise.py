@@ -12,12 +12,12 @@ if theirs are. Floats of 16 bits compute in f32 and round once at the end of an 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import DType, bf16, bool_, f16, f32
+from ...support.record import dataclass
 from ...sym import expr as E
 from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ..annotation import decide

@@ -11,12 +11,12 @@ The first of equal elements counts, or the last if asked for. A NaN is larger an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import bool_, i64
+from ...support.record import dataclass
 from ...sym.expr import And, Const, Eq, Expr, Lt, Ne, Not, Or, Select, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor

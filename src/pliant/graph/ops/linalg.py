@@ -11,7 +11,6 @@ ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from ...dtype import bool_
 from ...dtype import dtype as to_dtype
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Add, Cast, Const, Eq, Expr, Mul
 from ..annotation import decide
 from ..deduce import Deduction

@@ -9,11 +9,11 @@ ops.var(x, axis=-1), ops.std(x, axis=0, correction=0)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Expr, Max, Mul, Sub, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor

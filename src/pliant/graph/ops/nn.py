@@ -10,7 +10,6 @@ ops.rotary_embedding(x, positions, base=10000.0)      # x: (t, heads, d), positi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...dtype import dtype as to_dtype
 from ...dtype import f32
 from ...support.errors import ShapeError
+from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor

@@ -12,13 +12,13 @@ Statistics of 16-bit floats are made in f32, the variance about the mean (not as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import DType
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Max, Min, Mul, Sub, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -12,12 +12,12 @@ With a number, amounts may be negative: then elements are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...support.errors import Error, counted
+from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Le, Lt, Max, Min
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -9,11 +9,11 @@ ops.leaky_relu(x, alpha=0.1), ops.elu(x)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...support.record import dataclass
 from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr, Select
 from ..deduce import Deduction

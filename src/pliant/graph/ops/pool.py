@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from ...dtype import DType, bool_
 from ...dtype import dtype as to_dtype
 from ...support.errors import counted
+from ...support.record import dataclass
 from ...sym.expr import And, Cast, Const, Div, Expr, Lt, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -16,13 +16,13 @@ quotient is made in f32 (f64 where `x` is).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import DType, f32, f64, i32, u8
 from ...dtype import dtype as to_dtype
+from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Eq, Expr, Le, Lt, Mul, Neg, Select, Sub
 from ..deduce import Deduction
 from ..node import Annotation, Tensor

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from ...dtype import DType, bf16, bool_, f16, f32
 from ...dtype import dtype as to_dtype
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Expr, Mul, const, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from ...dtype import DType
 from ...support.errors import ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import Add, And, Cast, Const, Div, Expr, Le, Lt, Max, Min, Mul, Select, Sub, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction

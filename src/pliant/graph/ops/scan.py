@@ -13,12 +13,12 @@ a NaN stays from where it is met.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import bool_, i64
+from ...support.record import dataclass
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, Reference, emit, operand, register

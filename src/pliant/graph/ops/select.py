@@ -13,13 +13,13 @@ The size is a new dim, `count`: give one to use it in annotations, or leave it o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import bool_, f32, i64
 from ...support.errors import ShapeError
+from ...support.record import dataclass
 from ...sym.expr import Expr, Min, Var, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction

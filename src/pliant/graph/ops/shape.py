@@ -9,7 +9,6 @@ ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.concat([a, b], axis=1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from ...dtype import dtype as to_dtype
 from ...dtype import i64
 from ...support.errors import Error, ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Mul, Select, const, product
 from ...sym.simplify import simplify
 from ..annotation import shape_text

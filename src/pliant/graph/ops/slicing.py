@@ -13,13 +13,13 @@ number that only a run tells (a host scalar, a tensor of one integer), the bound
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import i64
 from ...support.errors import ShapeError
+from ...support.record import dataclass
 from ...sym.expr import And, Const, Eq, Expr, Le, Lt, Or, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction

@@ -12,12 +12,12 @@ Sorting is stable: equal elements keep their order, also when it is descending. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dtype import i64
+from ...support.record import dataclass
 from ...sym.expr import And, Expr, Le, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor

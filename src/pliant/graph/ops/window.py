@@ -10,12 +10,12 @@ The layout is that of ONNX and ATen: (batch, channels, then any number of spatia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...support.errors import Error, ShapeError, counted
+from ...support.record import dataclass
 from ...sym.expr import And, Const, Expr, Le, Lt, Max, Min, Select, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction

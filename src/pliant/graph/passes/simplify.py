@@ -15,11 +15,11 @@ The property tests walk the table, so a new rule is tested by being there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...dtype import DType, bool_
+from ...support.record import dataclass
 from ...sym.expr import Const, Expr, const
 from ...sym.simplify import simplify as simplify_expr
 from ..annotation import ONE

@@ -10,11 +10,11 @@ here as well (a pattern from a file is never run: it is known, or refused).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from ...frontends.gguf.parse import shown
 from ...support.errors import UnsupportedError
+from ...support.record import dataclass
 from .classes import Pattern
 
 _CJK = "一-龥"

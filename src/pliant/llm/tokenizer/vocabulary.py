@@ -6,11 +6,12 @@ vocabulary.ids["Ġthe"], vocabulary.tokens[260], vocabulary.kind(0) is TokenKind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
 
 from ...support.errors import ModelFileError
+from ...support.record import dataclass
 
 
 class TokenKind(IntEnum):

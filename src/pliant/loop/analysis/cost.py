@@ -11,10 +11,11 @@ depend on outer ones counts with its greatest extent, a branch with both arms, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from ...dtype import DType, i64
+from ...support.record import dataclass
 from ...sym import expr as E
 from ...sym.expr import EXPANDED_FUNCTIONS, Const, Expr, Fma, Max, Min, Var, product, substitute
 from ...sym.expr import Call as Function

@@ -16,9 +16,9 @@ program's own: elementwise code after a matmul is still matmul-like.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 
+from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, walk_stmts

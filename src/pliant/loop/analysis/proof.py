@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 from ...dtype import i64
+from ...support.record import dataclass
 from ...support.source import Span
 from ...sym import expr as E
 from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Expr, Var, free_vars, rewrite, substitute, walk

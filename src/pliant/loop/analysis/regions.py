@@ -10,9 +10,10 @@ Buffers that exist only inside of the statement are left out. Boxes assume what 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...dtype import i64
+from ...support.record import dataclass
 from ...sym.expr import DIM_MAX, TRUE, And, Const, Dim, Expr, Max, Min, Not, Or, Select, Var, free_vars, substitute, walk
 from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove

@@ -17,8 +17,9 @@ reduction iterator is 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...support.record import dataclass
 from ...sym.expr import TRUE, And, Const, Eq, Expr, Not, Var, all_of, free_vars, substitute
 from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
 

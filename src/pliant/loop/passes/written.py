@@ -11,9 +11,9 @@ type, so an element of such a view is several elements of its root, or one of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...dtype import i64, u8
+from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Max, Min, Ne, Var, all_of, product
 from ..buffer import Buffer
 from ..stmt import Alloc, For, Stmt, Store, seq, zero

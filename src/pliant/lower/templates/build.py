@@ -8,12 +8,12 @@ count = Cell("count", i64)                                  # Alloc(count.buffer
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...dtype import DType, i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, Block, For, Iter, IterKind, LoopKind, Stmt, Store, seq
+from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Var
 
 Indices = tuple[Expr, ...]

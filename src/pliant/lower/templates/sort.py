@@ -11,11 +11,11 @@ Rows are shared out. What a cell holds is a number like any other that was loade
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...dtype import DType, bool_, i8, i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
+from ...support.record import dataclass
 from ...sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Var, all_of
 from .build import ONE, ZERO, Cell, Indices, Site, nest
 

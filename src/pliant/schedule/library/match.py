@@ -6,11 +6,11 @@ Answers are records or None; reasons are sentences for `default_schedule`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...support.errors import ScheduleError
+from ...support.record import dataclass
 from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Mul, Var, free_vars, walk
 from ..nest import accesses, blocks, index, loops_above, path_to, plain_iters
 

@@ -14,13 +14,13 @@ The sum over k runs in order for every element, whatever the tile: a row alone e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..nest import blocks, constant_extent

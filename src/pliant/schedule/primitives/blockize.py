@@ -6,10 +6,9 @@ be moved and reordered as one unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, Iter, Replacer, Seq, Stmt, seq
+from ...support.record import dataclass
 from ...sym.bounds import int_range
 from ...sym.expr import Const, Expr, Var, all_of, free_vars
 from ...sym.poly import Poly, poly_of, to_expr

@@ -8,12 +8,12 @@ stands in the padding (None: anything, nobody reads it). `layouts_of` reads it f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ...dtype import DType
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, Call, For, Func, Iter, Param, Seq, Stmt, Store, View, seq, walk_stmts, zero
+from ...support.record import dataclass
 from ...sym.affine import Refusal as NoMap
 from ...sym.expr import Const, Expr, Not, Var
 from ...sym.facts import Facts

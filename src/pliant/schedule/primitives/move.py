@@ -5,11 +5,10 @@ The loops of a moved block are made anew, over the region that one iteration of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dtype import i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
+from ...support.record import dataclass
 from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.poly import poly_of

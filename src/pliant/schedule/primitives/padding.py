@@ -6,11 +6,10 @@ around them, the result is computed in a larger buffer, and what is needed of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, zero
+from ...support.record import dataclass
 from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, all_of, free_vars, walk
 from ...sym.facts import Facts
 from ...sym.poly import to_expr
