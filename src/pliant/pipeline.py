@@ -214,6 +214,7 @@ STEPS: tuple[Step, ...] = (
     Step("lower_ops", _pass(".lower.from_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
     Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
     Step("resolve_casts", _pass(".lower.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
+    Step("narrow_dims", _pass(".graph.passes.narrow_dims:narrow_dims"), "what every run asks of a dim is part of its contract"),
     Step("infer_blocks", _pass(".lower.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
     Step(
         "fuse",

@@ -16,8 +16,8 @@ Both are loop programs over the `dims` array of the ABI (docs/design/0001-abi.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 
 from ..dtype import i64
 from ..graph import node as g
@@ -26,6 +26,7 @@ from ..loop.buffer import Buffer, Load
 from ..loop.passes.instantiate import instantiate
 from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ..support.errors import Error
+from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
 from ..sym.simplify import simplify
 
@@ -41,6 +42,7 @@ class Layout:
     outputs: tuple[g.Tensor, ...]
     names: tuple[str, ...]  # of the outputs
     counts: tuple[Expr, ...] = ()
+    narrowed: Mapping[Var, g.Require] = field(default_factory=dict)  # why dims have a narrower contract than they declare
 
     @property
     def at_symbols(self) -> int:
@@ -103,7 +105,9 @@ def layout_of(function: g.Function, outputs: Sequence[g.Tensor], counts: Sequenc
                     facts=[f"`{p.name}` is {p.annotation}", "a dim is defined where it stands alone as a dimension of a parameter"],
                     help=f"add a parameter that has `{missing[0]}` as a dimension of its own",
                 )
-    return Layout(function.params, tuple(bound), tuple(outputs), g.output_names(function), tuple(counts))
+    return Layout(
+        function.params, tuple(bound), tuple(outputs), g.output_names(function), tuple(counts), function.attrs.get("narrowed", {})
+    )
 
 
 def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
@@ -181,7 +185,7 @@ def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
         if isinstance(e, Var) and e not in bound:
             bound[e] = (p, i)
             if isinstance(e, Dim):
-                contracts.append(contract_check(e, f"argument `{p.name}`: dim {i}, "))
+                contracts.append(contract_check(e, f"argument `{p.name}`: dim {i}, ", layout.narrowed.get(e)))
             continue
         known = isinstance(e, Const)
         source = f" (`{e}`)" if not known else ""
@@ -192,12 +196,15 @@ def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
     return fixed + contracts + relations
 
 
-def contract_check(d: Dim, subject: str = "") -> Stmt:
-    """The check that a dim has a value of its contract; `subject` says where the value comes from."""
+def contract_check(d: Dim, subject: str = "", asked: g.Require | None = None) -> Stmt:
+    """The check that a dim has a value of its contract; `subject` says where the value comes from, `asked` why it is so narrow."""
     cond = all_of(Le(const(d.min), d), Le(d, const(d.max)))
     if d.multiple_of > 1:
         cond = all_of(cond, Eq(FloorMod(d, const(d.multiple_of)), const(0)))
     message = f"{subject}`{d.name}` = {{0}} is outside its contract: {d.contract}"
+    if asked is not None:
+        help_ = f"it is asked for inside: {asked.message.replace(' is {0}', '')}"
+        return Check(cond, message, (d,), help_, "shape", asked.span)
     return Check(cond, message, (d,), "the contract comes from the declaration of the dim and from `dims=` of compile", "shape")
 
 
@@ -209,7 +216,7 @@ def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
     for p, i, e, slot, counts in _stride_slots(layout, dims):
         if isinstance(e, Dim) and e not in shown:
             shown.add(e)
-            contracts.append(contract_check(e, f"argument `{p.name}`: stride {i}, "))
+            contracts.append(contract_check(e, f"argument `{p.name}`: stride {i}, ", layout.narrowed.get(e)))
         source = "" if isinstance(e, Const) else f" (`{e}`)"
         message = f"argument `{p.name}`: stride {i} is {{0}}, expected {{1}}{source}"
         relations.append(Check(Or(Not(counts), Eq(slot, e)), message, (slot, e), f"`{p.name}` is {p.annotation}", "shape"))
