@@ -57,7 +57,7 @@ from .elementwise import (
     trunc_divide,
 )
 from .extremum import argmax, argmin, hardmax, max_with_index, min_with_index
-from .index import embedding, gather, gather_nd, index_put, index_select, reverse_sequence, scatter, scatter_nd
+from .index import embedding, gather, gather_nd, index_select, reverse_sequence
 from .linalg import linear, matmul, outer
 from .moments import std, var
 from .nn import rms_norm, rotary_embedding
@@ -69,6 +69,7 @@ from .quantize import dequantize_linear, dynamic_quantize_linear, quantize_linea
 from .reduce import all, any, max, mean, min, norm, prod, sum, sum_square
 from .resize import resize
 from .scan import cummax, cummin, cumprod, cumsum
+from .scatter import index_put, scatter, scatter_nd
 from .select import compress, masked_select, non_max_suppression, nonzero, unique
 from .shape import concat, full, permute, reshape, scalar, take
 from .slicing import slice, strided_slice
