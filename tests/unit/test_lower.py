@@ -15,7 +15,7 @@ from compiled_graphs import compiled, host_of, lowered, without
 from native_loops import Native
 
 import pliant
-from pliant import InOut, Out, Tensor, alloc, cast, dim, f32, function, i32, i64, kernel, match_cast, ops, parallel, u8
+from pliant import InOut, Out, Tensor, alloc, cast, dim, f32, function, i32, i64, kernel, match_cast, ops, parallel, u4, u8
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph
 from pliant.interp.loop import run_loop
@@ -254,10 +254,11 @@ def test_a_callee_shows_the_signature_of_its_program() -> None:
     assert state is total and count.tolist() == [3]
 
 
-def test_what_cannot_be_compiled_yet_says_so() -> None:
+def test_what_a_python_function_cannot_be_given_is_named() -> None:
     @function
-    def f(x: Tensor[f32, n]) -> Tensor[f32, n]:
+    def f(x: Tensor[u4, n, 8]) -> Tensor[f32, n]:
         return ops.call_host(np.sin, [x], out=Tensor[f32, n])
 
-    with pytest.raises(UnsupportedError, match="CallHost cannot be compiled yet"):
+    with pytest.raises(UnsupportedError, match="`sin` takes and gives contiguous tensors") as found:
         lowered(f.graph)
+    assert "`x` is Tensor[u4, n, 8]" in str(found.value)
