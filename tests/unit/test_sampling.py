@@ -1,183 +1,138 @@
-"""Sampling: against plain definitions and the draws they predict; seeds, penalties, stop strings across pieces."""
+"""Sampled choices: decisions apart from the trace, repaired where they do not fit, drawn from a seeded stream."""
 
 from __future__ import annotations
 
-import hashlib
-import math
-import random
-from typing import Any
+import sys
+from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
-from counts import count
-from numpy.typing import NDArray
 
-from pliant import Error
-from pliant.llm.sampling import Sampler, SamplingOptions, Stream, distribution
-from pliant.llm.stop import StopStrings
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-EVERYTHING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+from schedule_kernels import kernel, make_arguments
 
-
-def row(*values: float) -> NDArray[np.float32]:
-    return np.array(values, np.float32)
-
-
-def test_greedy_takes_the_first_of_the_best() -> None:
-    greedy = Sampler(SamplingOptions(temperature=0))
-    assert greedy.sample(row(1, 3, 2, 3)) == 1
-    assert greedy.sample(row(float("nan"), -5, -7)) == 1
-    assert greedy.stream.taken == 0
+from pliant.interp.loop import run_loop
+from pliant.loop.structural import assert_same
+from pliant.loop.verify import verify
+from pliant.schedule import Schedule, Trace
+from pliant.support.errors import ScheduleError
+from pliant.support.random import Stream
 
 
-def chosen(scores: list[float], **settings: Any) -> dict[int, float]:
-    """The definition, in plain words: probabilities of what is left, by token."""
-    options = SamplingOptions(**{**EVERYTHING, **settings})
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-    order = order[: options.top_k or len(order)]
-    weights = [math.exp((scores[i] - scores[order[0]]) / options.temperature) for i in order]
-    chances = [w / sum(weights) for w in weights]
-    kept = [
-        i for i, p in enumerate(chances) if p >= options.min_p * chances[0] and (options.top_p == 1.0 or sum(chances[:i]) < options.top_p)
-    ]
-    total = sum(chances[i] for i in kept)
-    return {order[i]: chances[i] / total for i in kept}
+def sampled(decisions: tuple[object, ...] = (), seed: int = 0) -> Schedule:
+    s = Schedule(kernel("matmul"), decisions=decisions, seed=seed)  # type: ignore[arg-type]
+    i, j, k = s.loops("c")
+    j_0, j_1 = s.split(j, *s.sample_perfect_tile(j, 2))
+    i_0, i_1 = s.split(i, *s.sample_tile(i, 2, max_factor=8), tail=s.sample_categorical(("guard", "cut")))
+    s.reorder(i_0, j_0, k, i_1, j_1)
+    return s
 
 
-def test_distributions_are_as_defined() -> None:
-    chance = random.Random(3)
-    for _ in range(count(1_000, 100_000)):
-        scores = [round(chance.gauss(0, 3), 1) for _ in range(chance.randrange(1, 40))]  # with equal ones
-        settings = {
-            "temperature": chance.choice((0.1, 0.7, 1.0, 2.0)),
-            "top_k": chance.choice((0, 1, 3, 10, 100)),
-            "top_p": chance.choice((0.1, 0.517, 0.9, 1.0)),
-            "min_p": chance.choice((0.0, 0.05, 0.31)),
-        }
-        tokens, chances = distribution(np.array(scores, np.float64), SamplingOptions(**settings))
-        expected = chosen(scores, **settings)
-        assert tokens.tolist() == list(expected), settings
-        assert chances.tolist() == pytest.approx(list(expected.values()))
+def test_a_choice_is_referred_to_by_the_trace() -> None:
+    s = sampled(((5, 8), (6,), 1))
+    assert str(s.trace) == (
+        'i, j, k = s.loops("c")\n'
+        "t, t2 = s.sample_perfect_tile(j, 2, max_innermost=64)\n"
+        "j, j_1 = s.split(j, t, t2)\n"
+        "_, t3 = s.sample_tile(i, 2, max_factor=8)\n"
+        't4 = s.sample_categorical(("guard", "cut"))\n'
+        "i, i_1 = s.split(i, None, t3, tail=t4)\n"
+        "s.reorder(i, j, k, i_1, j_1)"
+    )
+    assert s.trace.decisions == ((5, 8), (6,), 1)
+    names: dict[str, object] = {"s": Schedule(kernel("matmul"), decisions=s.trace.decisions)}
+    exec(str(s.trace), names)
+    assert_same(names["s"].program, s.program)  # type: ignore[attr-defined]
 
 
-def test_draws_follow_the_distribution() -> None:
-    sampler = Sampler(SamplingOptions(**{**EVERYTHING, "seed": 5}))
-    logits = row(0.0, 1.0, 2.0, -1.0)
-    draws = [sampler.sample(logits) for _ in range(20_000)]
-    expected = np.exp(logits) / np.exp(logits).sum()
-    found = np.bincount(draws, minlength=4) / len(draws)
-    assert np.abs(found - expected).max() < 4 * math.sqrt(0.25 / len(draws))
+def test_other_decisions_make_another_schedule() -> None:
+    trace = Trace.from_json(sampled(((5, 8), (6,), 1)).trace.to_json())
+    assert_same(trace.apply(kernel("matmul")), sampled(((5, 8), (6,), 1)).program)
+    other = trace.apply(kernel("matmul"), decisions=((10, 4), (3,), 0))
+    assert_same(other, sampled(((10, 4), (3,), 0)).program)
+    assert "grid((n + 2) // 3, 10, 12, 3, 4)" in str(other)
 
 
-def test_a_seed_gives_the_same_tokens_and_others_give_others() -> None:
-    logits = np.random.default_rng(1).normal(size=1000).astype(np.float32)
-
-    def draws(seed: int | None) -> list[int]:
-        sampler = Sampler(SamplingOptions(temperature=1.5, seed=seed))
-        return [sampler.sample(logits) for _ in range(30)]
-
-    assert draws(1) == draws(1) != draws(2)
-    assert draws(None) != draws(None)
-    again = Sampler(SamplingOptions(seed=None))
-    assert Sampler(SamplingOptions(seed=again.seed)).stream.next() == again.stream.next()
+def test_without_decisions_the_seed_decides() -> None:
+    trace = sampled().trace.undecided()
+    assert trace.decisions == ()
+    assert_same(trace.apply(kernel("matmul"), seed=3), trace.apply(kernel("matmul"), seed=3))
+    texts = {str(trace.apply(kernel("matmul"), seed=n)) for n in range(12)}
+    assert len(texts) > 4
 
 
-def test_the_stream_is_fixed_for_ever() -> None:
-    """A number of the stream depends on the seed and its place alone, by a definition that no library may change."""
-    for seed, place in ((0, 0), (7, 3), (2**64 - 1, 1_000_000)):
-        raw = hashlib.blake2b(seed.to_bytes(8, "little") + place.to_bytes(8, "little"), digest_size=8, person=b"pliant-sample").digest()
-        assert Stream(seed, place).next() == (int.from_bytes(raw, "little") // 2**11) / 2**53
-    numbers = [Stream(1, i).next() for i in range(5_000)]
-    assert all(0 <= n < 1 for n in numbers) and abs(np.mean(numbers) - 0.5) < 0.02 and len(set(numbers)) == 5_000
-
-
-def test_repetition_penalty() -> None:
-    options = SamplingOptions(temperature=0, repetition_penalty=2.0, repetition_window=2)
-    logits = row(4.0, 3.0, -1.0, -1.5)
-    assert Sampler(options).sample(logits, [0, 0, 0]) == 1  # 4 / 2 < 3, however often it was said
-    assert Sampler(options).sample(logits, [0, 2, 2]) == 0  # out of the window
-    assert Sampler(options).sample(row(-1.0, -1.5), [0]) == 1  # -1 * 2 < -1.5
-    assert logits.tolist() == [4.0, 3.0, -1.0, -1.5]
-    assert Sampler(options).sample(logits, [99, -1]) == 0  # tokens of another vocabulary
-
-
-def test_extreme_logits() -> None:
-    everything = Sampler(SamplingOptions(**{**EVERYTHING, "seed": 1}))
-    inf = float("inf")
-    assert {everything.sample(row(-inf, 0, -inf)) for _ in range(20)} == {1}
-    assert everything.sample(row(3e38, -3e38)) == 0
-    assert Sampler(SamplingOptions(temperature=0.01, seed=1)).sample(row(1000, 0)) == 0
-    for wrong in (row(), row(float("nan")), row(-inf, -inf), row(inf, 0), np.zeros((2, 2), np.float32)):
-        with pytest.raises(Error):
-            everything.sample(wrong)
-
-
-def test_top_k_of_a_large_vocabulary_is_exact() -> None:
-    logits = np.random.default_rng(2).integers(-50, 50, 50_000).astype(np.float64)  # many equal ones
-    tokens, _ = distribution(logits, SamplingOptions(**{**EVERYTHING, "top_k": 777}))
-    assert tokens.tolist() == sorted(range(50_000), key=lambda i: (-logits[i], i))[:777]
+@pytest.mark.parametrize("seed", range(8))
+def test_sampled_schedules_keep_the_meaning(seed: int) -> None:
+    s = sampled(seed=seed)
+    verify(s.program)
+    tile, (inner,), _ = s.trace.decisions
+    assert prod(tile) == 40 and tile[-1] <= 64 and 1 <= inner <= 8
+    for n in (0, 1, 7, 13):
+        expected = make_arguments(kernel("matmul"), {"n": n})
+        found = [a.copy() for a in expected]
+        run_loop(kernel("matmul"), expected)
+        run_loop(s.program, found)
+        np.testing.assert_array_equal(expected[2], found[2])
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"temperature": -1},
-        {"temperature": float("nan")},
-        {"top_p": 1.5},
-        {"top_k": -1},
-        {"min_p": 2},
-        {"repetition_penalty": 0},
-        {"seed": -1},
-        {"seed": 2**64},
-        {"top_k": "3"},
-    ],
-    ids=str,
+    ("decision", "repaired"), [((5, 8), (5, 8)), ((4, 12), (4, 10)), ((1, 100), (1, 40)), ((7,), (40, 1)), ((3, 0), (40, 1)), (9, (40, 1))]
 )
-def test_options_out_of_range_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Error, match=f"`{next(iter(wrong))}`"):
-        SamplingOptions(**wrong)
+def test_a_stale_decision_is_repaired(decision: object, repaired: tuple[int, ...]) -> None:
+    s = Schedule(kernel("matmul"), decisions=(decision,))  # type: ignore[arg-type]
+    assert s.sample_perfect_tile(s.loops("c")[1], 2) == repaired
+    assert s.trace.decisions == (repaired,)
 
 
-# Stop strings.
+def test_compute_location() -> None:
+    words = []
+    for n in range(4):
+        s = Schedule(kernel("chain"), decisions=(n,))
+        words.append(s.sample_compute_location("t"))
+        verify(s.program)
+        assert_same(Trace.from_json(s.trace.to_json()).apply(kernel("chain")), s.program)
+        expected = make_arguments(kernel("chain"), {"n": 3, "m": 5})
+        found = [a.copy() for a in expected]
+        run_loop(kernel("chain"), expected)
+        run_loop(s.program, found)
+        np.testing.assert_array_equal(expected[2], found[2])
+    assert words == ["root", "inline", "i", "j"]
 
 
-def shown(stops: StopStrings, pieces: list[str]) -> str:
-    said = ""
-    for piece in pieces:
-        said += stops.push(piece)
-        if stops.found is not None:
-            break
-    return said + stops.finish()
+def test_probabilities() -> None:
+    counts = [0, 0, 0]
+    for seed in range(200):
+        value = Schedule(kernel("matmul"), seed=seed).sample_categorical((0, 1, 2), probabilities=(0.0, 3.0, 1.0))
+        counts[value] += 1
+    assert counts[0] == 0 and 120 < counts[1] < 180
 
 
-def reference(stops: list[str], text: str) -> tuple[str, str | None]:
-    """Letter by letter: the answer ends when a stop string is complete, before it."""
-    for end in range(1, len(text) + 1):
-        ended = [stop for stop in stops if text[:end].endswith(stop)]
-        if ended:
-            stop = max(ended, key=len)
-            return text[: end - len(stop)], stop
-    return text, None
+def test_refusals_point_at_the_loop() -> None:
+    s = Schedule(kernel("matmul"))
+    i, _, _ = s.loops("c")
+    with pytest.raises(ScheduleError, match="its extent is no positive constant") as caught:
+        s.sample_perfect_tile(i, 2)
+    assert "^^^" in str(caught.value) and "sample_tile takes any extent" in str(caught.value)
+    with pytest.raises(ScheduleError, match="chooses among numbers and texts"):
+        s.sample_categorical(())
+    with pytest.raises(ScheduleError, match="3 candidates have 2 probabilities"):
+        s.sample_categorical((1, 2, 3), probabilities=(0.5, 0.5))
+    assert s.trace.decisions == ()
 
 
-def test_stop_strings_however_the_text_is_cut() -> None:
-    chance = random.Random(4)
-    for _ in range(count(3_000, 300_000)):
-        stops = ["".join(chance.choice("ab") for _ in range(chance.randrange(1, 5))) for _ in range(chance.randrange(4))]
-        text = "".join(chance.choice("abc") for _ in range(chance.randrange(20)))
-        cuts = sorted(chance.randrange(len(text) + 1) for _ in range(chance.randrange(6)))
-        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        watch = StopStrings(stops)
-        assert (shown(watch, pieces), watch.found) == reference(stops, text), (stops, pieces)
+def test_an_attempt_takes_its_choices_back() -> None:
+    s = Schedule(kernel("matmul"))
+    _, j, _ = s.loops("c")
+    with pytest.raises(ScheduleError), s.attempt():
+        s.split(j, *s.sample_perfect_tile(j, 2))
+        s.vectorize(j)
+    assert s.trace.decisions == () and len(s.trace.entries) == 1
 
 
-def test_text_is_held_back_only_where_it_must_be() -> None:
-    stops = StopStrings(["\n\nUser:"])
-    assert [stops.push(p) for p in ("Hi", "\n", "\n", "Us", "ually", " \n\nUser", ": x")] == ["Hi", "", "", "", "\n\nUsually", " ", ""]
-    assert stops.found == "\n\nUser:" and stops.finish() == "" and stops.push("more") == ""
-
-
-def test_stop_strings_have_limits() -> None:
-    for wrong in ([""], ["x" * 257], ["x"] * 17, "text"):
-        with pytest.raises(Error, match="stop strings"):
-            StopStrings(wrong)
+def test_streams_are_the_same_everywhere() -> None:
+    stream = Stream(7)
+    assert [stream.below(1000) for _ in range(4)] == [Stream(7, n).below(1000) for n in range(4)]
+    assert Stream(7).fork("a").word() != Stream(7).fork("b").word() != Stream(8).fork("b").word()
+    assert sorted({Stream(n).below(5) for n in range(100)}) == [0, 1, 2, 3, 4]

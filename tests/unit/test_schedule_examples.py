@@ -26,7 +26,7 @@ def f(
 ) -> None:
 """
 QUERIES = {"attempt", "block", "func", "loops", "program", "rounding", "trace"}
-PRIMITIVES = sorted(name for name in vars(Schedule) if not name.startswith("_") and name not in QUERIES)
+PRIMITIVES = sorted(name for name in vars(Schedule) if not name.startswith(("_", "sample_")) and name not in QUERIES)
 
 
 def example(doc: str) -> tuple[str, str, str]:

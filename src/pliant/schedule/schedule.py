@@ -14,21 +14,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..loop.stmt import Block, For, Func, Stmt
 from ..support.errors import ScheduleError
+from ..support.random import Stream
 from ..support.source import caller_span
 from ..sym.index_map import IndexMap, index_map
+from . import sampling
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
 from .primitives import block_layout, blockize, cache, inline, layout, move, padding, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
-from .trace import Entry, HandleId, Trace
+from .trace import Entry, HandleId, Trace, ValueId
 
 R = TypeVar("R")
 
@@ -122,8 +124,11 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
 class Schedule:
     """A program under transformation; see the module."""
 
-    def __init__(self, source: Any) -> None:
-        """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule)."""
+    def __init__(self, source: Any, decisions: Sequence[sampling.Decision] = (), seed: int = 0) -> None:
+        """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule).
+
+        Choices that are sampled are the `decisions`, in order; when they are used up, choices are drawn from the stream of the seed.
+        """
         func = source if isinstance(source, Func) else getattr(source, "func", None)
         if not isinstance(func, Func):
             what = f"only loop programs can be scheduled, not {type(source).__name__}"
@@ -134,6 +139,10 @@ class Schedule:
         self._handles: list[Handle] = []
         self._entries: list[Entry] = []
         self._names: set[str] = {"s"}
+        self._given = tuple(decisions)
+        self._decisions: list[sampling.Decision] = []
+        self._values: list[ValueId] = []
+        self._seed = seed
 
     @property
     def func(self) -> Func:
@@ -143,7 +152,7 @@ class Schedule:
     @property
     def trace(self) -> Trace:
         """What was done so far."""
-        return Trace(tuple(self._entries))
+        return Trace(tuple(self._entries), tuple(self._decisions))
 
     def loops(self, block: str | BlockHandle) -> tuple[LoopHandle, ...]:
         """The loops around a block, outermost first."""
@@ -185,14 +194,63 @@ class Schedule:
     pad = primitive(padding.pad, tuple)
     decompose_padding = primitive(padding.decompose_padding, BlockHandle)
 
+    # Choices.
+
+    def sample_categorical(self, candidates: Sequence[int | str], probabilities: Sequence[float] | None = None) -> Any:
+        """One of the candidates; the decision is its position."""
+        if not candidates or not all(isinstance(c, (int, str)) for c in candidates):
+            raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
+        n = sampling.categorical(len(candidates), probabilities, *self._choice())
+        kwargs = {} if probabilities is None else {"probabilities": tuple(probabilities)}
+        return self._sampled("sample_categorical", (tuple(candidates),), kwargs, n, (candidates[n],))[0]
+
+    def sample_perfect_tile(self, loop: LoopHandle, parts: int, max_innermost: int = 64) -> tuple[Any, ...]:
+        """`parts` numbers whose product is the loop's extent, outermost first, the last at most `max_innermost`: factors for split."""
+        extent = sampling.perfect_extent(self.program, self._resolve(loop, "For"), parts)
+        found = sampling.perfect_tile(extent, parts, max_innermost, *self._choice())
+        return self._sampled("sample_perfect_tile", (loop, parts), {"max_innermost": max_innermost}, found, found)
+
+    def sample_tile(self, loop: LoopHandle, parts: int, max_factor: int = 64) -> tuple[Any, ...]:
+        """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
+        self._resolve(loop, "For")
+        found = sampling.free_tile(parts, max_factor, *self._choice())
+        return (None, *self._sampled("sample_tile", (loop, parts), {"max_factor": max_factor}, found, found))
+
+    def sample_compute_location(self, block: str | BlockHandle) -> str:
+        """Compute a block somewhere: where it is (`root`), in its readers (`inline`), or at a loop of its reader; says where."""
+        found = self._resolve(block, "Block")
+        n, edit, word = sampling.compute_location(self.program, found, *self._choice())
+        if edit is not None:
+            self._advance(*edit)
+        self._entries.append(Entry("sample_compute_location", (self._coded(block),), {}, ()))
+        self._decisions.append(n)
+        return word
+
+    def _choice(self) -> tuple[sampling.Decision | None, Stream]:
+        """The decision that is given for the next choice, and the stream that it is drawn from else."""
+        n = len(self._decisions)
+        return self._given[n] if n < len(self._given) else None, Stream(self._seed).fork(str(n))
+
+    def _sampled(
+        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], decision: sampling.Decision, values: Sequence[int | str]
+    ) -> tuple[Any, ...]:
+        ids = [ValueId(len(self._values) + k, fresh_name("t", self._names)) for k in range(len(values))]
+        self._values += ids
+        self._decisions.append(decision)
+        self._entries.append(Entry(op, tuple(self._coded(a) for a in args), kwargs, tuple(ids)))
+        kinds = [sampling.SampledText if isinstance(v, str) else sampling.SampledInt for v in values]
+        return tuple(kind(v, i.number) for kind, v, i in zip(kinds, values, ids, strict=True))  # type: ignore[arg-type]
+
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """What is done inside is undone if it ends with an exception; handles made inside are gone then."""
         state = self.program, list(self.rounding), list(self._places), list(self._entries), set(self._names)
+        choices = list(self._decisions), list(self._values)
         try:
             yield
         except BaseException:
             self.program, self.rounding, places, self._entries, self._names = state
+            self._decisions, self._values = choices
             made = len(self._places) - len(places)
             self._places = [*places, *["what made it was undone"] * made]
             raise
@@ -207,6 +265,7 @@ class Schedule:
         """The statement that an argument means, if it means one."""
         if isinstance(value, tuple) and any(isinstance(v, Handle) for v in value):
             return tuple(self._resolve(v, annotation) for v in value)
+        value = sampling.plain(value)
         if "IndexMap" in annotation:
             return index_map(value)
         if isinstance(value, str) and "Block" in annotation:
@@ -244,6 +303,8 @@ class Schedule:
         return made
 
     def _coded(self, value: Any) -> Any:
+        if isinstance(value, (sampling.SampledInt, sampling.SampledText)):
+            return self._values[value.value_id]
         if isinstance(value, IndexMap) or callable(value):
             return str(index_map(value))
         return value.id if isinstance(value, Handle) else value

@@ -4,13 +4,14 @@
     print(trace)                          # i, j, k = s.loops("c") …
     Trace.from_json(trace.to_json()).apply(func)
 
-A handle is a number here: the order in which the schedule handed it out.
+A handle is a number here: the order in which the schedule handed it out; so is a sampled value. What sampling chose is the vector
+`decisions`, apart from the calls: a search changes the vector, and `apply` makes the schedule that it means.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..loop.stmt import Func
@@ -29,25 +30,38 @@ class HandleId:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueId:
+    """A sampled value by its number, with the name it is printed under."""
+
+    number: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One call of a method of `Schedule`, and the handles that it gave."""
+    """One call of a method of `Schedule`, and the handles (or sampled values) that it gave."""
 
     op: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    results: tuple[HandleId, ...] = ()
+    results: tuple[HandleId | ValueId, ...] = ()
 
     def __str__(self) -> str:
         shown = [*(_shown(a) for a in self.args), *(f"{k}={_shown(v)}" for k, v in self.kwargs.items())]
         call = f"s.{self.op}({', '.join(shown)})"
-        names = ", ".join(r.name for r in self.results)
-        unpacked = "," if self.op == "loops" and len(self.results) == 1 else ""
+        names = ", ".join([*(["_"] if self.op == "sample_tile" else []), *(r.name for r in self.results)])
+        unpacked = "," if self.op in _TUPLES and len(self.results) == 1 else ""
         return f"{names}{unpacked} = {call}" if self.results else call
 
 
+_TUPLES = ("loops", "sample_perfect_tile")
+
+
 def _shown(value: Any) -> str:
-    if isinstance(value, HandleId):
+    if isinstance(value, (HandleId, ValueId)):
         return value.name
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
@@ -56,29 +70,41 @@ class Trace:
     """The calls that made a program out of another one, in order."""
 
     entries: tuple[Entry, ...] = ()
+    decisions: tuple[int | tuple[int, ...], ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.entries))
 
-    def apply(self, source: Any) -> Func:
-        """Do the same to another program: a `Func`, or what carries one as `func`."""
+    def apply(self, source: Any, decisions: Sequence[int | tuple[int, ...]] | None = None, seed: int = 0) -> Func:
+        """Do the same to another program: a `Func`, or what carries one as `func`.
+
+        Sampled choices are `decisions`, else those of the trace; beyond them they are drawn from the stream of the seed.
+        """
         from .schedule import Schedule
 
-        s = Schedule(source)
+        s = Schedule(source, decisions=self.decisions if decisions is None else decisions, seed=seed)
         self.replay(s)
         return s.program
+
+    def undecided(self) -> Trace:
+        """The calls alone: each choice is open again."""
+        return Trace(self.entries)
 
     def replay(self, s: Any) -> None:
         """Do the same in a schedule."""
         handles: dict[int, Any] = {}
+        values: dict[int, Any] = {}
 
         def value(x: Any) -> Any:
-            return handles[x.number] if isinstance(x, HandleId) else x
+            if isinstance(x, HandleId):
+                return handles[x.number]
+            return values[x.number] if isinstance(x, ValueId) else x
 
         for e in self.entries:
             made = getattr(s, e.op)(*map(value, e.args), **{k: value(v) for k, v in e.kwargs.items()})
-            listed = made if isinstance(made, tuple) else () if made is None else (made,)
-            handles.update((r.number, h) for r, h in zip(e.results, listed, strict=True))
+            listed = made if isinstance(made, tuple) else (made,)
+            for r, one in zip(e.results, [x for x in listed if x is not None] if e.results else (), strict=True):
+                (handles if isinstance(r, HandleId) else values)[r.number] = one
 
     def to_json(self) -> str:
         """The trace as JSON text."""
@@ -91,7 +117,7 @@ class Trace:
             }
             for e in self.entries
         ]
-        return json.dumps({"version": VERSION, "entries": entries})
+        return json.dumps({"version": VERSION, "entries": entries, "decisions": self.decisions})
 
     @staticmethod
     def from_json(text: str) -> Trace:
@@ -109,17 +135,26 @@ class Trace:
                         tuple(_decoded(r) for r in e["results"]),
                     )
                     for e in data["entries"]
-                )
+                ),
+                tuple(_decision(d) for d in data.get("decisions", ())),
             )
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelFileError("this is no trace of a schedule", facts=[str(error)]) from error
 
 
 def _coded(value: Any) -> Any:
-    return {"handle": value.number, "name": value.name} if isinstance(value, HandleId) else value
+    if isinstance(value, (HandleId, ValueId)):
+        return {"handle" if isinstance(value, HandleId) else "value": value.number, "name": value.name}
+    return value
+
+
+def _decision(value: Any) -> int | tuple[int, ...]:
+    return tuple(int(v) for v in value) if isinstance(value, list) else int(value)
 
 
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_decoded, value))
-    return HandleId(int(value["handle"]), str(value["name"])) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return HandleId(int(value["handle"]), str(value["name"])) if "handle" in value else ValueId(int(value["value"]), str(value["name"]))

@@ -1,0 +1,129 @@
+"""Sampling: choices in a schedule that a search makes, each a number or a few that stand apart from the trace.
+
+    a, b = s.sample_perfect_tile(j, 2)             # 40 = 5 * 8, or any other two factors
+    s.split(j, a, b)
+    s.trace.decisions                              # ((5, 8),)
+    s.trace.apply(func, decisions=[(10, 4)])       # the same schedule with another choice
+
+What was sampled is an int (or a text) that knows where it came from, so that the trace of a later call refers to the choice, not to
+its value; arithmetic on it gives plain numbers. A decision that does not fit where it is used (an earlier one changed an extent)
+is repaired to the nearest that does, so every vector of decisions of the right kinds is a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any
+
+from ..loop.stmt import Block, Func
+from ..support.errors import ScheduleError
+from ..support.random import Stream
+from .cursor import Forward
+from .nest import accesses, constant_extent, loops_above, readers
+from .primitives.inline import compute_inline
+from .primitives.move import compute_at
+from .refusal import refuse
+
+Decision = int | tuple[int, ...]
+TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+class SampledInt(int):
+    """A sampled number, and the number of the value in its schedule."""
+
+    value_id: int
+
+    def __new__(cls, value: int, value_id: int = -1) -> SampledInt:
+        made = super().__new__(cls, value)
+        made.value_id = value_id
+        return made
+
+
+class SampledText(str):
+    """A sampled text, and the number of the value in its schedule."""
+
+    __slots__ = ("value_id",)
+    value_id: int
+
+    def __new__(cls, value: str, value_id: int = -1) -> SampledText:
+        made = super().__new__(cls, value)
+        made.value_id = value_id
+        return made
+
+
+def plain(value: Any) -> Any:
+    """A value without its origin."""
+    if isinstance(value, SampledInt):
+        return int(value)
+    if isinstance(value, SampledText):
+        return str(value)
+    return tuple(plain(v) for v in value) if type(value) is tuple else value
+
+
+def categorical(count: int, weights: Sequence[float] | None, given: Decision | None, stream: Stream) -> int:
+    """The position of a choice among `count`."""
+    if weights is not None and (len(weights) != count or min(weights) < 0 or sum(weights) <= 0):
+        raise ScheduleError(f"{count} candidates have {len(weights)} probabilities, or these are negative or all 0")
+    if given is not None:
+        return min(max(given, 0), count - 1) if isinstance(given, int) else 0
+    return stream.below(count) if weights is None else stream.weighted(weights)
+
+
+def perfect_tile(extent: int, parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
+    """`parts` factors whose product is the extent, the last one at most `most`."""
+    if isinstance(given, tuple) and len(given) == parts and prod(given) == extent and given[-1] <= most:
+        return given
+    wanted = given if isinstance(given, tuple) else ()
+    found: list[int] = []
+    rest = extent
+    for n in range(parts - 1, 0, -1):
+        limit = most if n == parts - 1 else rest
+        divisors = [d for d in range(1, min(limit, rest) + 1) if rest % d == 0] or [1]
+        if given is None:
+            found.append(stream.choice(divisors))
+        else:
+            asked = wanted[n] if n < len(wanted) else 1
+            found.append(max((d for d in divisors if d <= max(1, asked)), default=1))
+        rest //= found[-1]
+    return (rest, *reversed(found))
+
+
+def free_tile(parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
+    """`parts - 1` inner factors of any size up to `most`."""
+    if given is not None:
+        asked = given if isinstance(given, tuple) else (given,)
+        return tuple(min(max(1, asked[n] if n < len(asked) else 1), most) for n in range(parts - 1))
+    return tuple(stream.choice([t for t in TILES if t <= most]) for _ in range(parts - 1))
+
+
+def perfect_extent(func: Func, loop: Any, parts: int) -> int:
+    """The extent of a loop that is to be cut into factors."""
+    extent = constant_extent(func, loop)
+    if extent is None or extent < 1 or parts < 1:
+        reason = "its extent is no positive constant" if parts >= 1 else f"{parts} parts are none"
+        raise refuse(
+            f"cannot sample a perfect tile of loop `{loop.var.name}`: {reason}",
+            func,
+            (loop, f"extent {loop.extent}"),
+            help="sample_tile takes any extent",
+        )
+    return extent
+
+
+def compute_location(func: Func, block: Block, given: Decision | None, stream: Stream) -> tuple[int, tuple[Func, Forward] | None, str]:
+    """Where a block is computed: the decision, the edit that puts it there (None: it stays), and a word for it.
+
+    The choices are: where it is, inlined into its readers, and each loop of its first reader that compute_at accepts.
+    """
+    choices: list[tuple[tuple[Func, Forward] | None, str]] = [(None, "root")]
+    with suppress(ScheduleError):
+        choices.append((compute_inline(func, block), "inline"))
+    written = dict.fromkeys(a.buffer for a in accesses(block) if a.write)
+    first = next((b for buffer in written for b in readers(func, buffer) if b is not block), None)
+    for loop in loops_above(func, first) if first is not None else []:
+        with suppress(ScheduleError):
+            choices.append((compute_at(func, block, loop), loop.var.name))
+    n = categorical(len(choices), None, given, stream)
+    return n, *choices[n]

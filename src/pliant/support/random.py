@@ -1,0 +1,59 @@
+"""Random streams: the same numbers from the same seed on every machine and every Python, and streams of their own by name.
+
+    stream = Stream(7)
+    stream.below(10), stream.choice(("a", "b")), stream.fork("tiles").below(10)
+
+A number is a hash of the seed and a counter, so a stream is two integers that can be kept and set again (`state`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+_BITS = 64
+
+
+class Stream:
+    """A deterministic stream of random numbers."""
+
+    __slots__ = ("count", "seed")
+
+    def __init__(self, seed: int | str = 0, count: int = 0) -> None:
+        self.seed = seed
+        self.count = count
+
+    def fork(self, name: str) -> Stream:
+        """An independent stream; it does not depend on what was drawn here."""
+        return Stream(f"{self.seed}/{name}")
+
+    def word(self) -> int:
+        """64 random bits."""
+        self.count += 1
+        digest = hashlib.blake2b(f"{self.seed}:{self.count}".encode(), digest_size=_BITS // 8).digest()
+        return int.from_bytes(digest, "little")
+
+    def below(self, limit: int) -> int:
+        """A number of 0 .. limit - 1, each as likely (to one in 2^32 for limits below 2^32)."""
+        if limit < 1:
+            raise ValueError(f"there is no number from 0 on below {limit}")
+        return self.word() * limit >> _BITS
+
+    def uniform(self) -> float:
+        """A number of 0 <= x < 1."""
+        return (self.word() >> 11) / (1 << 53)
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items."""
+        return items[self.below(len(items))]
+
+    def weighted(self, weights: Sequence[float]) -> int:
+        """A position, as likely as its weight."""
+        point = self.uniform() * sum(weights)
+        for n, w in enumerate(weights):
+            point -= w
+            if point < 0:
+                return n
+        return max(n for n, w in enumerate(weights) if w > 0)
