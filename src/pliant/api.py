@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph.node import Callee, Value
@@ -199,11 +200,27 @@ def program_of(src: Any) -> Program:
     made = src.to_program() if hasattr(src, "to_program") else None  # an nn.Module
     if isinstance(made, Program):
         return made
+    if isinstance(src, str | os.PathLike):
+        return _program_of_file(os.fspath(src))
     raise Error(
         f"cannot compile an object of type `{type(src).__name__}`",
         where=caller_span(),
-        help="pass a @kernel, a @function, an nn.Module or a pliant.Program",
+        help="pass a @kernel, a @function, an nn.Module, a pliant.Program, or the path of a file",
     )
+
+
+# Who reads the program of a file, by the end of its name.
+READERS = {".pliant": ".artifact:read_program"}
+
+
+def _program_of_file(path: str) -> Program:
+    place = READERS.get(os.path.splitext(path)[1])
+    if place is None:
+        known = f"files that can be compiled end in {', '.join(READERS)}"
+        raise UnsupportedError(f"no program can be read from {path}", where=caller_span(), facts=[known])
+    module, name = place.split(":")
+    program: Program = getattr(import_module(module, __package__), name)(path)
+    return program
 
 
 def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:

@@ -160,6 +160,12 @@ def load(
     return Executable(package, threads=threads, constants=_memory(file, package, literals), lineage=lineage)
 
 
+def read_program(path: str | os.PathLike[str]) -> Program:
+    """The program of a `.pliant` file, to be compiled for another target or with other dims."""
+    file = container.read(path)
+    return _program(file, _literals(file, _only(file, "program")))
+
+
 def _only(file: Container, kind: str) -> Section:
     found = file.find(kind)
     if len(found) != 1:

@@ -105,6 +105,13 @@ def test_a_loaded_program_is_saved_again(saved: Path, tmp_path: Path) -> None:
     assert again.read_bytes() == saved.read_bytes(), "the same program is the same file"
 
 
+def test_the_program_of_a_file_is_compiled_with_other_dims(saved: Path, tmp_path: Path) -> None:
+    f = pliant.compile(saved, dims={"n": 6})
+    assert f.dims == () and np.array_equal(f(x), layer(x))
+    with pytest.raises(pliant.UnsupportedError, match="no program can be read from model"):
+        pliant.compile("model.bin")
+
+
 def test_layers_of_the_user_are_kept(tmp_path: Path) -> None:
     from pliant import nn
 

@@ -23,7 +23,6 @@ from ...dtype import DType, bool_
 from ...graph.annotation import Fit, subsumes
 from ...graph.node import Annotation, Function, Scalar, Tensor, Tuple, Value, annotation_exprs
 from ...graph.ops.calls import annotation_of
-from ...graph.rewrite import Renamer
 from ...graph.verify import verify
 from ...support.errors import Error, ShapeError
 from ...support.source import Span
@@ -47,9 +46,7 @@ def trace(module: Module) -> Function:
         promise = written.get("return")
         if isinstance(promise, TensorSpec) or getattr(promise, "__origin__", None) is tuple:
             results = _promised(tracer, results, _annotation(promise, "return", where), where)
-    function = tracer.finish(results)
-    if names:
-        function = _renamed(function, names)
+    function = tracer.finish(results, {"outputs": tuple(names) or ("",) * len(results)})
     verify(function)
     return function
 
@@ -148,14 +145,3 @@ def _promised(tracer: Tracer, results: Sequence[Value], promise: Annotation, whe
             )
         found.append(value)
     return found
-
-
-def _renamed(function: Function, names: Sequence[str]) -> Function:
-    """The function with names for its results; a value that has such a name by chance takes the old one."""
-    params = {p.name for p in function.params}
-    swap: dict[str, str] = {}
-    for result, name in zip(function.results, names, strict=True):
-        if result.name not in params and name not in params and result.name != name:
-            swap[result.name] = name
-            swap.setdefault(name, result.name)
-    return Renamer(name=lambda n: swap.get(n, n)).function(function)
