@@ -30,14 +30,15 @@ from ..graph.node import is_state
 from ..graph.operators import TABLE, tensor_of
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, map_children, seq
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
 from ..support.errors import InternalError, UnsupportedError
 from ..support.record import dataclass
-from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Dim, Expr, Le, Max, Ne, Var, all_of, free_vars, product, substitute
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Max, Ne, Var, free_vars, product, substitute
 from ..sym.simplify import simplify
-from .arguments import Layout, const, contract_check, entry, layout_of, prepare_func, size_func
+from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
 from .callee import func_of
-from .capacity import Limits, at_capacity, run_time_dims
+from .capacity import at_capacity, run_time_dims
+from .host_dims import RunTimeDims, counted_by
 from .host_while import emit_while
 from .plan import Plan, Temporary, plan_memory
 
@@ -82,13 +83,13 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
     layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
     aliases = [_alias(function, r) for r in function.results]
     names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
-    outputs = tuple(Output(name, t, a, _counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
-    run = Run(function, outputs, layout, copy_kernel, limits)
+    outputs = tuple(Output(name, t, a, counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
+    run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits))
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
     plan = plan_memory(temporaries, share)
     if poison:  # once more, now that the end of every temporary is known
-        run = Run(function, outputs, layout, copy_kernel, limits, ends=[t.last for t in temporaries])
+        run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), ends=[t.last for t in temporaries])
         body = run.body()
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
     shapes = [(f"output `{name}`", t.shape) for name, t in zip(names, layout.outputs, strict=True)]
@@ -103,13 +104,6 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
         plan,
         temporaries,
     )
-
-
-def _counted_by(t: g.Tensor, counts: Sequence[Expr]) -> tuple[int | None, ...]:
-    number = {e: i for i, e in enumerate(counts)}
-    if t.dtype.bits < 8 and t.shape and t.shape[-1] in number:
-        raise UnsupportedError(f"a result of {t} whose last dim is known only while the program runs", facts=[f"{t.dtype} is packed"])
-    return tuple(map(number.get, t.shape)) if not number.keys().isdisjoint(t.shape) else ()
 
 
 def is_view(node: g.Node) -> bool:
@@ -194,7 +188,7 @@ class Run:
     outputs: tuple[Output, ...]
     layout: Layout
     copy_kernel: CopyKernel
-    limits: Limits = field(default_factory=dict)  # of dims that are known only while the program runs
+    sizes: RunTimeDims
     values: dict[g.Value, Buffer | Expr] = field(default_factory=dict)
     home: dict[Buffer, _Temp] = field(default_factory=dict)  # the temporary that a buffer, or what it is a view of, lies in
     temps: list[_Temp] = field(default_factory=list)
@@ -204,8 +198,6 @@ class Run:
     prologue: list[Stmt] = field(default_factory=list)
     wanted: list[View] = field(default_factory=list)  # views by which values are written to where they are wanted
     consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
-    bound: dict[Var, tuple[Stmt, list[Stmt]]] = field(default_factory=dict)  # run-time dims: what binds them, views that wait for that
-    part_of: dict[Buffer, Buffer] = field(default_factory=dict)  # of such a view: the memory, in which there is room for more
     ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
     fill: Func = field(default_factory=poison_kernel)
     dims: Buffer = field(init=False)
@@ -239,8 +231,8 @@ class Run:
             if self.ends is not None:
                 stmts += [View(t.raw, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
         stmts += self.wanted
-        if self.bound:
-            body = [self.with_views(Seq(tuple(body)))]
+        if self.sizes.bound:
+            body = [self.sizes.with_views(Seq(tuple(body)))]
         dims = Param(self.dims, "inout" if self.layout.counts else "in")
         return entry("run", (dims, *self.raw), (*stmts, *body), host=True)
 
@@ -290,12 +282,12 @@ class Run:
         node = defined.get(value)
         if node is None or value in self.placed or not isinstance(value.annotation, g.Tensor) or value.annotation.state:
             return
-        target = self.part_of.get(target, target)
+        target = self.sizes.whole(target)
         if is_view(node):
             source = g.node_args(node)[0]
             if not isinstance(source.annotation, g.Tensor):
                 return
-            shape = at_capacity(source.tensor, self.limits).shape
+            shape = self.sizes.at_capacity(source.tensor).shape
             if simplify(product(shape)) is not simplify(product(target.shape)):
                 return  # the target has room for a part of it
             buffer = Buffer(source.name, source.tensor.dtype, shape, scope=target.scope)
@@ -317,46 +309,23 @@ class Run:
 
     def temporary(self, name: str, t: g.Tensor) -> Buffer:
         """Memory of the workspace that is alive at this step."""
-        buffer = Buffer(name, t.dtype, at_capacity(t, self.limits).shape, scope="workspace")
+        buffer = Buffer(name, t.dtype, self.sizes.at_capacity(t).shape, scope="workspace")
         temp = _Temp(buffer, Buffer(f"{name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
         self.temps.append(temp)
         self.home[buffer] = temp
         return self.part(buffer, name, t.shape)
 
-    # Dims that are known only while the program runs.
-
-    def part(self, memory: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
-        """Memory of a capacity under the shape that the value has, which is known as soon as the last of its dims is."""
-        used = frozenset().union(*(free_vars(e) for e in shape))
-        last = next((v for v in reversed(self.bound) if v in used), None)
-        if last is None or memory.shape == shape:
-            return memory
-        made = Buffer(name, memory.dtype, shape, scope=memory.scope)
-        fits = [Le(e, most) for e, most in zip(shape, memory.shape, strict=True) if e is not most and not isinstance(e, Var)]
-        checks = [Check(c, f"the room of `{name}` is too small: {{0}} elements where {{1}} are", c.args) for c in fits]
-        self.bound[last][1].extend([*checks, View(made, memory, zeros(memory))])
-        if memory in self.home:
-            self.home[made] = self.home[memory]
-        self.part_of[made] = memory
+    def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
+        """Memory of a capacity under the shape that the value has."""
+        made = self.sizes.part(whole, name, shape)
+        if whole in self.home:
+            self.home[made] = self.home[whole]
         return made
 
     def bind(self, n: g.Op, attrs: BindAttrs) -> list[Stmt]:
         """A number that was computed becomes a dim."""
-        dim, most = attrs.dim, attrs.most
-        let = Let(dim, self.scalar(n.args[0]))
-        message = f"`{dim.name}` is {{0}}, and can be at most {{1}}"
-        check = Check(all_of(Le(const(0), dim), Le(dim, most)), message, (dim, most), "", "check", n.span)
-        self.bound[dim] = (check, [])
-        self.values[n.outs[0]] = dim
-        return [let, *([contract_check(dim)] if isinstance(dim, Dim) else []), check]
-
-    def with_views(self, s: Stmt) -> Stmt:
-        """The statement with views behind what defines the dims of their shapes."""
-        s = map_children(s, self.with_views)
-        if not isinstance(s, Seq):
-            return s
-        waiting = dict(self.bound.values())
-        return Seq(tuple(x for c in s.body for x in (c, *waiting.get(c, ()))))
+        self.values[n.outs[0]] = attrs.dim
+        return self.sizes.bind(attrs.dim, attrs.most, self.scalar(n.args[0]), n.span)
 
     def buffer(self, value: g.Value) -> Buffer:
         """The memory of a value that is used at this step."""
@@ -370,7 +339,7 @@ class Run:
     def copy(self, value: g.Value, target: Buffer) -> list[Stmt]:
         """A copy of `value` to `target`, unless it is there already."""
         found = self.values[value]
-        if isinstance(found, Buffer) and self.part_of.get(found, found) is self.part_of.get(target, target):
+        if isinstance(found, Buffer) and self.sizes.whole(found) is self.sizes.whole(target):
             return []
         self.step += 1
         if isinstance(value.annotation, g.Scalar):
