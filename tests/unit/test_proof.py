@@ -6,6 +6,7 @@ A "proven" that is wrong would be the worst answer, so claims about programs tha
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import decoder_layer
 import schedule_kernels
 from compiled_graphs import host_of
+from counts import count
 from op_cases import CASES, build
 from random_graphs import make_function
 
@@ -150,6 +152,7 @@ def test_a_loop_that_never_runs_accesses_nothing() -> None:
 
 FUNCTIONS = 400  # random ones: operators with dtypes, ranks and broadcast shapes that the cases leave out
 VARIANTS = 6  # of each operator among these
+SCHEDULED = count(2, 1000)  # of each operator, which are looked at with the default schedule too
 
 
 def operators() -> list[tuple[Func, tuple[Expr, ...]]]:
@@ -174,9 +177,12 @@ def programs(function: g.Function) -> dict[bytes, tuple[Func, tuple[Expr, ...]]]
 
 
 def test_every_access_of_every_operator_is_shown() -> None:
+    scheduled: Counter[str] = Counter()
     for func, given in operators():
         assert unproved_accesses(func, given) == [], func
-        assert unproved_accesses(default_schedule(func, target("native"))[0], given) == [], func
+        scheduled[func.name] += 1
+        if scheduled[func.name] <= SCHEDULED:
+            assert unproved_accesses(default_schedule(func, target("native"))[0], given) == [], func
 
 
 def test_every_access_of_the_example_is_shown() -> None:
