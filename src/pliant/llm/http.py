@@ -14,13 +14,14 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from .. import __version__
 from ..support.errors import Error
+from .pip_settings import setting
 
 TIMEOUT = 30.0  # seconds without any byte
 MAX_PAGE = 64 << 20
@@ -114,16 +115,16 @@ class _Redirect(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    proxy = os.environ.get("PIP_PROXY")
-    handlers: list[urllib.request.BaseHandler] = [_Redirect(), urllib.request.HTTPSHandler(context=_certificates(os.environ))]
-    if proxy:
+    handlers: list[urllib.request.BaseHandler] = [_Redirect(), urllib.request.HTTPSHandler(context=_certificates())]
+    if proxy := setting("proxy"):
         handlers.append(urllib.request.ProxyHandler({"http": proxy, "https": proxy}))
     return urllib.request.build_opener(*handlers)
 
 
-def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
-    for key in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
-        file = environment.get(key)
+def _certificates() -> ssl.SSLContext:
+    """The system's certificates, and those of the files that the user has named, for pip or for all."""
+    context = ssl.create_default_context()
+    for file in (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"), setting("cert")):
         if file and os.path.isfile(file):
-            return ssl.create_default_context(cafile=file)
-    return ssl.create_default_context()
+            context.load_verify_locations(cafile=file)
+    return context

