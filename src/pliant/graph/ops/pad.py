@@ -56,12 +56,13 @@ def _extent(d: Deduction, axis: int, n: Expr, lo: Expr, hi: Expr, mode: str) -> 
         d.require(Le(ZERO, size), f"pad: dim {axis} would have {{0}} elements", (size,))
         return size
     least = {"reflect": n - 1, "circular": n, "edge": None}[mode]
-    for amount in (lo, hi):
+    for amount in (a for a in (lo, hi) if a is not ZERO):
         d.require(Le(ZERO, amount), f'pad: {{0}} at dim {axis} is negative, which mode "{mode}" does not take', (amount,))
         if least is not None:
             message = f'pad: {{0}} elements cannot be had from dim {axis} with {{1}} in mode "{mode}"'
             d.require(Le(amount, least), message, (amount, n), help="pad less, or several times")
-    d.require(Lt(ZERO, n), f'pad: dim {axis} has no elements to pad with in mode "{mode}"')
+    if mode != "reflect":
+        d.require(Lt(ZERO, n), f'pad: dim {axis} has no elements to pad with in mode "{mode}"')
     return size
 
 
