@@ -11,7 +11,7 @@ from pliant.dtype import f32, i64
 from pliant.loop.buffer import Buffer, Load
 from pliant.loop.parse import parse_module
 from pliant.loop.stmt import For, Func, Param, Seq, Store
-from pliant.loop.structural import assert_same, canonical_text, same, structural_hash
+from pliant.loop.structural import assert_same, canonical_text, promoted_hash, same, structural_hash
 from pliant.sym.expr import Const, Dim, Expr, Mul, Var, binary
 
 TEXT = """
@@ -168,3 +168,25 @@ def test_layouts_of_parameters_do_not_go_by_name() -> None:
 
     assert_same(program("x", "lambda d0: (d0,)"), program("y", "lambda d0: (d0,)"))
     assert not same(program("x", "lambda d0: (d0,)"), program("x", "lambda d0: (3 - d0,)"))
+
+
+def sized(k: int, m: int, factor: str = "2.0") -> Func:
+    text = f"""
+from pliant import Out, Tensor, dim, f32, grid, kernel
+n = dim("n")
+@kernel
+def f(a: Tensor[f32, n, {k}], b: Tensor[f32, {k}, {m}], c: Out[f32, n, {m}]) -> None:
+    for i, j in grid(n, {m}):
+        c[i, j] = 0.0
+        for p in range({k}):
+            c[i, j] += a[i, p] * b[p, j] * {factor}
+"""
+    return parse_module(text)["f"]
+
+
+def test_promoted_hashes() -> None:
+    assert promoted_hash(sized(384, 1536)) == promoted_hash(sized(576, 64))
+    assert structural_hash(sized(384, 1536)) != structural_hash(sized(576, 64))
+    assert promoted_hash(sized(384, 1536)) != promoted_hash(sized(384, 384))
+    assert promoted_hash(sized(8, 16)) != promoted_hash(sized(8, 1))
+    assert promoted_hash(sized(8, 16)) != promoted_hash(sized(8, 16, "3.0"))

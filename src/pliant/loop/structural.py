@@ -6,6 +6,7 @@ counts as a dim of the full range. Nested sequences count as one.
 
     same(a, b); assert_same(a, b)        # the latter names the first path that differs
     structural_hash(func)                # sha256, stable across processes
+    promoted_hash(func)                  # the same for programs that differ only in static dims of their parameters
 
 All rest on one walk that writes a program as a list of lines: variables, buffers and distinct expressions are numbered in order of
 appearance, so the list is linear in the size of the program even where expressions share parts.
@@ -17,7 +18,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, walk
+from ..dtype import i64
+from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, walk
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region, Seq, Stmt, Store, View, While
 
@@ -30,6 +32,17 @@ def canonical_text(func: Func) -> str:
 def structural_hash(func: Func) -> bytes:
     """The sha256 of the canonical text."""
     return hashlib.sha256(canonical_text(func).encode()).digest()
+
+
+def promoted_hash(func: Func) -> bytes:
+    """The sha256 of the canonical text with constant extents of parameters as if they were arguments, wherever they stand.
+
+    Programs that share it are one program once these dims are promoted: a matmul of 384 x 1536 and one of 576 x 1536 do, one of
+    384 x 384 is another, for there the two dims are one. An extent of 1 is never promoted: it says what is broadcast.
+    """
+    sizes = [e.value for b in func.buffers for e in b.shape if isinstance(e, Const) and e.value != 1]
+    promoted = {size: f"k{n}" for n, size in enumerate(dict.fromkeys(sizes))}
+    return hashlib.sha256("\n".join(_Writer(func, promoted=promoted).lines).encode()).digest()
 
 
 def same(a: Func, b: Func) -> bool:
@@ -55,7 +68,8 @@ def assert_same(a: Func, b: Func) -> None:
 class _Writer:
     """Writes a program as lines; with `track`, also where each line is from and what it shows."""
 
-    def __init__(self, func: Func, *, track: bool = False) -> None:
+    def __init__(self, func: Func, *, track: bool = False, promoted: Mapping[int, str] | None = None) -> None:
+        self.promoted = promoted or {}  # what stands for a whole number
         self.lines: list[str] = []
         self.marks: list[tuple[str, object]] = []
         self.track = track
@@ -108,6 +122,8 @@ class _Writer:
         if isinstance(e, Var):
             made = self.vars.get(e)
             return made if made is not None else f"?{e.name}"  # not remembered: it may be bound later
+        if self.promoted and isinstance(e, Const) and e.dtype is i64 and e.value in self.promoted:
+            return self.promoted[e.value]
         args = [self.expr(a, part) for a in e.args]
         extra = self.use(e.buffer) if isinstance(e, Load) else "" if e.payload is None else str(e.payload)
         self.count += 1

@@ -1,0 +1,1 @@
+"""What searches stand on: measuring of compiled programs in processes of their own."""
