@@ -12,6 +12,7 @@ f = pliant.compile(scale)       # an Executable, with its contract
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -195,7 +196,8 @@ def program_of(src: Any) -> Program:
             return Program.of_kernel(src)
         case GraphFunction():
             return Program.of(src)
-    if isinstance(getattr(src, "func", None), Func):  # a Schedule
+    schedules = sys.modules.get("pliant.schedule.schedule")  # who has a Schedule has loaded it
+    if schedules is not None and isinstance(src, schedules.Schedule):
         return Program.of_kernel(src.func)
     made = src.to_program() if hasattr(src, "to_program") else None  # an nn.Module
     if isinstance(made, Program):
@@ -225,4 +227,7 @@ def _program_of_file(path: str) -> Program:
 
 def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
     """The program that printed text stands for; nothing is executed. `constants` are those that `named_constants` gave."""
+    if not isinstance(text, str):
+        help_ = "pass the text that str(program) gives" if not isinstance(text, bytes) else "decode it first: text.decode()"
+        raise Error(f"a program is parsed from text, not from an object of type `{type(text).__name__}`", where=caller_span(), help=help_)
     return Program.parse(text, file, constants)

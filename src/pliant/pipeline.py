@@ -142,6 +142,14 @@ def _unique_dims(s: State) -> State:
     return replace(s, function=unique_dims(s.function))
 
 
+def _narrow_dims(s: State) -> State:
+    if not any(n.requires for n in s.function.nodes):
+        return s
+    from .graph.passes.narrow_dims import narrow_dims
+
+    return replace(s, function=narrow_dims(s.function))
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -214,7 +222,7 @@ STEPS: tuple[Step, ...] = (
     Step("lower_ops", _pass(".lower.from_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
     Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
     Step("resolve_casts", _pass(".lower.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
-    Step("narrow_dims", _pass(".graph.passes.narrow_dims:narrow_dims"), "what every run asks of a dim is part of its contract"),
+    Step("narrow_dims", _narrow_dims, "what every run asks of a dim is part of its contract"),
     Step("infer_blocks", _pass(".lower.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
     Step(
         "fuse",
@@ -316,9 +324,22 @@ def _places(function: Function) -> list[Any]:
     return [*((r.message, r.help, r.span) for n in nodes for r in n.requires), *inner]
 
 
+@functools.cache
+def _warn_of_unknown(names: frozenset[str]) -> None:
+    """Says once, for each setting of `PLIANT_SHOW`, which of its names are no steps."""
+    known = [*(s.name for s in STEPS), "all"]
+    for name in sorted(names - set(known)):
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"steps are: {', '.join(known)}"
+        print(f"PLIANT_SHOW: there is no step `{name}`; {hint}", file=sys.stderr)
+
+
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
     """Runs the steps, verifying, showing and timing as asked."""
     settings = read_settings()
+    _warn_of_unknown(settings.show)
     for step in steps:
         start = time.perf_counter()
         after = step.run(state)

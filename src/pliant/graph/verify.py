@@ -151,7 +151,7 @@ class _Verifier:
         except InternalError:
             raise
         except Error as error:
-            raise self.fail(f"deduction fails: {error.what}", node, error.facts) from None
+            raise self.fail(f"deduction fails: {error.what}", node, error.facts) from error
         for value in consumed:
             self.consume(value, scope, node)
         self.compare(node, annotations, requires, scope.facts)
@@ -163,7 +163,7 @@ class _Verifier:
 
     def deduce(self, node: Node, scope: _Scope) -> tuple[Sequence[Annotation], Sequence[Expr]]:
         """What deduction says of the node now: annotations of its outs, and conditions."""
-        d = Deduction(type(node).__name__, node_args(node), span=node.span)
+        d = Deduction("match_cast", node_args(node), span=node.span)
         match node:
             case Op():
                 op = TABLE[node.op]
@@ -175,6 +175,7 @@ class _Verifier:
             case CallLoop():
                 return self.call_loop(node, d)
             case CallFunction():
+                d.what = node.function.name
                 found = deduce_function(d, node.function)
                 scope.dims.update(v for v in defined_vars(o.annotation for o in node.outs) if v not in scope.dims)
                 return _unified(found, node.outs, scope.dims), [r.cond for r in d.requires]

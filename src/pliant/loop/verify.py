@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, bool_, i64, u8
-from ..support.errors import Error, InternalError
+from ..support.errors import Error, InternalError, counted
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
 from .buffer import Buffer, Load, loaded_dtype
 from .stmt import (
@@ -188,7 +188,7 @@ class _Verifier:
     def buffer(self, b: Buffer) -> None:
         """The shape and the strides of a buffer that is being defined."""
         if b.strides is not None and len(b.strides) != len(b.shape):
-            raise self.fail(f"`{b.name}` has {len(b.strides)} strides for {len(b.shape)} dimensions")
+            raise self.fail(f"`{b.name}` has {counted(len(b.strides), 'stride')} for {counted(len(b.shape), 'dimension')}")
         for e in (*b.shape, *(b.strides or ())):
             if e.dtype is not i64:
                 raise self.fail(f"an extent of `{b.name}` is {e.dtype}, not i64", [f"`{e}`"])
@@ -403,7 +403,8 @@ class _Verifier:
     def call(self, s: Call) -> None:
         f = s.func
         if len(s.args) != len(f.params) or len(s.dims) != len(f.symbols):
-            raise self.fail(f"`{f.name}` takes {len(f.params)} arguments and {len(f.symbols)} dims, not {len(s.args)} and {len(s.dims)}")
+            taken = f"{counted(len(f.params), 'argument')} and {counted(len(f.symbols), 'dim')}"
+            raise self.fail(f"`{f.name}` takes {taken}, not {len(s.args)} and {len(s.dims)}")
         for d in s.dims:
             self.expr(d, i64, "a dim")
         binding: dict[Var, Expr] = dict(zip(f.symbols, s.dims, strict=True))

@@ -26,6 +26,7 @@ _MAGIC = b"PLCACHE\x01"
 _HEAD = struct.Struct("<8sQQ32s")  # magic, bytes of key, bytes of payload, sha256 of both
 _FRESH = 3600.0  # seconds for which a file's time of use need not be renewed, and a temporary file may be in work
 _warned = False
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class Cache:
@@ -202,5 +203,13 @@ def _warn(reason: str) -> None:
     warnings.warn(
         f"compiled code is not kept for the next run: {reason}; set PLIANT_CACHE to a folder that can be written",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=_callers() + 1,
     )
+
+
+def _callers() -> int:
+    """How far away the innermost line is that is not Pliant's own, so that a warning names the user's."""
+    frame, count = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, count = frame.f_back, count + 1
+    return count - 1

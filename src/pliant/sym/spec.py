@@ -10,6 +10,7 @@ At run time an annotation is a `TensorSpec`; a scalar parameter is annotated wit
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Literal
 
 from ..dtype import DType
@@ -151,7 +152,7 @@ def _integer(value: object, what: str) -> int:
 
 def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> Dim:
     """A dimension that is known only at run time: its least and largest value, and what it is a multiple of."""
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
         raise Error(f"a dim is named like a Python variable, not {name!r}", where=caller_span(), help='for example dim("n")')
     low, high, step = _integer(min, "min"), _integer(max, "max"), _integer(multiple_of, "multiple_of")
     if low < 0:

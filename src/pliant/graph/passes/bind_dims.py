@@ -45,8 +45,9 @@ def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
         bound = Renamer(dims=values).function(function)
         verify(bound)
     except Error as problem:
-        what = f"`{function.name}` cannot have these dims: {problem.what}"
-        raise ShapeError(what, where=caller_span(), notes=problem.places, facts=problem.facts) from None
+        found = problem.__cause__ if isinstance(problem.__cause__, Error) else problem  # what deduction says, not that it failed
+        what = f"`{function.name}` cannot have these dims: {found.what}"
+        raise ShapeError(what, where=caller_span(), notes=problem.places, facts=found.facts) from None
     return bound
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from ...sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var
+from ...sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt
 from ..annotation import defined_vars
 from ..node import Function, Require
 from ..rewrite import Renamer
@@ -38,8 +38,7 @@ def narrow_dims(function: Function) -> Function:
     narrowed = {v: Dim(v.name, *found[v]) for v in reasons if _some(found[v])}
     if not narrowed:
         return function
-    values: dict[Var, Expr] = dict(narrowed)
-    made = Renamer(dims=values).function(function)
+    made = Renamer(dims={v: new for v, new in narrowed.items()}).function(function)  # noqa: C416  of another type
     return made.with_(attrs={**function.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
 
 
