@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counts import count
 
 import pliant
 from pliant.frontends.safetensors import load_safetensors
@@ -77,6 +78,13 @@ def test_unaligned_data_is_copied(tmp_path: Path) -> None:
 
 
 GOOD = one()
+
+
+def test_the_file_that_is_broken_below_is_good(tmp_path: Path) -> None:
+    (tmp_path / "good.safetensors").write_bytes(GOOD)
+    assert load_safetensors(tmp_path / "good.safetensors")["x"].tolist() == [0, 0]
+
+
 BROKEN: dict[str, bytes] = {
     "empty file": b"",
     "seven bytes": bytes(7),
@@ -166,8 +174,8 @@ def test_mutated_files(tmp_path: Path) -> None:
     rng = random.Random(7)
     file = tmp_path / "m.safetensors"
     good = build({"x": entry(), "y": entry("I64", [1, 2], [8, 24]), "__metadata__": {"a": "b"}}, bytes(24))
-    refused = 0
-    for _ in range(500):
+    refused, tries = 0, count(2000, 500_000)
+    for _ in range(tries):
         data = bytearray(good)
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data))
@@ -178,4 +186,4 @@ def test_mutated_files(tmp_path: Path) -> None:
                 array.sum()
         except pliant.ModelFileError:
             refused += 1
-    assert refused > 400
+    assert refused > 0.8 * tries
