@@ -121,12 +121,12 @@ def _numbered(literals: Sequence[Array]) -> tuple[list[int], list[Array]]:
 
 
 def _check_text(program: Program, text: str) -> None:
-    """The text must mean the program: whoever compiles it elsewhere has nothing else."""
+    """The text must mean the program (its entry may have another name there): whoever compiles it elsewhere has nothing else."""
     from .graph.structural import same
     from .loop.structural import canonical_text
 
     back = Program.parse(text, constants=program.named_constants)
-    if not same(back.entry, program.entry) or list(map(canonical_text, back.kernels)) != list(map(canonical_text, program.kernels)):
+    if not same(back.entry.with_(name=program.entry.name), program.entry) or list(map(canonical_text, back.kernels)) != list(map(canonical_text, program.kernels)):
         raise InternalError(f"the text of `{program.entry.name}` does not mean the program that it was printed from")
 
 
@@ -244,7 +244,8 @@ def _program(file: Container, literals: Sequence[Array]) -> Program:
     except (Error, ValueError, RecursionError, MemoryError) as problem:
         what = problem.what if isinstance(problem, Error) else str(problem)
         raise broken(file.file, f"its program cannot be read: {what}") from None
-    return Program(_with_layers(file, made.entry))
+    name = section.name if section.name.isidentifier() else made.entry.name
+    return Program(_with_layers(file, made.entry.with_(name=name)))
 
 
 def _with_layers(file: Container, entry: Function) -> Function:

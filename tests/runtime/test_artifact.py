@@ -149,6 +149,18 @@ def test_kernels_state_and_checks(tmp_path: Path) -> None:
         f(np.zeros(3, np.float32), np.ones(3, np.float32))
 
 
+def test_a_kernel_alone(tmp_path: Path) -> None:
+    @kernel
+    def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+        for i in range(n):
+            y[i] = x[i] * 2.0
+
+    pliant.compile(double).save(tmp_path / "k.pliant")
+    for recompile in (False, True):
+        f = pliant.load(tmp_path / "k.pliant", recompile=recompile)
+        assert f(np.ones(4, np.float32)).tolist() == [2] * 4 and repr(f) == repr(pliant.compile(double))
+
+
 def test_code_for_several_targets(tmp_path: Path) -> None:
     pliant.compile(layer).save(tmp_path / "m.pliant", targets=["llvm:x86-64-v2", "native"])
     file = container.read(tmp_path / "m.pliant")
