@@ -62,3 +62,39 @@ def test_every_output_starts_from_its_init(name: str, shape: tuple[int, int, int
     y = np.zeros(shape[0], np.float32)
     assert Native([func], 0).call(func, [x, y], [shape[0], shape[2]]) == 0
     assert y.tolist() == expected.tolist()
+
+
+IDLE = """
+from pliant import *
+n = dim("n")
+k = dim("k")
+@kernel
+def f(x: Tensor[f32, n, k], y: InOut[f32, n]) -> None:
+    for {first} in range({first_extent}):
+        for {second} in range({second_extent}):
+            for {third} in range({third_extent}):
+                if r == 1:
+                    with block("y", "SR", i, l) as (vi, vl):
+                        with init():
+                            y[vi] = 1.0
+                        y[vi] += x[vi, vl]
+"""
+
+
+@pytest.mark.parametrize("order", ["ilr", "irl", "ril", "lir", "lri", "rli"])
+@pytest.mark.parametrize("shape", [(3, 5), (3, 0), (0, 2)])
+def test_conditions_on_a_loop_that_feeds_no_iterator(order: str, shape: tuple[int, int]) -> None:
+    """Where that loop is inside of the reduction, its condition is none of the init's."""
+    extents = {"i": "n", "l": "k", "r": "2"}
+    names = dict(zip(("first", "second", "third"), order, strict=True))
+    func = parse_module(IDLE.format(**names, **{f"{w}_extent": extents[v] for w, v in names.items()}))["f"]
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    found = []
+    for options in ({}, {"lanes": False}):
+        y = np.zeros(shape[0], np.float32)
+        run_loop(func, [x, y], **options)  # type: ignore[arg-type]
+        found.append(y)
+    y = np.zeros(shape[0], np.float32)
+    assert Native([func], 1).call(func, [x, y], shape) == 0
+    for result in (*found, y):
+        np.testing.assert_array_equal(result, 1 + x.sum(1))

@@ -55,10 +55,11 @@ def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
         return
     outermost = path[at]
     assert isinstance(outermost, For)
-    if outermost.var in spatial or _entangled(path[at + 1 :], reduced - spatial, spatial, origin):
+    left_out = {s.var for s in path[at:] if isinstance(s, For) and s.var not in spatial}  # they are not around the init
+    if outermost.var in spatial or _entangled(path[at + 1 :], left_out, spatial, origin):
         inits.inline[block] = "where_zero"
         return
-    hidden = frozenset(reduced - spatial) | {i.var for i in block.iters if i.kind != "S"}
+    hidden = frozenset(left_out) | {i.var for i in block.iters if i.kind != "S"}
     assert block.init is not None
     nest: Stmt = Block(
         f"{block.name}_init",
@@ -83,9 +84,9 @@ def _holds(s: Stmt, block: Block) -> bool:
     return any(x is block for x in walk_stmts(s))
 
 
-def _entangled(inner: list[Stmt], reduced: set[Var], spatial: set[Var], origin: dict[Var, frozenset[Var]]) -> bool:
-    """Whether spatial loops inside have bounds that depend on reduction loops: there is no nest of them alone."""
-    return any(isinstance(s, For) and s.var in spatial and not _loops_of((s.start, s.stop), origin).isdisjoint(reduced) for s in inner)
+def _entangled(inner: list[Stmt], left_out: set[Var], spatial: set[Var], origin: dict[Var, frozenset[Var]]) -> bool:
+    """Whether spatial loops inside have bounds that depend on loops left out: there is no nest of them alone."""
+    return any(isinstance(s, For) and s.var in spatial and not _loops_of((s.start, s.stop), origin).isdisjoint(left_out) for s in inner)
 
 
 def _origins(path: list[Stmt]) -> dict[Var, frozenset[Var]]:
