@@ -1,0 +1,230 @@
+"""What decoders share: settings from a file, products with its weights, the embedding, a layer, the whole model.
+
+A model is ragged and paged: `tokens` of all sequences stand one after the other, `rows` says of which of them the logits are wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import State, Tensor, dim, f16, i32, nn, ops
+from ...frontends.gguf import GgufFile
+from ...frontends.gguf.reader import GgufTensor
+from ...support.errors import ModelFileError
+from ...support.record import dataclass
+from ..paged import PAGE, Paged, b, layers, p, pages, t
+
+r = dim("r", min=1, max=8192)  # rows of which logits are wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers of a decoder."""
+
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    size: int  # of a head
+    ffn: int
+    words: int
+    context: int
+    eps: float
+    base: float  # of the rotary frequencies
+    interleaved: bool  # the file pairs neighbouring elements for the rotation, not halves
+
+
+def settings_of(file: GgufFile, interleaved: bool) -> Settings:
+    """The settings, from the metadata of a file."""
+    kind = file.architecture
+    width = file.integer(f"{kind}.embedding_length", low=1, high=1 << 20)
+    heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
+    kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
+    size = file.integer(f"{kind}.attention.key_length", width // heads, low=2, high=1024)
+    if heads % kv_heads or size % 16:
+        raise ModelFileError(f"gguf: {heads} heads of {size} with {kv_heads} for keys do not fit", facts=[f"file `{file.name}`"])
+    return Settings(
+        width=width,
+        layers=file.integer(f"{kind}.block_count", low=1, high=512),
+        heads=heads,
+        kv_heads=kv_heads,
+        size=size,
+        ffn=file.integer(f"{kind}.feed_forward_length", low=1, high=1 << 20),
+        words=file.tensor("token_embd.weight").shape[0],
+        context=file.integer(f"{kind}.context_length", low=1),
+        eps=file.number(f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
+        base=file.number(f"{kind}.rope.freq_base", 10000.0),
+        interleaved=interleaved,
+    )
+
+
+class Product(nn.Module):
+    """`x @ w.T` with a weight of a file, in its own format, and a bias where the file has one."""
+
+    def __init__(self, file: GgufFile, name: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> None:
+        self.weight = file.tensor(f"{name}.weight", (rows, columns))
+        self.order = order  # of the rows, where it is not the file's
+        bias = file.tensors.get(f"{name}.bias")
+        self.bias = None if bias is None else _ordered(file.tensor(f"{name}.bias", (rows,)).array().astype(np.float32), order)
+
+    def forward(self, x: Any) -> Any:
+        y = product(x, self.weight, self.order)
+        return y if self.bias is None else y + self.bias
+
+
+def product(x: Any, w: GgufTensor, order: np.ndarray[Any, Any] | None = None) -> Any:
+    """`x @ w.T`."""
+    if w.format.codes is not None:
+        return ops.block_linear(x, ops.constant(_ordered(blocks(w), order)), format=w.format.name)
+    return ops.linear(x, ops.constant(_ordered(plain(w), order)))
+
+
+def blocks(w: GgufTensor) -> np.ndarray[Any, Any]:
+    """The bytes of a quantised matrix, block by block: u8[rows, blocks, bytes]."""
+    return w.data.reshape(w.shape[0], -1, w.format.size)
+
+
+def plain(w: GgufTensor) -> np.ndarray[Any, Any]:
+    """The values of a matrix of numbers, f32."""
+    return w.dequantized() if w.format.name != "F32" else np.asarray(w.array(), np.float32)
+
+
+def _ordered(a: np.ndarray[Any, Any], order: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
+    return a if order is None else np.ascontiguousarray(a[order])
+
+
+def halves_first(heads: int, size: int) -> np.ndarray[Any, Any]:
+    """The order of rows by which pairs of neighbours become pairs (j, j + size/2) of each head."""
+    one = np.concatenate([np.arange(0, size, 2), np.arange(1, size, 2)])
+    found: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * size + one).reshape(-1)
+    return found
+
+
+class Norm(nn.Module):
+    """RMS norm with the weight of a file."""
+
+    def __init__(self, file: GgufFile, name: str, width: int, eps: float) -> None:
+        self.scale = np.asarray(plain(file.tensor(f"{name}.weight", (width,))), np.float32)
+        self.eps = eps
+
+    def forward(self, x: Any) -> Any:
+        return ops.rms_norm(x, self.scale, eps=self.eps)
+
+
+class FeedForward(nn.Module):
+    """The gated network of a layer."""
+
+    def __init__(self, file: GgufFile, prefix: str, s: Settings) -> None:
+        self.gate = Product(file, f"{prefix}.ffn_gate", s.ffn, s.width)
+        self.up = Product(file, f"{prefix}.ffn_up", s.ffn, s.width)
+        self.down = Product(file, f"{prefix}.ffn_down", s.width, s.ffn)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(ops.silu(self.gate(x)) * self.up(x))
+
+
+class Attention(nn.Module):
+    """Queries, keys and values, the rotation, the cache, the projection."""
+
+    def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
+        prefix, q, kv = f"blk.{number}", s.heads * s.size, s.kv_heads * s.size
+        order = (halves_first(s.heads, s.size), halves_first(s.kv_heads, s.size)) if s.interleaved else (None, None)
+        self.q = Product(file, f"{prefix}.attn_q", q, s.width, order[0])
+        self.k = Product(file, f"{prefix}.attn_k", kv, s.width, order[1])
+        self.v = Product(file, f"{prefix}.attn_v", kv, s.width)
+        self.out = Product(file, f"{prefix}.attn_output", s.width, q)
+        self.q_norm, self.k_norm = (
+            Norm(file, f"{prefix}.attn_{side}_norm", s.size, s.eps) if f"{prefix}.attn_{side}_norm.weight" in file.tensors else None
+            for side in "qk"
+        )
+        self.number, self.settings, self.kernels = number, s, kernels
+
+    def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
+        s, tokens = self.settings, x.shape[0]
+        q = ops.reshape(self.q(x), (tokens, s.heads, s.size))
+        k = ops.reshape(self.k(x), (tokens, s.kv_heads, s.size))
+        v = ops.reshape(self.v(x), (tokens, s.kv_heads, s.size))
+        q, k = (a if norm is None else norm(a) for a, norm in ((q, self.q_norm), (k, self.k_norm)))
+        q, k = (ops.rotary_embedding(a, step.positions, step.frequencies) for a in (q, k))
+        keys, values = self.kernels.append(k, v, self.number, step.positions, step.sequence, step.page_table, keys, values)
+        a = self.kernels.attend(q, keys, values, self.number, step.positions, step.sequence, step.first, step.length, step.page_table)
+        return self.out(ops.reshape(a, (tokens, s.heads * s.size))), keys, values
+
+
+@dataclass(slots=True)
+class Step:
+    """What all layers of a step share."""
+
+    positions: Any
+    frequencies: Any
+    sequence: Any
+    first: Any
+    length: Any
+    page_table: Any
+
+
+class Layer(nn.Module):
+    """One layer: attention and feed-forward, each normalised before and added to what goes around it."""
+
+    def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
+        self.attn_norm = Norm(file, f"blk.{number}.attn_norm", s.width, s.eps)
+        self.attention = Attention(file, number, s, kernels)
+        self.ffn_norm = Norm(file, f"blk.{number}.ffn_norm", s.width, s.eps)
+        self.ffn = FeedForward(file, f"blk.{number}", s)
+
+    def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
+        a, keys, values = self.attention(self.attn_norm(x), step, keys, values)
+        x = x + a
+        return x + self.ffn(self.ffn_norm(x)), keys, values
+
+
+class Decoder(nn.Module):
+    """A whole model: from tokens to logits, with its cache as state."""
+
+    def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
+        self.settings = s
+        self.cache = cache or f16
+        self.kernels = Paged(s.heads, s.kv_heads, s.size, s.size**-0.5, cache=self.cache)
+        self.embedding = file.tensor("token_embd.weight", (s.words, s.width))
+        self.head = file.tensors.get("output.weight", self.embedding)
+        self.frequencies = _frequencies(file, s)
+        self.layer = nn.ModuleList([Layer(file, n, s, self.kernels) for n in range(s.layers)])
+        self.norm = Norm(file, "output_norm", s.width, s.eps)
+        self.inputs = {
+            "tokens": Tensor[i32, t],
+            "positions": Tensor[i32, t],
+            "seq_start": Tensor[i32, b + 1],
+            "kv_len": Tensor[i32, b],
+            "page_table": Tensor[i32, b, p],
+            "rows": Tensor[i32, r],
+            "keys": State[self.cache, layers, pages, s.kv_heads, s.size, PAGE],
+            "values": State[self.cache, layers, pages, s.kv_heads, PAGE, s.size],
+        }
+
+    def forward(
+        self, tokens: Any, positions: Any, seq_start: Any, kv_len: Any, page_table: Any, rows: Any, keys: Any, values: Any
+    ) -> dict[str, Any]:
+        first, length, sequence = self.kernels.tiles(seq_start, kv_len, positions)
+        step = Step(positions, self.frequencies, sequence, first, length, page_table)
+        x = self.embed(tokens)
+        for layer in self.layer:
+            x, keys, values = layer(x, step, keys, values)
+        logits = product(self.norm(ops.take(x, rows, axis=0)), self.head)
+        return {"logits": logits, "keys": keys, "values": values}
+
+    def embed(self, tokens: Any) -> Any:
+        """The rows of the embedding."""
+        if self.embedding.format.codes is not None:
+            return ops.block_take(ops.constant(blocks(self.embedding)), tokens, format=self.embedding.format.name)
+        return ops.take(ops.constant(plain(self.embedding)), tokens, axis=0)
+
+
+def _frequencies(file: GgufFile, s: Settings) -> np.ndarray[Any, Any]:
+    """The frequencies of the rotation, divided by the factors that a file may have."""
+    found = s.base ** -(np.arange(0, s.size, 2, dtype=np.float64) / s.size)
+    if "rope_freqs.weight" in file.tensors:
+        found = found / plain(file.tensor("rope_freqs.weight", (s.size // 2,)))
+    result: np.ndarray[Any, Any] = found.astype(np.float32)
+    return result
