@@ -126,7 +126,8 @@ def _check_text(program: Program, text: str) -> None:
     from .loop.structural import canonical_text
 
     back = Program.parse(text, constants=program.named_constants)
-    if not same(back.entry.with_(name=program.entry.name), program.entry) or list(map(canonical_text, back.kernels)) != list(map(canonical_text, program.kernels)):
+    kernels = [list(map(canonical_text, p.kernels)) for p in (back, program)]
+    if not same(back.entry.with_(name=program.entry.name), program.entry) or kernels[0] != kernels[1]:
         raise InternalError(f"the text of `{program.entry.name}` does not mean the program that it was printed from")
 
 

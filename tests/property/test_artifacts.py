@@ -1,0 +1,42 @@
+"""Random graph functions, saved and loaded: the same results bit for bit, and a program that means the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from compiled_graphs import call, lowered
+from counts import count
+from random_graphs import make_arguments, make_function
+
+import pliant
+from pliant.artifact import read_program
+from pliant.graph.node import CallHost, walk_nodes
+from pliant.graph.structural import assert_same
+from pliant.lineage import Lineage
+from pliant.program import Program
+from pliant.runtime.executable import Executable
+from pliant.runtime.loading import all_literals
+from pliant.target import target
+
+
+@pytest.mark.parametrize("seed", range(count(12, 2000)))
+def test_random_graphs_are_saved_and_loaded(seed: int, tmp_path: Path) -> None:
+    function, bounds = make_function(seed)
+    if any(isinstance(n, CallHost) for n in walk_nodes(function.nodes)):
+        pytest.skip("Python functions are not saved")
+    state = lowered(function, level=0)
+    assert state.package is not None
+    constants = state.package.interface.memory(all_literals(state.package, state.constants), state.functions)
+    f = Executable(state.package, constants=constants, lineage=Lineage(lambda: Program.of(function), target("native")))
+    f.save(tmp_path / "f.pliant")
+    assert_same(read_program(tmp_path / "f.pliant").entry, function)
+    g = pliant.load(tmp_path / "f.pliant", verify=True)
+    arguments = make_arguments(function, bounds, seed)
+    if arguments is not None:
+        ours, theirs = (call(e, [a.copy() if hasattr(a, "copy") else a for a in arguments]) for e in (f, g))
+        assert [r.tobytes() for r in ours] == [r.tobytes() for r in theirs]
