@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,20 @@ import pytest
 HERE = Path(__file__).parent
 
 
+# Set before the tests here are imported, because some of them make executables then.
+FOLDER = Path(tempfile.mkdtemp(prefix="cache-of-tests-"))
+BEFORE = os.environ.get("PLIANT_CACHE")
+os.environ["PLIANT_CACHE"] = str(FOLDER)
+
+
 @pytest.fixture(autouse=True, scope="session")
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_folder() -> Iterator[Path]:
     """PLIANT_CACHE for this session and its children."""
-    folder = tmp_path_factory.mktemp("cache")
-    before = os.environ.get("PLIANT_CACHE")
-    os.environ["PLIANT_CACHE"] = str(folder)
-    yield folder
+    yield FOLDER
     os.environ.pop("PLIANT_CACHE")
-    if before is not None:
-        os.environ["PLIANT_CACHE"] = before
+    if BEFORE is not None:
+        os.environ["PLIANT_CACHE"] = BEFORE
+    shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 @pytest.fixture

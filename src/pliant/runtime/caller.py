@@ -55,7 +55,7 @@ class Caller:
         self._held = constants  # alive as long as their addresses are used
         self._constants = _addresses(interface, constants)
         self._counted = any(c is not None for o in interface.outputs for c in o.counted_by)
-        code, address, nothing = native("entry"), ctypes.c_void_p, None
+        code, address, nothing = native(), ctypes.c_void_p, None
         self._take = ctypes.PYFUNCTYPE(address, address)(code.address("take_frame"))
         self._give = ctypes.PYFUNCTYPE(nothing, address, address)(code.address("give_frame"))
         self._release = ctypes.PYFUNCTYPE(nothing, address)(code.address("release"))

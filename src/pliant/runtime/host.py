@@ -88,7 +88,7 @@ def builtin(gate: Gate) -> Any:
 @functools.cache
 def _method() -> _MethodDef:
     doc = b"Run the program; `out` gives the memory of the results (one array, or a tuple of them)."
-    return immortal(_MethodDef(b"__call__", native("entry").address("call"), _FASTCALL_KEYWORDS, doc))
+    return immortal(_MethodDef(b"__call__", native().address("call"), _FASTCALL_KEYWORDS, doc))
 
 
 def function_address(function: Any) -> int:

@@ -1,6 +1,6 @@
 """The runtime's own native code, mapped once for the process: the way into a program, and the thread pool.
 
-native("pool").address("parallel_for")
+native().address("parallel_for")
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ if TYPE_CHECKING:
     from .blob import Loaded
 
 _T = TypeVar("_T")
-_loaded: dict[str, Loaded] = {}
+_loaded: Loaded | None = None
 _lock = threading.Lock()
 
 
-def native(part: str) -> Loaded:
-    """The mapped code of `entry` or `pool`; from the cache if it is there, so that LLVM is needed once for a machine."""
-    found = _loaded.get(part)
-    if found is None:
+def native() -> Loaded:
+    """The mapped code; from the cache if it is there, so that LLVM is needed once for a machine."""
+    global _loaded
+    if _loaded is None:
         from ..codegen.native_code import native_blob
         from .blob import load
 
         with _lock:
-            found = _loaded.get(part)
-            if found is None:
-                found = _loaded[part] = immortal(load(native_blob(part)))
-    return found
+            if _loaded is None:
+                _loaded = immortal(load(native_blob()))
+    return _loaded
 
 
 def _after_fork() -> None:

@@ -70,7 +70,7 @@ class Slot:
         self.address = ctypes.addressof(self.frame)
         self.flag = self.address + Frame.flag.offset
         self.ctx = self.frame.ctx
-        self.ctx.alloc = native("entry").address("allocate")
+        self.ctx.alloc = native().address("allocate")
         self.addresses = self.address, self.frame.buffers, self.frame.dims
         self.workspace: Any = None
         self.within: Any = None  # held, because the frame has its address

@@ -106,7 +106,7 @@ def launcher_for(threads: int) -> Launcher:
     if found is not None:
         return found
     with _lock:
-        code = native("pool")
+        code = native()
         if threads <= 1:
             made = Launcher(code.address("serial_for"), 0)
         else:
@@ -124,7 +124,7 @@ def _grow(wanted: int) -> Pool:
     if _pool is None:
         _pool = _new_pool()
     pool = _pool
-    loop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native("pool").address("worker_loop"))
+    loop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native().address("worker_loop"))
     for index in range(pool.workers, wanted):
         worker = pool.worker[index]
         worker.semaphore = _semaphores().make(ctypes.addressof(worker) + Worker.semaphore_memory.offset)
@@ -156,7 +156,7 @@ def _new_pool() -> Pool:
 
 def _ticks_per_microsecond() -> float:
     """How fast the counter of the native code runs; a factor of two off would do no harm."""
-    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native("pool").address("ticks"))
+    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
     begin, first = time.perf_counter_ns(), ticks()
     while time.perf_counter_ns() - begin < 200_000:
         pass
