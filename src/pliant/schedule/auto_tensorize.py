@@ -1,0 +1,218 @@
+"""Auto-tensorization: which tensor instructions a block can become, and the primitives that make it one of them.
+
+    found = matches(func, block, target)                 # instructions, with what each of their loops is made of
+    auto_tensorize(s, "out", "avx512vnni.dot_u8s8")      # s: a Schedule; the trace has the primitives
+
+A block can become an instruction if it computes the same expression of its operands. Its iterators are told apart by their
+kind and by the operands that they index: in a convolution n, h, w index the result and the image, the output channel the result and
+the weights, kh, kw and the input channel both operands. Iterators that index what a loop of the instruction indexes are fused
+into that loop; others stay outside. Operands are then copied to where these iterators find them (which makes a matrix product of a
+convolution), padded to multiples, and laid out as the instruction reads them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..loop.buffer import Buffer, Load
+from ..loop.stmt import Block, Func, Reduce
+from ..support.errors import ScheduleError
+from ..sym.expr import Const, Mul, Var, free_vars, walk
+from ..sym.prove import prove_equal
+from ..target import Target
+from ..target.instructions import INSTRUCTIONS, instructions_of
+from .nest import Access, accesses, base_facts
+from .own_nest import own_nest
+from .primitives.tensorize import Match, Tile, tile_of_instruction
+from .refusal import refuse
+
+if TYPE_CHECKING:
+    from .schedule import BlockHandle, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """An instruction that a block can become: for each of its loops the iterators that are fused into it; the others; the operands."""
+
+    instruction: str
+    fused: tuple[tuple[Var, ...], ...]
+    outside: tuple[Var, ...]
+    operands: dict[Buffer, Load]  # the place of the block for each buffer of the description
+
+
+class _Pattern(Match):
+    """The same expression of operands of the same dtypes, wherever they lie."""
+
+    def load(self, d: Load, p: Load) -> str:
+        if d.buffer.dtype is not p.buffer.dtype:
+            return f"`{p.buffer.name}` holds {p.buffer.dtype}, the instruction takes {d.buffer.dtype}"
+        if d.buffer in self.places and self.places[d.buffer][1] is not p:
+            return f"`{p.buffer.name}` is used at several places"
+        self.places[d.buffer] = (d, p)
+        return ""
+
+
+def matches(func: Func, block: Block, target: Target) -> list[Mapping]:
+    """The instructions of a machine that a block can become."""
+    found = (mapping(func, block, i.name) for i in instructions_of(target))
+    return [m for m in found if isinstance(m, Mapping)]
+
+
+def mapping(func: Func, block: Block, instruction: str) -> Mapping | str:
+    """How a block becomes an instruction, or why it does not."""
+    tile = tile_of_instruction(instruction)
+    pattern = _Pattern({}, base_facts(func))
+    problem = pattern.statement(tile.stmt, _comparable(block, tile))
+    if problem:
+        return problem
+    wanted = [(kind, _mask(x.var, {b: d for b, (d, _) in pattern.places.items()})) for x, kind in zip(tile.loops, tile.kinds, strict=True)]
+    if len(set(wanted)) != len(wanted):
+        return "its loops cannot be told apart by what they index"
+    places = {b: p for b, (_, p) in pattern.places.items()}
+    masks = {i.var: (i.kind, _mask(i.var, places)) for i in block.iters}
+    fused = tuple(tuple(v for v, m in masks.items() if m == w) for w in wanted)
+    missing = next((x.var.name for x, vs in zip(tile.loops, fused, strict=True) if not vs), None)
+    if missing is not None:
+        return f"no iterator indexes what its loop `{missing}` does"
+    inside = {v for vs in fused for v in vs}
+    return Mapping(instruction, fused, tuple(v for v in masks if v not in inside), places)
+
+
+def _comparable(block: Block, tile: Tile) -> Any:
+    """The statement of a block; a sum of products as the multiply-add that `contract` will make of it."""
+    s = block.body
+    if isinstance(s, Reduce) and isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma" and _is_sum_of_products(s):
+        return s.with_(combiner=tile.stmt.combiner, values=s.values[0].args)
+    return s
+
+
+def _is_sum_of_products(s: Reduce) -> bool:
+    return s.combiner.name == "add" and isinstance(s.values[0], Mul) and s.values[0].dtype.is_float
+
+
+def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
+    """The operands that a variable indexes."""
+    return frozenset(b for b, p in places.items() if any(v in free_vars(e) for e in p.indices))
+
+
+def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
+    """Make a block the instruction, by primitives; undone where one of them refuses."""
+    found = s.block(block).block
+    if instruction not in INSTRUCTIONS:
+        raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"{', '.join(INSTRUCTIONS)}")
+    plan = mapping(s.program, found, instruction)
+    if isinstance(plan, str):
+        raise refuse(f"block `{block}` cannot become `{instruction}`: {plan}", s.program, (found, "this block"))
+    with s.attempt():
+        return _apply(s, block, plan)
+
+
+def _apply(s: Schedule, block: str, plan: Mapping) -> BlockHandle:
+    tile = tile_of_instruction(plan.instruction)
+    if isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma":
+        reduction = s.block(block).block.body
+        if isinstance(reduction, Reduce) and reduction.combiner.name == "add":
+            s.contract(block)
+    sizes = [int(x.stop.value) for x in tile.loops if isinstance(x.stop, Const)]
+    outside = _fuse(s, block, plan)
+    names = {b: _direct(s, block, p.buffer.name) for b, p in plan.operands.items()}
+    names = _pad(s, block, names, [*[1] * outside, *sizes])
+    for b, name in names.items():
+        _lay_out(s, block, tile, sizes, b, name, outside)
+    loops = _loops_by_iterator(s, block)
+    kinds = [i.kind for i in s.block(block).block.iters]
+    parts = [s.split(x, size) for x, size in zip(loops[outside:], sizes, strict=True)]
+    free = list(zip(loops[:outside], kinds[:outside], strict=True))
+    outer = list(zip((p[0] for p in parts), kinds[outside:], strict=True))
+    order = [x for kind in "SR" for part in (free, outer) for x, k in part if k == kind]
+    s.reorder(*order, *(p[1] for p in parts))
+    reducing = next((x for x in order if dict([*free, *outer])[x] == "R"), None)
+    if reducing is not None:
+        s.decompose_reduction(block, reducing)
+    made: BlockHandle = s.tensorize(parts[0][1], plan.instruction)
+    return made
+
+
+def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
+    """Give the block one iterator for each loop of the instruction, after those that stay outside; how many these are."""
+    found = s.block(block).block
+    nest = own_nest(s.program, found, f"cannot tensorize block `{block}`")
+    name = {i.var: f"x{n}" for n, i in enumerate(found.iters)}
+    results = [name[v] for v in plan.outside]
+    for vs in plan.fused:
+        text = name[vs[0]]
+        for v in vs[1:]:
+            extent = nest[v].stop
+            if not isinstance(extent, Const):
+                what = f"cannot fuse the iterators of block `{block}`: the extent of `{v.name}` is no constant"
+                raise refuse(what, s.program, (nest[v], f"extent {extent}"))
+            text = f"({text}) * {extent.value} + {name[v]}"
+        results.append(text)
+    listed = ", ".join(name.values())
+    if results != list(name.values()):
+        s.transform_block_layout(block, f"lambda {listed}: ({', '.join(results)},)")
+    return len(plan.outside)
+
+
+def _direct(s: Schedule, block: str, buffer: str) -> str:
+    """The buffer, or its copy where the block does not index it by its iterators in their order."""
+    found = s.block(block).block
+    places = {e.indices for e in _uses(found, buffer)}
+    iters = [i.var for i in found.iters]
+    indices = next(iter(places))
+    at = [iters.index(e) for e in indices if isinstance(e, Var) and e in iters]
+    if len(places) == 1 and len(at) == len(indices) and at == sorted(at):
+        return buffer
+    s.reindex(block, buffer)
+    return f"{buffer}_reindex"
+
+
+def _uses(block: Block, buffer: str) -> list[Access]:
+    return [a for a in accesses(block) if a.buffer.name == buffer]
+
+
+def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]) -> dict[Buffer, str]:
+    """Round the extents up where they are no multiples; copies of copies are made one."""
+    found = s.block(block).block
+    nest = own_nest(s.program, found, f"cannot pad block `{block}`")
+    facts = base_facts(s.program)
+    if all(prove_equal(nest[i.var].stop % m, Const(0, nest[i.var].stop.dtype), facts) for i, m in zip(found.iters, multiples, strict=True)):
+        return names
+    s.pad(block, *multiples)
+    now = {a.buffer.name for a in accesses(s.block(block).block)}
+    padded = {b: f"{name}_pad" if f"{name}_pad" in now else name for b, name in names.items()}
+    for b, name in names.items():
+        if padded[b] != name and name.endswith("_reindex"):
+            with suppress(ScheduleError):
+                s.compute_inline(name)
+    return padded
+
+
+def _lay_out(s: Schedule, block: str, tile: Tile, sizes: list[int], described: Buffer, name: str, outside: int) -> None:
+    """Put the elements of a tile next to each other, in the instruction's order, where they are not."""
+    found = s.block(block).block
+    indices = _uses(found, name)[0].indices
+    place = next(e for e in _described(tile) if e.buffer is described)
+    wanted = [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
+    iters = [i.var for i in found.iters]
+    loop_of = [iters.index(e) - outside for e in indices if isinstance(e, Var)]
+    if wanted == [n for n in loop_of if n >= 0] and len(wanted) <= 1 and (not wanted or loop_of[-1] == wanted[-1]):
+        return
+    dims = [f"d{k}" for k in range(len(indices))]
+    high = [d if n < 0 else f"{d} // {sizes[n]}" for d, n in zip(dims, loop_of, strict=True)]
+    low = [f"{dims[loop_of.index(n)]} % {sizes[n]}" for n in wanted]
+    s.transform_layout(name, f"lambda {', '.join(dims)}: ({', '.join([*high, *low])},)", block=block)
+
+
+def _described(tile: Tile) -> list[Load]:
+    s = tile.stmt
+    assert isinstance(s, Reduce)
+    return [*s.targets, *(e for v in s.values for e in walk(v) if isinstance(e, Load))]
+
+
+def _loops_by_iterator(s: Schedule, block: str) -> list[Any]:
+    """The loop of each iterator, in the order of the iterators."""
+    by_var = {h.loop.var: h for h in s.loops(block)}
+    return [by_var[i.value] for i in s.block(block).block.iters if isinstance(i.value, Var)]
