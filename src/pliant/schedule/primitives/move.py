@@ -67,11 +67,8 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
             with block("w", "S", i_1) as vi:
                 w[vi] = t[vi] + 1.0
     """
-    what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
-    target = _target(func, block, what)
-    _check_blocks_only(func, block, what)
+    what, target = _movable(func, block, loop, after=True)
     order = blocks(func.body)
-    _check_place(func, block, loop, what, after=True)
     users = readers(func, target.buffer)
     outside = next((b for b in users if not contains_stmt(loop, b)), None)
     if outside is not None or not users:
@@ -89,6 +86,15 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
         what += f": it writes `{target.buffer.name}`, a parameter of the program"
         raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
     return _moved(func, block, loop, target, ranges, front=True, what=what)
+
+
+def _movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, Access]:
+    """What both moves ask: how the block writes, who uses its memory, where the loop is (`after` it, or before); words for a refusal."""
+    what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
+    target = _target(func, block, what)
+    _check_blocks_only(func, block, what)
+    _check_place(func, block, loop, what, after)
+    return what, target
 
 
 def _covers(func: Func, loop: For, ranges: list[Range], buffer: Buffer) -> bool:
@@ -127,10 +133,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
             with block("w", "S", i) as vi:
                 w[vi] = t[vi] + 1.0
     """
-    what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
-    own = _target(func, block, what)
-    _check_blocks_only(func, block, what)
-    _check_place(func, block, loop, what, after=False)
+    what, own = _movable(func, block, loop, after=False)
     made = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
     if not made:
         raise refuse(f"{what}: nothing in the loop writes what it reads", func, (block, "this block"), (loop, "this loop"))
