@@ -328,3 +328,31 @@ def test_an_activation_is_not_computed_again_for_every_panel_of_a_matmul() -> No
         return ops.cast(x, f32) @ w
 
     assert calls(fused(f, [random(3, 4).astype(np.float16), random(4, 5)])) == ["cast", "matmul"]
+
+
+@kernel
+def decode_wide(codes: Tensor[u8, 32, 256], scales: Tensor[f16, 2, 256], w: Out[f32, 64, 256]) -> None:
+    for i, j in grid(64, 256):
+        code = (codes[i // 2, j] >> u8(i % 2 * 4)) & u8(15)
+        w[i, j] = (f32(code) - 8.0) * f32(scales[i // 32, j])
+
+
+def test_panels_of_decoded_weights_serve_many_rows() -> None:
+    rows = dim("rows", max=512)
+
+    @function
+    def f(x: Tensor[f32, rows, 64], codes: Tensor[u8, 32, 256], scales: Tensor[f16, 2, 256]) -> Tensor[f32, rows, 256]:
+        return ops.relu(x @ decode_wide(codes, scales))
+
+    codes = np.random.default_rng(0).integers(0, 256, (32, 256)).astype(np.uint8)
+    scales = random(2, 256).astype(np.float16)
+    (call,) = [x for x in fused(f, [random(3, 64), codes, scales], rtol=1e-4).nodes if isinstance(x, g.CallLoop)]
+    _, why = default_schedule(func_of(call.callee), target("native"))
+    many, few = why.split("; else: ")
+    assert "copied by panels" in many and "in place" in few
+    assert "decoded `w` where it is read" in many and "decoded `w` where it is read" in few
+    assert all(int(t) < 64 * 256 * 4 for t in temporaries(f))
+    weights = (np.stack([codes & 15, codes >> 4], 1).reshape(64, 256).astype(np.float32) - 8) * np.repeat(scales, 32, 0).astype(np.float32)
+    for count in (1, 5, 63, 64, 130):
+        x = random(count, 64, seed=count)
+        np.testing.assert_allclose(f(x, codes, scales), np.maximum(x @ weights, 0), rtol=1e-3, atol=1e-3)

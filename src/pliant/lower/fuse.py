@@ -63,7 +63,6 @@ def _fuse_body(b: g.Body) -> g.Body:
 class _Group:
     nodes: list[g.CallLoop]
     anchor: bool  # whether one of the programs is more than elementwise
-    decoded: list[g.CallLoop] = field(default_factory=list)  # those that are computed where they are read
 
 
 @dataclass(slots=True)
@@ -103,11 +102,9 @@ class _Groups:
             return False
         if len(inside) < len(self.users[value]) and not self.may_be_sibling(made, n):
             return False
-        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor, other.decoded + mine.decoded)
+        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor)
         if not self.in_order(joined):
             return False
-        if self.kind[n] is Kind.MATMUL:
-            joined.decoded += other.nodes
         self.group.update((member, joined) for member in joined.nodes)
         return True
 
@@ -157,7 +154,7 @@ class _Groups:
         if len(members) == 1:
             return (n,)
         wanted = [v for m in members for v in m.outs if m is n or any(u not in members for u in self.users.get(v, []))]
-        return (merge(members, wanted, group.decoded),)
+        return (merge(members, wanted),)
 
 
 def _bits(t: g.Annotation) -> Expr:

@@ -1,30 +1,26 @@
 """Several calls of loop programs as one: the program that does what they do one after the other.
 
 The merged program has the blocks of its members, with buffers between them; the default rules inline the elementwise ones and keep a
-reduction's result in registers until its epilogue. Two things are done here, because schedules could not undo them:
-- what a gather checks of its indices is checked in loops of their own, before, so that the gather itself is one store and can be
-  computed where it is read;
-- what decodes the weights of a matrix product is computed where they are multiplied, so that decoded weights are nowhere in memory.
+reduction's result in registers until its epilogue. For that blocks are one store where they can be: lets are put in, and what a gather
+checks of its indices is checked in loops of their own, before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.passes.instantiate import instantiate
-from ..loop.stmt import Alloc, Block, Check, For, Func, If, Let, Param, Replacer, Seq, Stmt, Store, exprs, map_children, seq, walk_stmts
-from ..schedule.schedule import Schedule
-from ..support.errors import ScheduleError
+from ..loop.stmt import Alloc, Block, Check, For, Func, If, Let, Param, Replacer, Seq, Stmt, Store, exprs, map_children, seq
 from ..sym.expr import TRUE, Expr, Lt, Var, free_vars, substitute
 from ..sym.simplify import simplify
 from .callee import callee_of, func_of
 from .from_ops import free_variables
 
 
-def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value], decoded: Collection[g.CallLoop] = ()) -> g.CallLoop:
-    """One call that does what the members do one after the other and gives `outs` of theirs; `decoded` are computed where they are read."""
+def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
+    """One call that does what the members do one after the other and gives `outs` of theirs."""
     made = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
     names, block_names = _Names(), _Names()  # apart: a block's name tells equal programs from others, a value's does not
@@ -34,7 +30,6 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value], decoded: Colle
             if isinstance(a, g.Value) and a not in made and a not in sources:
                 sources[a] = _source(a, names)
     local: dict[g.Value, Buffer | Var] = dict(sources)
-    inline: list[str] = []
     for m in members:
         for out in m.outs:
             kept = out in outs
@@ -43,15 +38,12 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value], decoded: Colle
             if not kept:
                 body.append(Alloc(buffer))
         part = _rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names)
-        if m in decoded:
-            inline += [s.name for s in walk_stmts(part) if isinstance(s, Block)]
-            part = _without_lets(part)
-        body.append(_checks_first(part) if m is not members[-1] else part)
+        body.append(_checks_first(_without_lets(part)) if m is not members[-1] else part)
     params = tuple(Param(s) for s in sources.values())
     written = tuple(Param(local[v], "out") for v in outs)
     func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
     extra = tuple(v for v in free_variables(func.body) if v not in func.symbols and v not in func.scalars)
-    func = _inlined(func.with_(params=(*params, *(Param(v) for v in extra), *written)), inline)
+    func = func.with_(params=(*params, *(Param(v) for v in extra), *written))
     return g.CallLoop(
         outs=tuple(outs),
         requires=tuple({r.cond: r for m in members for r in m.requires}.values()),
@@ -61,19 +53,6 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value], decoded: Colle
         args=(*sources, *extra),
         dims=func.symbols,
     )
-
-
-def _inlined(func: Func, names: Sequence[str]) -> Func:
-    """The program with the blocks of these names computed where they are read, as far as that is possible."""
-    if not names:
-        return func
-    s = Schedule(func)
-    for name in names:
-        try:
-            s.compute_inline(name)
-        except ScheduleError:
-            continue
-    return s.program
 
 
 def _without_lets(s: Stmt) -> Stmt:

@@ -23,7 +23,7 @@ from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
-from .match import NotApplicable, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, untouched
+from .match import NotApplicable, decodes, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, tried, untouched
 from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
 
@@ -49,9 +49,14 @@ def default_family(func: Func, target: Target) -> Family:
 def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     s = Schedule(func)
     said = _inline(s)
+    decoding = [b.name for b in blocks(s.program.body) if decodes(s.program, b)]
+    if not copy:
+        said += _inline_decoding(s, decoding)
     for b in blocks(s.program.body):
         if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
             said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
+    if copy:  # into the copies of panels
+        said += _inline_decoding(s, decoding)
     for group in _groups(s.program):
         if any(i.kind != "S" for b in group for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))
@@ -80,7 +85,7 @@ def _inline(s: Schedule) -> list[str]:
     done: list[str] = []
     for b in blocks(s.program.body):
         store = elementwise(b)
-        if store is None or allocation(s.program, store.buffer) is None:
+        if store is None or allocation(s.program, store.buffer) is None or decodes(s.program, b):
             continue
         users = readers(s.program, store.buffer)
         if is_cheap(store.value) or (len(users) == 1 and reads_once(users[0], store)):
@@ -90,6 +95,11 @@ def _inline(s: Schedule) -> list[str]:
             except ScheduleError:
                 continue
     return [f"inlined {', '.join(done)}"] if done else []
+
+
+def _inline_decoding(s: Schedule, names: list[str]) -> list[str]:
+    """Compute what decodes the right-hand side of a product where it is read: it is nowhere in memory as a whole."""
+    return [f"decoded `{name}` where it is read" for name in names if tried(partial(s.compute_inline, name))]
 
 
 def _groups(func: Func) -> list[list[Block]]:

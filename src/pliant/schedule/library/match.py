@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...loop.buffer import Load
+from ...dtype import i64
+from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Mul, Var, free_vars, walk
-from ..nest import accesses, blocks, index, loops_above, path_to, plain_iters
+from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
+from ...sym.prove import prove
+from ..nest import accesses, allocation, blocks, index, loops_above, path_to, plain_iters, readers
 
 
 class NotApplicable(Exception):
@@ -131,6 +133,26 @@ def reads_once(block: Block, buffer_of: Store) -> bool:
             if iters is None or len(iters) != len(block.iters):
                 return False
     return True
+
+
+def decodes(func: Func, block: Block) -> bool:
+    """Whether an elementwise block makes the right-hand side of a product, which alone reads it, from at most half as many bits."""
+    store = elementwise(block)
+    if store is None or allocation(func, store.buffer) is None:
+        return False
+    users = readers(func, store.buffer)
+    roles = matmul_of(users[0]) if len(users) == 1 else "several readers"
+    if isinstance(roles, str):
+        return False
+    column = next(i.var for i in users[0].iters if i.var.name == roles.column)
+    loads = [a for a in accesses(users[0]) if a.buffer is store.buffer]
+    read = {a.buffer for a in accesses(block) if not a.write}
+    bits = sum((_bits(b) for b in read), Const(0, i64))
+    return all(column in free_vars(a.indices[-1]) for a in loads) and prove(Le(bits * 2, _bits(store.buffer)))
+
+
+def _bits(b: Buffer) -> Expr:
+    return product(b.shape) * b.dtype.bits
 
 
 def root_nests(func: Func) -> list[Stmt]:

@@ -23,9 +23,9 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
-from ..nest import blocks, constant_extent
+from ..nest import blocks, constant_extent, writers
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
+from .match import Matmul, NotApplicable, alone, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
@@ -87,6 +87,8 @@ def copied_rows(func: Func, block: Block, target: Target) -> Expr | None:
     width = wide.buffer.dtype.bits * tile.columns // 8
     if not 0 < depth * width <= LARGEST_COPY:
         return None
+    if any(decodes(func, b) for b in writers(func, wide.buffer)):
+        return extent[roles.row]  # a panel is decoded once for all rows
     return extent[roles.row] if _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8) >= CROWDED else None
 
 
@@ -151,6 +153,8 @@ class _Rule:
         block = find_block(s.program, name)
         self.dtype = _result(block)
         self.wide = _wide(block, roles)
+        # One panel of decoded weights at a time, which all threads make and use: copies for each would be all of them.
+        self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
         self.tile = tile_size(target, self.dtype, self.columns)
         if roles.pack and roles.pack != self.tile.lanes:
@@ -196,6 +200,8 @@ class _Rule:
         if self.copy and name == self.name and self.wide is not None:
             made = s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
             s.vectorize(s.loops(made)[-1])
+            if self.decoded:
+                tried(partial(s.parallel, s.loops(made)[-2]))
         self._rows(name, panel, shared)
         return rest
 
@@ -207,7 +213,8 @@ class _Rule:
         s = self.s
         count = constant_extent(s.program, panel.loop)
         if not batch:
-            return panel, (count is None or count >= FEW_PANELS) and tried(partial(s.parallel, panel))
+            many = (count is None or count >= FEW_PANELS) and not (self.copy and self.decoded)
+            return panel, many and tried(partial(s.parallel, panel))
         outer = [*batch] if beside else [*batch, panel]
         joined = s.fuse(*outer) if len(outer) > 1 else outer[0]
         return panel if beside else joined, tried(partial(s.parallel, joined))
