@@ -140,6 +140,7 @@ def test_the_memory_chart() -> None:
     places = [Place("a", const(0), const(1024), 0, 1), Place("b", const(1024), const(3072), 1, 2), Place("c", const(0), const(512), 2, 2)]
     chart = memory_chart(places, {})
     assert chart.count("<rect") == 3 and "Workspace 4 KiB; the largest set that is alive at one step is 4 KiB" in chart
+    assert 'x="70.0" y="222.0" width="619.5" height="74.0"' in chart, "a: two of three steps, a quarter of the height, at the bottom"
     assert "needs no workspace" in memory_chart([], {})
 
 

@@ -55,26 +55,26 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> str:
     known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
     boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
     top = max((offset + size for _, offset, size in boxes), default=0)
-    steps = max((p.last for p in known), default=0) + 1
     if not top:
         return "<p>This program needs no workspace.</p>"
-    across, up = (WIDTH - LEFT) / steps, (HEIGHT - BOTTOM) / top
+    first, last = min(p.first for p in known), max(p.last for p in known)
+    across, up = (WIDTH - LEFT) / (last - first + 1), (HEIGHT - BOTTOM) / top
 
     def box(p: Place, offset: int, size: int) -> str:
-        x, width = LEFT + p.first * across, max(1.0, (p.last - p.first + 1) * across - 0.5)
+        x, width = LEFT + (p.first - first) * across, max(1.0, (p.last - p.first + 1) * across - 0.5)
         y, height = HEIGHT - BOTTOM - (offset + size) * up, max(0.7, size * up)
         note = f"{p.name}: {in_bytes(size)} at {in_bytes(offset)}, steps {p.first} to {p.last}; {p.size} bytes"
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         return f'<rect {place} fill="hsl({zlib.crc32(p.name.encode()) % 360} 42% 66%)"><title>{escape(note)}</title></rect>'
 
-    live = [sum(size for p, _, size in boxes if p.first <= s <= p.last) for s in range(steps)]
-    line = " ".join(f"{LEFT + s * across:.1f},{HEIGHT - BOTTOM - v * up:.1f} {LEFT + (s + 1) * across:.1f},{HEIGHT - BOTTOM - v * up:.1f}"
-                    for s, v in enumerate(live))  # fmt: skip
+    live = [sum(size for p, _, size in boxes if p.first <= s <= p.last) for s in range(first, last + 1)]
+    heights = [f"{HEIGHT - BOTTOM - v * up:.1f}" for v in live]
+    line = " ".join(f"{LEFT + s * across:.1f},{y} {LEFT + (s + 1) * across:.1f},{y}" for s, y in enumerate(heights))
     marks = "".join(_mark(share, top, up) for share in (0.0, 0.5, 1.0))
+    ends = f'<text x="{LEFT}" y="{HEIGHT - 6}">step {first}</text><text x="{WIDTH}" y="{HEIGHT - 6}" text-anchor="end">step {last}</text>'
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="memory over time">{marks}'
-        f'{"".join(box(*b) for b in boxes)}<polyline points="{line}" class="live"/>'
-        f'<text x="{WIDTH}" y="{HEIGHT - 6}" text-anchor="end">step {steps - 1}</text><text x="{LEFT}" y="{HEIGHT - 6}">step 0</text></svg>'
+        f'{"".join(box(*b) for b in boxes)}<polyline points="{line}" class="live"/>{ends}</svg>'
         f"<p>Workspace {in_bytes(top)}; the largest set that is alive at one step is {in_bytes(max(live))} (the line).</p>"
     )
 
