@@ -148,6 +148,24 @@ class Player:
     def blockize(self, name: str, loops: list[Any]) -> None:
         self.s.blockize(self.random.choice(loops))
 
+    def tensorize(self, name: str, loops: list[Any]) -> None:
+        with self.s.attempt():
+            loop = self.random.choice(loops)
+            _, inner = self.s.split(loop, self.random.choice([4, 8]), tail="cut")
+            below = [h for h in self.s.loops(name) if h is not inner]
+            self.s.reorder(below[-1], inner) if self.s.loops(name)[-1] is not inner else None
+            if self.random.random() < 0.7:
+                self.s.contract(name)
+            self.s.tensorize(inner, self.random.choice(["fma.f32x4", "fma.f32x8"]))
+
+    def sample(self, name: str, loops: list[Any]) -> None:
+        if self.random.random() < 0.3:
+            self.s.sample_compute_location(name)
+            return
+        loop = self.random.choice(loops)
+        factors = self.random.choice([self.s.sample_tile, self.s.sample_perfect_tile])(loop, 2)
+        self.s.split(loop, *factors, tail=self.s.sample_categorical(("guard", "cut", "balance")))
+
     def annotate(self, name: str, loops: list[Any]) -> None:
         self.s.annotate(self.random.choice(loops), "hint", self.random.randrange(9))
 
@@ -194,6 +212,8 @@ MOVES = [
     Player.pad,
     Player.pad,
     Player.blockize,
+    Player.tensorize,
+    Player.sample,
 ]
 
 
