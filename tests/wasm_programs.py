@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import slot
+from native_loops import slot
 
 from pliant.codegen.emit import emit_object
 from pliant.codegen.link_wasm import link_wasm
@@ -57,7 +57,7 @@ class Wasm:
         """Run a program on arrays, in place."""
         self.top = self.heap
         arrays = [a for p, a in zip(func.params, arguments, strict=True) if isinstance(p.value, Buffer)]
-        scalars = [slot(a) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
+        scalars = [slot(a, p.value.dtype) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
         places = [self.put(a.tobytes()) for a in arrays]
         buffers = self.put(struct.pack(f"<{len(places)}I", *places))
         numbers = self.put(struct.pack(f"<{len(dims) + len(scalars)}q", *dims, *scalars))
@@ -101,7 +101,11 @@ def run_host(host: HostProgram, arguments: Sequence[Any], name: str = "wasm+simd
     places = {p: wasm.put(a.tobytes()) for p, a in tensors.items()}
     numbers: list[int] = []
     for p, _ in layout.arguments():
-        numbers += [*tensors[p].shape, *(s // tensors[p].itemsize for s in tensors[p].strides)] if p in tensors else [slot(given[p])]
+        if p in tensors:
+            numbers += [*tensors[p].shape, *(step // tensors[p].itemsize for step in tensors[p].strides)]
+        else:
+            assert isinstance(p.annotation, g.Scalar)
+            numbers.append(slot(given[p], p.annotation.dtype))
     words = (*numbers, *([0] * (layout.at_workspace + 1 + len(layout.counts) - len(numbers))))
     dims = wasm.put(struct.pack(f"<{len(words)}q", *words))
     assert wasm.exports["prepare"](wasm.store, wasm.put(wasm.context()), 0, dims) == 0

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from codegen_native import Native
+from native_loops import Native
 
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate

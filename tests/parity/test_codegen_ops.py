@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import Native, same_bits
+from native_loops import Native, same_bits
 
 from pliant.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i64
 from pliant.loop.buffer import Buffer

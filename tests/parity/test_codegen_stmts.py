@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import Native, run
+from native_loops import Native, run
 
 from pliant.codegen.llvm import generate
 from pliant.dtype import dtype, f32, f64, i32, i64, u8

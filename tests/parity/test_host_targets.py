@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import same_bits
 from compiled_graphs import call, compiled, host_of, interpret_host
+from native_loops import same_bits
 from wasm_programs import run_host
 
 from pliant import InOut, State, Tensor, bool_, dim, f32, function, i64, kernel, ops

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from native_loops import Native
+from native_loops import Lifted
 
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
@@ -60,7 +60,7 @@ def test_every_output_starts_from_its_init(name: str, shape: tuple[int, int, int
         run_loop(func, [x, y], **options)  # type: ignore[arg-type]
         assert y.tolist() == expected.tolist(), options
     y = np.zeros(shape[0], np.float32)
-    assert Native([func], 0).call(func, [x, y], [shape[0], shape[2]]) == 0
+    assert Lifted([func], 0).call(func, [x, y], [shape[0], shape[2]]) == 0
     assert y.tolist() == expected.tolist()
 
 
@@ -95,6 +95,6 @@ def test_conditions_on_a_loop_that_feeds_no_iterator(order: str, shape: tuple[in
         run_loop(func, [x, y], **options)  # type: ignore[arg-type]
         found.append(y)
     y = np.zeros(shape[0], np.float32)
-    assert Native([func], 1).call(func, [x, y], shape) == 0
+    assert Lifted([func], 1).call(func, [x, y], shape) == 0
     for result in (*found, y):
         np.testing.assert_array_equal(result, 1 + x.sum(1))

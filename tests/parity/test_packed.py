@@ -7,8 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from codegen_native import Native
-from native_loops import Native as LiftingNative
+from native_loops import Lifted, Native
 from test_codegen_stmts import loop
 
 import pliant
@@ -120,7 +119,7 @@ def test_packed_memory_of_odd_sizes(d: DType, scope: Any) -> None:
     verify(func)
     given = (np.random.default_rng(3).integers(0, 100, (301, 3)) * (0.07 if d.is_float else 1)).astype(wide.numpy())
     found = np.zeros_like(given)
-    assert LiftingNative([func], 1).call(func, [given, found], [301], threads=2) == 0
+    assert Lifted([func], 1).call(func, [given, found], [301], threads=2) == 0
     assert np.array_equal(found, given.astype(d.numpy()).astype(wide.numpy()))
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import same_bits
 from counts import count
 from generate_loops import make_arguments, make_program
-from native_loops import Native
+from native_loops import Lifted, same_bits
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_dtypes import program
 from test_vector_access import columns, copy, i, order
@@ -48,7 +47,7 @@ def test_random_programs_in_wasm_equal_native(name: str) -> None:
     for seed, func in zip(SEEDS, programs, strict=True):
         arguments, dims = make_arguments(func, seed)
         native, foreign = [np.array(a) for a in arguments], [np.array(a) for a in arguments]
-        code = Native([func], 1).call(func, native, dims)
+        code = Lifted([func], 1).call(func, native, dims)
         lifted, foreign_arguments = with_scratch(func, foreign, dims)
         assert Wasm([lifted], name).call(lifted, foreign_arguments, dims) == code
         if code == 0:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codegen_native import Native, same_bits
+from native_loops import Native, same_bits
 from test_codegen_stmts import func, loop
 from test_dtypes import all_codes, passed
 

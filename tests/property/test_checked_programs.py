@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from counts import count
 from generate_loops import clone, make_arguments, make_program
-from native_loops import Native
+from native_loops import Lifted
 from test_loop_programs import canonical, compare, run
 
 from pliant.loop.passes.add_checks import add_checks
@@ -53,7 +53,7 @@ def guarded(func: Func) -> Func:
 def test_right_programs_never_fail_a_check(first: int) -> None:
     funcs = [guarded(make_program(seed)) for seed in range(first, first + BATCH)]
     checked = [add_checks(f) for f in funcs]
-    native = Native(checked, level=1)
+    native = Lifted(checked, level=1)
     for n, (func, other) in enumerate(zip(funcs, checked, strict=True)):
         verify(other)
         for seed in range((first + n) * ROUNDS, (first + n + 1) * ROUNDS):

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from counts import count
 from generate_loops import clone, make_arguments, make_program
-from native_loops import Native
+from native_loops import Lifted
 
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
@@ -53,7 +53,7 @@ def compare(func: Func, what: str, expected: list[bytes], found: list[bytes], se
 @pytest.mark.parametrize("first", range(0, count(300, 50_000), BATCH))
 def test_a_program_means_the_same_everywhere(first: int) -> None:
     funcs = [make_program(seed) for seed in range(first, first + BATCH)]
-    native = Native(funcs, level=2 if first // BATCH % OPTIMISED == 0 else 0)
+    native = Lifted(funcs, level=2 if first // BATCH % OPTIMISED == 0 else 0)
     for n, func in enumerate(funcs):
         verify(func)
         again = parse_module(print_func(func))[func.name]

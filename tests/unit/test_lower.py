@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import compiled, host_of, lowered, without
-from native_loops import Native
+from native_loops import Lifted
 
 import pliant
 from pliant import InOut, Out, Tensor, alloc, cast, dim, f32, function, i32, i64, kernel, match_cast, ops, parallel, u4, u8
@@ -167,7 +167,7 @@ def test_workspace_under_a_parallel_loop_has_a_part_for_each_iteration() -> None
     x = np.arange(12, dtype=np.int32).reshape(3, 4)
     for threads in (1, 2):
         y = np.zeros_like(x)
-        assert Native([rows_reversed.func], level=0).call(rows_reversed.func, [x, y], [3, 4], threads) == 0
+        assert Lifted([rows_reversed.func], level=0).call(rows_reversed.func, [x, y], [3, 4], threads) == 0
         np.testing.assert_array_equal(y, x[:, ::-1])
     np.testing.assert_array_equal(compiled(pliant.Program.of_kernel(rows_reversed.func).entry)(x), x[:, ::-1])
 

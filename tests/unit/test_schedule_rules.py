@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from native_loops import Native
+from native_loops import Lifted
 from schedule_kernels import KERNELS, kernel, make_arguments, parse
 
 from pliant.interp.loop import run_loop
@@ -60,13 +60,13 @@ def test_tiles_fit_the_registers() -> None:
 
 
 @pytest.fixture(scope="module")
-def natives() -> tuple[dict[str, Any], Native]:
+def natives() -> tuple[dict[str, Any], Lifted]:
     funcs = {name: default_schedule(kernel(name), target("native"))[0] for name in KERNELS}
-    return funcs, Native(list(funcs.values()), level=2)
+    return funcs, Lifted(list(funcs.values()), level=2)
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
-def test_native_equals_the_interpreter(name: str, natives: tuple[dict[str, Any], Native]) -> None:
+def test_native_equals_the_interpreter(name: str, natives: tuple[dict[str, Any], Lifted]) -> None:
     funcs, native = natives
     func = funcs[name]
     for n, size in enumerate((0, 1, 5, 9, 17, 67)):
@@ -83,7 +83,7 @@ def test_native_equals_the_interpreter(name: str, natives: tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize("name", ["matmul", "panels", "epilogue", "softmax", "rms_norm", "transposed"])
-def test_a_row_alone_equals_the_row_in_a_batch(name: str, natives: tuple[dict[str, Any], Native]) -> None:
+def test_a_row_alone_equals_the_row_in_a_batch(name: str, natives: tuple[dict[str, Any], Lifted]) -> None:
     funcs, native = natives
     func = funcs[name]
     fixed = {"m": 37, "p": 45}
@@ -103,7 +103,7 @@ def test_a_row_alone_equals_the_row_in_a_batch(name: str, natives: tuple[dict[st
 def test_large_and_odd_products() -> None:
     text = KERNELS["matmul"].replace("12", "131").replace("40", "101")
     func, _ = default_schedule(parse(text), target("native"))
-    native = Native([func], level=2)
+    native = Lifted([func], level=2)
     for n in (1, 7, 16, 50):
         a, b, c = make_arguments(func, {"n": n})
         assert native.call(func, [a, b, c], [n], threads=2) == 0

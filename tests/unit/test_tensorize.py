@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "parity"))
 
-from codegen_native import Native
+from native_loops import Native
 from schedule_kernels import parse
 
 from pliant.codegen.emit import emit_assembly
