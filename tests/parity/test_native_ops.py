@@ -1,11 +1,13 @@
 """Each operator as native code, with poisoned memory and checked, against its numpy reference; its program printed and read back.
 
-Cases of one table are compiled together, as one function with a result for each case; checked, two of them (all with PLIANT_LONG=1).
+Cases of one table are compiled together, as one function with a result for each case. Of each operator the first cases of its table are
+compiled, and a few of these checked; all with PLIANT_LONG=1.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import op_cases
 from compiled_graphs import call, compiled
 from counts import count
-from op_cases import SIZES, Case, arrays_of
+from op_cases import SIZES, Case, arrays_of, build
 
 from pliant.graph.builder import Builder
-from pliant.graph.node import Function, Tensor
+from pliant.graph.node import Function, Op, Tensor
 from pliant.graph.parse import parse_module
 from pliant.graph.printer import constants_of, print_function
 from pliant.graph.structural import assert_same
@@ -32,12 +34,33 @@ from pliant.sym.expr import Dim, const
 TOGETHER = 8
 CHECKED = count(2, TOGETHER)  # cases of a group that are compiled checked too
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6, "float64": 1e-12}
-GROUPS = {
-    f"{m.name}_{first}": dict(list(table.items())[first : first + TOGETHER])
-    for m in iter_modules(op_cases.__path__)
-    for table in [getattr(import_module(f"op_cases.{m.name}"), "CASES", {})]
-    for first in range(0, len(table), TOGETHER)
-}
+EACH = count(3, 1000)  # cases of an operator that are compiled: the first so many of its table
+
+
+def chosen(table: dict[str, Case]) -> list[str]:
+    """The cases in which some operator comes up for one of the first times."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name, case in table.items():
+        used = {n.op for n in build(case, True)[0].nodes if isinstance(n, Op)}
+        if any(seen[op] < EACH for op in used):
+            found.append(name)
+            seen.update(used)
+    return found
+
+
+def groups() -> dict[str, dict[str, Case]]:
+    """The cases that are compiled, a few together."""
+    found = {}
+    for module in iter_modules(op_cases.__path__):
+        table: dict[str, Case] = getattr(import_module(f"op_cases.{module.name}"), "CASES", {})
+        names = chosen(table)
+        for first in range(0, len(names), TOGETHER):
+            found[f"{module.name}_{first}"] = {name: table[name] for name in names[first : first + TOGETHER]}
+    return found
+
+
+GROUPS = groups()
 
 
 def joined(cases: dict[str, Case]) -> tuple[Function, list[Any], list[str]]:
