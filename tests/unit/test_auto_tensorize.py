@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from pliant.schedule.auto_tensorize import auto_tensorize, mapping, matches
 from pliant.support.errors import ScheduleError
 from pliant.target import target
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "tensorize_conv.txt"
 MATMUL = """
 n = dim("n")
 @kernel
@@ -82,6 +84,15 @@ def test_the_instruction_is_emitted_for_a_convolution() -> None:
     auto_tensorize(s, "c", "avx512vnni.dot_u8s8")
     module = generate([lift_workspace(s.program)[0]], target("llvm:znver4"))
     assert re.search(r"vpdpbusd\s.*zmm", emit_assembly(module.text, module.target))
+
+
+def test_golden() -> None:
+    s = Schedule(parse(CONV))
+    auto_tensorize(s, "c", "avx512vnni.dot_u8s8")
+    text = f"{s.trace}\n\n{s.program}"
+    if os.environ.get("PLIANT_UPDATE") == "1":
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
 
 
 def test_floats_declare_their_rounding() -> None:

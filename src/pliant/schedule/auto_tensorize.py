@@ -23,7 +23,7 @@ from ..sym.expr import Const, Mul, Var, free_vars, walk
 from ..sym.prove import prove_equal
 from ..target import Target
 from ..target.instructions import INSTRUCTIONS, instructions_of
-from .nest import Access, accesses, base_facts
+from .nest import Access, accesses, base_facts, index
 from .own_nest import own_nest
 from .primitives.tensorize import Match, Tile, tile_of_instruction
 from .refusal import refuse
@@ -99,7 +99,7 @@ def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
 
 def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
     """Make a block the instruction, by primitives; undone where one of them refuses."""
-    found = s.block(block).block
+    found = _block(s, block)
     if instruction not in INSTRUCTIONS:
         raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"{', '.join(INSTRUCTIONS)}")
     plan = mapping(s.program, found, instruction)
@@ -109,10 +109,16 @@ def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
         return _apply(s, block, plan)
 
 
+def _block(s: Schedule, name: str) -> Block:
+    """The block as it is now, without a line in the trace."""
+    found = index(s.program.body).blocks.get(name)
+    return s.block(name).block if found is None else found
+
+
 def _apply(s: Schedule, block: str, plan: Mapping) -> BlockHandle:
     tile = tile_of_instruction(plan.instruction)
     if isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma":
-        reduction = s.block(block).block.body
+        reduction = _block(s, block).body
         if isinstance(reduction, Reduce) and reduction.combiner.name == "add":
             s.contract(block)
     sizes = [int(x.stop.value) for x in tile.loops if isinstance(x.stop, Const)]
@@ -122,7 +128,7 @@ def _apply(s: Schedule, block: str, plan: Mapping) -> BlockHandle:
     for b, name in names.items():
         _lay_out(s, block, tile, sizes, b, name, outside)
     loops = _loops_by_iterator(s, block)
-    kinds = [i.kind for i in s.block(block).block.iters]
+    kinds = [i.kind for i in _block(s, block).iters]
     parts = [s.split(x, size) for x, size in zip(loops[outside:], sizes, strict=True)]
     free = list(zip(loops[:outside], kinds[:outside], strict=True))
     outer = list(zip((p[0] for p in parts), kinds[outside:], strict=True))
@@ -137,7 +143,7 @@ def _apply(s: Schedule, block: str, plan: Mapping) -> BlockHandle:
 
 def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
     """Give the block one iterator for each loop of the instruction, after those that stay outside; how many these are."""
-    found = s.block(block).block
+    found = _block(s, block)
     nest = own_nest(s.program, found, f"cannot tensorize block `{block}`")
     name = {i.var: f"x{n}" for n, i in enumerate(found.iters)}
     results = [name[v] for v in plan.outside]
@@ -148,17 +154,17 @@ def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
             if not isinstance(extent, Const):
                 what = f"cannot fuse the iterators of block `{block}`: the extent of `{v.name}` is no constant"
                 raise refuse(what, s.program, (nest[v], f"extent {extent}"))
-            text = f"({text}) * {extent.value} + {name[v]}"
+            text = f"{text if text.isidentifier() else f'({text})'} * {extent.value} + {name[v]}"
         results.append(text)
     listed = ", ".join(name.values())
     if results != list(name.values()):
-        s.transform_block_layout(block, f"lambda {listed}: ({', '.join(results)},)")
+        s.transform_block_layout(block, f"lambda {listed}: ({', '.join(results)}{',' * (len(results) == 1)})")
     return len(plan.outside)
 
 
 def _direct(s: Schedule, block: str, buffer: str) -> str:
     """The buffer, or its copy where the block does not index it by its iterators in their order."""
-    found = s.block(block).block
+    found = _block(s, block)
     places = {e.indices for e in _uses(found, buffer)}
     iters = [i.var for i in found.iters]
     indices = next(iter(places))
@@ -175,13 +181,13 @@ def _uses(block: Block, buffer: str) -> list[Access]:
 
 def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]) -> dict[Buffer, str]:
     """Round the extents up where they are no multiples; copies of copies are made one."""
-    found = s.block(block).block
+    found = _block(s, block)
     nest = own_nest(s.program, found, f"cannot pad block `{block}`")
     facts = base_facts(s.program)
     if all(prove_equal(nest[i.var].stop % m, Const(0, nest[i.var].stop.dtype), facts) for i, m in zip(found.iters, multiples, strict=True)):
         return names
     s.pad(block, *multiples)
-    now = {a.buffer.name for a in accesses(s.block(block).block)}
+    now = {a.buffer.name for a in accesses(_block(s, block))}
     padded = {b: f"{name}_pad" if f"{name}_pad" in now else name for b, name in names.items()}
     for b, name in names.items():
         if padded[b] != name and name.endswith("_reindex"):
@@ -192,7 +198,7 @@ def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]
 
 def _lay_out(s: Schedule, block: str, tile: Tile, sizes: list[int], described: Buffer, name: str, outside: int) -> None:
     """Put the elements of a tile next to each other, in the instruction's order, where they are not."""
-    found = s.block(block).block
+    found = _block(s, block)
     indices = _uses(found, name)[0].indices
     place = next(e for e in _described(tile) if e.buffer is described)
     wanted = [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
@@ -203,7 +209,7 @@ def _lay_out(s: Schedule, block: str, tile: Tile, sizes: list[int], described: B
     dims = [f"d{k}" for k in range(len(indices))]
     high = [d if n < 0 else f"{d} // {sizes[n]}" for d, n in zip(dims, loop_of, strict=True)]
     low = [f"{dims[loop_of.index(n)]} % {sizes[n]}" for n in wanted]
-    s.transform_layout(name, f"lambda {', '.join(dims)}: ({', '.join([*high, *low])},)", block=block)
+    s.transform_layout(name, f"lambda {', '.join(dims)}: ({', '.join([*high, *low])})", block=block)
 
 
 def _described(tile: Tile) -> list[Load]:
@@ -215,4 +221,4 @@ def _described(tile: Tile) -> list[Load]:
 def _loops_by_iterator(s: Schedule, block: str) -> list[Any]:
     """The loop of each iterator, in the order of the iterators."""
     by_var = {h.loop.var: h for h in s.loops(block)}
-    return [by_var[i.value] for i in s.block(block).block.iters if isinstance(i.value, Var)]
+    return [by_var[i.value] for i in _block(s, block).iters if isinstance(i.value, Var)]

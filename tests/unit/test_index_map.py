@@ -1,0 +1,106 @@
+"""Index maps: read from functions and text, the shapes they make, their inverses; packed operands are read with unit stride."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from schedule_kernels import kernel
+
+from pliant.codegen.emit import emit_assembly
+from pliant.codegen.llvm import generate
+from pliant.dtype import i64
+from pliant.schedule import Schedule
+from pliant.support.errors import ScheduleError
+from pliant.sym.affine import Refusal
+from pliant.sym.expr import Const, Dim, Var
+from pliant.sym.index_map import Layout, index_map
+from pliant.sym.semantics import evaluate
+from pliant.target import target
+
+CASES = [
+    ("lambda k, n: (n // 16, k, n % 16)", (3, 40), (3, 3, 16)),
+    ("lambda k, n: (n // 8, k // 4, n // 2 % 4, k % 4, n % 2)", (6, 20), (3, 2, 4, 4, 2)),
+    ("lambda a, b: (a * 5 + b,)", (4, 5), (20,)),
+    ("lambda a, b, c: (b, a * 12 + c // 4, c % 4)", (2, 3, 45), (3, 24, 4)),
+    ("lambda a: (a // 6, a // 2 % 3, a % 2)", (7,), (2, 3, 2)),
+]
+
+
+def layout_of(text: str, extents: tuple[int, ...]) -> Layout:
+    made = index_map(text).layout([Const(e, i64) for e in extents])
+    assert isinstance(made, Layout)
+    return made
+
+
+@pytest.mark.parametrize(("text", "extents", "shape"), CASES)
+def test_every_element_has_a_place_and_comes_back(text: str, extents: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    layout = layout_of(text, extents)
+    assert tuple(e.value for e in layout.shape) == shape
+    place_of = eval(text)  # the same map, computed by Python
+    places = {place_of(*at): at for at in itertools.product(*map(range, extents))}
+    assert len(places) == len(list(itertools.product(*map(range, extents))))
+    coordinates = [Var(f"p{n}") for n in range(len(shape))]
+    back, inside = layout.inverse(coordinates), layout.is_element(coordinates)
+    for at in itertools.product(*map(range, shape)):
+        values = dict(zip(coordinates, at, strict=True))
+        found = tuple(int(evaluate(e, values)) for e in back)
+        assert bool(evaluate(inside, values)) == (at in places)
+        assert at not in places or found == places[at]
+
+
+def test_symbolic_extents_are_rounded_up() -> None:
+    n, even = Dim("n"), Dim("m", multiple_of=16)
+    packed = index_map(lambda k, n: (n // 16, k, n % 16))
+    made, whole = packed.layout((Const(8, i64), n)), packed.layout((Const(8, i64), even))
+    assert isinstance(made, Layout) and isinstance(whole, Layout)
+    assert str(made.shape) == "((n + 15) // 16, 8, 16)" and made.has_padding()
+    assert str(whole.shape) == "(m // 16, 8, 16)" and not whole.has_padding()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lambda a, b: (b,)", "come to the same place"),
+        ("lambda a, b: (a, b * 2)", "leaves gaps"),
+        ("lambda a, b: (a, b + 1)", "leaves gaps"),
+        ("lambda a, b: (a + b,)", "overlap"),
+        ("lambda a: (a,)", "takes 1 coordinates, not 2"),
+    ],
+)
+def test_what_is_no_layout(text: str, reason: str) -> None:
+    found = index_map(text).layout((Const(4, i64), Const(6, i64)))
+    assert isinstance(found, Refusal) and reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "lambda *a: a", "lambda a: open(a)", "lambda a: a / 2", "lambda a: b", "lambda a=1: a", "lambda a: (a" + "+a" * 3000]
+)
+def test_text_that_is_no_map(text: str) -> None:
+    with pytest.raises(ScheduleError, match="this is no index map"):
+        index_map(text)
+
+
+def test_a_function_that_gives_no_numbers() -> None:
+    with pytest.raises(ScheduleError, match="gives whole numbers made of its arguments"):
+        index_map(lambda a: (a, "b"))
+    foreign = Var("other")
+    with pytest.raises(ScheduleError, match="gives whole numbers made of its arguments"):
+        index_map(lambda a: (a + foreign,))
+
+
+def test_a_packed_operand_is_read_row_by_row() -> None:
+    s = Schedule(kernel("panels"))
+    s.transform_layout("b", lambda k, n: (n // 16, k, n % 16))
+    _, j, k = s.loops("c")
+    j_0, j_1 = s.split(j, 16)
+    s.reorder(j_0, k, j_1)
+    s.vectorize(j_1)
+    module = generate([s.program], target("llvm:x86-64-v3"))
+    code = emit_assembly(module.text, module.target)
+    assert "vmulps" in code and "gather" not in code and "vinsertps" not in code
