@@ -26,6 +26,7 @@ _PLACES = {
     ".templates": "Template template",
     ".dtype": "DType",
     ".graph": "ops",
+    ".llm.lm": "LLM",
     "": "nn",
     ".graph.ops": "match_cast",
     ".graph.patterns": "register_library unregister_library",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .graph import ops
     from .graph.ops import match_cast
     from .graph.patterns import register_library, unregister_library
+    from .llm.lm import LLM
     from .loop.script import (
         alloc,
         annotate,
@@ -151,6 +153,7 @@ if TYPE_CHECKING:
     from .templates import Template, template
 
 __all__ = [
+    "LLM",
     "CancelledError",
     "DType",
     "Error",

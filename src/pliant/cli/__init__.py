@@ -20,6 +20,7 @@ from typing import NoReturn, cast
 from .. import __version__
 
 COMMANDS = {
+    "chat": "talk to a language model, or ask it one question",
     "doctor": "what Pliant finds on this machine, and what the machine can do",
     "inspect": "what a model file holds: its contract, its program, its tensors",
     "cache": "how much compiled code is kept, and a way to remove it",

@@ -85,6 +85,10 @@ class Tokenizer:
         """A decoder that takes token after token; `at_start` where they are the first of a text and not an answer to one."""
         return StreamDecoder(self, special, at_start and self.model.drops_first_space)
 
+    def controls(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where control tokens are spelled in a text, from left to right: begin and end."""
+        return ((start, start + len(self.vocabulary.tokens[token])) for start, token in self._control.find(text))
+
     def token_bytes(self, token: int, *, special: bool = False) -> bytes:
         """What a token says: bytes, because a character may need several tokens."""
         if not 0 <= token < len(self):
@@ -118,6 +122,10 @@ class Tokenizer:
     @cached_property
     def _user_defined(self) -> _Finder:
         return _Finder(self.vocabulary, (TokenKind.USER_DEFINED,))
+
+    @cached_property
+    def _control(self) -> _Finder:
+        return _Finder(self.vocabulary, (TokenKind.CONTROL, TokenKind.UNKNOWN))
 
     @cached_property
     def _special(self) -> _Finder:

@@ -1,0 +1,167 @@
+"""`pliant.LLM`: a language model from a GGUF file, ready to answer.
+
+    lm = pliant.LLM("smollm2-135m")                 # a name, a path, or hf:org/repo[:quant]; fetched and compiled if need be
+    print(lm.generate("Why is the sky blue?", max_tokens=100, seed=7))
+    for piece in lm.stream([{"role": "user", "content": "Hi"}]):
+        print(piece, end="", flush=True)
+    talk = lm.session(system="You are terse.")      # a conversation; what was said before is not computed again
+    lm.logits(lm.tokenizer.encode("Hello"))         # f32[tokens, words]
+
+The same prompt, options and seed give the same text, whatever the number of threads, and whoever else is being answered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frontends.gguf import open_gguf
+from ..support.errors import Error
+from .engine import Engine, too_long
+from .locate import locate
+from .prompt import Prompt, Prompts
+from .reply import Progress, Reply, Stream
+from .sampling import Sampler, SamplingOptions
+from .stop import StopStrings
+from .tokenizer import Tokenizer, from_gguf
+
+Say = Callable[[str], None]
+
+
+class LLM:
+    """A language model."""
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        cache: str = "f16",
+        context: int | None = None,
+        offline: bool = False,
+        progress: Say | None = None,
+        announce: Say | None = None,
+    ) -> None:
+        """`cache` is how keys and values are kept (f16 or f32), `context` how many tokens a conversation may have; `announce` hears what
+        will be fetched before it is, `progress` what is being done."""
+        say = progress or _nothing
+        path = locate(source, offline=offline, progress=progress, announce=announce)
+        self.file = open_gguf(path)
+        self.name = os.fspath(source)
+        self.tokenizer: Tokenizer = from_gguf(self.file)
+        self.prompts = Prompts(self.file, self.tokenizer)
+        say(f"preparing {self.name}")
+        self.engine = Engine(self.file, threads=threads, cache=cache, context=context)
+        say("")
+
+    @property
+    def context(self) -> int:
+        """How many tokens a prompt with its answer may have."""
+        return self.engine.context
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        raw: bool = False,
+        **sampling: Any,
+    ) -> Reply:
+        """The answer to a text or to messages; with `raw` a text is continued. `sampling`: temperature, top_k, top_p, min_p,
+        repetition_penalty, repetition_window, seed."""
+        stream = self.stream(prompt, max_tokens=max_tokens, stop=stop, raw=raw, **sampling)
+        for _ in stream:
+            pass
+        return stream.reply
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        raw: bool = False,
+        **sampling: Any,
+    ) -> Stream:
+        """As `generate`, piece by piece."""
+        sampler = Sampler(options(sampling))
+        stops = StopStrings([stop] if isinstance(stop, str) else stop)
+        if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
+            raise Error(f"`max_tokens` is {max_tokens!r}; it is a number from 1 up, or None")
+        ids = self.prompts.encode(prompt, raw)
+        if len(ids) >= self.context:  # no room for a word of an answer
+            raise too_long(len(ids), self.context, self.engine.trained_context)
+        state = Progress(len(ids), 0, [], [])
+        return Stream(self._pieces(ids, sampler, stops, max_tokens, state), state)
+
+    def session(self, system: str | None = None, *, announce: Say | None = None) -> Any:
+        """A conversation; `announce` hears when old turns had to be dropped, else stderr says so."""
+        from .session import Session
+
+        return Session(self, system, announce)
+
+    def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """The logits after each of the tokens: f32[tokens, words]."""
+        if not len(ids):
+            raise Error("logits of no tokens")
+        sequence = self.engine.cache.open(())
+        try:
+            return self.engine.feed_all(sequence, [int(i) for i in ids])
+        finally:
+            self.engine.cache.close(sequence)
+
+    def _pieces(self, ids: list[int], sampler: Sampler, stops: StopStrings, max_tokens: int | None, state: Progress) -> Iterator[str]:
+        """The pieces of an answer, with `state` always up to date."""
+        engine, ends = self.engine, self.tokenizer.ends
+        decoder = self.tokenizer.stream_decoder()
+        history = list(ids)
+        sequence = engine.cache.open(ids)
+        state.cached_tokens = sequence.length
+        try:
+            logits = engine.feed(sequence, ids[sequence.length :])
+            while True:
+                token = sampler.sample(logits, history)
+                if token in ends:
+                    state.finish_reason = "stop"
+                    break
+                state.tokens.append(token)
+                history.append(token)
+                if piece := stops.push(decoder.push(token)):
+                    state.text.append(piece)
+                    yield piece
+                if (reason := self._finished(state, stops, max_tokens, sequence.length)) is not None:
+                    state.finish_reason = reason
+                    break
+                logits = engine.feed(sequence, [token])
+        finally:
+            engine.cache.close(sequence)
+        if rest := stops.push(decoder.finish()) + stops.finish():
+            state.text.append(rest)
+            yield rest
+
+    def _finished(self, state: Progress, stops: StopStrings, max_tokens: int | None, length: int) -> str | None:
+        if stops.found is not None:
+            return "stop"
+        if max_tokens is not None and len(state.tokens) >= max_tokens:
+            return "length"
+        return "context" if length >= self.context else None
+
+
+def options(sampling: dict[str, Any]) -> SamplingOptions:
+    """Sampling options from keywords; one that does not exist is named."""
+    known = SamplingOptions.__dataclass_fields__
+    for name in sampling:
+        if name not in known:
+            from ..support.resolve import near
+
+            raise Error(f"there is no sampling option `{name}`", facts=["there are: " + ", ".join(known)], help=near(name, known))
+    return SamplingOptions(**sampling)
+
+
+def _nothing(text: str) -> None:
+    pass

@@ -1,0 +1,102 @@
+"""From what the user says to the tokens that a model reads.
+
+    Prompts(file, tokenizer).encode([{"role": "user", "content": "Hi"}])
+    Prompts(file, tokenizer).encode("Once upon a time", raw=True)      # to be continued, without a template
+
+A text in a message never becomes a control token: `<|im_end|>` that a user writes is read as these letters, and ends no turn. Where a
+message spells such a token, a mark is put in its place before the template runs, and the letters are put back when the text has been cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..frontends.gguf import GgufFile
+from ..support.errors import Error
+from .template import ChatTemplate
+from .tokenizer import Tokenizer
+
+Message = Mapping[str, Any]
+Prompt = str | Sequence[Message]
+_OPEN, _CLOSE = "\ue0f0", "\ue0f1"  # around the number of what stands there; private characters
+
+
+class Prompts:
+    """Renders and encodes prompts of one model."""
+
+    def __init__(self, file: GgufFile, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.template = ChatTemplate.from_gguf(file, tokenizer)
+
+    def encode(self, prompt: Prompt, raw: bool = False) -> list[int]:
+        """The tokens of a prompt, up to where the model goes on; a text alone is a user's message, or with `raw` just text."""
+        if isinstance(prompt, str):
+            if raw or self.template is None:
+                return self._not_empty(self.tokenizer.encode(prompt))
+            prompt = [{"role": "user", "content": prompt}]
+        return self._chat(_checked(prompt))
+
+    def _chat(self, messages: list[dict[str, Any]]) -> list[int]:
+        if self.template is None:
+            raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
+        kept: list[str] = []
+        hidden = [{**m, "content": self._hide(m["content"], kept)} if isinstance(m.get("content"), str) else m for m in messages]
+        text = self.template.render(hidden, add_generation_prompt=True)
+        ids: list[int] = []
+        for part, special in _parts(text, kept):
+            ids += self.tokenizer.encode(part, add_special=False, parse_special=special)
+        before = list(self.tokenizer.vocabulary.before)
+        return self._not_empty(ids if ids[: len(before)] == before else before + ids)
+
+    def _hide(self, text: str, kept: list[str]) -> str:
+        """The text with marks in place of control tokens that are spelled in it (and of such marks)."""
+        found, at = [], 0
+        for start, end in [*self.tokenizer.controls(text)]:
+            found.append(_marked(text[at:start], kept))
+            found.append(_mark(text[start:end], kept))
+            at = end
+        return "".join([*found, _marked(text[at:], kept)])
+
+    def _not_empty(self, ids: list[int]) -> list[int]:
+        if not ids:
+            raise Error("there is nothing to answer: the prompt is empty")
+        return ids
+
+
+def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    if (
+        not isinstance(messages, Sequence)
+        or not messages
+        or not all(isinstance(m, Mapping) and isinstance(m.get("role"), str) for m in messages)
+    ):
+        raise Error(
+            "a prompt is a text, or a list of messages with a role and a content",
+            help='for example [{"role": "user", "content": "Hi"}]',
+        )
+    return [dict(m) for m in messages]
+
+
+def _mark(text: str, kept: list[str]) -> str:
+    kept.append(text)
+    return f"{_OPEN}{len(kept) - 1}{_CLOSE}"
+
+
+def _marked(text: str, kept: list[str]) -> str:
+    """The text with its own private characters marked, so that no text can imitate a mark."""
+    if _OPEN not in text:
+        return text
+    return "".join(_mark(c, kept) if c == _OPEN else c for c in text)
+
+
+def _parts(text: str, kept: list[str]) -> Iterator[tuple[str, bool]]:
+    """The text cut at its marks; what was hidden comes back as letters alone."""
+    first, *others = text.split(_OPEN)
+    yield first, True
+    for other in others:
+        number, _, rest = other.partition(_CLOSE)
+        if number.isdecimal() and int(number) < len(kept):
+            yield kept[int(number)], False
+            yield rest, True
+        else:  # a template that cut a mark, or made one
+            yield _OPEN + other, False

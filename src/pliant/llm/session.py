@@ -1,0 +1,95 @@
+"""A conversation: messages so far, and what of them is dropped when the context is full.
+
+    talk = lm.session(system="You are terse.")
+    talk.ask("What is a compiler?")                 # -> Reply
+    for piece in talk.stream("And an interpreter?"):
+        print(piece, end="")
+    talk.messages; talk.reset()
+
+Nothing that was said before is computed again: the cache still has it. When the conversation and a quarter of the context for the answer
+(or `max_tokens`, where that is less) do not fit any more, the oldest turns after the system prompt are dropped, and that is said on stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .engine import too_long
+from .reply import Reply, Stream
+
+if TYPE_CHECKING:
+    from .lm import LLM, Say
+
+
+class Session:
+    """A conversation with a model."""
+
+    def __init__(self, lm: LLM, system: str | None = None, announce: Say | None = None) -> None:
+        self.lm = lm
+        self.system = system
+        self.messages: list[dict[str, Any]] = []
+        self._announce = announce or _on_stderr
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins anew, with the system prompt alone."""
+        self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
+
+    def take_back(self) -> str | None:
+        """Takes back the last turn; what the user said in it, or None where nothing was said."""
+        last = max((i for i, m in enumerate(self.messages) if m["role"] == "user"), default=None)
+        if last is None:
+            return None
+        said: str = self.messages[last]["content"]
+        self.messages = self.messages[:last]
+        return said
+
+    def ask(self, text: str, **options: Any) -> Reply:
+        """The answer to what the user says next; options as for `LLM.generate`."""
+        stream = self.stream(text, **options)
+        for _ in stream:
+            pass
+        return stream.reply
+
+    def stream(self, text: str, **options: Any) -> Stream:
+        """The answer piece by piece. An answer that was closed early stays in the conversation as far as it came."""
+        fitting, dropped = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
+        inner = self.lm.stream(fitting, **options)
+        if dropped:
+            self._announce(f"the context of {self.lm.context} tokens is full: the {dropped} oldest messages were dropped")
+        return Stream(self._recorded(inner, fitting), inner.state)
+
+    def _recorded(self, inner: Stream, messages: list[dict[str, Any]]) -> Iterator[str]:
+        """The pieces of an answer, which becomes a message of the conversation when it ends, however it ends."""
+        try:
+            yield from inner
+        finally:
+            inner.close()
+            self.messages = [*messages, {"role": "assistant", "content": inner.reply.text}]
+
+    def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> tuple[list[dict[str, Any]], int]:
+        """The messages without the oldest turns, so that there is room for an answer; and how many were dropped."""
+        context, dropped = self.lm.context, 0
+        room = context // 4 if max_tokens is None else min(max_tokens, context // 4)
+        first = 0 if self.system is None else 1
+        while (length := len(self.lm.prompts.encode(messages))) + max(1, room) > context:
+            turn = _turn(messages[first:])
+            if turn is None:
+                if length >= context:
+                    raise too_long(length, context, self.lm.engine.trained_context)
+                break  # the last message alone leaves less room, but some
+            messages = [*messages[:first], *messages[first + turn :]]
+            dropped += turn
+        return messages, dropped
+
+
+def _turn(messages: list[dict[str, Any]]) -> int | None:
+    """How many messages the oldest turn has: up to the next one of the user; None where there is no later turn."""
+    later = (i for i, m in enumerate(messages) if i and m["role"] == "user")
+    return next(later, None)
+
+
+def _on_stderr(text: str) -> None:
+    print(f"pliant: {text}", file=sys.stderr)

@@ -1,0 +1,156 @@
+"""Tiny language models with random weights, as GGUF files that the tests write; and what their weights are.
+
+path.write_bytes(tiny("llama", kind="Q4_1"))      # 2 layers of width 64, a vocabulary of bytes and a few control tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gguf_files import BOOL, F32, I32, STRING, U32, Tensor, array, number, text, write
+from numpy.typing import NDArray
+
+from pliant.quantization.dequantize import dequantize
+from pliant.quantization.formats import BY_NAME, Format
+
+TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers of a tiny model."""
+
+    width: int = 64
+    heads: int = 4
+    kv_heads: int = 2
+    size: int = 16
+    ffn: int = 96
+    layers: int = 2
+    context: int = 512
+    base: float = 10000.0
+    eps: float = 1e-5
+
+
+@dataclass
+class Weights:
+    """The tensors of a file being written, and their values."""
+
+    rng: np.random.Generator
+    tensors: list[Tensor] = field(default_factory=list)
+    values: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def add(self, name: str, shape: tuple[int, ...], kind: str, spread: float, middle: float = 0.0) -> None:
+        """A random tensor; its values are what the file says, after rounding."""
+        format = BY_NAME[kind]
+        data = (
+            random_blocks(format, int(np.prod(shape)), spread, self.rng) if format.codes else plain(format, shape, spread, middle, self.rng)
+        )
+        self.tensors.append(Tensor(name, shape, format.number, data.tobytes()))
+        self.values[name] = dequantize(format, data.reshape(-1, format.size)).reshape(shape).astype(np.float64)
+
+
+def plain(format: Format, shape: tuple[int, ...], spread: float, middle: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Random numbers of a plain type."""
+    found = (rng.standard_normal(shape) * spread + middle).astype(np.float32)
+    if format.name == "BF16":
+        return (found.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return found.astype({"F32": np.float32, "F16": np.float16}[format.name]).view(np.uint8)
+
+
+def random_blocks(format: Format, count: int, spread: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Random blocks whose values have the mean 0, nearly, and this spread: a value is linear in the block's two factors."""
+    data = rng.integers(0, 256, (count // format.length, format.size), np.uint8)
+    with_scale = dequantize(format, _factors(format, data, 1.0, 0.0))
+    scale = spread / with_scale.std()
+    minimum = 0.0
+    if format.minimum is not None:
+        minimum = -scale * with_scale.mean() / dequantize(format, _factors(format, data, 0.0, 1.0)).mean()
+    return _factors(format, data, scale, minimum)
+
+
+def _factors(format: Format, data: NDArray[np.uint8], scale: float, minimum: float) -> NDArray[np.uint8]:
+    found = data.copy()
+    for factor, value in ((format.scale, scale), (format.minimum, minimum)):
+        if factor is not None:
+            found[:, factor.offset : factor.offset + 2] = np.array([value], np.float16).view(np.uint8)
+    return found
+
+
+def vocabulary() -> list[str]:
+    """256 tokens of a byte each, in the spelling of BPE vocabularies, two longer ones, and the control tokens."""
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spelled = {b: chr(b) for b in own} | {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in own)}
+    return [*(spelled[b] for b in range(256)), "th", "the", *CONTROL]
+
+
+def tokenizer_pairs(template: str | None = TEMPLATE) -> list[tuple[str, bytes]]:
+    """The metadata of the tokeniser."""
+    words = vocabulary()
+    pairs = [
+        ("tokenizer.ggml.model", text("gpt2")),
+        ("tokenizer.ggml.pre", text("smollm")),
+        ("tokenizer.ggml.tokens", array(STRING, words)),
+        ("tokenizer.ggml.token_type", array(I32, [3 if w in CONTROL else 1 for w in words])),
+        ("tokenizer.ggml.merges", array(STRING, ["t h", "th e"])),
+        ("tokenizer.ggml.bos_token_id", number(U32, len(words) - 2)),
+        ("tokenizer.ggml.eos_token_id", number(U32, len(words) - 1)),
+        ("tokenizer.ggml.add_bos_token", number(BOOL, False)),
+    ]
+    return pairs + ([("tokenizer.chat_template", text(template))] if template is not None else [])
+
+
+def settings_pairs(architecture: str, s: Shape) -> list[tuple[str, bytes]]:
+    """The metadata of the model."""
+    whole = {
+        "block_count": s.layers,
+        "context_length": s.context,
+        "embedding_length": s.width,
+        "feed_forward_length": s.ffn,
+        "attention.head_count": s.heads,
+        "attention.head_count_kv": s.kv_heads,
+        "attention.key_length": s.size,
+        "attention.value_length": s.size,
+    }
+    real = {"attention.layer_norm_rms_epsilon": s.eps, "rope.freq_base": s.base}
+    return [
+        ("general.architecture", text(architecture)),
+        ("general.name", text("tiny")),
+        *((f"{architecture}.{k}", number(U32, v)) for k, v in whole.items()),
+        *((f"{architecture}.{k}", number(F32, v)) for k, v in real.items()),
+    ]
+
+
+def random_weights(architecture: str, s: Shape, kind: str, seed: int = 0) -> Weights:
+    """Weights as a file of this architecture has them; `kind` is the type of the matrices."""
+    w = Weights(np.random.default_rng(seed))
+    words, q, kv = len(vocabulary()), s.heads * s.size, s.kv_heads * s.size
+    w.add("token_embd.weight", (words, s.width), kind, 0.3)
+    for i in range(s.layers):
+        p = f"blk.{i}"
+        w.add(f"{p}.attn_norm.weight", (s.width,), "F32", 0.2, 1.0)
+        for name, rows, columns in (("attn_q", q, s.width), ("attn_k", kv, s.width), ("attn_v", kv, s.width), ("attn_output", s.width, q)):
+            w.add(f"{p}.{name}.weight", (rows, columns), kind, columns**-0.5)
+        if architecture == "qwen2":
+            for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+                w.add(f"{p}.{name}.bias", (rows,), "F32", 0.5)
+        if architecture == "qwen3":
+            for name in ("attn_q_norm", "attn_k_norm"):
+                w.add(f"{p}.{name}.weight", (s.size,), "F32", 0.2, 1.0)
+        w.add(f"{p}.ffn_norm.weight", (s.width,), "F32", 0.2, 1.0)
+        for name, rows, columns in (("ffn_gate", s.ffn, s.width), ("ffn_up", s.ffn, s.width), ("ffn_down", s.width, s.ffn)):
+            w.add(f"{p}.{name}.weight", (rows, columns), kind, columns**-0.5)
+    w.add("output_norm.weight", (s.width,), "F32", 0.2, 1.0)
+    return w
+
+
+def tiny(architecture: str = "llama", kind: str = "Q8_0", s: Shape | None = None, seed: int = 0, template: str | None = TEMPLATE) -> bytes:
+    """The file of a tiny model."""
+    s = s or Shape()
+    weights = random_weights(architecture, s, kind, seed)
+    return write([*settings_pairs(architecture, s), *tokenizer_pairs(template)], weights.tensors)
