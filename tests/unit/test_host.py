@@ -769,3 +769,18 @@ def test_names_of_outputs_are_part_of_what_is_cached(tmp_path: Path, monkeypatch
 
     names = [pliant.compile(k.graph.with_(name="h")).outputs[0].name for k in (f, g)]
     assert names == ["first", "second"]
+
+
+def test_a_shape_below_zero_is_refused() -> None:
+    short = dim("short", max=64)
+
+    @kernel
+    def cut(x: Tensor[f32, short], y: Out[f32, short - 4]) -> None:
+        for i in range(short - 4):
+            y[i] = x[i]
+
+    f = pliant.compile(cut)
+    np.testing.assert_array_equal(f(np.arange(6, dtype=np.float32)), [0, 1])
+    assert f(np.zeros(4, np.float32)).shape == (0,)
+    with pytest.raises(ShapeError, match=r"dim 0 of output `y` would be -1 \(`short - 4`\)"):
+        f(np.zeros(3, np.float32))

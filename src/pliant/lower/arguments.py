@@ -28,6 +28,8 @@ from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ..support.errors import Error
 from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
+from ..sym.facts import EMPTY
+from ..sym.prove import prove
 from ..sym.simplify import simplify
 
 LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
@@ -264,9 +266,12 @@ def _check_packed(layout: Layout) -> list[Stmt]:
 
 
 def _check_sizes(shapes: Shapes) -> list[Stmt]:
-    """Memory of a size that arithmetic could not hold is refused; one dim, times literals, always fits."""
+    """Memory of a size that arithmetic could not hold, or below zero, is refused; one dim, times literals, always fits."""
     checks: dict[Expr, Stmt] = {}
     for what, shape in shapes:
+        for i, e in enumerate(shape):
+            if not isinstance(e, Const | Var) and not prove(Le(const(0), e), EMPTY):
+                checks.setdefault(e, Check(Le(const(0), e), f"dim {i} of {what} would be {{0}} (`{e}`)", (e,), "", "shape"))
         factors = [f for e in shape for f in _factors(e) if not isinstance(f, Const)]
         if len(factors) < 2 and all(isinstance(f, Var) for f in factors):
             continue
