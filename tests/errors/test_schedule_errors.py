@@ -201,6 +201,21 @@ def test_a_broken_trace(text: str) -> None:
         Trace.from_json(text)
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('{"op": "_advance", "args": [], "kwargs": {}, "results": []}', "which is no primitive"),
+        ('{"op": "nothing", "args": [], "kwargs": {}, "results": []}', "which is no primitive"),
+        ('{"op": "unroll", "args": [{"handle": 3, "name": "k"}], "kwargs": {}, "results": []}', "uses `k` before it is made"),
+        ('{"op": "unroll", "args": [{"value": 3, "name": "t"}], "kwargs": {}, "results": []}', "uses `t` before it is made"),
+    ],
+)
+def test_a_trace_that_calls_something_else(entry: str, message: str) -> None:
+    trace = Trace.from_json(f'{{"version": 1, "entries": [{entry}]}}')
+    with pytest.raises(ModelFileError, match=message):
+        trace.apply(kernel("matmul"))
+
+
 def test_a_trace_of_another_program() -> None:
     s = Schedule(kernel("matmul"))
     s.unroll(s.loops("c")[2])

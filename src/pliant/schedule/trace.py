@@ -96,11 +96,16 @@ class Trace:
         values: dict[int, Any] = {}
 
         def value(x: Any) -> Any:
-            if isinstance(x, HandleId):
-                return handles[x.number]
-            return values[x.number] if isinstance(x, ValueId) else x
+            if not isinstance(x, (HandleId, ValueId)):
+                return x
+            known = handles if isinstance(x, HandleId) else values
+            if x.number not in known:
+                raise ModelFileError(f"this trace uses `{x.name}` before it is made")
+            return known[x.number]
 
         for e in self.entries:
+            if e.op.startswith("_") or not callable(getattr(type(s), e.op, None)):
+                raise ModelFileError(f"this trace calls `{e.op}`, which is no primitive")
             made = getattr(s, e.op)(*map(value, e.args), **{k: value(v) for k, v in e.kwargs.items()})
             listed = made if isinstance(made, tuple) else (made,)
             for r, one in zip(e.results, [x for x in listed if x is not None] if e.results else (), strict=True):
