@@ -12,7 +12,7 @@ are tried, and the one whose workspace is smallest, relative to the largest live
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product as combinations
 
 from ..dtype import i64
@@ -54,9 +54,9 @@ def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
     """Assigns the temporaries to slots; each to one of its own where they do not `share`."""
     sizes = [aligned(t.bytes) for t in temporaries]
     points = sample_points(sizes)
-    values = [[_at(size, point) for point in points] for size in sizes]
-    alone = [[t] for t in range(len(temporaries))]
-    members = alone if not share else min(_candidates(temporaries, values), key=lambda slots: _waste(slots, temporaries, values))
+    at_points = {size: [_at(size, point) for point in points] for size in dict.fromkeys(sizes)}
+    values = [at_points[size] for size in sizes]
+    members = _best(temporaries, values) if share else [[t] for t in range(len(temporaries))]
     offset: Expr = Const(0, i64)
     offsets: list[Expr] = [offset] * len(temporaries)
     slot_of = [0] * len(temporaries)
@@ -70,7 +70,7 @@ def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
 def largest(sizes: Iterable[Expr]) -> Expr:
     """The maximum of some sizes; those proven not above another one are left out."""
     kept: list[Expr] = []
-    for size in sizes:
+    for size in dict.fromkeys(sizes):
         if any(prove(size <= other, Facts()) for other in kept):
             continue
         kept = [other for other in kept if not prove(other <= size, Facts())] + [size]
@@ -109,57 +109,61 @@ def _at(size: Expr, point: Point) -> int:
 
 def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) -> int:
     """The most memory that is alive at one step, which no plan can go below."""
-    steps = {t.first for t in temporaries}
-    return max((sum(v for t, v in zip(temporaries, values, strict=True) if t.first <= s <= t.last) for s in steps), default=0)
+    change: dict[int, int] = {}
+    for t, v in zip(temporaries, values, strict=True):
+        change[t.first] = change.get(t.first, 0) + v
+        change[t.last + 1] = change.get(t.last + 1, 0) - v
+    alive = most = 0
+    for step in sorted(change):
+        alive += change[step]
+        most = max(most, alive)
+    return most
 
 
-def _waste(slots: list[list[int]], temporaries: Sequence[Temporary], values: list[list[int]]) -> float:
-    """The worst ratio, over the sampled points, of the plan's size to the largest live set; then the sum of them."""
-    worst = total = 0.0
-    for p in range(len(values[0]) if values else 0):
-        at = [v[p] for v in values]
-        size = sum(max(at[t] for t in slot) for slot in slots)
-        ratio = size / max(1, largest_live_set(temporaries, at))
-        worst, total = max(worst, ratio), total + ratio
-    return worst + total / 1e6
+@dataclass(slots=True)
+class _Slot:
+    """Temporaries that share memory: the steps at which one of them is alive, as bits, and their largest size at each point."""
+
+    members: list[int]
+    busy: int
+    sizes: list[int]
+
+    def add(self, t: int, steps: int, sizes: list[int]) -> None:
+        self.members.append(t)
+        self.busy |= steps
+        self.sizes = list(map(max, self.sizes, sizes))
+
+    def fit(self, sizes: list[int]) -> tuple[int, int]:
+        """How much the slot would grow, and how much of it would be spare, over all points."""
+        difference = [mine - have for mine, have in zip(sizes, self.sizes, strict=True)]
+        return sum(d for d in difference if d > 0), -sum(d for d in difference if d < 0)
 
 
-def _candidates(temporaries: Sequence[Temporary], values: list[list[int]]) -> list[list[list[int]]]:
-    order = range(len(temporaries))
+def _best(temporaries: Sequence[Temporary], values: list[list[int]]) -> list[list[int]]:
+    """The assignment, of those that are tried, that wastes the least."""
+    steps = [(1 << (t.last + 1)) - (1 << t.first) for t in temporaries]
     points = range(len(values[0]) if values else 0)
-    orders = [sorted(order, key=lambda t: -values[t][p]) for p in points] + [list(order)]
+    least = [max(1, largest_live_set(temporaries, [v[p] for v in values])) for p in points]
+    orders = [sorted(range(len(values)), key=lambda t: -values[t][p]) for p in points] + [list(range(len(values)))]
     unique = {tuple(o): o for o in orders}.values()
-    return [_assign(o, temporaries, values, choose) for o in unique for choose in (_first, _closest)]
+    made = [_assign(o, steps, values, tight) for o in unique for tight in (False, True)]
+    return [slot.members for slot in min(made, key=lambda slots: _waste(slots, least))]
 
 
-Choose = Callable[[list[list[int]], int, list[list[int]]], int]
+def _waste(slots: list[_Slot], least: list[int]) -> float:
+    """The worst ratio, over the sampled points, of the plan's size to the largest live set; then the sum of them."""
+    ratios = [sum(slot.sizes[p] for slot in slots) / size for p, size in enumerate(least)]
+    return max(ratios, default=0.0) + sum(ratios) / 1e6
 
 
-def _first(free: list[list[int]], t: int, values: list[list[int]]) -> int:
-    return 0
-
-
-def _closest(free: list[list[int]], t: int, values: list[list[int]]) -> int:
-    """The slot that grows the least by `t`, and of those the tightest, over all points."""
-
-    def cost(slot: list[int]) -> tuple[int, int]:
-        grown = spare = 0
-        for p, mine in enumerate(values[t]):
-            have = max(values[m][p] for m in slot)
-            grown += max(0, mine - have)
-            spare += max(0, have - mine)
-        return grown, spare
-
-    return min(range(len(free)), key=lambda i: cost(free[i]))
-
-
-def _assign(order: Sequence[int], temporaries: Sequence[Temporary], values: list[list[int]], choose: Choose) -> list[list[int]]:
-    slots: list[list[int]] = []
+def _assign(order: Sequence[int], steps: list[int], values: list[list[int]], tight: bool) -> list[_Slot]:
+    """Each temporary, in order, in the first slot that is free while it is alive, or in the one that it fits best."""
+    slots: list[_Slot] = []
     for t in order:
-        mine = temporaries[t]
-        free = [s for s in slots if all(temporaries[m].last < mine.first or mine.last < temporaries[m].first for m in s)]
-        if free:
-            free[choose(free, t, values)].append(t)
-        else:
-            slots.append([t])
+        free = [slot for slot in slots if not slot.busy & steps[t]]
+        if not free:
+            slots.append(_Slot([t], steps[t], values[t]))
+            continue
+        chosen = min(free, key=lambda slot: slot.fit(values[t])) if tight else free[0]
+        chosen.add(t, steps[t], values[t])
     return slots
