@@ -1,10 +1,10 @@
 """Settings of the compiler that come from the environment, read and checked in one place.
 
-    PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
-    PLIANT_DISABLE=fuse,plan     leave out these optimisations, to see what each is worth
+PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
+PLIANT_DISABLE=fuse,plan     leave out these optimisations, to see what each is worth
 
-    >>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})
-    True
+>>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})
+True
 """
 
 from __future__ import annotations
