@@ -92,9 +92,14 @@ class Wasm:
         return int(place)
 
 
-def run_host(host: HostProgram, arguments: Sequence[Any], name: str = "wasm+simd128") -> list[Array]:
+def module_of(host: HostProgram, name: str = "wasm+simd128") -> Wasm:
+    """A host program as a module, for several runs."""
+    return Wasm((host.prepare, host.size, host.run), name)
+
+
+def run_host(host: HostProgram, arguments: Sequence[Any], module: Wasm | None = None) -> list[Array]:
     """The results of a compiled function in wasmtime; state arguments are updated in place."""
-    wasm, layout = Wasm((host.prepare, host.size, host.run), name), host.layout
+    wasm, layout = module or module_of(host), host.layout
     wasm.top = wasm.heap
     given = dict(zip(layout.params, arguments, strict=True))
     tensors = {p: np.ascontiguousarray(given[p]) for p, _ in layout.arguments() if isinstance(p.annotation, g.Tensor)}
