@@ -68,10 +68,22 @@ class Dots(Packed):
         """The factors of all lanes, side by side."""
         low = min(self._dot_range(f)[0] for f in factors)
         high = max(self._dot_range(f)[1] for f in factors)
-        found = self._dot_contiguous(factors)
+        found = self._dot_contiguous(factors) or self._dot_bits(factors)
         if found is None:
             found = self._dot_interleaved([self.splat(self.expr(f), self.lanes) for f in factors]), ""
         return Row(found[0], low, high, found[1])
+
+    def _dot_bits(self, factors: list[Expr]) -> tuple[Val, str] | None:
+        """The row where every factor is the same bits of what follows each other in memory: one half of each byte, say."""
+        kind = type(factors[0])
+        bits = factors[0].args[1] if kind in _BITWISE else None
+        if not isinstance(bits, E.Const) or any(type(f) is not kind or f.args[1] is not bits for f in factors):
+            return None
+        whole = self._dot_contiguous([f.args[0] for f in factors])
+        if whole is None:
+            return None
+        mask = Val(f"splat (i{bits.dtype.bits} {bits.value})", bits.dtype, whole[0].lanes)
+        return self.binary(_BITWISE[kind], whole[0], mask), ""
 
     def _dot_range(self, f: Expr) -> tuple[int, int]:
         if isinstance(f, Load) and f.buffer.dtype.storage:
