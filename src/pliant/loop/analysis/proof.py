@@ -59,21 +59,26 @@ def accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
 
     `given` are conditions on its symbols that whoever calls it makes sure of.
     """
+    return _accesses(func, given, loops_first=True)
+
+
+def unproved_accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
+    """The accesses of a loop program that nothing shows to be in range."""
+    return [a for a in _accesses(func, given, loops_first=False) if a.status == "unproved"]
+
+
+def _accesses(func: Func, given: Iterable[Expr], *, loops_first: bool) -> list[Access]:
+    """What the loops alone cannot show costs the most to try: unless `loops_first`, proven and guarded are not told apart."""
     done: dict[Func, None] = {}
     left, found = [func], []
     while left:
         f = left.pop(0)
         if f not in done:
             done[f] = None
-            proof = _Proof(lower_blocks(f), given if f is func else ())
+            proof = _Proof(lower_blocks(f), given if f is func else (), loops_first)
             found += proof.run()
             left += proof.callees
     return found
-
-
-def unproved_accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
-    """The accesses of a loop program that nothing shows to be in range."""
-    return [a for a in accesses(func, given) if a.status == "unproved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +148,9 @@ def _atoms(condition: Expr) -> Iterator[Expr]:
 
 
 class _Proof:
-    def __init__(self, func: Func, given: Iterable[Expr]) -> None:
+    def __init__(self, func: Func, given: Iterable[Expr], loops_first: bool) -> None:
         self.func = func
+        self.loops_first = loops_first
         self.span = func.span
         self.known = _Known(tuple(given))
         for v in func.symbols:  # every dim is at least 0, also one that is a plain variable
@@ -333,10 +339,10 @@ class _Proof:
         missing = ""
         for condition in wanted:
             seen = self.see(condition)
-            if self.known.shows(seen, conditions=False):
+            if self.known.shows(seen, conditions=not self.loops_first):
                 continue
             status = "guarded"
-            if not self.known.shows(seen, conditions=True):
+            if not self.known.shows(seen, conditions=self.loops_first):
                 status, missing = "unproved", str(condition)
                 break
         self.found.append(Access(self.func.name, name, index, kind, status, missing, self.span))
