@@ -23,10 +23,10 @@ Semantics:
 - A dimension is an i64 `sym` expression. Variables are defined by standing alone as a dim of a parameter, of a MatchCast, or of a
   result of a function that defines it inside; or by an operator whose result has a size that only a run tells, as its attribute.
 - **State is linear.** A Tensor annotated `state=True` is used at most once as an argument that consumes it (an `inout`
-  parameter, a state parameter of a function, or the first of an operator that updates), never after that; each consuming call returns the new state as an out. It may be read
-  (`in` parameters, operators, a match_cast to a plain Tensor) before it is consumed; what was read does not change. A state
-  parameter of the entry function that is returned is updated in place. Both branches of an `If` consume the same state, or give it as
-  a result as it is.
+  parameter, a state parameter of a function, or the first of an operator that updates), never after that; each consuming call
+  returns the new state as an out. It may be read (`in` parameters, operators, a match_cast to a plain Tensor) before it is
+  consumed; what was read does not change. A state parameter of the entry function that is returned is updated in place. Both
+  branches of an `If` consume the same state, or give it as a result as it is.
 - CallLoop: binds the callee's symbols by matching argument shapes (`dims` gives all of them, in order), allocates the `out`
   parameters, and returns the `inout` and `out` parameters in the callee's order.
 - CallFunction: the callee's variables are bound by matching its parameter annotations with the arguments; its results are its

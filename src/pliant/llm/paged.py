@@ -167,7 +167,8 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
 
 def _rows(shape: Paged, tokens: int) -> Any:
     """The kernel of `tokens` neighbouring tokens of one sequence, for the heads that share one head of keys."""
-    H, KV, D, CACHE = shape.heads, shape.kv_heads, shape.size, shape.cache
+    H, KV, D = shape.heads, shape.kv_heads, shape.size
+    CACHE: Any = shape.cache
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
     W = D if D < PAGE else PAGE  # columns of the result that are summed together
     CHUNKS = D // W
@@ -264,7 +265,8 @@ def _rows(shape: Paged, tokens: int) -> Any:
 
 
 def _attend(shape: Paged, many: Any, one: Any) -> Any:
-    H, KV, D, CACHE, TOKENS = shape.heads, shape.kv_heads, shape.size, shape.cache, shape.tokens
+    H, KV, D, TOKENS = shape.heads, shape.kv_heads, shape.size, shape.tokens
+    CACHE: Any = shape.cache
 
     @kernel(scheduled=True)
     def attend(

@@ -308,7 +308,10 @@ def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Ar
     if half_bytes(format):
         codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
     plain = np.moveaxis(codes, 2, 1).reshape(codes.shape[0] * PACK, -1).astype(np.int64)[: attrs.rows]
-    spread = lambda a: np.moveaxis(a, 2, 1).reshape(codes.shape[0] * PACK, -1)[: attrs.rows].astype(np.float32)  # noqa: E731
+
+    def spread(a: Array) -> Array:
+        return np.moveaxis(a, 2, 1).reshape(len(codes) * PACK, -1)[: attrs.rows].astype(np.float32)
+
     out = np.zeros((len(q), attrs.rows), np.float32)
     for g in range(q.shape[1] // group):
         part = slice(g * group, (g + 1) * group)

@@ -132,5 +132,3 @@ def block_facts(block: Block, facts: Facts) -> Facts:
     for i in block.iters:
         facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))
     return given(block.predicate, facts)
-
-
