@@ -1,17 +1,24 @@
 """Tiny language models with random weights, as GGUF files that the tests write; and what their weights are.
 
-path.write_bytes(tiny("llama", kind="Q4_1"))      # 2 layers of width 64, a vocabulary of bytes and a few control tokens
+path.write_bytes(tiny("llama", ["Q4_1"]))      # 2 layers of width 64, a vocabulary of bytes and a few control tokens
 """
 
 from __future__ import annotations
 
+import atexit
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gguf_files import BOOL, F32, I32, STRING, U32, Tensor, array, number, text, write
 from numpy.typing import NDArray
 
+import pliant
 from pliant.quantization.dequantize import dequantize
 from pliant.quantization.formats import BY_NAME, Format
 
@@ -126,16 +133,17 @@ def settings_pairs(architecture: str, s: Shape) -> list[tuple[str, bytes]]:
     ]
 
 
-def random_weights(architecture: str, s: Shape, kind: str, seed: int = 0) -> Weights:
-    """Weights as a file of this architecture has them; `kind` is the type of the matrices."""
+def random_weights(architecture: str, s: Shape, kinds: Sequence[str], seed: int = 0) -> Weights:
+    """Weights as a file of this architecture has them; matrices take their types in turn from `kinds`."""
     w = Weights(np.random.default_rng(seed))
+    turn = cycle(kinds)
     words, q, kv = len(vocabulary()), s.heads * s.size, s.kv_heads * s.size
-    w.add("token_embd.weight", (words, s.width), kind, 0.3)
+    w.add("token_embd.weight", (words, s.width), next(turn), 0.3)
     for i in range(s.layers):
         p = f"blk.{i}"
         w.add(f"{p}.attn_norm.weight", (s.width,), "F32", 0.2, 1.0)
         for name, rows, columns in (("attn_q", q, s.width), ("attn_k", kv, s.width), ("attn_v", kv, s.width), ("attn_output", s.width, q)):
-            w.add(f"{p}.{name}.weight", (rows, columns), kind, columns**-0.5)
+            w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
         if architecture == "qwen2":
             for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 w.add(f"{p}.{name}.bias", (rows,), "F32", 0.5)
@@ -144,13 +152,37 @@ def random_weights(architecture: str, s: Shape, kind: str, seed: int = 0) -> Wei
                 w.add(f"{p}.{name}.weight", (s.size,), "F32", 0.2, 1.0)
         w.add(f"{p}.ffn_norm.weight", (s.width,), "F32", 0.2, 1.0)
         for name, rows, columns in (("ffn_gate", s.ffn, s.width), ("ffn_up", s.ffn, s.width), ("ffn_down", s.width, s.ffn)):
-            w.add(f"{p}.{name}.weight", (rows, columns), kind, columns**-0.5)
+            w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
     w.add("output_norm.weight", (s.width,), "F32", 0.2, 1.0)
+    if architecture != "llama":  # whose head is the embedding
+        w.add("output.weight", (words, s.width), next(turn), s.width**-0.5)
     return w
 
 
-def tiny(architecture: str = "llama", kind: str = "Q8_0", s: Shape | None = None, seed: int = 0, template: str | None = TEMPLATE) -> bytes:
+def tiny(
+    architecture: str = "llama",
+    kinds: Sequence[str] = ("Q8_0",),
+    s: Shape | None = None,
+    seed: int = 0,
+    template: str | None = TEMPLATE,
+) -> bytes:
     """The file of a tiny model."""
     s = s or Shape()
-    weights = random_weights(architecture, s, kind, seed)
+    weights = random_weights(architecture, s, kinds, seed)
     return write([*settings_pairs(architecture, s), *tokenizer_pairs(template)], weights.tensors)
+
+
+@cache
+def tiny_file(architecture: str = "llama", kinds: tuple[str, ...] = ("Q8_0",), s: Shape | None = None) -> Path:
+    """A tiny model on disk, for this process."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / f"tiny-{architecture}.gguf"
+    path.write_bytes(tiny(architecture, kinds, s))
+    return path
+
+
+@cache
+def tiny_llm(architecture: str = "llama", kinds: tuple[str, ...] = ("Q8_0",), s: Shape | None = None, **options: Any) -> pliant.LLM:
+    """A tiny model, compiled once for all tests of this process."""
+    return pliant.LLM(tiny_file(architecture, kinds, s), **options)

@@ -22,6 +22,7 @@ from ..support.record import dataclass
 from .cache import PAGE, PageCache, Sequence
 
 CHUNK = 512  # tokens of a step while a prompt is read
+SEQUENCES = 4  # whole contexts that fit into the cache at once, where memory allows
 KINDS = {"f16": np.float16, "f32": np.float32}  # of keys and values
 
 
@@ -48,10 +49,12 @@ class Engine:
         s = model.settings
         self.words: int = s.words
         token = 2 * s.layers * s.kv_heads * s.size * np.dtype(KINDS[cache]).itemsize
-        self.context = _context(s.context, context, token, sum(t.size for t in file.tensors.values()))
+        room = (_memory() - sum(t.size for t in file.tensors.values())) // 2 // token
+        self.context = _context(s.context, context, room)
         self.trained_context: int = s.context
         self.run = pliant.compile(model, threads=threads)
-        self.cache = PageCache(-(-self.context // PAGE), s.layers, s.kv_heads, s.size, KINDS[cache])
+        one = -(-self.context // PAGE)
+        self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.size, KINDS[cache])
 
     def feed(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
         """Appends tokens to a sequence; the logits after the last of them."""
@@ -119,16 +122,15 @@ def _rows(parts: Row[Part]) -> NDArray[np.int32]:
     return np.array(found, np.int32)
 
 
-def _context(trained: int, wanted: int | None, token: int, weights: int) -> int:
-    """How many tokens a sequence may have: what was asked for, else what the model was made for and half of the free memory holds."""
+def _context(trained: int, wanted: int | None, room: int) -> int:
+    """How many tokens a sequence may have: what was asked for, else what the model was made for, or the `room` that memory has."""
     if wanted is not None:
         if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= trained:
             raise Error(f"`context` is {wanted!r}; the model was made for 1 to {trained} tokens")
         return wanted
-    room = (_memory() - weights) // 2 // token // PAGE * PAGE
     if room < PAGE:
         raise ModelFileError("the model is too large for the memory of this machine")
-    return min(trained, room)
+    return min(trained, room // PAGE * PAGE)
 
 
 def _memory() -> int:

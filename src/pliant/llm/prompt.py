@@ -14,12 +14,29 @@ from typing import Any
 
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error
+from ..support.record import dataclass
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
-Prompt = str | Sequence[Message]
+Prompt = str | Sequence[Message] | Sequence[int]
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"  # around the number of what stands there; private characters
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rendered text whose tokens are known: a prompt and its answer, with the very tokens that the model chose."""
+
+    text: str
+    ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A conversation as the model's template writes it, with marks in place of what is hidden."""
+
+    text: str
+    hidden: list[str]
 
 
 class Prompts:
@@ -33,35 +50,45 @@ class Prompts:
         """The tokens of a prompt, up to where the model goes on; a text alone is a user's message, or with `raw` just text."""
         if isinstance(prompt, str):
             if raw or self.template is None:
-                return self._not_empty(self.tokenizer.encode(prompt))
+                return _not_empty(self.tokenizer.encode(prompt))
             prompt = [{"role": "user", "content": prompt}]
-        return self._chat(_checked(prompt))
+        if isinstance(prompt, Sequence) and prompt and all(isinstance(i, int) for i in prompt):
+            return [int(i) for i in prompt]  # type: ignore[arg-type]
+        return self.tokens(self.render(prompt))  # type: ignore[arg-type]
 
-    def _chat(self, messages: list[dict[str, Any]]) -> list[int]:
+    def render(self, messages: Sequence[Message]) -> Rendered:
+        """The text of a conversation, up to where the model goes on."""
         if self.template is None:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
-        kept: list[str] = []
-        hidden = [{**m, "content": self._hide(m["content"], kept)} if isinstance(m.get("content"), str) else m for m in messages]
-        text = self.template.render(hidden, add_generation_prompt=True)
-        ids: list[int] = []
-        for part, special in _parts(text, kept):
-            ids += self.tokenizer.encode(part, add_special=False, parse_special=special)
-        before = list(self.tokenizer.vocabulary.before)
-        return self._not_empty(ids if ids[: len(before)] == before else before + ids)
+        hidden: list[str] = []
+        plain = [{**m, "content": self.hide(m["content"], hidden)} if isinstance(m.get("content"), str) else m for m in _checked(messages)]
+        return Rendered(self.template.render(plain, add_generation_prompt=True), hidden)
 
-    def _hide(self, text: str, kept: list[str]) -> str:
+    def tokens(self, rendered: Rendered, known: Known | None = None) -> list[int]:
+        """The tokens of a rendered conversation; those of its beginning are taken from `known` where it goes on after that."""
+        text = rendered.text
+        if known is not None and text.startswith(known.text) and next(self.tokenizer.controls(text[len(known.text) :]), (1, 1))[0] == 0:
+            return known.ids + self._encode(text[len(known.text) :], rendered.hidden)
+        ids, before = self._encode(text, rendered.hidden), list(self.tokenizer.vocabulary.before)
+        return _not_empty(ids if ids[: len(before)] == before else before + ids)
+
+    def _encode(self, text: str, hidden: list[str]) -> list[int]:
+        return [i for part, special in _parts(text, hidden) for i in self.tokenizer.encode(part, add_special=False, parse_special=special)]
+
+    def hide(self, text: str, kept: list[str]) -> str:
         """The text with marks in place of control tokens that are spelled in it (and of such marks)."""
         found, at = [], 0
-        for start, end in [*self.tokenizer.controls(text)]:
+        for start, end in self.tokenizer.controls(text):
             found.append(_marked(text[at:start], kept))
             found.append(_mark(text[start:end], kept))
             at = end
         return "".join([*found, _marked(text[at:], kept)])
 
-    def _not_empty(self, ids: list[int]) -> list[int]:
-        if not ids:
-            raise Error("there is nothing to answer: the prompt is empty")
-        return ids
+
+def _not_empty(ids: list[int]) -> list[int]:
+    if not ids:
+        raise Error("there is nothing to answer: the prompt is empty")
+    return ids
 
 
 def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .engine import too_long
+from ..support.record import dataclass
+from .prompt import Known, Rendered
 from .reply import Reply, Stream
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Session:
 
     def reset(self) -> None:
         """Begins anew, with the system prompt alone."""
+        self._known: Known | None = None
         self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
 
     def take_back(self) -> str | None:
@@ -55,34 +57,46 @@ class Session:
 
     def stream(self, text: str, **options: Any) -> Stream:
         """The answer piece by piece. An answer that was closed early stays in the conversation as far as it came."""
-        fitting, dropped = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
-        inner = self.lm.stream(fitting, **options)
-        if dropped:
-            self._announce(f"the context of {self.lm.context} tokens is full: the {dropped} oldest messages were dropped")
-        return Stream(self._recorded(inner, fitting), inner.state)
+        turn = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
+        inner = self.lm.stream(turn.ids, **options)
+        if turn.dropped:
+            self._announce(f"the context of {self.lm.context} tokens is full: the {turn.dropped} oldest messages were dropped")
+        return Stream(self._recorded(inner, turn, cut=bool(options.get("stop"))), inner.state)
 
-    def _recorded(self, inner: Stream, messages: list[dict[str, Any]]) -> Iterator[str]:
+    def _recorded(self, inner: Stream, turn: _Turn, cut: bool) -> Iterator[str]:
         """The pieces of an answer, which becomes a message of the conversation when it ends, however it ends."""
         try:
             yield from inner
         finally:
             inner.close()
-            self.messages = [*messages, {"role": "assistant", "content": inner.reply.text}]
+            reply, rendered = inner.reply, turn.rendered
+            self.messages = [*turn.messages, {"role": "assistant", "content": reply.text}]
+            answer = self.lm.prompts.hide(reply.text, list(rendered.hidden))
+            self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])  # a stop string is not in the text
 
-    def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> tuple[list[dict[str, Any]], int]:
-        """The messages without the oldest turns, so that there is room for an answer; and how many were dropped."""
-        context, dropped = self.lm.context, 0
-        room = context // 4 if max_tokens is None else min(max_tokens, context // 4)
+    def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> _Turn:
+        """The messages without the oldest turns, so that there is room for an answer."""
+        prompts, context, dropped = self.lm.prompts, self.lm.context, 0
+        room = context // 4 if max_tokens is None else max(1, min(max_tokens, context // 4))
         first = 0 if self.system is None else 1
-        while (length := len(self.lm.prompts.encode(messages))) + max(1, room) > context:
-            turn = _turn(messages[first:])
-            if turn is None:
-                if length >= context:
-                    raise too_long(length, context, self.lm.engine.trained_context)
-                break  # the last message alone leaves less room, but some
-            messages = [*messages[:first], *messages[first + turn :]]
-            dropped += turn
-        return messages, dropped
+        while True:
+            rendered = prompts.render(messages)
+            ids = prompts.tokens(rendered, self._known)
+            oldest = _turn(messages[first:])
+            if len(ids) + room <= context or oldest is None:  # where the last message alone leaves less room, LLM.stream sees to it
+                return _Turn(messages, rendered, ids, dropped)
+            messages = [*messages[:first], *messages[first + oldest :]]
+            dropped += oldest
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a model is given for its next answer, and how many messages had to be dropped."""
+
+    messages: list[dict[str, Any]]
+    rendered: Rendered
+    ids: list[int]
+    dropped: int
 
 
 def _turn(messages: list[dict[str, Any]]) -> int | None:
