@@ -8,7 +8,8 @@ What no stage can say is a template: `from_templates.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ..dtype import DType, i64
 from ..graph import node as g
@@ -42,47 +43,64 @@ from .callee import callee_of
 def lower_ops(function: g.Function) -> g.Function:
     """The function with every operator that computes something turned into a CallLoop, also inside bodies."""
     numbers = {n.outs[0]: n for n in g.walk_nodes(function.nodes) if isinstance(n, g.Const) and n.array.ndim == 0}
-    return function.with_(nodes=_lower_nodes(function.nodes, numbers))
+    return function.with_(nodes=Lowering(numbers).nodes(function.nodes))
 
 
 Numbers = Mapping[g.Value, g.Const]
+T = TypeVar("T")
 
 
-def _lower_nodes(nodes: Sequence[g.Node], numbers: Numbers) -> tuple[g.Node, ...]:
-    return tuple(made for n in nodes for made in _lower_node(n, numbers))
+class Lowering:
+    """Operators of one function on their way to loop programs; those that are alike, as layers have them, share one."""
 
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.made: dict[Any, Any] = {}
 
-def _lower_node(n: g.Node, numbers: Numbers) -> tuple[g.Node, ...]:
-    match n:
-        case g.Op() if TABLE[n.op].template:
-            from .from_templates import lower_template
+    def nodes(self, nodes: Sequence[g.Node]) -> tuple[g.Node, ...]:
+        return tuple(made for n in nodes for made in self.node(n))
 
-            return lower_template(n, sources_of(n, numbers))
-        case g.Op() if not TABLE[n.op].view and not isinstance(n.outs[0].annotation, g.Scalar):
-            return (lower_op(n, numbers),)
-        case g.If():
-            return (n.with_(then=_lower_body(n.then, numbers), orelse=_lower_body(n.orelse, numbers)),)
-        case g.While():
-            return (n.with_(cond=_lower_body(n.cond, numbers), body=_lower_body(n.body, numbers)),)
-    return (n,)
+    def node(self, n: g.Node) -> tuple[g.Node, ...]:
+        match n:
+            case g.Op() if TABLE[n.op].template:
+                from .from_templates import lower_template
 
+                return lower_template(n, self)
+            case g.Op() if not TABLE[n.op].view and not isinstance(n.outs[0].annotation, g.Scalar):
+                return (self.op(n),)
+            case g.If():
+                return (n.with_(then=self.body(n.then), orelse=self.body(n.orelse)),)
+            case g.While():
+                return (n.with_(cond=self.body(n.cond), body=self.body(n.body)),)
+        return (n,)
 
-def _lower_body(b: g.Body, numbers: Numbers) -> g.Body:
-    return g.Body(b.params, _lower_nodes(b.nodes, numbers), b.results)
+    def body(self, b: g.Body) -> g.Body:
+        return g.Body(b.params, self.nodes(b.nodes), b.results)
 
+    def once(self, n: g.Op, make: Callable[[], T]) -> T:
+        """What `make` gives for the first operator of this kind, attributes and annotations; arguments that are numbers count as well."""
+        given = tuple((a.annotation, self.numbers[a].array.tobytes() if a in self.numbers else None) for a in n.args)
+        key = (n.op, n.attrs, given, tuple(v.annotation for v in n.outs))
+        if key not in self.made:
+            self.made[key] = make()
+        found: T = self.made[key]
+        return found
 
-def lower_op(n: g.Op, numbers: Numbers) -> g.CallLoop:
-    """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
-    make_stages = TABLE[n.op].stages
-    assert make_stages is not None
-    stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)
-    sources = sources_of(n, numbers)
-    func, extra = func_of_stages(n.op, sources, stages, len(n.outs))
-    args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
-    return g.CallLoop(
-        outs=n.outs, requires=n.requires, origin=n.origin, span=n.span,
-        callee=callee_of(func), args=(*args, *extra), dims=func.symbols,
-    )  # fmt: skip
+    def op(self, n: g.Op) -> g.CallLoop:
+        """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
+        callee, extra = self.once(n, lambda: self.program(n))
+        args = tuple(a for a in n.args if a not in self.numbers)
+        return g.CallLoop(
+            outs=n.outs, requires=n.requires, origin=n.origin, span=n.span,
+            callee=callee, args=(*args, *extra), dims=callee.symbols,
+        )  # fmt: skip
+
+    def program(self, n: g.Op) -> tuple[g.Callee, tuple[Var, ...]]:
+        make_stages = TABLE[n.op].stages
+        assert make_stages is not None
+        stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)
+        func, extra = func_of_stages(n.op, sources_of(n, self.numbers), stages, len(n.outs))
+        return callee_of(func), extra
 
 
 def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:

@@ -21,13 +21,13 @@ from ..graph.operators import TABLE, node_defines, tensor_of, updated_state
 from ..graph.ops.count import BindAttrs, PrefixAttrs
 from ..loop.buffer import Buffer
 from ..loop.stmt import For, Func, Param, walk_stmts
-from ..sym.expr import Const, Expr, Var
+from ..sym.expr import Expr, Var
 from .callee import callee_of
-from .from_ops import free_variables
+from .from_ops import Lowering, free_variables, sources_of
 from .templates import Site, build, promoted
 
 
-def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, ...]:
+def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
     """An operator as a call of the loop program that its template builds, and what makes dims of its counts."""
     op, dims = TABLE[n.op], node_defines(n)
     most = op.capacity(tuple(tensor_of(a.annotation) for a in n.args), n.attrs) if op.capacity is not None else ()
@@ -35,7 +35,7 @@ def lower_template(n: g.Op, sources: Sequence[Buffer | Expr]) -> tuple[g.Node, .
     full = tuple(_at_capacity(out, limits) for out in n.outs)
     counts = tuple(g.Value(f"{d.name}_count", g.Tensor(i64, ())) for d in dims)
     in_place = updated_state(n) is not None
-    call = _call(n, [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)], full, counts, in_place)
+    call = _call(n, lowering, full, counts, in_place)
     made: list[g.Node] = [call]
     for dim, limit, count in zip(dims, most, counts, strict=True):
         out = g.Value(dim.name, g.Scalar(i64, dim))
@@ -62,7 +62,21 @@ def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
     return out if whole == out.annotation else g.Value(f"{out.name}_all", whole)
 
 
-def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
+def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
+    sources = sources_of(n, lowering.numbers)
+    taken = [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)]
+    callee, extra, values = lowering.once(n, lambda: _program(n, taken, full, counts, in_place))
+    args = tuple(a for a in n.args if a not in lowering.numbers)
+    dims = tuple(values.get(v, v) for v in callee.symbols)
+    return g.CallLoop(
+        outs=(*full, *counts), requires=n.requires, origin=n.origin, span=n.span, callee=callee, args=(*args, *extra), dims=dims
+    )
+
+
+def _program(
+    n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool
+) -> tuple[g.Callee, tuple[Var, ...], dict[Var, Expr]]:
+    """The loop program of a template, the scalars it takes besides, and the values of the sizes that became symbols."""
     outs = [Buffer(f"y{k}", v.tensor.dtype, v.tensor.shape) for k, v in enumerate(full)]
     counters = [Buffer(f"count{k}", i64, ()) for k in range(len(counts))]
     if in_place:
@@ -72,10 +86,9 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
     dims = node_defines(n)
     counted = {b.name: counters[dims.index(e)].name for b, out in zip(outs, n.outs, strict=True) for e in out.tensor.shape[:1] if e in dims}
     site, values = promoted(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
-    sources, outs = site.args, list(site.outs)
     body = build(TABLE[n.op].template, site)
-    given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(sources) if isinstance(s, Buffer | Var)]
-    written = [Param(b, "out") for b in (*outs[in_place:], *counters)]
+    given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(site.args) if isinstance(s, Buffer | Var)]
+    written = [Param(b, "out") for b in (*site.outs[in_place:], *counters)]
     # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
     shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
     attrs: dict[str, Any] = {"scheduled": True} if shared else {}
@@ -83,9 +96,4 @@ def _call(n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], co
         attrs["counted"] = counted
     known = Func(n.op, (*given, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
-    func = known.with_(params=(*given, *(Param(v) for v in extra), *written))
-    args = tuple(a for a, source in zip(n.args, sources, strict=True) if not isinstance(source, Const))
-    return g.CallLoop(
-        outs=(*full, *counts), requires=n.requires, origin=n.origin, span=n.span,
-        callee=callee_of(func), args=(*args, *extra), dims=tuple(values.get(v, v) for v in func.symbols),
-    )  # fmt: skip
+    return callee_of(known.with_(params=(*given, *(Param(v) for v in extra), *written))), extra, values

@@ -40,6 +40,7 @@ class Kernels:
         self.target = target
         self.checked = checked
         self.ready: dict[bytes, Ready] = {}
+        self.known: dict[tuple[Func, bool], bytes] = {}  # hashes of programs that were met before
 
     def function(self, f: g.Function) -> g.Function:
         """The function with each of its loop programs ready."""
@@ -75,7 +76,9 @@ class Kernels:
 
     def make_ready(self, func: Func, checked: bool) -> Ready:
         """The scheduled program that serves `func`."""
-        key = named_hash(func) if checked else structural_hash(func)
+        key = self.known.get((func, checked))
+        if key is None:
+            key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
             scheduled, _ = default_schedule(func, self.target)
             lifted, scratch = lift_workspace(add_checks(scheduled) if checked else scheduled)

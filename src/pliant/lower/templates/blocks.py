@@ -2,7 +2,7 @@
 and what makes codes of activations.
 
 for pack of 16 rows of weights (parallel):
-    for tile of up to ROWS rows of activations:
+    for tile of ROWS rows of activations, then of 4, 2, 1:
         acc[i, l] = 0                                          # in registers
         for group g:
             dot[i, l] = -zero * total[i, g]                    # in registers
@@ -25,7 +25,7 @@ from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, seq
 from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
 from .build import ZERO, Site
 
-ROWS = 8  # sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
+ROWS = 8  # a power of two; sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
@@ -36,8 +36,9 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
     groups, packs, end = Var("groups", i64), Var("packs", i64), Var("end", i64)
     values: dict[Var, Expr] = {groups: site.buffer(1).shape[1], packs: site.buffer(3).shape[0], end: y.shape[1]}
     lanes, rows = Const(PACK, i64), y.shape[0]
-    shapes = ((rows, groups * group), (rows, groups), (rows, groups), (packs, groups * words, lanes, Const(4, i64)))
-    shapes += ((packs, groups, lanes),) * 2
+    factors: tuple[Expr, ...] = (packs, groups, lanes)
+    codes: tuple[Expr, ...] = (packs, groups * words, lanes, Const(4, i64))
+    shapes = ((rows, groups * group), (rows, groups), (rows, groups), codes, factors, factors)
     args = tuple(_shaped(site.buffer(k), shapes[k]) for k in range(len(site.args)))
     return replace(site, args=args, outs=(_shaped(y, (rows, end)),)), values
 
@@ -56,7 +57,7 @@ def matmul(site: Site) -> Stmt:
         return _tile(site, pack, start, number)
 
     whole = For(tile, ZERO, count // ROWS, "serial", rows(ROWS, tile * ROWS))
-    tails = [If(Eq(count % ROWS, Const(r, i64)), rows(r, count // ROWS * ROWS)) for r in range(1, ROWS)]
+    tails = [If(Eq(count // r % 2, Const(1, i64)), rows(r, count // (2 * r) * (2 * r))) for r in (4, 2, 1)]
     return For(pack, ZERO, site.buffer(3).shape[0], "parallel", seq(whole, *tails))
 
 
