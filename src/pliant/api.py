@@ -218,8 +218,8 @@ READERS = {".pliant": ".artifact:read_program"}
 def _program_of_file(path: str) -> Program:
     place = READERS.get(os.path.splitext(path)[1])
     if place is None:
-        known = f"files that can be compiled end in {', '.join(READERS)}"
-        raise UnsupportedError(f"no program can be read from {path}", where=caller_span(), facts=[known])
+        help_ = f"files that can be compiled end in {', '.join(READERS)}"
+        raise UnsupportedError(f"no program can be read from {path}", where=caller_span(), help=help_)
     module, name = place.split(":")
     program: Program = getattr(import_module(module, __package__), name)(path)
     return program

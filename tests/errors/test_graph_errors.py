@@ -80,7 +80,7 @@ CASES: dict[str, Case] = {
     "unknown_op": Case(
         function(X, "return «ops.sofmax»(x)"),
         "there is no operator `sofmax`",
-        ("did you mean `softmax`?",),
+        ("did you mean `softmax` or `log_softmax`?",),
     ),
     "unknown_keyword": Case(
         function(X, "return «ops.softmax(x, axes=1)»"),

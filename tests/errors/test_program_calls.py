@@ -16,7 +16,7 @@ from compiled_graphs import compiled
 
 import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
-from pliant.support.errors import Error, ShapeError
+from pliant.support.errors import Error, ShapeError, UnsupportedError
 from pliant.support.source import Span
 
 n = dim("n", max=64, multiple_of=2)
@@ -214,10 +214,17 @@ def test_a_mistake_in_dims(name: str) -> None:
 
 
 def test_something_that_cannot_be_compiled() -> None:
-    wrong = lambda: pliant.compile("layer")  # noqa: E731
+    wrong = lambda: pliant.compile(3)  # noqa: E731
     with pytest.raises(Error) as info:
         wrong()
-    assert_designed(info.value, line_of(wrong), "cannot compile an object of type `str`", "pass a @kernel, a @function")
+    assert_designed(info.value, line_of(wrong), "cannot compile an object of type `int`", "pass a @kernel, a @function")
+
+
+def test_a_file_that_holds_no_program() -> None:
+    wrong = lambda: pliant.compile("layer.txt")  # noqa: E731
+    with pytest.raises(UnsupportedError) as info:
+        wrong()
+    assert_designed(info.value, line_of(wrong), "no program can be read from layer.txt", "files that can be compiled end in .pliant")
 
 
 def test_a_check_inside_a_kernel_points_at_itself_and_at_the_call() -> None:

@@ -6,12 +6,18 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import pliant
+from pliant import Out, Tensor, dim, f32, function, kernel, ops, parallel
 from pliant.runtime import threads
 from pliant.runtime.threads import cgroup_quota, resolve_threads, set_threads
 from pliant.support.errors import Error
+
+n = dim("n")
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +108,31 @@ def test_a_system_without_control_groups(tmp_path: Path) -> None:
     assert cgroup_quota(tmp_path / "cgroup", tmp_path) is None
     (tmp_path / "cgroup").write_text("nonsense\n\n0::/../..\n")
     assert cgroup_quota(tmp_path / "cgroup", tmp_path) is None
+
+
+@kernel(scheduled=True)
+def add_serial(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in range(n):
+        y[i] = x[i] + 1.0
+
+
+@kernel(scheduled=True)
+def add_parallel(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in parallel(n):
+        y[i] = x[i] + 1.0
+
+
+def plus_one(x: Any) -> Any:
+    return x + 1
+
+
+@function
+def add_outside(x: Tensor[f32, n]) -> Tensor[f32, n]:
+    return ops.call_host(plus_one, [x], out=Tensor[f32, n])
+
+
+@pytest.mark.parametrize(("src", "may"), [(add_serial, False), (add_parallel, True), (add_outside, True)])
+def test_threads_are_asked_for_by_programs_that_may_use_them(src: Any, may: bool) -> None:
+    f = pliant.compile(src, cache=False)
+    assert f.interface.parallel == may
+    assert f(np.float32([1, 2, 3])).tolist() == [2, 3, 4]

@@ -42,6 +42,7 @@ class Module:
     exports: tuple[str, ...]
     sites: tuple[Check, ...]  # error[1] of a failed check is an index into it
     kernels: tuple[str, ...]  # so is the kernel of a profile event into this
+    parallel: bool  # whether anything in it calls `parallel_for`
 
 
 def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> Module:
@@ -57,7 +58,7 @@ def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | Non
             state.functions.append(_outer(f, inner, target, state.declarations))
     head = [*state.declarations.lines.values(), _helpers(target)]
     text = "\n\n".join([*head, *state.functions, _METADATA])
-    return Module(text, target, names, tuple(state.sites), tuple(state.kernels))
+    return Module(text, target, names, tuple(state.sites), tuple(state.kernels), state.parallel)
 
 
 def compile_module(module: Module, level: int = 2) -> Blob:

@@ -29,6 +29,7 @@ class ModuleState:
     sites: list[Check] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
+    parallel: bool = False  # has one of them a loop for the thread pool
     names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
     used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
 

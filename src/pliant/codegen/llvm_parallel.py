@@ -46,6 +46,7 @@ class ParallelLoops(VectorLoops):
         if not owns_bytes(self, s):
             self.serial(s)
             return
+        self.state.parallel = True
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.binary("sub", stop, start)
         body = _Body(self, s)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.llvm import compile_module, generate
+from ..codegen.llvm import Module, compile_module, generate
 from ..graph import node as g
-from ..loop.stmt import Check
 from ..runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from ..runtime.package import Package
 from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
@@ -28,16 +27,11 @@ def make_package(
     """Machine code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
     module = generate((host.prepare, host.size, host.run), target)
     blob = compile_module(module, level)
-    return Package(blob, interface_of(function, host, module.sites, module.kernels, constants, leaving))
+    return Package(blob, interface_of(function, host, module, constants, leaving))
 
 
 def interface_of(
-    function: g.Function,
-    host: HostProgram,
-    sites: Sequence[Check],
-    kernels: tuple[str, ...],
-    constants: Sequence[Array],
-    leaving: Leaving | None = None,
+    function: g.Function, host: HostProgram, module: Module, constants: Sequence[Array], leaving: Leaving | None = None
 ) -> Interface:
     """What the runtime must know of a compiled function; `leaving` are its calls of functions outside."""
     number = {id(array): str(i) for i, array in enumerate(constants)}
@@ -48,11 +42,12 @@ def interface_of(
         outputs=tuple(Output(o.name, o.annotation.dtype.name, _texts(o.annotation.shape), o.alias, o.counted_by) for o in host.outputs),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         counts=_texts(host.layout.counts),
-        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in sites),
+        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in module.sites),
         constants=tuple(_constant(c.array, number.get(id(c.array))) for c in host.constants),
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
-        kernels=kernels,
+        kernels=module.kernels,
+        parallel=module.parallel or bool(leaving and leaving.calls),  # a library's function may use the threads too
         calls=leaving.calls if leaving else (),
     )
 
