@@ -432,6 +432,20 @@ def test_dims_that_contradict_the_program() -> None:
         pliant.compile(f, dims={"n": 4})
 
 
+def test_a_program_whose_checks_contradict_each_other_fails_at_its_call() -> None:
+    """The slice asks for n > 0, the cast for n == n // 2: to narrow n for the one would make the other wrong before any run."""
+
+    @function
+    def f(x: Tensor[f32, any_rows]) -> Tensor[f32, any_rows // 2]:
+        odd = ops.slice(x, axis=0, start=1, stop=any_rows, step=2)
+        return odd + ops.match_cast(x, Tensor[f32, any_rows // 2])
+
+    never = pliant.compile(f)
+    for n, why in ((0, "slice"), (3, "match_cast")):
+        with pytest.raises(pliant.ShapeError, match=why):
+            never(np.zeros(n, np.float32))
+
+
 def test_code_for_another_machine_is_not_called() -> None:
     for name, why in (("llvm:cortex-a76", "not aarch64"), ("wasm+simd128", "not wasm32")):
         with pytest.raises(pliant.UnsupportedError, match="cannot run on this machine") as error:

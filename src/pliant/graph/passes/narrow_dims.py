@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from math import lcm
 
-from ...sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt
-from ..annotation import defined_vars
-from ..node import Function, Require
+from ...sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var, substitute
+from ...sym.facts import EMPTY
+from ..annotation import decide, defined_vars
+from ..node import Function, Require, walk_nodes
 from ..rewrite import Renamer
 
 Range = tuple[int, int, int]  # least, most, step
@@ -23,7 +24,7 @@ def narrow_dims(function: Function) -> Function:
     """The function with its dims as narrow as its nodes need them; the same object if they are that already."""
     dims = [v for v in defined_vars(p.annotation for p in function.params) if isinstance(v, Dim)]
     found: dict[Dim, Range] = {v: (v.min, v.max, v.multiple_of) for v in dims}
-    reasons: dict[Dim, Require] = {}
+    reasons: dict[Var, Require] = {}
     for r in (r for n in function.nodes for r in n.requires):
         asked = [_asked(c) for c in _conjuncts(r.cond)]
         for a in asked if None not in asked else []:
@@ -35,10 +36,10 @@ def narrow_dims(function: Function) -> Function:
             found[v] = (max(before[0], low), min(before[1], high), lcm(before[2], step))
             if found[v] != before:
                 reasons[v] = r
-    narrowed = {v: Dim(v.name, *found[v]) for v in reasons if _some(found[v])}
-    if not narrowed:
+    narrowed: dict[Var, Expr] = {v: Dim(v.name, *found[v]) for v in dims if v in reasons and _some(found[v])}
+    if not narrowed or _contradicts(function, narrowed):
         return function
-    made = Renamer(dims={v: new for v, new in narrowed.items()}).function(function)  # noqa: C416  of another type
+    made = Renamer(dims=narrowed).function(function)
     return made.with_(attrs={**function.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
 
 
@@ -46,6 +47,12 @@ def _some(wanted: Range) -> bool:
     """Whether a value is left; if none is, the checks of the nodes say so."""
     low, high, step = wanted
     return -(-low // step) * step <= high
+
+
+def _contradicts(function: Function, narrowed: dict[Var, Expr]) -> bool:
+    """Whether a check can never hold in these ranges: no shape is good for all of them then, and a run says which one fails."""
+    conditions = [r.cond for n in walk_nodes(function.nodes) for r in n.requires]
+    return any(decide(substitute(c, narrowed), EMPTY) is False for c in conditions)
 
 
 def _conjuncts(e: Expr) -> list[Expr]:
