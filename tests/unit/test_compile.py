@@ -64,7 +64,9 @@ CHILD = """
 import sys
 import numpy as np
 import pliant
-from pliant import Tensor, dim, f32, function, ops
+from pliant import Tensor, dim, f32, function, ops, pipeline
+
+pipeline.compiler_version = lambda: "{version}"
 n = dim("n")
 
 @function
@@ -76,10 +78,13 @@ print(y.tobytes().hex(), "llvmlite" in sys.modules)
 """
 
 
-def child(folder: Path, factor: float = 2.0) -> tuple[str, bool]:
-    """Compiles and runs in a process of its own; the bytes of the result, and whether LLVM was loaded."""
+def child(folder: Path, factor: float = 2.0, version: str = "one") -> tuple[str, bool]:
+    """Compiles and runs in a process of its own; the bytes of the result, and whether LLVM was loaded.
+
+    The version is given: the real one changes whenever a source file does, which is no business of these tests.
+    """
     script = folder.parent / "child.py"
-    script.write_text(CHILD.format(factor=factor))
+    script.write_text(CHILD.format(factor=factor, version=version))
     path = os.pathsep.join(p for p in sys.path if p)
     environment = {**os.environ, "PLIANT_CACHE": str(folder), "PYTHONPATH": path}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=120)
@@ -99,7 +104,21 @@ def test_a_second_process_does_not_load_llvm(tmp_path: Path) -> None:
     assert child(folder) == (first, False)
     other, loaded = child(folder, factor=3.0)  # another program is another entry
     assert loaded and other != first
+    assert child(folder, version="two") == (first, True)  # and so is another compiler
     assert child(folder) == (first, False)
+
+
+def test_a_changed_source_file_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "pipeline.py"))
+    version = pipeline.compiler_version.__wrapped__
+    source = tmp_path / "lower" / "plan.py"
+    source.parent.mkdir()
+    source.write_text("x = 1")
+    first = version()
+    (tmp_path / "notes.txt").write_text("no source")
+    assert version() == first
+    os.utime(source, ns=(0, 1))
+    assert version() != first
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied"])
