@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops
+from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops, pipeline
 from pliant.runtime import cache as code_cache
 from pliant.support.errors import Error, ShapeError
 
@@ -408,8 +408,6 @@ def test_steps_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def test_a_step_that_makes_a_wrong_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
-
-    from pliant import pipeline
 
     def forgetful(s: pipeline.State) -> pipeline.State:
         return replace(s, function=s.function.with_(nodes=s.function.nodes[1:]))
