@@ -8,7 +8,7 @@ from .activation import gelu, hard_swish, log_sigmoid, mish, quick_gelu, relu, r
 from .arrange import expand, flip, repeat_interleave, roll, tile
 from .attention import scaled_dot_product_attention
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
-from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, quantize_groups
+from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, block_weights, quantize_groups
 from .calls import call_function, call_host, call_library, constant, match_cast
 from .compare import (
     cast,
@@ -130,6 +130,7 @@ __all__ = [
     "block_minimums",
     "block_scales",
     "block_take",
+    "block_weights",
     "bucketize",
     "call_function",
     "call_host",

@@ -1,7 +1,8 @@
 """Products with weights of block formats (`quantization/formats.py`): small codes, a scale and perhaps a minimum for each group of them.
 
-Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart for the kernels: codes,
-scales and minimums, in packs of 16 rows. They depend on literals alone, so they run once, when a program is loaded. Activations become
+Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart, codes, scales and
+minimums in packs of 16 rows, which `block_weights` puts together again, group after group: one stream through memory for a kernel. All
+this depends on literals alone, so it is done once, when a program is loaded. Activations become
 8-bit codes with a scale for each group (`quantize_groups`); their sums of products with the weights' codes are exact, what is rounded is
 
     y[i, j] = sum over groups g of  (d[j, g] * e[i, g]) * sum of (c[j, k] - zero) * q[i, k]  +  m[j, g] * (e[i, g] * sum of q[i, k])
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16
+from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16, u32
 from ...quantization.dequantize import dequantize, unpack
 from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
 from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
@@ -31,7 +32,7 @@ from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, register
 from ..stage import Indices, Read, Stage
-from .shape import reshape
+from .shape import concat, reshape
 
 PACK = 16  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
 
@@ -216,7 +217,8 @@ def _register_factors(name: str, part: str) -> None:
         factor = getattr(format, part)
         if factor is None:
             raise d.error(f"{d.what}: blocks of {attrs.format} have no {part}")
-        return (Tensor(_scale_dtype(factor), (_packs(rows), length // group_of(format), Const(PACK, i64))),)
+        size = PACK * _scale_dtype(factor).itemsize
+        return (Tensor(u8, (_packs(rows), length // group_of(format), Const(size, i64))),)
 
     def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
         format = format_of(attrs.format)
@@ -224,15 +226,18 @@ def _register_factors(name: str, part: str) -> None:
         groups = format.length // group_of(format)
 
         def value(i: Indices, r: Indices, read: Read) -> Expr:
-            p, g, lane = i
-            row = p * PACK + lane
-            at = lambda byte: read(0, row, g // groups, byte)  # noqa: E731
+            p, g, byte = i
+            size = _scale_dtype(factor).itemsize
+            row = p * PACK + byte // size
+            at = lambda place: read(0, row, g // groups, place)  # noqa: E731
             found = _factor(factor, g % groups, at)
             if part == "minimum" and format.sign < 0:
                 found = -found
-            return Select(Lt(row, args[0].shape[0]), found, Const(0.0, found.dtype))
+            bits = Bitcast(u16 if size == 2 else u32, found)
+            one = Cast(u8, Shr(bits, Cast(bits.dtype, byte % size * 8)))
+            return Select(Lt(row, args[0].shape[0]), one, _u(0))
 
-        return (Stage(part, outs[0].dtype, outs[0].shape, value),)
+        return (Stage(part, u8, outs[0].shape, value),)
 
     def reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
         format = format_of(attrs.format)
@@ -245,7 +250,8 @@ def _register_factors(name: str, part: str) -> None:
         sign = format.sign if part == "minimum" else 1
         whole = np.zeros((-(-rows // PACK) * PACK, blocks * stored.shape[1]), stored.dtype)
         whole[:rows] = (stored if sign > 0 else -stored).reshape(rows, -1)
-        return [whole.reshape(-1, PACK, whole.shape[1]).transpose(0, 2, 1)]
+        lanes = np.ascontiguousarray(whole.reshape(-1, PACK, whole.shape[1]).transpose(0, 2, 1))
+        return [lanes.view(np.uint8)]
 
     register(OpDef(name, deduce, reference, stages, (1, 1), FormatAttrs))
 
@@ -281,50 +287,74 @@ register(OpDef("quantize_groups", _deduce_quantize, _quantize_reference, None, (
 # The product.
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The bytes of one group of packed weights: codes, then scales, then minimums, if there are any."""
+
+    codes: int
+    scale: DType
+    minimum: DType | None
+
+    @property
+    def at_minimum(self) -> int:
+        """Where the minimums begin."""
+        return self.codes + PACK * self.scale.itemsize
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return self.at_minimum + (PACK * self.minimum.itemsize if self.minimum is not None else 0)
+
+
+def group_bytes(format: Format) -> Group:
+    """How a group of packed weights lies."""
+    assert format.scale is not None
+    codes = group_of(format) * PACK // (2 if half_bytes(format) else 1)
+    return Group(codes, _scale_dtype(format.scale), None if format.minimum is None else _scale_dtype(format.minimum))
+
+
 def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
-    q, codes = d.rank(0, 2), d.rank(3, 4)
+    q, weights = d.rank(0, 2), d.rank(3, 3)
     format = format_of(attrs.format)
-    step, group = (8 if half_bytes(format) else 4), group_of(format)
-    expected = 6 if format.minimum is not None else 5
-    if len(d.args) != expected:
-        raise d.error(f"block_matmul of {attrs.format} takes {expected} tensors, {len(d.args)} are given")
-    d.equal(codes.shape[1] * step, q.shape[1], f"`{d.args[3].name}` has rows of {{0}} elements, `{d.args[0].name}` has {{1}}", arg=3)
+    group, size = group_of(format), group_bytes(format).size
     for k in (1, 2):
         scales = d.rank(k, 2)
         d.equal(scales.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
         d.equal(scales.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
-    for k in range(4, expected):
-        factors = d.rank(k, 3)
-        d.equal(factors.shape[0], codes.shape[0], f"`{d.args[k].name}` has {{0}} packs of rows, the codes have {{1}}", arg=k)
-        d.equal(factors.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
-    d.equal(codes.shape[0], Const(-(-attrs.rows // PACK), i64), f"{attrs.rows} rows are {{1}} packs, `{d.args[3].name}` has {{0}}", arg=3)
+    d.equal(weights.shape[1] * group, q.shape[1], f"`{d.args[3].name}` is for rows of {{0}} elements, there are {{1}}", arg=3)
+    d.equal(weights.shape[2], Const(size, i64), f"a group of packed {attrs.format} has {{1}} bytes, `{d.args[3].name}` has {{0}}", arg=3)
+    packs = Const(-(-attrs.rows // PACK), i64)
+    d.equal(weights.shape[0], packs, f"{attrs.rows} rows are {{1}} packs, `{d.args[3].name}` has {{0}}", arg=3)
     return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
 
 
 def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
     format = format_of(attrs.format)
-    q, scale, total, codes, scales, *minimums = args
-    group = group_of(format)
+    q, scale, total, weights = args
+    group, lies = group_of(format), group_bytes(format)
+
+    def factors(start: int, kind: DType) -> Array:
+        part = np.ascontiguousarray(weights[:, :, start : start + PACK * kind.itemsize]).view(kind.numpy())  # [packs, groups, 16]
+        return np.moveaxis(part, 2, 1).reshape(-1, weights.shape[1])[: attrs.rows].astype(np.float32)
+
+    codes = weights[:, :, : lies.codes].reshape(len(weights), -1, PACK, 4)  # [packs, words, lanes, 4]
     if half_bytes(format):
         codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
-    plain = np.moveaxis(codes, 2, 1).reshape(codes.shape[0] * PACK, -1).astype(np.int64)[: attrs.rows]
-
-    def spread(a: Array) -> Array:
-        return np.moveaxis(a, 2, 1).reshape(len(codes) * PACK, -1)[: attrs.rows].astype(np.float32)
-
+    plain = np.moveaxis(codes, 2, 1).reshape(len(weights) * PACK, -1).astype(np.int64)[: attrs.rows]
+    scales = factors(lies.codes, lies.scale)
     out = np.zeros((len(q), attrs.rows), np.float32)
-    for g in range(q.shape[1] // group):
+    for g in range(weights.shape[1]):
         part = slice(g * group, (g + 1) * group)
         dots = q[:, part].astype(np.int64) @ plain[:, part].T - zero_of(format) * total[:, g, None].astype(np.int64)
-        factor = spread(scales)[:, g][None] * scale[:, g, None]
+        factor = scales[:, g][None] * scale[:, g, None]
         out = (dots.astype(np.float32).astype(np.float64) * factor + out).astype(np.float32)
-        if minimums:
+        if lies.minimum is not None:
             sums = scale[:, g] * total[:, g].astype(np.float32)
-            out = (spread(minimums[0])[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
+            out = (factors(lies.at_minimum, lies.minimum)[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
     return [out]
 
 
-register(OpDef("block_matmul", _deduce_matmul, _matmul_reference, None, (5, 6), BlockMatmulAttrs, template="blocks.matmul"))
+register(OpDef("block_matmul", _deduce_matmul, _matmul_reference, None, (4, 4), BlockMatmulAttrs, template="blocks.matmul"))
 
 
 # Rows as numbers.
@@ -399,10 +429,20 @@ def quantize_groups(x: Any) -> Any:
     return emit("quantize_groups", (x,))
 
 
-def block_matmul(q: Any, scale: Any, total: Any, codes: Any, scales: Any, minimums: Any = None, *, format: str, rows: int) -> Any:
+def block_weights(raw: Any, format: str) -> Any:
+    """Weights packed for `block_matmul`: u8[packs, groups, bytes]."""
+    known = format_of(format)
+    codes = block_codes(raw, format)
+    groups = operand("block_weights", raw).tensor.shape[1] * (known.length // group_of(known))
+    parts = [reshape(codes, (codes.tensor.shape[0], groups, group_bytes(known).codes)), block_scales(raw, format)]
+    if known.minimum is not None:
+        parts.append(block_minimums(raw, format))
+    return concat(parts, axis=2)
+
+
+def block_matmul(q: Any, scale: Any, total: Any, weights: Any, *, format: str, rows: int) -> Any:
     """The product of quantised activations and packed weights."""
-    args = (q, scale, total, codes, scales) if minimums is None else (q, scale, total, codes, scales, minimums)
-    return emit("block_matmul", args, BlockMatmulAttrs(format, rows))
+    return emit("block_matmul", (q, scale, total, weights), BlockMatmulAttrs(format, rows))
 
 
 def block_take(raw: Any, ids: Any, format: str) -> Any:
@@ -418,7 +458,4 @@ def block_linear(x: Any, raw: Any, format: str) -> Any:
     n, k = a.tensor.shape
     q, scale, total = quantize_groups(reshape(a, (n, k // group_of(known), group_of(known))))
     q = reshape(q, (n, k))
-    minimums = block_minimums(value, format) if known.minimum is not None else None
-    return block_matmul(
-        q, scale, total, block_codes(value, format), block_scales(value, format), minimums, format=format, rows=int(rows.value)
-    )
+    return block_matmul(q, scale, total, block_weights(value, format), format=format, rows=int(rows.value))

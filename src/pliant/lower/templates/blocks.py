@@ -19,27 +19,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dtype import DType, f32, i8, i32, i64
-from ...graph.ops.blocks import PACK, format_of, group_of, half_bytes, zero_of
+from ...graph.ops.blocks import PACK, format_of, group_bytes, group_of, half_bytes, zero_of
 from ...loop.buffer import Buffer
-from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, seq
-from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
+from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
+from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Dim, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
 from .build import ZERO, Site
 
+LARGEST = 1 << 24  # groups and packs: with these no index of bytes wraps
 ROWS = 8  # a power of two; sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
     """The numbers of groups, packs and rows of weights as symbols: nothing here depends on them, so layers share the code."""
     format, y = format_of(site.attrs.format), site.outs[0]
-    group = group_of(format)
-    words = group // (8 if half_bytes(format) else 4)
-    groups, packs, end = Var("groups", i64), Var("packs", i64), Var("end", i64)
+    groups, packs, end = Dim("groups", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {groups: site.buffer(1).shape[1], packs: site.buffer(3).shape[0], end: y.shape[1]}
-    lanes, rows = Const(PACK, i64), y.shape[0]
-    factors: tuple[Expr, ...] = (packs, groups, lanes)
-    codes: tuple[Expr, ...] = (packs, groups * words, lanes, Const(4, i64))
-    shapes = ((rows, groups * group), (rows, groups), (rows, groups), codes, factors, factors)
-    args = tuple(_shaped(site.buffer(k), shapes[k]) for k in range(len(site.args)))
+    rows = y.shape[0]
+    shapes = ((rows, groups * group_of(format)), (rows, groups), (rows, groups), (packs, groups, site.buffer(3).shape[2]))
+    args = tuple(_shaped(site.buffer(k), shape) for k, shape in enumerate(shapes))
     return replace(site, args=args, outs=(_shaped(y, (rows, end)),)), values
 
 
@@ -72,15 +69,31 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
     def write(i: Expr, lane: Expr) -> Stmt:
         return If(Lt(pack * PACK + lane, end), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
 
+    codes, scale, minimum, views = _views(site, pack, g)
     body = seq(
+        *views,
         Alloc(dot),
         _lanes(number, lambda i, lane: Store(dot, (i, lane), _minus_zero(site, start + i, g))),
-        _words(site, dot, pack, start, g, number),
-        _lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), pack, start + i, g)),
+        _words(site, dot, codes, start, g, number),
+        _lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), scale, minimum, start + i, g)),
     )
     groups = site.buffer(1).shape[1]
     clear = _lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
     return seq(Alloc(acc), clear, For(g, ZERO, groups, "serial", body), _lanes(number, write))
+
+
+def _views(site: Site, pack: Expr, g: Expr) -> tuple[Buffer, Buffer, Buffer | None, list[Stmt]]:
+    """The codes, scales and minimums of a group of weights, where they lie in its bytes."""
+    format, weights = format_of(site.attrs.format), site.buffer(3)
+    lies, lanes = group_bytes(format), (Const(PACK, i64),)
+    words = Const(lies.codes // (PACK * 4), i64)
+    codes = Buffer("codes", weights.dtype, (words, *lanes, Const(4, i64)))
+    scale = Buffer("scale", lies.scale, lanes)
+    made: list[Stmt] = [View(codes, weights, (pack, g, ZERO)), View(scale, weights, (pack, g, Const(lies.codes, i64)))]
+    if lies.minimum is None:
+        return codes, scale, None, made
+    minimum = Buffer("minimum", lies.minimum, lanes)
+    return codes, scale, minimum, [*made, View(minimum, weights, (pack, g, Const(lies.at_minimum, i64)))]
 
 
 def _lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
@@ -98,9 +111,9 @@ def _minus_zero(site: Site, row: Expr, g: Expr) -> Expr:
     return Mul(site.read(2, row, g), Const(-zero, i32)) if zero else Const(0, i32)
 
 
-def _words(site: Site, dot: Buffer, pack: Expr, start: Expr, g: Expr, number: int) -> Stmt:
+def _words(site: Site, dot: Buffer, codes: Buffer, start: Expr, g: Expr, number: int) -> Stmt:
     """The sums of products of a group, four codes of each row after the other; half bytes hold two such words."""
-    format, codes = format_of(site.attrs.format), site.buffer(3)
+    format = format_of(site.attrs.format)
     group, halves = group_of(format), half_bytes(format)
     count = group // (8 if halves else 4)
     w = Var("w")
@@ -109,7 +122,7 @@ def _words(site: Site, dot: Buffer, pack: Expr, start: Expr, g: Expr, number: in
         def word(i: Expr, lane: Expr) -> Stmt:
             total: Expr = dot.load(i, lane)
             for t in range(4):
-                byte = codes.load(pack, g * count + w, lane, Const(t, i64))
+                byte = codes.load(w, lane, Const(t, i64))
                 code: Expr = byte
                 if halves:
                     code = Shr(byte, Const(4, byte.dtype)) if half else BitAnd(byte, Const(15, byte.dtype))
@@ -122,15 +135,14 @@ def _words(site: Site, dot: Buffer, pack: Expr, start: Expr, g: Expr, number: in
     return _loop(w, count, "serial", seq(*(_lanes(number, add(half)) for half in range(1 + halves))))
 
 
-def _scaled(site: Site, acc: Buffer, dot: Buffer, at: tuple[Expr, Expr], pack: Expr, row: Expr, g: Expr) -> Stmt:
+def _scaled(site: Site, acc: Buffer, dot: Buffer, at: tuple[Expr, Expr], scale: Buffer, minimum: Buffer | None, row: Expr, g: Expr) -> Stmt:
     """A group's sum times its scales, added to that of the groups before it; then the minimum's part."""
     lane = at[1]
     e = site.read(1, row, g)
-    scale = Mul(_wide(f32, site.buffer(4).load(pack, g, lane)), e)
-    total: Expr = Fma(Cast(f32, dot.load(*at)), scale, acc.load(*at))
-    if len(site.args) > 5:
+    total: Expr = Fma(Cast(f32, dot.load(*at)), Mul(_wide(f32, scale.load(lane)), e), acc.load(*at))
+    if minimum is not None:
         sums = Mul(e, Cast(f32, site.read(2, row, g)))
-        total = Fma(_wide(f32, site.buffer(5).load(pack, g, lane)), sums, total)
+        total = Fma(_wide(f32, minimum.load(lane)), sums, total)
     return Store(acc, at, total)
 
 
