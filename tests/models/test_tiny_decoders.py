@@ -133,7 +133,7 @@ def halves(w: NDArray[Any], heads: int) -> NDArray[Any]:
 def test_the_reference_is_that_of_transformers(architecture: str) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    s = Shape(heads=6, kv_heads=2, size=32)
+    s = Shape(heads=8, kv_heads=2, size=32)
     values = random_weights(architecture, s, ("F32",)).values
     kind = getattr(transformers, TRANSFORMERS[architecture])
     config = kind.config_class(

@@ -61,6 +61,10 @@ def run(options: argparse.Namespace) -> int:
         raise Usage("--json needs a PROMPT, or text through stdin")
     lm = _model(options)
     if prompt is None:
+        if lm.prompts.template is None:
+            raise Usage(
+                f"{lm.name} has no chat template, and cannot hold a conversation", 'give it a text to continue: pliant chat --raw "…"'
+            )
         from .talk import talk
 
         return talk(lm, options.system, settings, options.stats)

@@ -56,7 +56,7 @@ class Session:
         return stream.reply
 
     def stream(self, text: str, **options: Any) -> Stream:
-        """The answer piece by piece. An answer that was closed early stays in the conversation as far as it came."""
+        """The answer piece by piece. One that is closed early stays in the conversation as far as it came; with none, the question goes."""
         turn = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
         inner = self.lm.stream(turn.ids, **options)
         if turn.dropped:
@@ -70,9 +70,10 @@ class Session:
         finally:
             inner.close()
             reply, rendered = inner.reply, turn.rendered
-            self.messages = [*turn.messages, {"role": "assistant", "content": reply.text}]
-            answer = self.lm.prompts.hide(reply.text, list(rendered.hidden))
-            self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])  # a stop string is not in the text
+            if reply.text or reply.finish_reason != "closed":
+                self.messages = [*turn.messages, {"role": "assistant", "content": reply.text}]
+                answer = self.lm.prompts.hide(reply.text, list(rendered.hidden))
+                self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])  # a stop string is not in the text
 
     def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> _Turn:
         """The messages without the oldest turns, so that there is room for an answer."""
