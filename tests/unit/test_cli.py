@@ -18,8 +18,8 @@ import pytest
 
 import pliant
 from pliant.cli import COMMANDS
-from pliant.cli.units import in_bytes, per_second
 from pliant.runtime.cache import Cache
+from pliant.support.units import in_bytes, per_second
 from pliant.target import target
 
 SRC = Path(pliant.__file__).parent.parent

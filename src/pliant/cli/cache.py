@@ -6,8 +6,8 @@ import argparse
 import json
 
 from ..runtime import cache
+from ..support.units import in_bytes
 from . import choose
-from .units import in_bytes
 
 ACTIONS = ("info", "clear")
 

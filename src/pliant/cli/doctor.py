@@ -11,9 +11,9 @@ import shutil
 import textwrap
 from typing import Any
 
+from ..support.units import in_bytes, per_second
 from .cache import entries
 from .facts import Facts, known_facts, measured
-from .units import in_bytes, per_second
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..runtime import container
 from ..runtime.container import Container, broken
+from ..support.units import in_bytes
 from . import Usage
-from .units import in_bytes
 
 PARTS = ("summary", "program", "layers", "tensors")
 

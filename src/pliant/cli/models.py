@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
+from ..support.units import in_bytes
 from . import Usage, choose, near, progress
-from .units import in_bytes
 
 ACTIONS = ("list", "pull", "rm")
 

@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ..cli.units import in_bytes
 from ..lineage import Lineage
 from ..loop.stmt import View, walk_stmts
 from ..support.record import dataclass
+from ..support.units import in_bytes
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ..cli.units import in_bytes, per_second
 from ..lineage import Lineage
 from ..loop.printer import print_func
 from ..loop.stmt import Func
 from ..lower.callee import func_of
 from ..runtime.executable import Executable
+from ..support.units import in_bytes, per_second
 from .assembly import assembly
 from .launches import Step, steps
 from .layers import Tree, tree_of

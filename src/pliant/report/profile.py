@@ -19,12 +19,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..cli.units import per_second
 from ..lineage import Lineage
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
 from ..support.record import dataclass
+from ..support.units import per_second
 from .launches import Step, steps
 
 RUNS = 5
