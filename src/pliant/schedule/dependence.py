@@ -6,6 +6,7 @@ iterations are different S points, and that where two blocks meet in a buffer, e
 
     a[v * 6 + i], a[v * 6 + j] with i, j in 0..6     iteration v owns the elements v*6 .. v*6 + 5
     b[v // n, v % n]                                 together the two indices are v
+    b[v // n * 6 + i, v % n] with i in 0..6          as are their digits
 """
 
 from __future__ import annotations
@@ -109,9 +110,33 @@ def _separate(func: Func, loop: For, w: Access, a: Access) -> bool:
 def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Block, second: tuple[Expr, ...]) -> bool:
     """Whether the places `first` and `second` differ whenever they belong to different iterations of the loop."""
     facts, renamed = _two_instances(func, loop, b1, b2)
-    one = _joined([simplify(e, facts) for e in first], facts)
-    two = _joined([simplify(substitute(e, renamed), facts) for e in second], facts)
-    return any(_owned(p, q, loop.var, facts) for p, q in _aligned(one, two))
+    one = [simplify(e, facts) for e in first]
+    two = [simplify(substitute(e, renamed), facts) for e in second]
+    for p, q in (one, two), _leading_digits(one, two, loop.var, facts):
+        if any(_owned(a, b, loop.var, facts) for a, b in _aligned(_joined(p, facts), _joined(q, facts))):
+            return True
+    return False
+
+
+def _leading_digits(one: list[Expr], two: list[Expr], v: Var, facts: Facts) -> tuple[list[Expr], list[Expr]]:
+    """Pairs of indices `d * c + rest`, with rests in 0..c, as their digits `d`, which differ only where the indices do."""
+    found = [(_leading_digit(a, v, facts), _leading_digit(b, v, facts)) for a, b in zip(one, two, strict=True)]
+    same = [x is not None and y is not None and x[1] == y[1] for x, y in found]
+    return (
+        [x[0] if x is not None and ok else a for a, (x, _), ok in zip(one, found, same, strict=True)],
+        [y[0] if y is not None and ok else b for b, (_, y), ok in zip(two, found, same, strict=True)],
+    )
+
+
+def _leading_digit(e: Expr, v: Var, facts: Facts) -> tuple[Expr, int] | None:
+    """The digit of `v` and its place in an index."""
+    terms = poly_of(e)
+    own = [(m, c) for m, c in terms.items() if any(v in free_vars(a) for a in m)]
+    if len(own) != 1 or len(own[0][0]) != 1 or not isinstance(own[0][0][0], FloorDiv | FloorMod) or own[0][1] <= 1:
+        return None
+    (digit,), c = own[0]
+    rest = to_expr({m: k for m, k in terms.items() if m is not own[0][0]}, i64)
+    return (digit, int(c)) if prove(Const(0, i64) <= rest, facts) and prove(rest < c, facts) else None
 
 
 def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, dict[Var, Expr]]:

@@ -127,14 +127,32 @@ def _conv_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Conv
     window = Window(weight.shape[2:], attrs.stride, attrs.padding, attrs.dilation)
     per_group = simplify(weight.shape[0] // attrs.groups)  # output channels of a group
 
+    padded = _padded(x, window)
+
     def value(i: Indices, r: Indices, read: Read) -> Expr:
-        places = window.places(i[2:], r[1:])
         channel = r[0] if attrs.groups == 1 else group_start(i[1] // per_group, weight.shape[1], const(attrs.groups), per_group) + r[0]
-        inside = window.inside(places, x.shape[2:])
-        found = read_inside(read, 0, (i[0], channel, *places), inside, Const(0, x.dtype))
+        places = window.places(i[2:], r[1:])
+        if padded is None:
+            found = read(0, i[0], channel, *places)
+        else:
+            found = read("padded", i[0], channel, *(simplify(p + lo) for p, (lo, _) in zip(places, window.padding, strict=True)))
         return _product(found, read(1, i[1], *r), wide)
 
-    return _with_bias(args, out, Stage("sum", wide, out.shape, value, weight.shape[1:], "add", Const(0, wide)))
+    total = Stage("sum", wide, out.shape, value, weight.shape[1:], "add", Const(0, wide))
+    return (*(() if padded is None else (padded,)), *_with_bias(args, out, total))
+
+
+def _padded(x: Tensor, window: Window) -> Stage | None:
+    """The operand with zeros around it; None where there is no padding. A stage of its own, so that sums need no condition."""
+    shape = tuple(simplify(n + lo + hi) for n, (lo, hi) in zip(x.shape[2:], window.padding, strict=True))
+    starts = tuple(lo for lo, _ in window.padding)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        places = tuple(v - lo for v, lo in zip(i[2:], starts, strict=True))
+        return read_inside(read, 0, (*i[:2], *places), window.inside(places, x.shape[2:]), Const(0, x.dtype))
+
+    none = all(lo is ZERO and hi is ZERO for lo, hi in window.padding)
+    return None if none else Stage("padded", x.dtype, (*x.shape[:2], *shape), value)
 
 
 def _wide(x: Array) -> Array:

@@ -21,9 +21,22 @@ from ...target import Target
 from ..family import Family, Variant
 from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
+from .convolution import schedule_convolution
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
-from .match import NotApplicable, decodes, elementwise, has_block, is_cheap, matmul_of, reads_once, root_nests, tried, untouched
+from .match import (
+    NotApplicable,
+    convolution_of,
+    decodes,
+    elementwise,
+    has_block,
+    is_cheap,
+    matmul_of,
+    reads_once,
+    root_nests,
+    tried,
+    untouched,
+)
 from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
 
@@ -48,7 +61,8 @@ def default_family(func: Func, target: Target) -> Family:
 
 def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     s = Schedule(func)
-    said = _inline(s)
+    said = _convolutions(s, target)
+    said += _inline(s)
     decoding = [b.name for b in blocks(s.program.body) if decodes(s.program, b)]
     if not copy:
         said += _inline_decoding(s, decoding)
@@ -67,6 +81,15 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     if rest:
         said.append(schedule_anything(s, rest, target))
     return Variant(guard, s.func, "; ".join(said) or "nothing to schedule")
+
+
+def _convolutions(s: Schedule, target: Target) -> list[str]:
+    """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
+    said: list[str] = []
+    for b in blocks(s.program.body):
+        if not isinstance(convolution_of(b), str) and isinstance(matmul_of(b), str):
+            said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
+    return said
 
 
 def _attempt(s: Schedule, name: str, rule: Callable[[], str]) -> list[str]:

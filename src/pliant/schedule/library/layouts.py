@@ -15,6 +15,7 @@ from ...sym.expr import Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..nest import accesses, blocks, plain_iters
+from .match import convolution_of, iter_named
 
 
 def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
@@ -23,13 +24,13 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
         return {}
     found: dict[Buffer, IndexMap] = {}
     for b in blocks(func.body):
-        side = _right_side(b)
+        side = _right_side(b) or _weights(b)
         if side is None:
             continue
         load, column = side
         lanes = target.vector_bits // _result(b).dtype.bits
         if _may_be_packed(func, b, load, column, lanes):
-            found[load.buffer] = _packs(b, load, column, lanes)
+            found[load.buffer] = packs(b, load, column, lanes)
     return found
 
 
@@ -56,6 +57,14 @@ def _right_side(block: Block) -> tuple[Load, Var] | None:
     return (load, column) if iters and column in iters else None
 
 
+def _weights(block: Block) -> tuple[Load, Var] | None:
+    """What a convolution multiplies its operand with, at plain iterators, and the channels of its result."""
+    roles = convolution_of(block)
+    if isinstance(roles, str) or plain_iters(roles.weight.indices, block) is None:
+        return None
+    return roles.weight, iter_named(block, roles.column).var
+
+
 def _may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int) -> bool:
     buffer = load.buffer
     if buffer not in func.buffers or func.role(buffer) != "in" or buffer.strides is not None or buffer.dtype.bits < 8:
@@ -69,7 +78,7 @@ def _may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int
     return isinstance(width, Const) and width.value >= lanes and any(v in load.indices for v in reduced)
 
 
-def _packs(block: Block, load: Load, column: Var, lanes: int) -> IndexMap:
+def packs(block: Block, load: Load, column: Var, lanes: int) -> IndexMap:
     """Packs of `lanes` columns: first what neither is summed nor a column, then the pack, what is summed, the column in the pack."""
     inputs = tuple(Var(f"d{n}") for n in range(load.buffer.ndim))
     named = dict(zip(load.indices, inputs, strict=True))

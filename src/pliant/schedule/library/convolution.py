@@ -1,0 +1,199 @@
+"""The default rule of sums of products whose columns are not the last index of the result, above all convolutions over images.
+
+    y[n, j, p, q] += x[n, c, p * 2 + a, q * 2 + b] * w[j, c, a, b]
+
+    for panel of V vectors of channels j, n, row p (parallel):
+        for tile of R neighbouring q, then a smaller tile:
+            tile of y in registers = 0
+            for c, a, b: for q unrolled: for v unrolled: for j as a vector: tile[q, v, j] = fma(x[…], w[c, a, b, v, j], tile[q, v, j])
+            y = epilogue(tile)
+
+Images stay as they are: of `x` single elements are read, and what is stored is strided. Weights are packed, `w[j // L, c, a, b, j % L]`:
+by whoever loads the program (`layouts.py`) or else at each call, which costs little when there are many places to use them.
+
+The sum runs in the order of the program's reduction loops for every element, whatever the tile.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...loop.buffer import Load
+from ...loop.stmt import Block, Reduce, Store
+from ...support.record import dataclass
+from ...target import Target
+from ..nest import blocks, constant_extent, plain_iters
+from ..schedule import BlockHandle, LoopHandle, Schedule
+from .layouts import packs
+from .match import Convolution, NotApplicable, alone, convolution_of, elementwise, find_block, iter_named, packed, plain_loops, tried
+
+DYNAMIC_ROWS = 6  # the most neighbours in a tile where their number is not known: there is a body for each smaller tile, too
+LATENCY = 8  # so many sums have to be in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Neighbours, and vectors of columns, whose sums are in registers together."""
+
+    rows: int
+    vectors: int
+
+
+def tile_size(target: Target, rows: int | None, vectors: int) -> Tile:
+    """The tile that is the least work in all."""
+    sums = 28 if target.n_vector_registers >= 32 else 12 if target.n_vector_registers >= 16 else 4
+    most = DYNAMIC_ROWS if rows is None else max(rows, 1)
+    tiles = [Tile(r, v) for v in range(1, min(4, vectors) + 1) for r in range(1, min(sums // v, most) + 1)]
+    return min(tiles, key=lambda t: (_work(10 * DYNAMIC_ROWS if rows is None else rows, vectors, t), -t.rows))
+
+
+def _work(rows: int, vectors: int, tile: Tile) -> int:
+    """What a step of the sum costs for all tiles together, the smaller ones at both ends too."""
+    return sum(
+        many_rows * many_vectors * (1 + max(r * v, r + v, LATENCY))
+        for r, many_rows in ((tile.rows, rows // tile.rows), (rows % tile.rows, 1))
+        for v, many_vectors in ((tile.vectors, vectors // tile.vectors), (vectors % tile.vectors, 1))
+        if r and v
+    )
+
+
+def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
+    """Tile the convolution `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    func = s.program
+    block = find_block(func, name)
+    roles = convolution_of(block)
+    if isinstance(roles, str):
+        raise NotApplicable(roles)
+    loops = plain_loops(func, block)
+    if isinstance(loops, str):
+        raise NotApplicable(loops)
+    order = blocks(func.body)
+    epilogue = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
+    text = _Rule(s, name, roles, target).apply()
+    folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
+    return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
+
+
+class _Rule:
+    """One application of the rule."""
+
+    def __init__(self, s: Schedule, name: str, roles: Convolution, target: Target) -> None:
+        self.s, self.name, self.roles, self.target = s, name, roles, target
+        block = find_block(s.program, name)
+        self.dtype = _target(block).dtype
+        self.result = [v.name for v in plain_iters(_target(block).indices, block) or ()]
+        self.lanes = max(1, target.vector_bits // self.dtype.bits)
+        columns = constant_extent(s.program, self._loop(name, roles.column).loop)
+        if columns is None or columns == 0:
+            raise NotApplicable(f"the number of columns of block `{name}` is not a constant")
+        self.columns = columns
+        self.rows = constant_extent(s.program, self._loop(name, roles.row).loop)
+        self.tile = tile_size(target, self.rows, max(columns // self.lanes, 1))
+
+    def _loop(self, name: str, iterator: str) -> LoopHandle:
+        """The loop that an iterator is bound to."""
+        value = iter_named(find_block(self.s.program, name), iterator).value
+        return next(h for h in self.s.loops(name) if h.loop.var is value)
+
+    def apply(self) -> str:
+        """Schedule the block; what was done, in words."""
+        s, r = self.s, self.roles
+        side = self._pack()
+        s.reorder(*(self._loop(self.name, v) for v in (r.column, *r.outer, r.row, *r.reduced)))
+        if self.dtype.is_float and self.target.has_fma:
+            s.contract(self.name)
+        column = self._loop(self.name, r.column)
+        if self.columns < self.lanes:
+            panel, lane = s.split(column, self.lanes)
+            self._panel(self.name, panel, lane)
+        else:
+            before = self._names()
+            vectors, lane = s.split(column, None, self.lanes, tail="cut")
+            for rest in self._names() - before:
+                panel, within = s.split(s.loops(rest)[0], self.lanes)
+                self._panel(rest, panel, within)
+            self._vectors(vectors, lane)
+        t = self.tile
+        return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers, weights packed {side}"
+
+    def _names(self) -> set[str]:
+        return {b.name for b in blocks(self.s.program.body)}
+
+    def _pack(self) -> str:
+        """See to it that weights are packed."""
+        weight = self.roles.weight
+        block = find_block(self.s.program, self.name)
+        column = iter_named(block, self.roles.column).var
+        size = packed(weight, column)
+        if size == self.lanes:
+            return "before"
+        if size is not None or plain_iters(weight.indices, block) is None:
+            raise NotApplicable(f"`{weight.buffer.name}` is not indexed by iterators of block `{self.name}`, nor in packs of {self.lanes}")
+        made = self.s.cache_read(self.name, weight.buffer.name, None, scope="workspace")
+        self.s.transform_layout(f"{weight.buffer.name}_copy", packs(block, weight, column, self.lanes), block=made)
+        return "first"
+
+    def _vectors(self, vectors: LoopHandle, lane: LoopHandle) -> None:
+        """Panels of so many vectors, and of those that remain."""
+        s, v = self.s, self.tile.vectors
+        before = self._names()
+        panel, vector = s.split(vectors, None, v, tail="cut")
+        for rest in self._names() - before:
+            inner = s.loops(rest)
+            self._panel(rest, None, inner[1], inner[0])
+        self._panel(self.name, panel, lane, vector)
+
+    def _panel(self, name: str, panel: LoopHandle | None, lane: LoopHandle, vector: LoopHandle | None = None) -> None:
+        """One panel: threads over it and the rows of images; tiles of neighbours."""
+        s = self.s
+        chain = s.loops(name)
+        below = chain[chain.index(lane) + 1 :]
+        outer, row, reduced = below[: len(self.roles.outer)], below[len(self.roles.outer)], below[len(self.roles.outer) + 1 :]
+        inner = [*([vector] if vector else []), lane]
+        shared = [*([panel] if panel else []), *outer]
+        s.reorder(*shared, row, *reduced, *inner)
+        at = s.fuse(*shared) if len(shared) > 1 else shared[0] if shared else None
+        if at is not None:
+            s.parallel(at)
+        if self.rows is not None and self.rows <= self.tile.rows:
+            self._tile(name, at, row, len(inner))
+            return
+        before = self._names()
+        tiles, within = s.split(row, None, self.tile.rows, tail="balance")
+        for tail in sorted(self._names() - before):
+            own = s.loops(tail)[-len(inner) - len(reduced) - 1]
+            around = s.loops(tail)[s.loops(tail).index(own) - 1] if s.loops(tail).index(own) else None
+            self._tile(tail, around, own, len(inner))
+        self._tile(name, tiles, within, len(inner))
+
+    def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle, depth: int) -> None:
+        """Accumulate one tile in registers; the loops inside of `at` are row, reduced, (vectors,) lanes."""
+        s = self.s
+        chain = s.loops(name)
+        *vectors, lane = chain[-depth:]
+        reduced = chain[chain.index(row) + 1 : -depth]
+        s.reorder(*reduced, row, *vectors, lane)
+        written = s.cache_write(name, at, scope="register")
+        self._columns_last(written)
+        for h in (row, *vectors):
+            s.unroll(h)
+        s.vectorize(lane)
+        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
+        for h in outer:
+            s.unroll(h)
+        s.vectorize(last)
+        s.decompose_reduction(name, reduced[0])
+
+    def _columns_last(self, written: BlockHandle) -> None:
+        """The tile in registers: its last dimension are lanes."""
+        store = written.block.body
+        assert isinstance(store, Store) and isinstance(store.value, Load)
+        column = next(n for n, name in enumerate(self.result) if name == self.roles.column)
+        dims = [f"d{n}" for n in range(len(self.result))]
+        order = ", ".join([d for n, d in enumerate(dims) if n != column] + [dims[column]])
+        self.s.transform_layout(store.value.buffer.name, f"lambda {', '.join(dims)}: ({order})", block=written)
+
+
+def _target(block: Block) -> Load:
+    assert isinstance(block.body, Reduce)
+    return block.body.targets[0]
