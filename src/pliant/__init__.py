@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".artifact": "load",
+    ".explanation": "explain",
     ".program": "Program",
     ".own_operators": "Operator operator",
     ".templates": "Template template",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .api import Function, Kernel, compile, function, kernel, parse
     from .artifact import load
     from .dtype import DType
+    from .explanation import explain
     from .graph import ops
     from .graph.ops import match_cast
     from .graph.patterns import register_library, unregister_library
@@ -198,6 +200,7 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "explain",
     "expm1",
     "f4e2m1",
     "f8e4m3",

@@ -168,7 +168,9 @@ def _emit(s: State) -> State:
     from .lower.package import make_package
 
     assert s.host is not None
+    assert s.kernels is not None
     package = make_package(s.function, s.host, s.target, (*s.constants, *s.derived), s.level, s.leaving)
+    package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
     if s.load is None:
         return replace(s, package=package)
     start = replace(s, function=s.load, load=None, derived=(), leaving=None, kernels=None, host=None)

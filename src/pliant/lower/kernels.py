@@ -14,6 +14,7 @@ from ..loop.passes.add_checks import add_checks
 from ..loop.printer import print_func
 from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
+from ..runtime.interface import Rule
 from ..schedule.library import default_schedule
 from ..support.errors import UnsupportedError
 from ..support.record import dataclass
@@ -31,6 +32,7 @@ class Ready:
     func: Func
     scratch: tuple[Buffer, ...]
     sizes: tuple[tuple[int, Var], ...]  # position among the arguments, and the symbol
+    rule: Rule
 
 
 class Kernels:
@@ -80,14 +82,19 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
-            scheduled, _ = default_schedule(func, self.target)
+            scheduled, why = default_schedule(func, self.target)
             lifted, scratch = lift_workspace(add_checks(scheduled) if checked else scheduled)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
             given = [p.value for p in scheduled.params if p.role != "out"]
             sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
-            self.ready[key] = Ready(lifted.with_(params=params), scratch, sizes)
+            taken = ", ".join(repr(b) for b in func.buffers)
+            self.ready[key] = Ready(lifted.with_(params=params), scratch, sizes, Rule(f"{func.name}({taken})", why))
         return self.ready[key]
+
+    def rules(self) -> tuple[Rule, ...]:
+        """What was scheduled, how and why."""
+        return tuple(dict.fromkeys(r.rule for r in self.ready.values()))
 
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
         """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""

@@ -109,6 +109,13 @@ class Outside(NamedTuple):
     outs: tuple[Operand, ...]
 
 
+class Rule(NamedTuple):
+    """How a loop program was scheduled."""
+
+    program: str  # its signature
+    why: str
+
+
 class Interface(NamedTuple):
     """Everything the wrapper must know of one program."""
 
@@ -124,6 +131,7 @@ class Interface(NamedTuple):
     kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
     parallel: bool = True  # may it call parallel_for
     origin: str = ""
+    rules: tuple[Rule, ...] = ()
     calls: tuple[Outside, ...] = ()  # the addresses of these functions are constants too, named `call:0` and so on
 
     def memory(self, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
@@ -232,6 +240,7 @@ _FORMS: dict[str, Any] = {
     "tuple[Output, ...]": _list(_record(Output)),
     "tuple[Symbol, ...]": _list(_record(Symbol)),
     "tuple[Site, ...]": _list(_record(Site)),
+    "tuple[Rule, ...]": _list(_record(Rule)),
     "tuple[Constant, ...]": _list(_record(Constant)),
     "tuple[Operand, ...]": _list(_record(Operand)),
     "tuple[Outside, ...]": _list(_record(Outside)),
