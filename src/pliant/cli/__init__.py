@@ -23,6 +23,7 @@ COMMANDS = {
     "chat": "talk to a language model, or ask it one question",
     "doctor": "what Pliant finds on this machine, and what the machine can do",
     "inspect": "what a model file holds: its contract, its program, its tensors",
+    "bench": "how fast a language model reads and writes, beside a peer and the machine's limits",
     "cache": "how much compiled code is kept, and a way to remove it",
     "models": "the language models on this machine, and those that can be fetched by name",
 }

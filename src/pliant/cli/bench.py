@@ -1,0 +1,169 @@
+"""`pliant bench -m MODEL [--vs llama.cpp]`: how many tokens a language model reads (prefill) and writes (decode) in a second.
+
+Each contestant runs in a process of its own, in alternating rounds; shown are the best round, the median, and which share of the machine's
+limits that is: of its multiply-adds for reading, of its memory bandwidth for writing. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import Usage, choose, progress
+
+PEERS = ("llama.cpp",)
+OURS = "pliant"
+_FOLDER = Path(__file__).parent / "contestants"
+Cell = tuple[int, str, str]  # threads, prefill or decode, tokens
+Rates = dict[str, dict[Cell, list[float]]]  # by contestant
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line."""
+    parser.add_argument("-m", "--model", metavar="MODEL", help="a path, a name of `pliant models list`, or hf:org/repo[:quant]")
+    parser.add_argument("--vs", metavar="PEER", help=f"measure a peer beside: {', '.join(PEERS)}")
+    parser.add_argument("--peer-python", metavar="PATH", help="the Python that has the peer (else PLIANT_PEER_PYTHON, else this one)")
+    parser.add_argument("--threads", default=None, metavar="N,N", help="numbers of threads (else one, and all)")
+    parser.add_argument("--prompt", default="16,128,512", metavar="N,N", help="tokens of the prompts that are read")
+    parser.add_argument("--context", default="0,512,2048", metavar="N,N", help="tokens before those that are written")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each contestant runs")
+    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long each number is measured in a round")
+    parser.add_argument("--offline", action="store_true", help="do not use the network")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures and prints."""
+    peers = [choose(options.vs, PEERS, "peer")] if options.vs else []
+    threads = numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads()
+    prompts, contexts = numbers(options.prompt, "--prompt", low=1), numbers(options.context, "--context", low=0)
+    if options.rounds < 1 or not options.seconds > 0:
+        raise Usage("--rounds and --seconds are more than 0")
+    from ..llm.catalogue import DEFAULT
+    from ..llm.locate import locate
+
+    path = locate(options.model or DEFAULT, offline=options.offline, progress=progress)
+    given = {"model": str(path), "prompts": prompts, "contexts": contexts, "seconds": options.seconds}
+    contestants = {OURS: _module("ours"), **({"llama.cpp": [_python(options), str(_FOLDER / "llama_cpp.py")]} if peers else {})}
+    rates, needs, limits = measure(contestants, given, threads, options.rounds)
+    if options.json:
+        print(json.dumps(as_json(rates, needs, limits)))
+    else:
+        print(table(rates, needs, limits))
+    return 0
+
+
+def numbers(text: str, option: str, low: int) -> list[int]:
+    """The numbers of a list like `16,128`."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise Usage(f"{option} is `{text}`; numbers with commas between them are expected") from None
+    if min(found) < low:
+        raise Usage(f"{option} is `{text}`; the least is {low}")
+    return found
+
+
+def measure(
+    contestants: dict[str, list[str]], given: dict[str, Any], threads: Sequence[int], rounds: int
+) -> tuple[Rates, dict[str, float], dict[int, dict[str, float]]]:
+    """All rates of all rounds, what a token needs, and the machine's limits by threads."""
+    rates: Rates = {name: {} for name in contestants}
+    needs: dict[str, float] = {}
+    limits: dict[int, dict[str, float]] = {}
+    for number in range(rounds):
+        for count in threads:
+            for name, command in contestants.items():
+                progress(f"round {number + 1} of {rounds}: {name}, {count} threads")
+                found = child(name, command, {**given, "threads": count})
+                needs = found.get("needs", needs)
+                for what in ("prefill", "decode"):
+                    for tokens, rate in found[what].items():
+                        rates[name].setdefault((count, what, tokens), []).append(rate)
+            here = child("limits", _module("limits"), {"threads": count, "seconds": min(1.0, given["seconds"])})
+            limits[count] = {k: max(v, limits.get(count, {}).get(k, 0.0)) for k, v in here.items()}
+    progress("")
+    return rates, needs, limits
+
+
+def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    """What a contestant prints, in a process of its own."""
+    from ..support.errors import Error
+
+    places = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]) if name != "llama.cpp" else None
+    env = {**os.environ, "PYTHONPATH": places} if places else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    try:
+        done = subprocess.run([*command, json.dumps(given)], env=env, capture_output=True, text=True)
+    except OSError as problem:
+        raise Usage(f"`{command[0]}` cannot be run: {problem.strerror}") from None
+    lines = done.stderr.strip().splitlines()
+    if done.returncode and "No module named 'llama_cpp'" in done.stderr:
+        raise Usage(
+            f"llama.cpp is not installed for `{command[0]}`",
+            "pip install llama-cpp-python, or name a Python that has it with --peer-python",
+        )
+    if done.returncode:
+        raise Error(f"{name} failed: {lines[-1] if lines else f'exit code {done.returncode}'}", facts=lines[-6:-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> float:
+    """How much of the machine's limit a rate is."""
+    threads, what, tokens = cell
+    if what == "prefill":
+        return rate * needs["operations"] / limits[threads]["operations"]
+    return rate * (needs["bytes"] + int(tokens) * needs["bytes_per_context"]) / limits[threads]["bytes"]
+
+
+def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> str:
+    """The rates for people: best and median, share of the limit, and how many times faster than the peers."""
+    peers = [name for name in rates if name != OURS]
+    head = f"{'tokens/s':28} {'best':>9} {'median':>9} {'of limit':>9}" + "".join(f" {p:>10} {'median':>9} {'times':>6}" for p in peers)
+    lines = [head]
+    for cell, found in rates[OURS].items():
+        threads, what, tokens = cell
+        label = f"{'read' if what == 'prefill' else 'write after'} {tokens}, {threads} thread{'s' * (threads > 1)}"
+        line = f"{label:28} {max(found):9.1f} {statistics.median(found):9.1f} {share(cell, max(found), needs, limits):9.0%}"
+        for peer in peers:
+            theirs = rates[peer][cell]
+            line += f" {max(theirs):10.1f} {statistics.median(theirs):9.1f} {max(found) / max(theirs):5.2f}x"
+        lines.append(line)
+    for threads, rate in limits.items():
+        lines.append(
+            f"limits, {threads} thread{'s' * (threads > 1)}: {rate['operations'] / 1e9:.0f} GFLOP/s (f32), {rate['bytes'] / 1e9:.1f} GB/s"
+        )
+    return "\n".join(lines)
+
+
+def as_json(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> dict[str, Any]:
+    """The same as data: each measurement with all of its rounds."""
+    cells = [
+        {"contestant": name, "threads": cell[0], "what": cell[1], "tokens": int(cell[2]), "tokens_per_second": found}
+        | {"share_of_limit": share(cell, max(found), needs, limits)}
+        for name, by_cell in rates.items()
+        for cell, found in by_cell.items()
+    ]
+    return {"measurements": cells, "needs": needs, "limits": {str(k): v for k, v in limits.items()}}
+
+
+def _usual_threads() -> list[int]:
+    from ..runtime.threads import resolve_threads
+
+    return sorted({1, resolve_threads()[0]})
+
+
+def _module(name: str) -> list[str]:
+    return [sys.executable, "-m", f"pliant.cli.contestants.{name}"]
+
+
+def _python(options: argparse.Namespace) -> str:
+    found: str = options.peer_python or os.environ.get("PLIANT_PEER_PYTHON") or sys.executable
+    return found
