@@ -134,13 +134,15 @@ def _fma64(a: Value, b: Value, c: Value) -> Value:
     vh, vl = _two_sum(p, th)
     result = np.array(vh + _odd_sum(tl, vl))
 
-    def moderate(v: Value) -> Value:
-        return (np.abs(v) > 2.0**-400) & (np.abs(v) < 2.0**400)
+    def moderate(v: Value, least: float) -> Value:
+        return (np.abs(v) > least) & (np.abs(v) < 2.0**400)
 
+    # What rounding a product leaves out is at most 2^106 times smaller than it, and has to be a normal number.
+    safe = moderate(a, 2.0**-900) & moderate(b, 2.0**-900) & moderate(p, 2.0**-800) & (moderate(c, 2.0**-900) | (c == 0))
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     direct = ~finite | (a == 0) | (b == 0)
     result = np.where(direct, np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, p + c), result)
-    for i in np.argwhere(~direct & ~(moderate(a) & moderate(b) & moderate(c))):
+    for i in np.argwhere(~direct & ~safe):
         at = tuple(i)
         result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
     return result
