@@ -63,7 +63,7 @@ def test_a_contestant_that_is_missing_or_fails() -> None:
         "-c",
         "import sys; sys.modules['llama_cpp'] = None; raise ModuleNotFoundError(\"No module named 'llama_cpp'\")",
     ]
-    with pytest.raises(Usage, match="llama.cpp is not installed"):
+    with pytest.raises(Usage, match=r"llama\.cpp is not installed"):
         child("llama.cpp", without, {})
     with pytest.raises(pliant.Error, match="pliant failed: ValueError: bad luck"):
         child("pliant", [sys.executable, "-c", "raise ValueError('bad luck')"], {})
