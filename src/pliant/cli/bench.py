@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     path = locate(options.model or DEFAULT, offline=options.offline, progress=progress)
     given = {"model": str(path), "prompts": prompts, "contexts": contexts, "seconds": options.seconds}
-    contestants = {OURS: _module("ours"), **({"llama.cpp": [_python(options), str(_FOLDER / "llama_cpp.py")]} if peers else {})}
+    contestants = {OURS: _module("ours"), **({"llama.cpp": [_python(options), str(_FOLDER / "peer_llama_cpp.py")]} if peers else {})}
     rates, needs, limits = measure(contestants, given, threads, options.rounds)
     if options.json:
         print(json.dumps(as_json(rates, needs, limits)))

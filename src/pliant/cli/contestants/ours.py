@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from .llama_cpp import DECODED, best
+from .peer_llama_cpp import DECODED, best
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
