@@ -37,6 +37,7 @@ SEES |= {
     "nn": {"frontends"},
     "api": API,
     "artifact": API,
+    "explanation": API,
     "lineage": {*API, "report"},  # an executable's report, made when it is asked for
     "measure": API,
     "templates": API,
