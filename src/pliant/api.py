@@ -212,7 +212,7 @@ def program_of(src: Any) -> Program:
 
 
 # Who reads the program of a file, by the end of its name.
-READERS = {".pliant": ".artifact:read_program"}
+READERS = {".onnx": ".frontends.onnx:from_onnx", ".pliant": ".artifact:read_program"}
 
 
 def _program_of_file(path: str) -> Program:

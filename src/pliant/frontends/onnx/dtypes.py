@@ -1,0 +1,58 @@
+"""The element types of ONNX files, and ours.
+
+Strings, complex numbers and some rare floats have no place in a program: they are in UNSUPPORTED, and the importer names the value that
+has such a type.
+"""
+
+from __future__ import annotations
+
+from ...dtype import ALL, DType
+
+# By the number in a file: the dtype, and what a schema calls it.
+NUMBERS: dict[int, tuple[str, str]] = {
+    1: ("f32", "float"),
+    2: ("u8", "uint8"),
+    3: ("i8", "int8"),
+    4: ("u16", "uint16"),
+    5: ("i16", "int16"),
+    6: ("i32", "int32"),
+    7: ("i64", "int64"),
+    9: ("bool", "bool"),
+    10: ("f16", "float16"),
+    11: ("f64", "double"),
+    12: ("u32", "uint32"),
+    13: ("u64", "uint64"),
+    16: ("bf16", "bfloat16"),
+    17: ("f8e4m3fn", "float8e4m3fn"),
+    19: ("f8e5m2", "float8e5m2"),
+    21: ("u4", "uint4"),
+    22: ("i4", "int4"),
+    23: ("f4e2m1", "float4e2m1"),
+    25: ("u2", "uint2"),
+    26: ("i2", "int2"),
+}
+UNSUPPORTED = {8: "string", 14: "complex64", 15: "complex128", 18: "float8e4m3fnuz", 20: "float8e5m2fnuz", 24: "float8e8m0"}
+_NUMBER = {name: number for number, (name, _) in NUMBERS.items()}
+_SCHEMA = dict(NUMBERS.values())
+
+
+def dtype_of(number: int) -> DType | None:
+    """The dtype with this number in a file, if we have it."""
+    found = NUMBERS.get(number)
+    return None if found is None else ALL[found[0]]
+
+
+def number_of(dtype: DType) -> int:
+    """The number that a file has for a dtype."""
+    return _NUMBER[dtype.name]
+
+
+def schema_name(dtype: DType) -> str:
+    """What schemas call a tensor of this dtype: `tensor(float)`."""
+    return f"tensor({_SCHEMA.get(dtype.name, dtype.name)})"
+
+
+def type_name(number: int) -> str:
+    """The name of any type number, also of those we do not have."""
+    found = NUMBERS.get(number)
+    return found[1] if found else UNSUPPORTED.get(number, f"type {number}")

@@ -1,0 +1,97 @@
+"""Weights beside a model file: read only from files that are in the model's own folder, under their own name.
+
+A location is a relative path without `..`; no part of it is a symbolic link, the file is a regular one with no second name (a hard link
+could be to a file of somebody else's), and offset and length lie inside of it. Each of these has been a hole in a reader of ONNX
+files. The path is walked by file descriptors, so that nobody can exchange a folder in between.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from typing import Any
+
+from ...support.errors import ModelFileError
+
+_KEYS = {"location", "offset", "length", "checksum", "basepath"}
+
+
+class Folder:
+    """The folder of a model file, as the only place that weights are read from."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._maps: dict[str, memoryview] = {}
+
+    def read(self, proto: Any, what: str, expected: int) -> memoryview:
+        """The bytes of a tensor that lies in another file."""
+        facts = _facts(proto, what)
+        data = self._mapped(facts["location"], what)
+        offset = _number(facts.get("offset", "0"), "offset", what)
+        length = _number(facts["length"], "length", what) if "length" in facts else expected
+        if length != expected:
+            raise ModelFileError(f"onnx: {what} has {expected} bytes, its external data says {length}")
+        if offset + length > len(data):
+            raise ModelFileError(
+                f"onnx: {what} ends behind the end of {facts['location']!r}", facts=[f"{offset} + {length} of {len(data)} bytes"]
+            )
+        return data[offset : offset + length]
+
+    def _mapped(self, location: str, what: str) -> memoryview:
+        if location not in self._maps:
+            handle = _opened(self.path, location, what)
+            try:
+                size = os.fstat(handle).st_size
+                self._maps[location] = memoryview(mmap.mmap(handle, size, access=mmap.ACCESS_READ) if size else b"")
+            finally:
+                os.close(handle)
+        return self._maps[location]
+
+
+def _facts(proto: Any, what: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in proto.external_data:
+        if entry.key not in _KEYS or entry.key in found:
+            raise ModelFileError(f"onnx: {what}: external data has the key {entry.key!r}{' twice' if entry.key in found else ''}")
+        found[entry.key] = entry.value
+    if "location" not in found:
+        raise ModelFileError(f"onnx: {what}: external data without a location")
+    return found
+
+
+def _number(text: str, key: str, what: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise ModelFileError(f"onnx: {what}: the {key} of its external data is {text[:40]!r}")
+    return int(text)
+
+
+def _opened(folder: str, location: str, what: str) -> int:
+    """A descriptor of the file, opened part by part below the folder."""
+    parts = location.replace("\\", "/").split("/")
+    if not location or "\0" in location or ":" in location or any(p in ("", ".", "..") for p in parts):
+        raise _refused(location, what, "it must be a relative path below the folder of the model")
+    nofollow = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    at = os.open(folder or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | nofollow, dir_fd=at)
+            os.close(at)
+            at = below
+        handle = os.open(parts[-1], os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | nofollow, dir_fd=at)
+    except OSError as problem:
+        raise _refused(location, what, problem.strerror or "it cannot be opened") from None
+    finally:
+        os.close(at)
+    found = os.fstat(handle)
+    reason = (
+        "it is no regular file" if not stat.S_ISREG(found.st_mode) else "it has a second name (a hard link)" if found.st_nlink > 1 else ""
+    )
+    if reason:
+        os.close(handle)
+        raise _refused(location, what, reason)
+    return handle
+
+
+def _refused(location: str, what: str, why: str) -> ModelFileError:
+    return ModelFileError(f"onnx: the external data of {what} is not read from {location[:200]!r}: {why}")

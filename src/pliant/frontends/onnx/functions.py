@@ -1,0 +1,105 @@
+"""Functions: a node that stands for other nodes, of the model's own making, or as the standard defines an operator by others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...graph.node import Tensor
+from ...graph.operators import tensor_of
+from ...sym.expr import Const, const
+from .check import schema_of
+from .dtypes import number_of
+from .items import Item, Known, Maybe, Sequence
+from .reader import DEEPEST, domain_of, load_onnx, read_opsets
+
+if TYPE_CHECKING:
+    from .importer import Importer
+    from .site import Site
+
+
+# Operators whose bodies depend on attributes and types, and are taken from the package onnx. It makes them in native code that trusts
+# what it is given, so that only those are asked for whose nodes have been checked for all that they read.
+_MADE = {
+    "Attention", "CausalConvWithState", "CenterCropPad", "GroupNormalization", "LinearAttention", "NegativeLogLikelihoodLoss",
+    "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
+}  # fmt: skip
+
+
+def body_of(domain: str, op: str, version: int) -> bool:
+    """Whether the standard defines the operator by others."""
+    schema = schema_of(op, version, domain)
+    return schema is not None and (schema.has_function or (schema.has_context_dependent_function and op in _MADE))
+
+
+def expanded(importer: Importer, site: Site) -> list[Item | None] | None:
+    """The results of a node by the body that the standard gives its operator; None where it gives none."""
+    schema = schema_of(site.op, site.version, site.domain)
+    if schema is None or not body_of(site.domain, site.op, site.version):
+        return None
+    onnx = load_onnx()
+    function = onnx.FunctionProto()
+    versions = [v for v in schema.all_function_opset_versions if v <= site.version] or schema.all_function_opset_versions
+    newest = max(versions)
+    if newest in schema.function_opset_versions:
+        function.ParseFromString(schema.get_function_with_opset_version(newest))
+    else:
+        types = [_type_of(i).SerializeToString() for i in site.items]
+        function.ParseFromString(
+            schema.get_context_dependent_function_with_opset_version(newest, _resolved(site).SerializeToString(), types)
+        )
+    if not any(domain_of(e.domain) == "" for e in function.opset_import):
+        function.opset_import.add(domain="", version=newest)
+    return enter_function(importer, site, function, {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name})
+
+
+def _resolved(site: Site) -> Any:
+    """The node with its attributes as they are, references to those of functions replaced."""
+    node = load_onnx().NodeProto()
+    node.CopyFrom(site.node)
+    del node.attribute[:]
+    for name, attribute in site.attributes.items():
+        node.attribute.add().CopyFrom(attribute)
+        node.attribute[-1].name = name
+    return node
+
+
+def _type_of(item: Item | None) -> Any:
+    onnx = load_onnx()
+    found = onnx.TypeProto()
+    if item is None or isinstance(item, Maybe | Sequence):
+        return found
+    tensor = Tensor(item.dtype, tuple(map(const, item.array.shape))) if isinstance(item, Known) else tensor_of(item.annotation)
+    found.tensor_type.elem_type = number_of(tensor.dtype)
+    found.tensor_type.shape.SetInParent()
+    for n in tensor.shape:
+        d = found.tensor_type.shape.dim.add()
+        if isinstance(n, Const):
+            d.dim_value = n.value
+    return found
+
+
+def enter_function(importer: Importer, site: Site, function: Any, defaults: dict[str, Any] | None = None) -> list[Item | None]:
+    """The results of a function's nodes, emitted in place of the call."""
+    from .importer import Scope
+
+    key = (function.domain, function.name, function.overload)
+    if site.domain == function.domain and any(k == key for k in site.scope.calls) and defaults is None:
+        raise site.wrong(f'the function "{function.name}" calls itself')
+    if len(site.scope.calls) >= DEEPEST:
+        raise site.wrong(f"functions call each other deeper than {DEEPEST}")
+    if len(site.items) > len(function.input):
+        raise site.wrong(f"it has {len(site.items)} inputs, the function takes {len(function.input)}")
+    attributes = {a.name: a for a in function.attribute_proto} | (defaults or {}) | site.attributes
+    opsets = {**site.importer.model.opsets, **read_opsets(function.opset_import, "the function")}
+    scope = Scope(opsets, None, attributes, {}, (*site.scope.calls, key))
+    for name, item in zip(function.input, site.items, strict=False):
+        if item is not None:
+            scope.items[name] = item
+    absent = {name for name in function.input if name not in scope.items}
+    scope.absent = frozenset(absent)
+    importer.nodes(function.node, scope)
+    found = [scope.find(name) for name in function.output]
+    for k, (name, item) in enumerate(zip(function.output, found, strict=True)):
+        if item is None and k < len(site.node.output) and site.node.output[k] and defaults is None:
+            raise site.wrong(f'nothing in the function computes its result "{name}"')
+    return found

@@ -1,0 +1,148 @@
+"""Inputs and initialisers of graphs: names, dims, and what is fixed by the caller.
+
+A dim keeps its name; the same name is the same dim. A dim without a name is called after its input: `x_0`.
+"""
+
+from __future__ import annotations
+
+import keyword
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dtype import DType
+from ...graph.node import Tensor
+from ...support.errors import ModelFileError, UnsupportedError
+from ...sym.expr import Dim, Expr, const
+from .dtypes import dtype_of, type_name
+from .external import Folder
+from .items import Item, Maybe, Sequence, numbers
+from .tensors import read_tensor
+
+if TYPE_CHECKING:
+    from .importer import Importer, Scope
+
+MOST_DIMS = 64
+
+
+def identifier(name: str) -> str:
+    """A name of the model as one of Python's: `input.1` becomes `input_1`."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name) or "value"
+    text = f"_{text}" if text[0].isdigit() else text
+    return f"{text}_" if keyword.iskeyword(text) else text[:200]
+
+
+def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:
+    """The literal tensors of a graph."""
+    found: dict[str, Item] = {}
+    for proto in graph.initializer:
+        if not proto.name or proto.name in found:
+            raise ModelFileError(f'onnx: an initializer has the name "{proto.name}"{" of another one" if proto.name else ""}')
+        found[proto.name] = numbers(read_tensor(proto, f'initializer "{proto.name}"', folder), proto.name)
+    for sparse in graph.sparse_initializer:
+        name = sparse.values.name
+        if not name or name in found:
+            raise ModelFileError(f'onnx: a sparse initializer has the name "{name}"')
+        found[name] = numbers(dense(sparse, f'sparse initializer "{name}"', folder), name)
+    return found
+
+
+def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
+    """A sparse tensor with its zeros."""
+    from .tensors import elements
+
+    values, indices = read_tensor(proto.values, what, folder), read_tensor(proto.indices, f"the indices of {what}", folder)
+    shape = tuple(int(n) for n in proto.dims)
+    dtype = dtype_of(proto.values.data_type)
+    assert dtype is not None
+    count = elements(shape, dtype, what)
+    if count > 1 << 30:
+        raise ModelFileError(f"onnx: {what} has the shape {shape}, which is too large")
+    if indices.ndim == 2 and indices.shape[1] == len(shape):
+        if indices.size and (indices.min() < 0 or (indices >= np.asarray(shape)).any()):
+            raise ModelFileError(f"onnx: {what} has an index outside of its shape")
+        indices = np.ravel_multi_index(tuple(indices.T), shape) if indices.size else indices.reshape(-1)
+    flat = np.zeros(count, values.dtype)
+    if indices.ndim != 1 or values.shape != indices.shape or (indices.size and not 0 <= indices.min() <= indices.max() < count):
+        raise ModelFileError(f"onnx: {what} has indices that do not fit its values")
+    flat[indices] = values
+    return flat.reshape(shape)
+
+
+def declared(importer: Importer, graph: Any, scope: Scope) -> None:
+    """The inputs of the model as parameters; those that are initialisers too, or are given, are no parameters."""
+    dims: dict[str, Expr] = {}
+    seen: set[str] = set()
+    for proto in graph.input:
+        if not proto.name or proto.name in seen:
+            raise ModelFileError(f'onnx: an input has the name "{proto.name}"{" of another one" if proto.name else ""}')
+        seen.add(proto.name)
+        if proto.name in importer.given:
+            scope.items[proto.name] = given(importer.given[proto.name], proto.name)
+        elif proto.name not in scope.items:
+            annotation = tensor_type(proto.type, proto.name, dims)
+            scope.items[proto.name] = importer.builder.param(identifier(proto.name), annotation)
+    unknown = sorted(set(importer.given) - seen)
+    if unknown:
+        raise UnsupportedError(f'onnx: the model has no input "{unknown[0]}"', facts=[f"its inputs are {', '.join(sorted(seen))}"])
+
+
+def given(value: Any, name: str) -> Item:
+    """An input that the caller has fixed: an array, a list of arrays (a sequence), or None (an empty optional)."""
+    if value is None:
+        return Maybe(None)
+    if isinstance(value, list | tuple) and all(isinstance(v, np.ndarray) for v in value):
+        return Sequence(tuple(given(v, name) for v in value))
+    array = np.array(value)
+    if array.dtype.kind not in "biufV":
+        raise UnsupportedError(f'onnx: the value given for "{name}" is {array.dtype}, which is not supported')
+    array.setflags(write=False)
+    return numbers(array, name)
+
+
+def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
+    """The annotation of an input."""
+    kind = proto.WhichOneof("value")
+    if kind == "optional_type" and proto.optional_type.elem_type.WhichOneof("value") == "tensor_type":
+        raise UnsupportedError(f'onnx: input "{name}" is optional', help=f'from_onnx(…, values={{"{name}": array or None}}) fixes it')
+    if kind != "tensor_type":
+        word = (kind or "of no type").removesuffix("_type")
+        raise UnsupportedError(
+            f'onnx: input "{name}" is {word}, which is not supported', help=f'from_onnx(…, values={{"{name}": …}}) fixes it'
+        )
+    dtype = element_type(proto.tensor_type.elem_type, f'input "{name}"')
+    if not proto.tensor_type.HasField("shape"):
+        raise UnsupportedError(f'onnx: input "{name}" has no shape: its rank must be known')
+    declared_dims = proto.tensor_type.shape.dim
+    if len(declared_dims) > MOST_DIMS:
+        raise ModelFileError(f'onnx: input "{name}" has {len(declared_dims)} dims')
+    return Tensor(dtype, tuple(_dim(d, name, k, dims) for k, d in enumerate(declared_dims)))
+
+
+def element_type(number: int, what: str) -> DType:
+    """The dtype with this number."""
+    found = dtype_of(number)
+    if found is None:
+        kind = ModelFileError if number == 0 or type_name(number).startswith("type ") else UnsupportedError
+        raise kind(f"onnx: {what} has elements of {type_name(number)}, which is not supported")
+    return found
+
+
+def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
+    if proto.WhichOneof("value") == "dim_value":
+        if not 0 <= proto.dim_value < 1 << 31:
+            raise ModelFileError(f'onnx: dim {k} of input "{name}" is {proto.dim_value}')
+        return const(int(proto.dim_value))
+    key = proto.dim_param or f"{name}_{k}"
+    if key not in dims:
+        dims[key] = Dim(_unused(identifier(key), dims))
+    return dims[key]
+
+
+def _unused(name: str, dims: dict[str, Expr]) -> str:
+    taken = {d.name for d in dims.values() if isinstance(d, Dim)}
+    number, found = 0, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found

@@ -1,0 +1,124 @@
+"""From a path, bytes or a ModelProto to a model whose outer form is checked: versions, sizes, nesting, functions.
+
+    model = read_model("model.onnx")
+
+Nothing of the file is executed, and no other file is opened here. What nodes say is checked when they are imported (`check.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ...support.errors import Error, ModelFileError, UnsupportedError
+from ...support.record import dataclass
+from .external import Folder
+
+MOST_NODES = 1 << 20
+DEEPEST = 64
+DEFAULT = ("", "ai.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was read: the file's own message, what each domain's version is, its functions, and its folder."""
+
+    proto: Any
+    opsets: dict[str, int]
+    functions: dict[tuple[str, str, str], Any]
+    folder: Folder | None
+    file: str
+
+
+def read_model(source: Any) -> Model:
+    """Reads a model from a path, from bytes or from a ModelProto."""
+    proto, folder, file = _message(source)
+    if not proto.HasField("graph"):
+        raise ModelFileError(f"onnx: {file} has no graph", facts=["it is no ONNX model, or it is cut off"])
+    opsets = read_opsets(proto.opset_import, file)
+    functions: dict[tuple[str, str, str], Any] = {}
+    for f in proto.functions:
+        key = (domain_of(f.domain), f.name, f.overload)
+        if key in functions:
+            raise ModelFileError(f'onnx: the function "{f.name}" is defined twice')
+        functions[key] = f
+    for total, (depth, _) in enumerate(walk(proto)):
+        if depth > DEEPEST:
+            raise ModelFileError(f"onnx: graphs are nested deeper than {DEEPEST}")
+        if total >= MOST_NODES:
+            raise ModelFileError(f"onnx: the model has more than {MOST_NODES} nodes")
+    return Model(proto, opsets, functions, folder, file)
+
+
+def _message(source: Any) -> tuple[Any, Folder | None, str]:
+    onnx = load_onnx()
+    if isinstance(source, onnx.ModelProto):
+        return source, None, "the model"
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _parsed(bytes(source), "the model"), None, "the model"
+    if not isinstance(source, str | os.PathLike):
+        kind = type(source).__name__
+        raise Error(f"from_onnx reads a path, bytes or a ModelProto, not an object of type `{kind}`")
+    path = os.fspath(source)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as problem:
+        raise ModelFileError(f"onnx: {path} cannot be read: {problem.strerror or problem}") from None
+    return _parsed(data, path), Folder(os.path.dirname(os.path.realpath(path))), path
+
+
+def load_onnx() -> Any:
+    """The package onnx, which knows the form of the files and the schemas of the operators."""
+    try:
+        import onnx
+    except ImportError:
+        raise Error("the package onnx is not installed", help="pip install 'pliant[onnx]'") from None
+    return onnx
+
+
+def _parsed(data: bytes, file: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    proto = load_onnx().ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RecursionError, ValueError) as problem:
+        raise ModelFileError(f"onnx: {file} is no ONNX model, or it is broken", facts=[str(problem)[:200]]) from None
+    return proto
+
+
+def read_opsets(entries: Any, file: str) -> dict[str, int]:
+    """The version of each domain; those of the default domain are ones that we know."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        domain = domain_of(entry.domain)
+        if found.setdefault(domain, entry.version) != entry.version:
+            raise ModelFileError(f'onnx: {file} imports two versions of the domain "{domain or "ai.onnx"}"')
+    newest = load_onnx().defs.onnx_opset_version()
+    version = found.get("")
+    if version is not None and not 1 <= version <= newest:
+        help_ = "a newer package onnx may know it: pip install -U onnx" if version > newest else ""
+        raise (UnsupportedError if version > newest else ModelFileError)(
+            f"onnx: {file} is of opset {version}", facts=[f"the installed package onnx knows 1 to {newest}"], help=help_
+        )
+    return found
+
+
+def domain_of(name: str) -> str:
+    """A domain's name; the default one has two."""
+    return "" if name in DEFAULT else name
+
+
+def walk(proto: Any) -> Iterator[tuple[int, Any]]:
+    """Every node of the graph, of the graphs inside of it and of the functions, with its depth."""
+    todo = [(0, proto.graph.node), *((0, f.node) for f in proto.functions)]
+    while todo:
+        depth, nodes = todo.pop()
+        for node in nodes:
+            yield depth, node
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    todo.append((depth + 1, attribute.g.node))
+                todo += [(depth + 1, g.node) for g in attribute.graphs]

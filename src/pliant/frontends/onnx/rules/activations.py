@@ -1,0 +1,90 @@
+"""Activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+_PLAIN = {"Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.softsign, "HardSwish": ops.hard_swish, "Mish": ops.mish}
+
+
+@rule(*_PLAIN)
+def plain(site: Site) -> Any:
+    """Units without parameters."""
+    return _PLAIN[site.op](site.x(0))
+
+
+@rule("Relu")
+def relu(site: Site) -> Any:
+    """max(x, 0), also of integers."""
+    return ops.relu(site.x(0)) if site.dtype(0).is_float else ops.maximum(site.x(0), 0)
+
+
+@rule("LeakyRelu")
+def leaky_relu(site: Site) -> Any:
+    """x, or alpha * x below zero."""
+    return ops.leaky_relu(site.x(0), alpha=site.real("alpha", 0.01))
+
+
+@rule("PRelu")
+def prelu(site: Site) -> Any:
+    """x, or slope * x below zero."""
+    x, slope = site.x(0), site.x(1)
+    return ops.where(ops.less(x, 0), ops.mul(x, slope), x)
+
+
+@rule("Elu", "Celu", "ThresholdedRelu")
+def alpha_units(site: Site) -> Any:
+    """Units with one parameter."""
+    make = {"Elu": ops.elu, "Celu": ops.celu, "ThresholdedRelu": ops.thresholded_relu}[site.op]
+    return make(site.x(0), alpha=site.real("alpha", 1.0))
+
+
+@rule("Selu")
+def selu(site: Site) -> Any:
+    """The scaled unit."""
+    return ops.selu(site.x(0), alpha=site.real("alpha", 1.6732632423543772), gamma=site.real("gamma", 1.0507009873554805))
+
+
+@rule("HardSigmoid")
+def hard_sigmoid(site: Site) -> Any:
+    """clip(alpha * x + beta, 0, 1)."""
+    return ops.hard_sigmoid(site.x(0), alpha=site.real("alpha", 0.2), beta=site.real("beta", 0.5))
+
+
+@rule("Shrink")
+def shrink(site: Site) -> Any:
+    """0 near 0, moved by the bias beyond."""
+    x, limit, bias = site.x(0), site.real("lambd", 0.5), site.real("bias", 0.0)
+    of = site.dtype(0)
+    if of.is_float:
+        return ops.shrink(x, lambd=limit, bias=bias)
+    wide: Any = ops.cast(x, "f64")
+    return ops.cast(ops.shrink(wide, lambd=limit, bias=bias), of)
+
+
+@rule("Gelu")
+def gelu(site: Site) -> Any:
+    """The Gaussian error linear unit."""
+    return ops.gelu(site.x(0), approximate=site.text("approximate", "none", "none", "tanh"))
+
+
+@rule("Softmax", "LogSoftmax", "Hardmax")
+def softmax(site: Site) -> Any:
+    """Along an axis; up to opset 12 over all axes from `axis` on."""
+    make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": ops.hardmax}[site.op]
+    x, rank = site.x(0), site.rank(0)
+    if site.version >= 13:
+        return make(x, axis=site.axis("axis", rank, -1))
+    axis = site.axis("axis", rank, 1) if site.integer("axis", 1) != rank else rank
+    if axis == rank - 1:
+        return make(x, axis=-1)
+    shape = site.shape(0)
+    rows = 1
+    for n in shape[:axis]:
+        rows = rows * n
+    flat: Any = ops.reshape(x, (rows, -1))
+    return ops.reshape(make(flat, axis=-1), shape)

@@ -1,0 +1,152 @@
+"""Operators on each element alone: arithmetic, comparisons, logic, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from ....dtype import bool_, f32, f64
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+# Operators that are one of ours under another name.
+ONE = {
+    "Abs": ops.abs, "Acos": ops.acos, "Acosh": ops.acosh, "Asin": ops.asin, "Asinh": ops.asinh, "Atan": ops.atan, "Atanh": ops.atanh,
+    "Ceil": ops.ceil, "Cos": ops.cos, "Cosh": ops.cosh, "Erf": ops.erf, "Exp": ops.exp, "Floor": ops.floor, "Log": ops.log, "Neg": ops.neg,
+    "Reciprocal": ops.reciprocal, "Round": ops.round, "Sign": ops.sign, "Sin": ops.sin, "Sinh": ops.sinh, "Sqrt": ops.sqrt, "Tan": ops.tan,
+    "Tanh": ops.tanh, "IsNaN": ops.is_nan, "Not": ops.logical_not, "BitwiseNot": ops.bitwise_not,
+}  # fmt: skip
+TWO = {
+    "Add": ops.add, "Sub": ops.sub, "Mul": ops.mul, "And": ops.logical_and, "Or": ops.logical_or, "Xor": ops.logical_xor,
+    "Equal": ops.equal, "Less": ops.less, "LessOrEqual": ops.less_equal, "Greater": ops.greater, "GreaterOrEqual": ops.greater_equal,
+    "BitwiseAnd": ops.bitwise_and, "BitwiseOr": ops.bitwise_or, "BitwiseXor": ops.bitwise_xor,
+}  # fmt: skip
+
+
+def _one(make: Callable[..., Any]) -> Callable[[Site], Any]:
+    return lambda site: make(site.x(0))
+
+
+def _two(make: Callable[..., Any]) -> Callable[[Site], Any]:
+    return lambda site: make(site.x(0), _second(site))
+
+
+for _name, _make in ONE.items():
+    rule(_name)(_one(_make))
+for _name, _make in TWO.items():
+    rule(_name)(_two(_make))
+
+
+def _second(site: Site) -> Any:
+    """The second operand; up to opset 6 it is aligned at an axis, where `broadcast` says so."""
+    y = site.x(1)
+    if site.version >= 7 or not site.integer("broadcast", 0) or "axis" not in site.attributes:
+        return y
+    axis = site.axis("axis", site.rank(0))
+    after = site.rank(0) - axis - site.rank(1)
+    site.require(after >= 0, f"axis {axis} leaves no room for {site.rank(1)} dims")
+    return ops.reshape(y, (*site.shape(1), *[1] * after))
+
+
+@rule("Div")
+def div(site: Site) -> Any:
+    """Division, of integers towards zero."""
+    x, y = site.x(0), _second(site)
+    return ops.div(x, y) if site.dtype(0).is_float else ops.trunc_divide(x, y)
+
+
+@rule("Mod")
+def mod(site: Site) -> Any:
+    """The remainder, with the sign of the divisor, or of the dividend."""
+    fmod = site.integer("fmod", 0)
+    site.require(bool(fmod) or site.dtype(0).is_int, 'floats need attribute "fmod"')
+    return (ops.fmod if fmod else ops.remainder)(site.x(0), site.x(1))
+
+
+@rule("Pow")
+def pow_(site: Site) -> Any:
+    """A power, in the dtype of the base."""
+    x, y = site.x(0), _second(site)
+    of, other = site.dtype(0), site.dtype(1)
+    if of is other and of.is_float:
+        return ops.pow(x, y)
+    wide = f64 if f64 in (of, other) or of.is_int else f32
+    return ops.cast(ops.pow(ops.cast(x, wide), ops.cast(y, wide)), of)
+
+
+@rule("Max", "Min", "Sum", "Mean")
+def many(site: Site) -> Any:
+    """One of several operands, or their sum or mean."""
+    xs = site.xs()
+    total: Any = reduce({"Max": ops.maximum, "Min": ops.minimum}.get(site.op, ops.add), xs)
+    return ops.div(total, float(len(xs))) if site.op == "Mean" else total if len(xs) > 1 else xs[0]
+
+
+@rule("Clip")
+def clip(site: Site) -> Any:
+    """Elements moved into a range; where it is empty, its upper end."""
+    x = site.x(0)
+    if site.version < 11:
+        low, high = site.real("min", None), site.real("max", None)
+    else:
+        low, high = site.get(1), site.get(2)
+    x = x if low is None else ops.maximum(x, low)
+    return x if high is None else ops.minimum(x, high)
+
+
+@rule("Where")
+def where(site: Site) -> Any:
+    """A choice by element."""
+    return ops.where(site.x(0), site.x(1), site.x(2))
+
+
+@rule("IsInf")
+def is_inf(site: Site) -> Any:
+    """Where an element is infinite, of the signs that are asked for."""
+    x = site.x(0)
+    up, down = site.integer("detect_positive", 1), site.integer("detect_negative", 1)
+    found = ops.is_inf(x)
+    if up and down:
+        return found
+    sign = ops.greater(x, 0.0) if up else ops.less(x, 0.0)
+    return ops.logical_and(found, sign if up or down else ops.is_nan(x))
+
+
+@rule("BitShift")
+def bit_shift(site: Site) -> Any:
+    """Bits moved to the left or the right."""
+    way = site.text("direction", "", "LEFT", "RIGHT")
+    return (ops.shift_left if way == "LEFT" else ops.shift_right)(site.x(0), site.x(1))
+
+
+@rule("Cast", "CastLike")
+def cast(site: Site) -> Any:
+    """Another data type."""
+    return cast_to(site, site.x(0), site.dtype_attribute("to") if site.op == "Cast" else site.dtype(1))
+
+
+def cast_to(site: Site, x: Any, to: Any) -> Any:
+    """`x` in another dtype; one that is for storage only is rounded to as codes are."""
+    of = site.dtype(0)
+    if of is to:
+        return x
+    if to.storage and to.is_float:
+        wide = x if of.is_float and not of.storage else ops.cast(x, f32)
+        wide = ops.cast(wide, f32) if of is f64 else wide
+        return ops.quantize_linear(wide, ops.constant(1.0), dtype=to, saturate=bool(site.integer("saturate", 1)))
+    if to.storage:
+        raise site.unsupported(f"a cast to {to} is not supported")
+    return ops.not_equal(x, 0) if to is bool_ and of.is_int and not of.storage else ops.cast(x, to)
+
+
+@rule("Identity", "Dropout")
+def identity(site: Site) -> Any:
+    """The operand as it is; a dropout does nothing in inference, and its mask is all true."""
+    item = site.item(0)
+    if site.op == "Identity":
+        return item
+    if site.has(2) and bool(site.known(2)) and (not site.has(1) or float(site.number(1)) != 0.0):
+        raise site.unsupported("a dropout in training mode is not supported")
+    return (item, ops.full(site.shape(0), True, bool_)) if len(site.node.output) > 1 else item

@@ -1,0 +1,64 @@
+"""Elements by their indices: gathers and scatters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dtype import i64
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+
+@rule("Gather")
+def gather(site: Site) -> Any:
+    """The parts at indices along an axis."""
+    return ops.take(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
+
+
+@rule("GatherElements")
+def gather_elements(site: Site) -> Any:
+    """An element for each index along an axis."""
+    return ops.gather(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
+
+
+@rule("GatherND")
+def gather_nd(site: Site) -> Any:
+    """Parts at index tuples."""
+    return ops.gather_nd(site.x(0), site.x(1), batch_dims=site.integer("batch_dims", 0))
+
+
+@rule("ScatterElements", "Scatter")
+def scatter_elements(site: Site) -> Any:
+    """An update for each index along an axis."""
+    how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
+    return ops.scatter(site.x(0), site.x(1), site.x(2), site.axis("axis", site.rank(0), 0), how)
+
+
+@rule("ScatterND")
+def scatter_nd(site: Site) -> Any:
+    """Updates at index tuples."""
+    how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
+    return ops.scatter_nd(site.x(0), site.x(1), site.x(2), how)
+
+
+@rule("ReverseSequence")
+def reverse_sequence(site: Site) -> Any:
+    """The first elements of each sequence turned around."""
+    return ops.reverse_sequence(site.x(0), site.x(1), axis=site.integer("time_axis", 0), batch_axis=site.integer("batch_axis", 1))
+
+
+@rule("TensorScatter")
+def tensor_scatter(site: Site) -> Any:
+    """A cache with new elements from a place on, which each sequence has its own."""
+    cache, update = site.x(0), site.x(1)
+    axis = site.axis("axis", site.rank(0), -2)
+    mode = site.text("mode", "linear", "linear", "circular")
+    rank, shape = site.rank(0), site.shape(1)
+    places: Any = ops.reshape(ops.arange(shape[axis]), [-1 if k == axis else 1 for k in range(rank)])
+    if site.has(2):
+        start: Any = site.x(2) if site.dtype(2) is i64 else ops.cast(site.x(2), i64)
+        places = ops.add(places, ops.reshape(start, [-1 if k == 0 else 1 for k in range(rank)]))
+    if mode == "circular":
+        places = ops.remainder(places, ops.add(site.tensor(0).shape[axis], 0))
+    return ops.scatter(cache, ops.expand(places, list(shape)), update, axis)

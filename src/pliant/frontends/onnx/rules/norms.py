@@ -1,0 +1,76 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+
+@rule("BatchNormalization")
+def batch_norm(site: Site) -> Any:
+    """Each channel by its own mean and variance, which are given."""
+    if site.integer("training_mode", 0) or (site.version < 14 and len([o for o in site.node.output if o]) > 1):
+        raise site.unsupported("training mode is not supported")
+    x, eps, of = site.x(0), site.real("epsilon", 1e-5), site.dtype(0)
+    rest = [v if site.dtype(k) is of else ops.cast(v, of) for k, v in enumerate([x, *(site.x(k) for k in range(1, 5))]) if k]
+    return ops.batch_norm(x, *rest, eps=eps)
+
+
+@rule("InstanceNormalization")
+def instance_norm(site: Site) -> Any:
+    """Each channel of each image by itself."""
+    return ops.instance_norm(site.x(0), site.x(1), site.x(2), eps=site.real("epsilon", 1e-5))
+
+
+@rule("LayerNormalization")
+def layer_norm(site: Site) -> Any:
+    """Mean 0 and variance 1 over the last axes; the statistics where they are asked for."""
+    x, rank, eps = site.x(0), site.rank(0), site.real("epsilon", 1e-5)
+    axis = site.axis("axis", rank, -1)
+    weight, bias = site.x(1), site.get(2)
+    shape = site.shape(0)[axis:]
+    fits = site.shape(1) == shape and (bias is None or site.shape(2) == shape)
+    y = ops.layer_norm(x, weight, bias, axis=axis, eps=eps) if fits else None
+    if y is None:
+        y = ops.mul(ops.layer_norm(x, axis=axis, eps=eps), weight)
+        y = y if bias is None else ops.add(y, bias)
+    if len(site.node.output) == 1:
+        return y
+    axes = list(range(axis, rank))
+    wide: Any = ops.cast(x, "f32") if site.dtype(0).bits == 16 else x
+    mean = ops.mean(wide, axis=axes, keepdims=True)
+    var = ops.var(wide, axis=axes, keepdims=True, correction=0)
+    return y, mean, ops.rsqrt(ops.add(var, eps))
+
+
+@rule("LRN")
+def lrn(site: Site) -> Any:
+    """Over a power of the squares of neighbouring channels."""
+    size = site.integer("size", None)
+    site.require(size is not None and size > 0, f'attribute "size" is {size}')
+    return ops.local_response_norm(
+        site.x(0), size or 1, alpha=site.real("alpha", 1e-4), beta=site.real("beta", 0.75), bias=site.real("bias", 1.0)
+    )
+
+
+@rule("LpNormalization")
+def lp_normalization(site: Site) -> Any:
+    """Over the p-norm along an axis; 0 where it is 0."""
+    x, p = site.x(0), site.integer("p", 2)
+    norm: Any = ops.norm(x, axis=site.axis("axis", site.rank(0), -1), keepdims=True, p=p)
+    return ops.where(ops.equal(norm, 0), 0.0, ops.div(x, norm))
+
+
+@rule("RMSNormalization")
+def rms_norm(site: Site) -> Any:
+    """Over the root of the mean square of the last axes."""
+    x, rank, of = site.x(0), site.rank(0), site.dtype(0)
+    axis = site.axis("axis", rank, -1)
+    wide: Any = ops.cast(x, "f32") if of.bits == 16 else x
+    mean = ops.mean(ops.mul(wide, wide), axis=list(range(axis, rank)), keepdims=True)
+    y: Any = ops.mul(wide, ops.rsqrt(ops.add(mean, site.real("epsilon", 1e-5))))
+    to = site.dtype(1)
+    return ops.mul(ops.cast(y, to) if y.annotation.dtype is not to else y, site.x(1))

@@ -1,0 +1,65 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dtype import i32
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+
+@rule("MatMul")
+def matmul(site: Site) -> Any:
+    """The matrix product, of vectors too."""
+    return product(site.x(0), site.x(1), site.rank(0), site.rank(1))
+
+
+def product(x: Any, y: Any, x_rank: int, y_rank: int) -> Any:
+    """`x @ y` as numpy has it: a vector is a row on the left, a column on the right."""
+    x = ops.unsqueeze(x, 0) if x_rank == 1 else x
+    y = ops.unsqueeze(y, 1) if y_rank == 1 else y
+    found = ops.matmul(x, y)
+    found = ops.squeeze(found, -1) if y_rank == 1 else found
+    return ops.squeeze(found, -1 if y_rank == 1 else -2) if x_rank == 1 else found
+
+
+@rule("Gemm")
+def gemm(site: Site) -> Any:
+    """alpha * A' @ B' + beta * C."""
+    of = site.dtype(0)
+    alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
+    found: Any = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
+    found = _times(found, alpha, of)
+    return ops.add(found, _times(site.x(2), beta, of)) if site.has(2) and beta != 0 else found
+
+
+def _times(x: Any, factor: float, of: Any) -> Any:
+    if factor == 1.0:
+        return x
+    return ops.mul(x, factor) if of.is_float else ops.cast(ops.mul(ops.cast(x, "f64"), factor), of)
+
+
+@rule("Einsum")
+def einsum(site: Site) -> Any:
+    """The sum of products that an equation names."""
+    return ops.einsum(site.text("equation", "").replace(" ", ""), *site.xs())
+
+
+@rule("MatMulInteger")
+def matmul_integer(site: Site) -> Any:
+    """A product of integers, in i32, each less its zero point."""
+    a, b = centred(site, 0, 2, row=True), centred(site, 1, 3, row=False)
+    return product(a, b, site.rank(0), site.rank(1))
+
+
+def centred(site: Site, k: int, zero: int, row: bool) -> Any:
+    """Codes less their zero point, as i32; zero points of rows of the left operand stand in a column."""
+    x: Any = ops.cast(site.x(k), i32)
+    if not site.has(zero):
+        return x
+    z: Any = ops.cast(site.x(zero), i32)
+    if row and site.rank(zero) == 1:
+        z = ops.unsqueeze(z, 1) if site.shape(zero) != (1,) else z
+    return ops.sub(x, z)

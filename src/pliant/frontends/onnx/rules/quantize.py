@@ -1,0 +1,108 @@
+"""Codes of numbers: QuantizeLinear and its like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dtype import f32, i32, u8
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+from .products import centred, product
+from .spatial import _weights, windows
+
+
+@rule("QuantizeLinear")
+def quantize(site: Site) -> Any:
+    """The codes of numbers."""
+    to = site.dtype(2) if site.has(2) else site.dtype_attribute("output_dtype", u8)
+    zero = site.get(2) if to.is_int else None
+    x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
+    scale, zero, axis, block = _scales(site, x, zero)
+    return ops.quantize_linear(x, scale, zero, axis, block, to, bool(site.integer("saturate", 1)))
+
+
+@rule("DequantizeLinear")
+def dequantize(site: Site) -> Any:
+    """The numbers of codes."""
+    zero = site.get(2) if site.dtype(0).is_int else None
+    x = site.x(0)
+    scale, zero, axis, block = _scales(site, x, zero)
+    return ops.dequantize_linear(x, scale, zero, axis, block)
+
+
+def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
+    rank, block = site.rank(0), site.integer("block_size", 0)
+    scale = site.x(1)
+    if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
+        scale, zero = ops.reshape(scale, ()), None if zero is None else ops.reshape(zero, ())
+    given = site.integer("axis", 1)
+    axis = 0 if rank == 0 or (site.rank(1) == 0) or (rank == 1 and given == 1) else site.normal(given, rank)
+    return scale, zero, axis, block
+
+
+@rule("DynamicQuantizeLinear")
+def dynamic(site: Site) -> Any:
+    """Codes with a scale and a zero point of their own."""
+    return ops.dynamic_quantize_linear(site.x(0))
+
+
+@rule("QLinearMatMul")
+def qlinear_matmul(site: Site) -> Any:
+    """The codes of a product of codes: integers inside, one rounding."""
+    total = product(_centred(site, 0, 2, row=True), _centred(site, 3, 5, row=False), site.rank(0), site.rank(3))
+    a_scale = _row(site, 1, row=True)
+    factor = ops.mul(ops.cast(a_scale, f32), ops.cast(site.x(4), f32))
+    return _requantized(site, total, factor, 6, 7)
+
+
+def _centred(site: Site, k: int, zero: int, row: bool) -> Any:
+    return centred(site, k, zero, row)
+
+
+def _row(site: Site, k: int, row: bool) -> Any:
+    x = site.x(k)
+    return ops.unsqueeze(x, 1) if row and site.rank(k) == 1 and site.shape(k) != (1,) else x
+
+
+def _requantized(site: Site, total: Any, factor: Any, scale: int, zero: int) -> Any:
+    real: Any = ops.mul(ops.cast(total, f32), factor)
+    y_scale, y_zero = (ops.reshape(site.x(k), ()) if site.shape(k) in ((), (1,)) else site.x(k) for k in (scale, zero))
+    y_scale = y_scale if site.dtype(scale) is f32 else ops.cast(y_scale, f32)
+    return ops.quantize_linear(real, y_scale, y_zero, dtype=site.dtype(zero))
+
+
+@rule("ConvInteger")
+def conv_integer(site: Site) -> Any:
+    """A convolution of integers, in i32, each less its zero point."""
+    kernel, rank = _weights(site, 1)
+    x = centred(site, 0, 2, row=False)
+    w = _centred_kernel(site, 1, 3)
+    return _integer_conv(site, x, w, kernel, rank, None)
+
+
+def _centred_kernel(site: Site, k: int, zero: int) -> Any:
+    w: Any = ops.cast(site.x(k), i32)
+    if not site.has(zero):
+        return w
+    z: Any = ops.cast(site.x(zero), i32)
+    if site.rank(zero) == 1:
+        z = ops.reshape(z, (-1, *[1] * (site.rank(k) - 1)))
+    return ops.sub(w, z)
+
+
+def _integer_conv(site: Site, x: Any, w: Any, kernel: list[int], rank: int, bias: Any) -> Any:
+    strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
+    return ops.conv(x, w, bias, stride=strides, padding=pads, dilation=dilations, groups=site.integer("group", 1))
+
+
+@rule("QLinearConv")
+def qlinear_conv(site: Site) -> Any:
+    """The codes of a convolution of codes: integers inside, one rounding."""
+    kernel, rank = _weights(site, 3)
+    x = centred(site, 0, 2, row=False)
+    total = _integer_conv(site, x, _centred_kernel(site, 3, 5), kernel, rank, site.get(8))
+    w_scale: Any = site.x(4)
+    if site.rank(4) == 1:
+        w_scale = ops.reshape(w_scale, (-1, *[1] * rank))
+    return _requantized(site, total, ops.mul(ops.reshape(site.x(1), ()), w_scale), 6, 7)

@@ -1,0 +1,204 @@
+"""Shapes, and what only moves elements: Reshape, Transpose, Concat, Expand and their like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....graph.operators import tensor_of
+from ....sym.expr import Const, Eq, Expr, Select, const
+from ....sym.simplify import simplify
+from ..emit import ops
+from ..fold import size_of
+from ..items import Known, known
+from ..registry import rule
+from ..site import Site
+
+
+@rule("Shape")
+def shape(site: Site) -> Any:
+    """The extents, or some of them, as a known tensor."""
+    dims, rank = site.tensor(0).shape, site.rank(0)
+    start, end = site.integer("start", 0), site.integer("end", rank)
+    return known(np.array([*dims, None], object)[:-1][slice(start, end)])
+
+
+@rule("Size")
+def size(site: Site) -> Any:
+    """The number of elements."""
+    return size_of(site.tensor(0).shape)
+
+
+@rule("Reshape")
+def reshape(site: Site) -> Any:
+    """The same elements under another shape; 0 keeps a dim, -1 is what remains."""
+    from ....sym.expr import product
+
+    old = site.shape(0)
+    total = simplify(product(site.tensor(0).shape))
+    wanted = (site.ints("shape", []) if site.version < 5 else _wanted(site, total)) or []
+    keep = not site.integer("allowzero", 0)
+    final = []
+    for k, n in enumerate(wanted):
+        if n == 0 and isinstance(n, int) and keep:
+            site.require(k < len(old), f"dim {k} is to be kept, and the operand has {len(old)}")
+            n = old[k]
+        site.require(not isinstance(n, int) or n >= -1, f"the shape {wanted}")
+        final.append(n)
+    site.require(sum(isinstance(n, int) and n == -1 for n in final) <= 1, f"more than one -1 in the shape {wanted}")
+    if -1 in final and any(isinstance(n, int) and n == 0 for n in final):
+        site.require(keep is True, "-1 and 0 together")
+    return ops.reshape(site.x(0), final)
+
+
+def _wanted(site: Site, total: Any) -> list[Any]:
+    item = site.item(1)
+    return site.dims(1) if isinstance(item, Known) else _at_run_time(site, total)
+
+
+def _at_run_time(site: Site, total: Any) -> list[Any]:
+    """A shape that only a run tells: each dim is one of the elements' number at most."""
+    from ....dtype import i64
+
+    length = site.shape(1)
+    if len(length) != 1 or not isinstance(length[0], int):
+        raise site.importer.needed(site, 1)
+    given: Any = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
+    old = site.tensor(0).shape
+    kept = []
+    for k in range(length[0]):
+        n: Any = ops.reshape(ops.slice(given, 0, k, k + 1), ())
+        if k < len(old) and not site.integer("allowzero", 0):
+            n = ops.where(ops.equal(n, 0), old[k], n)
+        kept.append(n)
+    rest: Any = None
+    for n in kept:
+        size = ops.where(ops.less(n, 0), 1, n)
+        rest = size if rest is None else ops.mul(rest, size)
+    whole = [ops.where(ops.less(n, 0), ops.floor_divide(ops.add(total, 0), rest), n) for n in kept]
+    return [ops.bind_dim(n, most=total).annotation.value for n in whole]
+
+
+@rule("Transpose")
+def transpose(site: Site) -> Any:
+    """The axes in another order, all of them turned around if none is said."""
+    rank = site.rank(0)
+    order = site.ints("perm", None)
+    order = list(reversed(range(rank))) if order is None else order
+    site.require(sorted(order) == list(range(rank)), f'attribute "perm" is {order}, and the operand has {rank} dims')
+    return ops.permute(site.x(0), order)
+
+
+@rule("Concat")
+def concat(site: Site) -> Any:
+    """Tensors one after the other."""
+    axis = site.axis("axis", site.rank(0), 1 if site.version < 4 else None)
+    return ops.concat(site.xs(), axis)
+
+
+@rule("Flatten")
+def flatten(site: Site) -> Any:
+    """A matrix: the dims before an axis, and those from it on."""
+    rank, axis = site.rank(0), site.integer("axis", 1)
+    site.require(-rank <= axis <= rank, f"axis {axis} of a tensor with {rank} dims")
+    dims, at = site.tensor(0).shape, axis + rank if axis < 0 else axis
+    rows, columns = const(1), const(1)
+    for n in dims[:at]:
+        rows = simplify(rows * n)  # type: ignore[assignment]
+    for n in dims[at:]:
+        columns = simplify(columns * n)  # type: ignore[assignment]
+    return ops.reshape(site.x(0), (rows, columns))
+
+
+def axes_of(site: Site, k: int = 1) -> list[int] | None:
+    """Axes from the attribute, or from an input."""
+    found = site.ints("axes", None)
+    return site.known_ints(k) if found is None and site.has(k) else found
+
+
+@rule("Squeeze")
+def squeeze(site: Site) -> Any:
+    """Without dims of 1."""
+    axes, rank, dims = axes_of(site), site.rank(0), site.shape(0)
+    if axes is None:
+        if not all(isinstance(n, int) for n in dims):
+            raise site.unsupported("axes are needed where dims are not known")
+        axes = [k for k, n in enumerate(dims) if n == 1]
+    wanted = {site.normal(a, rank) for a in axes}
+    for a in wanted:
+        site.require(not isinstance(dims[a], int) or dims[a] == 1, f"axis {a} has {dims[a]} elements")
+    return ops.reshape(site.x(0), [n for k, n in enumerate(dims) if k not in wanted])
+
+
+@rule("Unsqueeze")
+def unsqueeze(site: Site) -> Any:
+    """With new dims of 1."""
+    axes = axes_of(site) or []
+    rank = site.rank(0) + len(axes)
+    wanted = {site.normal(a, rank) for a in axes}
+    site.require(len(wanted) == len(axes), f"the axes {axes}")
+    rest = iter(site.shape(0))
+    return ops.reshape(site.x(0), [1 if k in wanted else next(rest) for k in range(rank)])
+
+
+@rule("Expand")
+def expand(site: Site) -> Any:
+    """Broadcast with a shape, in both directions."""
+    wanted = site.dims(1)
+    old = site.tensor(0).shape
+    rank = max(len(wanted), len(old))
+    new = [const(1)] * (rank - len(wanted)) + [n if isinstance(n, Expr) else const(n) for n in wanted]
+    wide = (const(1),) * (rank - len(old)) + tuple(old)
+    final = [_broadcast(n, m) for n, m in zip(wide, new, strict=True)]
+    return site.item(0) if tuple(final) == tuple(old) else ops.expand(site.x(0), final)
+
+
+def _broadcast(n: Expr, m: Expr) -> Expr:
+    """The extent of two dims together."""
+    if m is const(1) or n is m:
+        return n
+    if n is const(1) or isinstance(m, Const):
+        return m
+    return simplify(Select(Eq(m, const(1)), n, m))
+
+
+@rule("Tile")
+def tile(site: Site) -> Any:
+    """The whole again and again."""
+    if site.version < 6:
+        times = [1] * site.rank(0)
+        times[site.normal(int(site.number(2)), site.rank(0))] = int(site.number(1))
+        return ops.tile(site.x(0), times)
+    repeats = site.dims(1)
+    site.require(len(repeats) == site.rank(0), f"{len(repeats)} repeats for {site.rank(0)} dims")
+    return ops.tile(site.x(0), repeats)
+
+
+@rule("DepthToSpace", "SpaceToDepth")
+def blocks(site: Site) -> Any:
+    """Channels and blocks of pixels in each other's place."""
+    block = site.integer("blocksize", 0)
+    site.require(block >= 1, f'attribute "blocksize" is {block}')
+    if site.op == "SpaceToDepth":
+        return ops.space_to_depth(site.x(0), block)
+    return ops.depth_to_space(site.x(0), block, site.text("mode", "DCR", "DCR", "CRD"))
+
+
+@rule("Trilu")
+def trilu(site: Site) -> Any:
+    """The part of matrices above or below a diagonal."""
+    k = int(site.number(1)) if site.has(1) else 0
+    x = site.x(0)
+    make = ops.triu if site.integer("upper", 1) else ops.tril
+    return ops.cast(make(ops.cast(x, "u8"), k), "bool") if tensor_of(x.annotation).dtype.name == "bool" else make(x, k)
+
+
+@rule("BitCast")
+def bit_cast(site: Site) -> Any:
+    """The same bits as another type: only of constants."""
+    item = site.item(0)
+    if not isinstance(item, Known) or item.symbolic:
+        raise site.unsupported("a bit cast of what is computed is not supported")
+    to = site.dtype_attribute("to")
+    return Known(item.array.view(to.numpy()), to)

@@ -1,0 +1,126 @@
+"""Parts of tensors: Slice, Split, and paddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....dtype import i64
+from ....graph.node import Value
+from ....sym.expr import Const, Expr, Le, Lt, Max, Min, Select, const
+from ....sym.prove import prove
+from ....sym.simplify import simplify
+from ..emit import ops
+from ..items import Known
+from ..registry import rule
+from ..site import Site
+
+FAR = 1 << 31  # a bound beyond this one means the end
+
+
+def slice_bounds(site: Site, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
+    """Axis, start, stop and step of each part of a Slice: integers, expressions, or values that only a run tells."""
+    if site.version < 10:
+        starts, stops, axes = site.ints("starts", []), site.ints("ends", []), site.ints("axes", None)
+        steps: list[int] = [1] * len(starts)
+    else:
+        starts, stops = _bounds(site, 1), _bounds(site, 2)
+        axes = site.known_ints(3) if site.has(3) else None
+        steps = site.known_ints(4) if site.has(4) else [1] * len(starts)
+    axes = list(range(len(starts))) if axes is None else [site.normal(a, rank) for a in axes]
+    site.require(len(starts) == len(stops) == len(axes) == len(steps), "starts, ends, axes and steps have different lengths")
+    site.require(len(set(axes)) == len(axes) <= rank, f"the axes {axes} of a tensor with {rank} dims")
+    site.require(0 not in steps, "a step is 0")
+    yield from zip(axes, starts, stops, steps, strict=True)
+
+
+def _bounds(site: Site, k: int) -> list[Any]:
+    if isinstance(site.item(k), Known):
+        return site.dims(k)
+    shape = site.shape(k)
+    if len(shape) != 1 or not isinstance(shape[0], int):
+        raise site.importer.needed(site, k)
+    wide: Any = site.x(k) if site.dtype(k) is i64 else ops.cast(site.x(k), i64)
+    return [ops.reshape(ops.slice(wide, 0, i, i + 1), ()) for i in range(shape[0])]
+
+
+@rule("Slice")
+def slice_(site: Site) -> Any:
+    """Elements between bounds that are cut off at the ends."""
+    x: Any = site.x(0)
+    shape = site.tensor(0).shape
+    for axis, start, stop, step in slice_bounds(site, site.rank(0)):
+        if isinstance(start, Value) or isinstance(stop, Value):
+            x = ops.slice(x, axis, _far(start), _far(stop), step)
+            continue
+        n = shape[axis]
+        if step > 0:
+            first, last = _cut(start, n, const(0), n), _cut(stop, n, const(0), n)
+            last = last if prove(Le(first, last)) else simplify(Max(first, last))
+            if first is not const(0) or last is not n or step != 1:
+                x = ops.slice(x, axis, first, last, step)
+        else:
+            most = simplify(n - 1)
+            first, last = _cut(start, n, const(-1), most), _cut(stop, n, const(-1), most)
+            extent = simplify(Max((first - last + (-step - 1)) // -step, const(0)))
+            x = ops.strided_slice(x, axis, first, extent, step)
+    return x
+
+
+def _far(bound: Any) -> Any:
+    return None if isinstance(bound, int) and abs(bound) >= FAR else bound
+
+
+def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
+    """A bound counted from the start, and moved into low..high."""
+    if isinstance(bound, int) and bound >= FAR:
+        return high
+    if isinstance(bound, int) and bound <= -FAR:
+        return low
+    e = const(bound) if isinstance(bound, int) else bound
+    if isinstance(e, Const):
+        e = simplify(n + e) if e.value < 0 else e
+    elif not prove(Le(const(0), e)):
+        e = simplify(n + e) if prove(Lt(e, const(0))) else simplify(Select(Lt(e, const(0)), n + e, e))
+    e = e if prove(Le(e, high)) else simplify(Min(e, high))
+    return e if prove(Le(low, e)) else simplify(Max(e, low))
+
+
+@rule("Split")
+def split(site: Site) -> Any:
+    """Parts along an axis: of given sizes, or as equal as they can be."""
+    axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
+    sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
+    n = site.shape(0)[axis]
+    if sizes is None and isinstance(n, int):
+        wanted = site.integer("num_outputs", count)
+        site.require(wanted == count, f'attribute "num_outputs" is {wanted}, and {count} results are named')
+        part = -(-n // count)
+        sizes = [min(part, max(n - k * part, 0)) for k in range(count)]
+    if sizes is None:  # of a dim that is not known
+        return ops.split(site.x(0), count, axis)
+    site.require(len(sizes) == count, f"{len(sizes)} sizes for {count} results")
+    return ops.split(site.x(0), list(sizes), axis) if count > 1 else ops.slice(site.x(0), axis, 0, sizes[0])
+
+
+@rule("Pad")
+def pad(site: Site) -> Any:
+    """Elements before and after."""
+    rank = site.rank(0)
+    pads: Any
+    if site.version < 11:
+        pads, value = site.ints("pads", None) or site.ints("paddings", []), site.real("value", 0.0)
+    else:
+        pads, value = site.dims(1), site.number(2) if site.has(2) else 0
+    axes = [site.normal(a, rank) for a in site.known_ints(3)] if site.has(3) else list(range(rank))
+    site.require(len(pads) == 2 * len(axes), f"{len(pads)} paddings for {len(axes)} axes")
+    site.require(len(set(axes)) == len(axes), f"the axes {axes}")
+    pairs: list[tuple[Any, Any]] = [(0, 0)] * rank
+    for k, a in enumerate(axes):
+        pairs[a] = (pads[k], pads[k + len(axes)])
+    mode = site.text("mode", "constant", "constant", "reflect", "edge", "wrap")
+    value = (bool(value) if site.dtype(0).name == "bool" else value) if site.dtype(0).is_float or isinstance(value, bool) else int(value)
+    x = site.x(0)
+    if site.dtype(0).name == "bool":
+        return ops.cast(ops.pad(ops.cast(x, "u8"), pairs, value=int(value)), "bool")
+    return ops.pad(x, pairs, mode={"wrap": "circular"}.get(mode, mode), value=value)

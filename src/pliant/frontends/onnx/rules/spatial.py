@@ -1,0 +1,128 @@
+"""Convolutions and pools: windows over spatial dims, with the paddings of ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+
+
+def windows(site: Site, kernel: list[Any], rank: int, spatial: tuple[Any, ...]) -> tuple[list[int], list[int], list[tuple[Any, Any]]]:
+    """Strides, dilations and paddings (before, after) of a window, each as long as there are spatial dims."""
+    strides = _each(site, "strides", rank)
+    dilations = _each(site, "dilations", rank)
+    auto = site.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "")
+    pads = site.ints("pads", None)
+    if auto in ("NOTSET", ""):
+        given = [0] * (2 * rank) if pads is None else pads
+        site.require(len(given) == 2 * rank, f'attribute "pads" has {len(given)} numbers, {2 * rank} are expected')
+        return strides, dilations, [(given[i], given[i + rank]) for i in range(rank)]
+    if auto == "VALID":
+        return strides, dilations, [(0, 0)] * rank
+    return strides, dilations, [_same(n, k, s, d, auto) for n, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)]
+
+
+def _each(site: Site, name: str, rank: int) -> list[int]:
+    found = site.ints(name, None) or [1] * rank
+    site.require(len(found) == rank and min(found) > 0, f'attribute "{name}" is {found}, {rank} positive numbers are expected')
+    return found
+
+
+def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[Any, Any]:
+    """The padding with which the result has ceil(n / stride) elements."""
+    from ....sym.expr import Const, Expr, Max
+    from ....sym.simplify import simplify
+
+    total = (-(-n // stride) if isinstance(n, int) else (n + (stride - 1)) // stride) - 1
+    total = total * stride + (kernel - 1) * dilation + 1 - n
+    if isinstance(total, Expr):
+        total = simplify(Max(total, Const(0, total.dtype)))
+        total = total.value if isinstance(total, Const) else total
+    else:
+        total = max(total, 0)
+    half = total // 2
+    return (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
+
+
+def _weights(site: Site, k: int) -> tuple[list[int], int]:
+    """The spatial extents of a kernel, and their number."""
+    rank = site.rank(0) - 2
+    site.require(rank >= 1 and site.rank(k) == rank + 2, f"the kernel has {site.rank(k)} dims, the operand {site.rank(0)}")
+    shape = list(site.shape(k)[2:])
+    declared = site.ints("kernel_shape", None)
+    site.require(declared is None or declared == shape, f'attribute "kernel_shape" is {declared}, the kernel is {shape}')
+    return shape, rank
+
+
+@rule("Conv")
+def conv(site: Site) -> Any:
+    """The convolution."""
+    kernel, rank = _weights(site, 1)
+    strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
+    groups = site.integer("group", 1)
+    return ops.conv(site.x(0), site.x(1), site.get(2), stride=strides, padding=pads, dilation=dilations, groups=groups)
+
+
+@rule("ConvTranspose")
+def conv_transpose(site: Site) -> Any:
+    """The transposed convolution; `output_shape` says what the paddings are."""
+    kernel, rank = _weights(site, 1)
+    spatial = site.shape(0)[2:]
+    strides, dilations = _each(site, "strides", rank), _each(site, "dilations", rank)
+    more = site.ints("output_padding", None) or [0] * rank
+    site.require(len(more) == rank, f'attribute "output_padding" has {len(more)} numbers, {rank} are expected')
+    auto = site.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "")
+    wanted = site.ints("output_shape", None)
+    if wanted is not None or auto.startswith("SAME"):
+        sizes = wanted[-rank:] if wanted else [n * s for n, s in zip(spatial, strides, strict=True)]
+        site.require(len(sizes) == rank, f'attribute "output_shape" has {len(sizes)} numbers')
+        pads = []
+        for n, k, s, d, o, size in zip(spatial, kernel, strides, dilations, more, sizes, strict=True):
+            total = s * (n - 1) + o + (k - 1) * d + 1 - size
+            site.require(isinstance(total, int), "a padding that depends on the shape is not supported")
+            half = total // 2
+            pads.append((half, total - half) if auto == "SAME_UPPER" else (total - half, half))
+    else:
+        pads = windows(site, kernel, rank, spatial)[2]
+    low = [min(p, 0) for pair in pads for p in pair]
+    pads = [(max(a, 0), max(b, 0)) for a, b in pads]
+    found = ops.conv_transpose(
+        site.x(0), site.x(1), site.get(2), stride=strides, padding=pads, output_padding=more, dilation=dilations,
+        groups=site.integer("group", 1),
+    )  # fmt: skip
+    if not any(low):
+        return found
+    return ops.pad(found, [(0, 0), (0, 0), *[(-low[2 * i], -low[2 * i + 1]) for i in range(rank)]])
+
+
+@rule("MaxPool", "AveragePool", "LpPool")
+def pool(site: Site) -> Any:
+    """One number of each window."""
+    kernel = site.ints("kernel_shape", None)
+    rank = site.rank(0) - 2
+    site.require(kernel is not None and len(kernel) == rank and min(kernel) > 0, f'attribute "kernel_shape" is {kernel}')
+    strides, dilations, pads = windows(site, kernel or [], rank, site.shape(0)[2:])
+    ceil = bool(site.integer("ceil_mode", 0))
+    named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations, "ceil_mode": ceil}
+    if site.op == "MaxPool":
+        return max_pool(site, kernel, named)
+    if site.op == "AveragePool":
+        return ops.avg_pool(site.x(0), kernel, count_include_pad=bool(site.integer("count_include_pad", 0)), **named)
+    return ops.lp_pool(site.x(0), kernel, p=site.integer("p", 2), **named)
+
+
+def max_pool(site: Site, kernel: Any, named: dict[str, Any]) -> Any:
+    """The largest of each window; its place is not supported."""
+    if len(site.node.output) > 1 and site.node.output[1]:
+        raise site.unsupported("the result Indices is not supported")
+    return ops.max_pool(site.x(0), kernel, **named)
+
+
+@rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def global_pool(site: Site) -> Any:
+    """One number of each channel."""
+    if site.op == "GlobalLpPool":
+        return ops.global_lp_pool(site.x(0), p=site.integer("p", 2))
+    return (ops.global_avg_pool if site.op == "GlobalAveragePool" else ops.global_max_pool)(site.x(0))

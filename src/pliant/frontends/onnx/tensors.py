@@ -1,0 +1,100 @@
+"""Tensors of ONNX files as arrays: every size is compared with the data that is there before anything is made of it.
+
+    array = read_tensor(proto, "weight", folder)       # read-only memory of the file where the file has it as bytes
+
+Elements of less than a byte come as ml_dtypes has them, one in each byte.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from ...dtype import DType
+from ...support.errors import ModelFileError, UnsupportedError
+from .dtypes import dtype_of, type_name
+from .external import Folder
+
+Array = np.ndarray[Any, Any]
+MOST_BYTES = 1 << 36  # of one tensor: what is declared beyond that is refused before memory is asked for
+
+# The field of a TensorProto that holds elements one by one, by dtype; all others are in int32_data.
+_FIELDS = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data", "u64": "uint64_data"}
+_WIDE = {"float_data": np.float32, "double_data": np.float64, "uint64_data": np.uint64}
+
+
+def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
+    """The array that a TensorProto holds; `what` names it in errors."""
+    dtype = dtype_of(proto.data_type)
+    if dtype is None:
+        kind = type_name(proto.data_type)
+        if proto.data_type == 0 or kind.startswith("type "):
+            raise ModelFileError(f"onnx: {what} has the data type {proto.data_type}, which does not exist")
+        raise UnsupportedError(f"onnx: {what} holds {kind}, which is not supported")
+    shape = tuple(int(n) for n in proto.dims)
+    count = elements(shape, dtype, what)
+    if proto.HasField("segment"):
+        raise UnsupportedError(f"onnx: {what} is stored in segments, which is not supported")
+    if proto.data_location == 1:
+        if folder is None:
+            raise ModelFileError(f"onnx: {what} is in another file, and there is no folder to look in", help="give from_onnx a path")
+        return _decoded(folder.read(proto, what, -(-count * dtype.bits // 8)), dtype, shape, what)
+    if proto.HasField("raw_data"):
+        return _decoded(proto.raw_data, dtype, shape, what)
+    return _listed(proto, dtype, shape, count, what)
+
+
+def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
+    """The number of elements of a shape, which must be one."""
+    if any(n < 0 for n in shape):
+        raise ModelFileError(f"onnx: {what} has the shape {shape}")
+    count = math.prod(shape)
+    if count * dtype.bits > MOST_BYTES * 8:
+        raise ModelFileError(f"onnx: {what} has the shape {shape}: {count} elements are more than a file may hold")
+    return count
+
+
+def _decoded(data: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
+    """Elements that lie as bytes, little-endian."""
+    count = math.prod(shape)
+    size = -(-count * dtype.bits // 8)
+    if len(data) != size:
+        raise ModelFileError(f"onnx: {what} has {len(data)} bytes, {size} are expected for {dtype} of shape {shape}")
+    if dtype.bits < 8:
+        return _unpacked(np.frombuffer(data, np.uint8), dtype, count).reshape(shape)
+    kind = np.dtype(np.uint8) if dtype.name == "bool" else dtype.numpy()
+    array = np.frombuffer(data, kind)
+    if sys.byteorder == "big" and dtype.itemsize > 1:
+        array = array.byteswap()
+    if dtype.name == "bool":
+        array = array != 0
+    return array.reshape(shape)
+
+
+def _unpacked(codes: Array, dtype: DType, count: int) -> Array:
+    per = dtype.per_byte
+    spread = (codes[:, None] >> (np.arange(per, dtype=np.uint8) * dtype.bits)) & ((1 << dtype.bits) - 1)
+    flat = np.ascontiguousarray(spread.reshape(-1)[:count])
+    if dtype.kind == "i":  # the sign, which ml_dtypes wants in the high bits as well
+        flat = ((flat ^ (1 << (dtype.bits - 1))) - np.uint8(1 << (dtype.bits - 1))).astype(np.uint8)
+    return flat.view(np.int8 if dtype.kind == "i" else np.uint8).astype(dtype.numpy()) if dtype.is_int else flat.view(dtype.numpy())
+
+
+def _listed(proto: Any, dtype: DType, shape: tuple[int, ...], count: int, what: str) -> Array:
+    """Elements that are listed one by one."""
+    field = _FIELDS.get(dtype.name, "int32_data")
+    data = getattr(proto, field)
+    stored = -(-count // dtype.per_byte)
+    if len(data) != stored:
+        raise ModelFileError(f"onnx: {what} has {len(data)} elements in {field}, {stored} are expected for {dtype} of shape {shape}")
+    wide = np.asarray(
+        data, {"float_data": np.float32, "double_data": np.float64}.get(field, np.int64 if field != "uint64_data" else np.uint64)
+    )
+    if dtype.bits < 8:
+        return _unpacked(wide.astype(np.uint8), dtype, count).reshape(shape)
+    if dtype.is_float and field == "int32_data":  # as bit patterns
+        return np.ascontiguousarray(wide.astype(np.uint8 if dtype.bits == 8 else np.uint16)).view(dtype.numpy()).reshape(shape)
+    return wide.astype(dtype.numpy()).reshape(shape)
