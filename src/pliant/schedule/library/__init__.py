@@ -39,6 +39,7 @@ from .match import (
 )
 from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
+from .windows import schedule_windows, windows_of
 
 
 def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
@@ -89,6 +90,9 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     for b in blocks(s.program.body):
         if not isinstance(convolution_of(b), str) and isinstance(matmul_of(b), str):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
+    for b in blocks(s.program.body):
+        if b in untouched(s.program) and not isinstance(windows_of(b), str) and isinstance(matmul_of(b), str):
+            said += _attempt(s, "windows", partial(schedule_windows, s, b.name, target))
     return said
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from functools import partial
 
 from ...loop.buffer import Load
-from ...loop.stmt import Block, Reduce, Store
+from ...loop.stmt import Block, Reduce
 from ...support.record import dataclass
 from ...target import Target
-from ..nest import blocks, constant_extent, plain_iters
+from ..nest import accesses, allocation, blocks, constant_extent, plain_iters
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .layouts import packs
 from .match import Convolution, NotApplicable, alone, convolution_of, elementwise, find_block, iter_named, packed, plain_loops, tried
@@ -81,6 +81,7 @@ class _Rule:
         self.s, self.name, self.roles, self.target = s, name, roles, target
         block = find_block(s.program, name)
         self.dtype = _target(block).dtype
+        self.inside = allocation(s.program, _target(block).buffer) is not None  # the sum is nobody's result
         self.result = [v.name for v in plain_iters(_target(block).indices, block) or ()]
         self.lanes = max(1, target.vector_bits // self.dtype.bits)
         columns = constant_extent(s.program, self._loop(name, roles.column).loop)
@@ -99,19 +100,19 @@ class _Rule:
         """Schedule the block; what was done, in words."""
         s, r = self.s, self.roles
         side = self._pack()
+        if self.inside:
+            self._columns_last(s.block(self.name))
         s.reorder(*(self._loop(self.name, v) for v in (r.column, *r.outer, r.row, *r.reduced)))
         if self.dtype.is_float and self.target.has_fma:
             s.contract(self.name)
         column = self._loop(self.name, r.column)
         if self.columns < self.lanes:
-            panel, lane = s.split(column, self.lanes)
-            self._panel(self.name, panel, lane)
+            self._few(self.name, column, self.columns)
         else:
             before = self._names()
             vectors, lane = s.split(column, None, self.lanes, tail="cut")
             for rest in self._names() - before:
-                panel, within = s.split(s.loops(rest)[0], self.lanes)
-                self._panel(rest, panel, within)
+                self._few(rest, s.loops(rest)[0], self.columns % self.lanes)
             self._vectors(vectors, lane)
         t = self.tile
         return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers, weights packed {side}"
@@ -133,6 +134,13 @@ class _Rule:
         self.s.transform_layout(f"{weight.buffer.name}_copy", packs(block, weight, column, self.lanes), block=made)
         return "first"
 
+    def _few(self, name: str, column: LoopHandle, columns: int) -> None:
+        """Less columns than lanes: one masked vector."""
+        if columns == 1:
+            self._panel(name, None, column)
+        else:
+            self._panel(name, *self.s.split(column, self.lanes))
+
     def _vectors(self, vectors: LoopHandle, lane: LoopHandle) -> None:
         """Panels of so many vectors, and of those that remain."""
         s, v = self.s, self.tile.vectors
@@ -152,9 +160,7 @@ class _Rule:
         inner = [*([vector] if vector else []), lane]
         shared = [*([panel] if panel else []), *outer]
         s.reorder(*shared, row, *reduced, *inner)
-        at = s.fuse(*shared) if len(shared) > 1 else shared[0] if shared else None
-        if at is not None:
-            s.parallel(at)
+        at = self._share(shared)
         if self.rows is not None and self.rows <= self.tile.rows:
             self._tile(name, at, row, len(inner))
             return
@@ -166,6 +172,16 @@ class _Rule:
             self._tile(tail, around, own, len(inner))
         self._tile(name, tiles, within, len(inner))
 
+    def _share(self, loops: list[LoopHandle]) -> LoopHandle | None:
+        """Make one parallel loop of some, or, where an extent may be negative, of the last alone; the innermost loop there is then."""
+        s = self.s
+        joined = list(loops)
+        if len(loops) > 1:
+            tried(lambda: joined.append(s.fuse(*loops)))
+        if joined:
+            s.parallel(joined[-1])
+        return joined[-1] if joined else None
+
     def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle, depth: int) -> None:
         """Accumulate one tile in registers; the loops inside of `at` are row, reduced, (vectors,) lanes."""
         s = self.s
@@ -174,24 +190,32 @@ class _Rule:
         reduced = chain[chain.index(row) + 1 : -depth]
         s.reorder(*reduced, row, *vectors, lane)
         written = s.cache_write(name, at, scope="register")
-        self._columns_last(written)
+        if not self.inside:
+            self._columns_last(written)
         for h in (row, *vectors):
             s.unroll(h)
-        s.vectorize(lane)
+        self._lanes(lane)
         *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         for h in outer:
             s.unroll(h)
-        s.vectorize(last)
+        self._lanes(last)
         s.decompose_reduction(name, reduced[0])
 
-    def _columns_last(self, written: BlockHandle) -> None:
-        """The tile in registers: its last dimension are lanes."""
-        store = written.block.body
-        assert isinstance(store, Store) and isinstance(store.value, Load)
-        column = next(n for n, name in enumerate(self.result) if name == self.roles.column)
+    def _lanes(self, loop: LoopHandle) -> None:
+        """Make vectors of a loop, where there is more than one column."""
+        if constant_extent(self.s.program, loop.loop) == 1:
+            self.s.unroll(loop)
+        else:
+            self.s.vectorize(loop)
+
+    def _columns_last(self, block: BlockHandle) -> None:
+        """Let columns lie next to each other in what a block works on: the lanes of registers."""
         dims = [f"d{n}" for n in range(len(self.result))]
-        order = ", ".join([d for n, d in enumerate(dims) if n != column] + [dims[column]])
-        self.s.transform_layout(store.value.buffer.name, f"lambda {', '.join(dims)}: ({order})", block=written)
+        column = dims[self.result.index(self.roles.column)]
+        order = ", ".join([*(d for d in dims if d != column), column])
+        body = block.block.body
+        buffer = body.targets[0].buffer if isinstance(body, Reduce) else next(a.buffer for a in accesses(block.block) if not a.write)
+        self.s.transform_layout(buffer.name, f"lambda {', '.join(dims)}: ({order})", block=block)
 
 
 def _target(block: Block) -> Load:

@@ -14,6 +14,7 @@ The sum over k runs in order for every element, whatever the tile: a row alone e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import gcd, prod
 
@@ -127,20 +128,20 @@ def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) 
     loops = plain_loops(func, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
-    epilogue = _epilogue(func, block)
-    rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
-    text = rule.apply()
-    folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
+    rule = TiledProduct(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
+    return with_epilogue(s, block, rule.apply)
+
+
+def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
+    """Apply a rule to a product, then put the elementwise blocks that follow it into its write-back, as far as they can be there."""
+    order = blocks(s.program.body)
+    later = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
+    text = apply()
+    folded = [e for e in later if tried(partial(s.reverse_compute_inline, e))]
     return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
 
 
-def _epilogue(func: Func, block: Block) -> list[str]:
-    """The elementwise blocks that could follow in the write-back, in order."""
-    order = blocks(func.body)
-    return [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
-
-
-class _Rule:
+class TiledProduct:
     """One application of the rule."""
 
     def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target, copy: bool) -> None:
@@ -157,26 +158,28 @@ class _Rule:
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
         self.tile = tile_size(target, self.dtype, self.columns)
-        if roles.pack and roles.pack != self.tile.lanes:
-            raise NotApplicable(f"block `{name}` reads packs of {roles.pack} columns, vectors have {self.tile.lanes}")
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
         s, t = self.s, self.tile
+        if self.roles.pack and self.roles.pack != t.lanes:
+            raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
         s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
         if self.columns is not None and self.columns < t.columns:
-            self._panels(self.name, self.column, -(-self.columns // t.lanes), self.batch)
+            self.panels(self.name, self.column, TileSize(t.rows, -(-self.columns // t.lanes), t.lanes), self.batch, guard=True)
         else:
-            for name in self._panels(self.name, self.column, t.vectors, self.batch):
-                column = self._column_of(name)
+            for name in self.panels(self.name, self.column, t, self.batch):
+                column = self.column_of(name)
                 left = constant_extent(s.program, column.loop)
-                self._panels(name, column, 1 if left is None else -(-left // t.lanes), [])
+                vectors = 1 if left is None else -(-left // t.lanes)
+                self.panels(name, column, TileSize(t.rows, vectors, t.lanes), [], guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers, right-hand side {side}"
 
-    def _column_of(self, name: str) -> LoopHandle:
+    def column_of(self, name: str) -> LoopHandle:
+        """The loop over the columns of a block."""
         value = iter_named(find_block(self.s.program, name), self.roles.column).value
         return next(h for h in self.s.loops(name) if h.loop.var in free_vars(value))
 
@@ -184,26 +187,27 @@ class _Rule:
         body = find_block(self.s.program, self.name).body
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
-    def _panels(self, name: str, column: LoopHandle, vectors: int, batch: list[LoopHandle]) -> list[str]:
+    def panels(self, name: str, column: LoopHandle, tile: TileSize, batch: list[LoopHandle], guard: bool = False) -> list[str]:
         """Split the columns of a block into panels and tile each; the blocks that do the columns behind the last whole panel."""
         s = self.s
-        whole = constant_extent(s.program, column.loop)
-        few = whole is not None and whole < vectors * self.tile.lanes
         chain = s.loops(name)
         below = chain[chain.index(column) + 1 :]
         before = {b.name for b in blocks(s.program.body)}
-        guarded = few or name != self.name
-        panel, vector, lane = s.split(column, None, vectors, self.tile.lanes, tail="guard" if guarded else "cut")
+        panel, vector, lane = s.split(column, None, tile.vectors, tile.lanes, tail="guard" if guard else "cut")
         rest = [b.name for b in blocks(s.program.body) if b.name not in before]
         panel, shared = self._share(panel, batch, bool(rest))
         s.reorder(panel, *below, vector, lane)
-        if self.copy and name == self.name and self.wide is not None:
-            made = s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
-            s.vectorize(s.loops(made)[-1])
-            if self.decoded:
-                tried(partial(s.parallel, s.loops(made)[-2]))
+        if self.copy and self.wide is not None and name == self.name:
+            self.copy_panel(panel, self.wide)
         self._rows(name, panel, shared)
         return rest
+
+    def copy_panel(self, panel: LoopHandle, wide: Load) -> None:
+        """Copy what a panel reads of the right-hand side."""
+        made = self.s.cache_read(self.name, wide.buffer.name, panel, scope="workspace")
+        self.s.vectorize(self.s.loops(made)[-1])
+        if self.decoded:
+            tried(partial(self.s.parallel, self.s.loops(made)[-2]))
 
     def _share(self, panel: LoopHandle, batch: list[LoopHandle], beside: bool) -> tuple[LoopHandle, bool]:
         """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels.
@@ -223,13 +227,13 @@ class _Rule:
         """Tiles of rows, and smaller ones for those that remain: every tile is unrolled, and none has a predicate for rows."""
         s, size = self.s, self.tile.rows
         if self.row is None:
-            self._tile(name, panel, None)
+            self.tile_at(name, panel, None)
             return
         chain = s.loops(name)
         row = chain[chain.index(panel) + 1]
         rows = constant_extent(s.program, row.loop)
         if rows is not None and rows <= size:
-            self._tile(name, panel, row)
+            self.tile_at(name, panel, row)
             return
         before = {b.name for b in blocks(s.program.body)}
         tiles, within = s.split(row, None, size, tail="balance")
@@ -239,10 +243,10 @@ class _Rule:
             inner = s.loops(tail)
             own = inner[-3 - len(self.reduced)]
             around = inner[inner.index(own) - 1]
-            self._tile(tail, around, own)
-        self._tile(name, tiles, within)
+            self.tile_at(tail, around, own)
+        self.tile_at(name, tiles, within)
 
-    def _tile(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
+    def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
         """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, vectors, lanes."""
         s = self.s
         *_, vector, lane = s.loops(name)

@@ -20,7 +20,7 @@ from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_it
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
 
-LANES = 16
+LANES = 64
 
 
 def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
