@@ -17,6 +17,7 @@ from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of, func_of
 from .support.errors import Error, ShapeError
+from .support.names import unused_name
 
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
@@ -158,15 +159,12 @@ def _constants(function: Function) -> Iterator[Any]:
 
 def _unique_names(function: Function) -> Function:
     """The function with its loop programs renamed where two different ones have one name."""
-    taken: dict[str, object] = {}
+    taken: set[str] = set()
     renamed: dict[object, Callee] = {}
 
     def rename(c: Callee) -> Callee:
         if c.program not in renamed:
-            name, number = c.name, 1
-            while name in taken:
-                name, number = f"{c.name}_{number}", number + 1
-            taken[name] = c.program
+            name = unused_name(c.name, taken)
             renamed[c.program] = c if name == c.name else callee_of(func_of(c).with_(name=name))
         return renamed[c.program]
 

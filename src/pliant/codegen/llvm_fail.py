@@ -10,6 +10,7 @@ from dataclasses import field
 
 from ..dtype import i32
 from ..loop.stmt import Check, Func
+from ..support.names import unused_name
 from ..support.record import dataclass
 from ..target import Target
 from .llvm_build import Declarations
@@ -35,12 +36,7 @@ class ModuleState:
 
     def unique(self, name: str) -> str:
         """A global name that nobody has yet."""
-        found, n = name, 0
-        while found in self.used:
-            n += 1
-            found = f"{name}.{n}"
-        self.used.add(found)
-        return found
+        return unused_name(name, self.used, ".")
 
     def site(self, check: Check) -> int:
         """The number of a check; its copies in an unrolled loop are one."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, ShapeError
+from ..support.names import unused_name
 from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Const as Literal
@@ -94,12 +95,7 @@ class Builder:
 
     def unique(self, hint: str) -> str:
         """`hint`, with a number behind it where the name is taken."""
-        name, k = hint, 0
-        while name in self._used:
-            k += 1
-            name = f"{hint}_{k}"
-        self._used.add(name)
-        return name
+        return unused_name(hint, self._used)
 
     def param(self, name: str, annotation: Annotation) -> Value:
         """A parameter; the dims that stand alone in it become defined."""

@@ -27,6 +27,7 @@ import numpy as np
 from ..dtype import ALL as DTYPES
 from ..dtype import DType, bool_
 from ..dtype import dtype as to_dtype
+from ..support.names import unused_name
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
 from ..sym.expr import Const as Literal
 from .annotation import annotation_vars
@@ -133,12 +134,7 @@ class _Printer:
         """A Python name like `hint` that is not taken."""
         base = re.sub(r"\W", "_", hint) or "v"
         base = f"v{base}" if base[0].isdigit() else base
-        name, k = base, 0
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
+        return unused_name(base, self.taken)
 
     def module(self) -> str:
         """The whole text."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..dtype import dtype as to_dtype
 from ..support.errors import InternalError, ShapeError
+from ..support.names import unused_name
 from ..support.source import Span
 from ..sym.expr import Dim, Expr, Var, const, free_vars, substitute
 from ..sym.simplify import simplify
@@ -146,12 +147,7 @@ class Names:
 
     def new(self, hint: str) -> str:
         """`hint`, with a number behind it where the name is taken."""
-        name, k = hint, 0
-        while name in self.taken:
-            k += 1
-            name = f"{hint}_{k}"
-        self.taken.add(name)
-        return name
+        return unused_name(hint, self.taken)
 
 
 class Rewriter:

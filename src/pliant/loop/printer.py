@@ -17,6 +17,7 @@ from typing import Any
 
 from ..dtype import ALL, DType, bool_, f32, i64
 from ..support.errors import InternalError
+from ..support.names import unused_name
 from ..support.resolve import ALLOWED_BUILTINS
 from ..sym import spec
 from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, free_vars, text
@@ -100,13 +101,7 @@ class _File:
     @staticmethod
     def unique(name: str, taken: set[str]) -> str:
         """`name`, made legal, with a number if it is taken; it is taken then."""
-        base = made = legal(name)
-        number = 1
-        while made in taken:
-            made = f"{base}_{number}"
-            number += 1
-        taken.add(made)
-        return made
+        return unused_name(legal(name), taken)
 
 
 def _imports(rest: str) -> str:

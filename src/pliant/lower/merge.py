@@ -13,6 +13,7 @@ from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.passes.instantiate import instantiate
 from ..loop.stmt import Alloc, Block, Check, For, Func, If, Let, Param, Replacer, Seq, Stmt, Store, exprs, map_children, seq
+from ..support.names import unused_name
 from ..sym.expr import TRUE, Expr, Lt, Var, free_vars, substitute
 from ..sym.simplify import simplify
 from .callee import callee_of, func_of
@@ -23,7 +24,8 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
     """One call that does what the members do one after the other and gives `outs` of theirs."""
     made = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
-    names, block_names = _Names(), _Names()  # apart: a block's name tells equal programs from others, a value's does not
+    names: set[str] = set()
+    block_names: set[str] = set()  # apart: a block's name tells equal programs from others, a value's does not
     body: list[Stmt] = []
     for m in members:
         for a in m.args:
@@ -33,7 +35,7 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
     for m in members:
         for out in m.outs:
             kept = out in outs
-            buffer = Buffer(names.new(out.name), out.tensor.dtype, out.tensor.shape, scope="global" if kept else "workspace")
+            buffer = Buffer(unused_name(out.name, names), out.tensor.dtype, out.tensor.shape, scope="global" if kept else "workspace")
             local[out] = buffer
             if not kept:
                 body.append(Alloc(buffer))
@@ -104,28 +106,14 @@ def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer
     ]
 
 
-def _source(v: g.Value, names: _Names) -> Buffer | Var:
+def _source(v: g.Value, names: set[str]) -> Buffer | Var:
     a = v.annotation
     if isinstance(a, g.Tensor):
-        return Buffer(names.new(v.name), a.dtype, a.shape, a.strides)
+        return Buffer(unused_name(v.name, names), a.dtype, a.shape, a.strides)
     assert isinstance(a, g.Scalar)
-    return Var(names.new(v.name), a.dtype)
+    return Var(unused_name(v.name, names), a.dtype)
 
 
-class _Names:
-    """Names that are each given once."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def new(self, name: str) -> str:
-        found, number = name, 1
-        while found in self.taken:
-            found, number = f"{name}_{number}", number + 1
-        self.taken.add(found)
-        return found
-
-
-def _rename_blocks(s: Stmt, names: _Names) -> Stmt:
+def _rename_blocks(s: Stmt, names: set[str]) -> Stmt:
     s = map_children(s, lambda x: _rename_blocks(x, names))
-    return s.with_(name=names.new(s.name)) if isinstance(s, Block) else s
+    return s.with_(name=unused_name(s.name, names)) if isinstance(s, Block) else s

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...support.errors import ShapeError
+from ...support.names import unused_name
 from ...sym.expr import Expr, Var
 from ..annotation import defined_vars, substitute_annotation
 from ..deduce import Deduction, deduce_match
@@ -56,12 +57,7 @@ class _Inliner:
         return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
 
     def unique(self, hint: str) -> str:
-        name, k = hint, 0
-        while name in self.names:
-            k += 1
-            name = f"{hint}_{k}"
-        self.names.add(name)
-        return name
+        return unused_name(hint, self.names)
 
     def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
         return tuple(self.renamed.get(v, v) for v in values)

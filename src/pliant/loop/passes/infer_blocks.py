@@ -12,6 +12,7 @@ places that depend on data, parts of a buffer.
 
 from __future__ import annotations
 
+from ...support.names import unused_name
 from ...sym.expr import Const, Expr, Var, free_vars, walk
 from ..buffer import Load
 from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduce, Replacer, Seq, Stmt, Store, exprs, walk_stmts
@@ -77,14 +78,7 @@ class _Inference:
         kinds: list[IterKind] = ["R" if v in reduced else "S" for v in variables]
         iters = tuple(Iter(Var(f"v{x.var.name}", x.var.dtype), k, x.var) for x, k in zip(loops, kinds, strict=True))
         inside = Replacer(vars={i.value: i.var for i in iters if isinstance(i.value, Var)}).stmt(s)
-        return Block(self.name(target.buffer.name), iters, inside, span=s.span)
-
-    def name(self, wanted: str) -> str:
-        found, number = wanted, 1
-        while found in self.names:
-            found, number = f"{wanted}_{number}", number + 1
-        self.names.add(found)
-        return found
+        return Block(unused_name(target.buffer.name, self.names), iters, inside, span=s.span)
 
 
 def _covers(loop: For, size: Expr) -> bool:
