@@ -22,6 +22,7 @@ from ..family import Family, Variant
 from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .convolution import schedule_convolution
+from .dot_products import copied_words, dot_product_of, schedule_dot_product
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
 from .match import (
@@ -52,7 +53,7 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
 
 def default_family(func: Func, target: Target) -> Family:
     """The family of the program by the rules for the target."""
-    rows = next((e for b in blocks(func.body) if (e := copied_rows(func, b, target)) is not None), None)
+    rows = next((e for b in blocks(func.body) for f in (copied_words, copied_rows) if (e := f(func, b, target)) is not None), None)
     guard = TRUE if rows is None else simplify(rows >= MANY_ROWS, base_facts(func))
     if rows is None or guard is FALSE:
         return Family(func, (_variant(func, target, TRUE, copy=False),))
@@ -68,6 +69,9 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     if not copy:
         said += _inline_decoding(s, decoding)
     for b in blocks(s.program.body):
+        if not isinstance(dot_product_of(s.program, b, target), str):
+            said += _attempt(s, "dot products", partial(schedule_dot_product, s, b.name, target, copy))
+    for b in untouched(s.program):
         if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
             said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
     if copy:  # into the copies of panels
@@ -88,7 +92,11 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
     said: list[str] = []
     for b in blocks(s.program.body):
-        if not isinstance(convolution_of(b), str) and isinstance(matmul_of(b), str):
+        if (
+            not isinstance(convolution_of(b), str)
+            and isinstance(matmul_of(b), str)
+            and isinstance(dot_product_of(s.program, b, target), str)
+        ):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):
         if b in untouched(s.program) and not isinstance(windows_of(b), str) and isinstance(matmul_of(b), str):

@@ -4,7 +4,8 @@
 
 The right-hand side of a product is read vector by vector along its columns, whichever way it was stored; so it is wanted as packs of one
 vector of columns, each pack with all of its rows. A panel of columns is then a few streams through memory, and the same
-packs serve tiles of any width, hence every number of rows.
+packs serve tiles of any width, hence every number of rows. Instructions that multiply small integers want words of neighbouring rows:
+`(n // 16, k // 4, n % 16, k % 4)`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...sym.expr import Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..nest import accesses, blocks, plain_iters
+from .dot_products import DotProduct, dot_product_of, words
 from .match import convolution_of, iter_named
 
 
@@ -24,6 +26,10 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
         return {}
     found: dict[Buffer, IndexMap] = {}
     for b in blocks(func.body):
+        dot = dot_product_of(func, b, target)
+        if not isinstance(dot, str):
+            found.update(_words(func, b, dot))
+            continue
         side = _right_side(b) or _weights(b)
         if side is None:
             continue
@@ -32,6 +38,18 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
         if _may_be_packed(func, b, load, column, lanes):
             found[load.buffer] = packs(b, load, column, lanes)
     return found
+
+
+def _words(func: Func, block: Block, dot: DotProduct) -> dict[Buffer, IndexMap]:
+    """The right-hand side of a product of small integers, in the words that the machine's instruction takes."""
+    load, (depth,) = dot.wide, dot.roles.reduced
+    at = {v.name: n for n, v in enumerate(plain_iters(load.indices, block) or ())}
+    column = iter_named(block, dot.roles.column).var
+    if not at or not _may_be_packed(func, block, load, column, min(dot.instructions)):
+        return {}
+    extent = load.buffer.shape[at[depth]]
+    deep = isinstance(extent, Const) and extent.value >= dot.group
+    return {load.buffer: words(load.buffer, at[column.name], at[depth], dot.lanes, dot.group)} if deep else {}
 
 
 def _result(block: Block) -> Load:

@@ -197,14 +197,15 @@ class TiledProduct:
         rest = [b.name for b in blocks(s.program.body) if b.name not in before]
         panel, shared = self._share(panel, batch, bool(rest))
         s.reorder(panel, *below, vector, lane)
-        if self.copy and self.wide is not None and name == self.name:
-            self.copy_panel(panel, self.wide)
+        self.copy_panel(name, panel)
         self._rows(name, panel, shared)
         return rest
 
-    def copy_panel(self, panel: LoopHandle, wide: Load) -> None:
-        """Copy what a panel reads of the right-hand side."""
-        made = self.s.cache_read(self.name, wide.buffer.name, panel, scope="workspace")
+    def copy_panel(self, name: str, panel: LoopHandle) -> None:
+        """Copy what a panel reads of the right-hand side, where that is asked for."""
+        if not self.copy or self.wide is None or name != self.name:
+            return
+        made = self.s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
         self.s.vectorize(self.s.loops(made)[-1])
         if self.decoded:
             tried(partial(self.s.parallel, self.s.loops(made)[-2]))

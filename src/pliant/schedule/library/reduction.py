@@ -14,13 +14,13 @@ from __future__ import annotations
 from functools import partial
 
 from ...loop.stmt import Block, For, Reduce
-from ...sym.expr import TRUE, free_vars
+from ...sym.expr import TRUE, Var, free_vars
 from ...target import Target
 from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
 
-LANES = 64
+LANES = 32  # several vectors on every machine: one sum does not wait for the other
 
 
 def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
@@ -54,24 +54,33 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
 
 
 def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
-    """The loop over rows: the leading S loops of the last stage that every reduction has too, as one."""
+    """The loop over rows: the leading S loops of the last stage that every reduction has too, as one; dims of 1 are no rows."""
     store = anchor.body
     target = store.targets[0] if isinstance(store, Reduce) else None
     indices = target.indices if target is not None else getattr(store, "indices", ())
     order = plain_iters(indices, anchor)
     if order is None:
         raise NotApplicable(f"what block `{anchor.name}` stores is not indexed by its iterators, each once")
-    depth = min(sum(i.kind == "S" for i in b.iters) for b in sums)
-    if depth == 0 or len(order) < depth:
+    depth = min(len(_repeated(s, b)) for b in sums)
+    loops = _repeated(s, anchor)
+    kept = [v for v in order if v in loops]
+    if depth == 0 or len(kept) < depth:
         return None
-    loops = plain_loops(s.program, anchor)
-    assert not isinstance(loops, str)
     handles = {h.loop: h for h in s.loops(anchor.name)}
-    reduced = [handles[loops[i.var]] for i in anchor.iters if i.kind == "R"]
-    nest = [handles[loops[v]] for v in order]
+    found = plain_loops(s.program, anchor)
+    assert not isinstance(found, str)
+    reduced = [handles[found[i.var]] for i in anchor.iters if i.kind == "R"]
+    nest = [handles[found[v]] for v in (*kept, *(v for v in order if v not in loops))]
     if len(nest) + len(reduced) > 1:
         s.reorder(*nest, *reduced)
     return s.fuse(*nest[:depth]) if depth > 1 else nest[0]
+
+
+def _repeated(s: Schedule, block: Block) -> dict[Var, For]:
+    """The loops of a block's S iterators that have more than one round."""
+    loops = plain_loops(s.program, block)
+    assert not isinstance(loops, str)
+    return {i.var: loops[i.var] for i in block.iters if i.kind == "S" and constant_extent(s.program, loops[i.var]) != 1}
 
 
 def _row_local(block: Block, rows: For) -> bool:
@@ -104,7 +113,7 @@ def _vectorise(s: Schedule, name: str) -> None:
 
 
 def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Sum in lanes: partial sums in registers, which are then added in halves: 16 to 8 to 4 to 2 to 1."""
+    """Sum in lanes: partial sums in registers, which are then added in halves: 32 to 16 to … to 1."""
     extent = constant_extent(s.program, loop.loop)
     if extent is not None and extent < 2 * LANES:
         return

@@ -53,6 +53,9 @@ def windows_of(block: Block) -> Windows | str:
     moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and out[-1] in free_vars(e)]
     if not moving or not all(_neighbours(e, out[-1]) for e in moving):
         return f"what block `{block.name}` reads along `{out[-1].name}` is not neighbours"
+    taken = {i.var for i in block.iters if i.kind == "R"}
+    if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
+        return f"what block `{block.name}` reduces are no windows"
     outer = tuple(v.name for v in out[:-2])
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
     return Windows(outer, out[-2].name if len(out) > 1 else None, out[-1].name, reduced)
