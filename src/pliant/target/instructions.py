@@ -62,11 +62,15 @@ def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -
 def _table() -> dict[str, Instruction]:
     x86, arm, wasm = "x86_64", "aarch64", "wasm32"
     vnni512 = ("avx512vl", "avx512vnni")
+    signs = (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))
     found = [
-        *(_dot(f"avx512vnni.dot_{a}{b}", x86, vnni512, 16, _T[a], _T[b], 4) for a, b in (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))),
+        *(_dot(f"avx512vnni.dot_{a}{b}", x86, vnni512, 16, _T[a], _T[b], 4) for a, b in signs),
+        *(_dot(f"avx512vnni.dot_{a}{b}_x{n}", x86, vnni512, n, _T[a], _T[b], 4) for a, b in signs for n in (8, 4)),
         _dot("avx512vnni.dot_s16s16", x86, vnni512, 16, "i16", "i16", 2),
-        *(_dot(f"avxvnni.dot_{a}{b}", x86, ("avxvnni",), 8, _T[a], _T[b], 4) for a, b in (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))),
+        *(_dot(f"avxvnni.dot_{a}{b}", x86, ("avxvnni",), 8, _T[a], _T[b], 4) for a, b in signs),
+        *(_dot(f"avxvnni.dot_{a}{b}_x4", x86, ("avxvnni",), 4, _T[a], _T[b], 4) for a, b in signs),
         *(_dot(f"avx2.dot_{a}{b}", x86, ("avx2",), 8, _T[a], _T[b], 2) for a in ("u8", "s8") for b in ("u8", "s8")),
+        *(_dot(f"avx2.dot_{a}{b}_x4", x86, ("avx2",), 4, _T[a], _T[b], 2) for a in ("u8", "s8") for b in ("u8", "s8")),
         _dot("avx2.dot_s16s16", x86, ("avx2",), 8, "i16", "i16", 2),
         _dot("avx2.dot_u7s8", x86, ("avx2",), 8, "u8", "i8", 4, low=True),
         *(_dot(f"neon.dot_{a}{b}", arm, ("dotprod",), 4, _T[a], _T[b], 4) for a, b in (("s8", "s8"), ("u8", "u8"), ("u8", "s8"))),

@@ -1,0 +1,212 @@
+"""The default rule of products of small integers, c[…, i, j] += i32(a[…, i, k]) * i32(b[…, k, j]), on machines with dot products.
+
+    for panel of V vectors of columns (parallel):
+        for tile of R rows, then smaller tiles for the rows that remain:
+            tile of c in registers = 0
+            for each word of G neighbours along k: for i unrolled: for v unrolled:
+                tile[i, v, :] += a[i, k] * b[k, v, :] + a[i, k + 1] * b[k + 1, v, :] + …          # one instruction
+            the same for what is left of k, one product after the other
+            c = epilogue(tile)
+
+The instruction (`target/instructions.py`) wants the G factors of a column side by side: b is packed, `b[j // L, k // G, j % L, k % G]`, by
+whoever loads the program (`layouts.py`), or panel by panel at each call where there are many rows. Integers wrap, so every order
+of a sum is the same number.
+"""
+
+from __future__ import annotations
+
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Block, For, Func, Reduce
+from ...support.record import dataclass
+from ...sym.expr import TRUE, Const, Expr, FloorDiv, FloorMod, Var, free_vars
+from ...sym.index_map import IndexMap
+from ...target import Target
+from ...target.instructions import instructions_of
+from ..auto_tensorize import mapping
+from ..nest import blocks, constant_extent, plain_iters
+from ..primitives.tensorize import tile_of_instruction
+from ..schedule import LoopHandle, Schedule
+from .match import Matmul, NotApplicable, alone, find_block, plain_loops
+from .matmul import TiledProduct, TileSize, with_epilogue
+
+LARGEST_COPY = 2**20  # bytes of a panel that may be copied
+PANEL = 64  # columns of the widest panel
+
+
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """A block that an instruction can do: the roles of its iterators, what it reads along the columns, and the instruction's sizes."""
+
+    roles: Matmul
+    wide: Load
+    lanes: int
+    group: int
+    instructions: dict[int, str]  # by lanes
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the right-hand side lies as the instruction wants it."""
+        column, (depth,) = self.roles.column, self.roles.reduced
+        found = [(type(e), e.args[0].name, e.args[1]) for e in self.wide.indices if _is_digit(e) and isinstance(e.args[0], Var)]
+        lanes, group = (Const(n, self.wide.indices[-1].dtype) for n in (self.lanes, self.group))
+        pack = [(FloorDiv, column, lanes), (FloorDiv, depth, group), (FloorMod, column, lanes), (FloorMod, depth, group)]
+        return self.wide.buffer.strides is None and found == pack and _is_digit(self.wide.indices[-1])
+
+
+def _is_digit(e: Expr) -> bool:
+    return isinstance(e, (FloorDiv, FloorMod))
+
+
+def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | str:
+    """How instructions of the machine do a block; else why none can."""
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None or not s.targets[0].dtype.is_int:
+        return f"block `{block.name}` is no sum of integers with an init"
+    out = plain_iters(s.targets[0].indices, block)
+    if not out or set(out) != {i.var for i in block.iters if i.kind == "S"}:
+        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+    found: dict[tuple[int, int], tuple[str, Load]] = {}
+    for i in instructions_of(target):
+        m = mapping(func, block, i.name)
+        if isinstance(m, str) or len(m.fused) != 2 or any(len(vs) != 1 for vs in m.fused) or m.fused[0][0] is not out[-1]:
+            continue
+        lanes, group = (int(x.stop.value) for x in tile_of_instruction(i.name).loops if isinstance(x.stop, Const))
+        found[group, lanes] = (
+            i.name,
+            next(p for p in m.operands.values() if out[-1] in free_vars(p) and p.buffer is not s.targets[0].buffer),
+        )
+    if not found:
+        return f"no instruction does what block `{block.name}` does"
+    group, lanes = max(found, key=lambda size: (size[0] * size[1], size))
+    wide = found[group, lanes][1]
+    rows = [v for v in out[:-1] if v not in free_vars(wide)]
+    row = rows[-1].name if rows else None
+    batch = tuple(v.name for v in out[:-1] if v.name != row)
+    roles = Matmul(batch, row, out[-1].name, tuple(i.var.name for i in block.iters if i.kind == "R"))
+    return DotProduct(roles, wide, lanes, group, {n: name for (g, n), (name, _) in found.items() if g == group})
+
+
+def copied_words(func: Func, block: Block, target: Target) -> Expr | None:
+    """The number of rows of a product whose right-hand side is worth bringing into words when there are many of these."""
+    dot = dot_product_of(func, block, target)
+    loops = plain_loops(func, block)
+    if (
+        isinstance(dot, str)
+        or isinstance(loops, str)
+        or dot.is_packed
+        or dot.roles.row is None
+        or plain_iters(dot.wide.indices, block) is None
+    ):
+        return None
+    extent = {v.name: x.extent for v, x in loops.items()}
+    (depth,) = dot.roles.reduced
+    size = extent[depth]
+    fits = isinstance(size, Const) and dot.group <= size.value <= LARGEST_COPY // PANEL
+    return extent[dot.roles.row] if fits else None
+
+
+def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:
+    """The layout for an instruction: packs of `lanes` columns, in each the words of `group` neighbours along `depth` of all its columns."""
+    dims = tuple(Var(f"d{n}") for n in range(buffer.ndim))
+    others = [d for n, d in enumerate(dims) if n not in (column, depth)]
+    j, k = dims[column], dims[depth]
+    return IndexMap(dims, (*others, j // lanes, k // group, j % lanes, k % group))
+
+
+def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = False) -> str:
+    """Tile the product `name` for registers, threads and dot products, with its elementwise consumers in the write-back."""
+    func = s.program
+    block = find_block(func, name)
+    dot = dot_product_of(func, block, target)
+    if isinstance(dot, str):
+        raise NotApplicable(dot)
+    if not dot.is_packed and not copy:
+        raise NotApplicable(
+            f"`{dot.wide.buffer.name}` does not lie in words of {dot.group} for {dot.lanes} columns, as the instruction wants"
+        )
+    loops = plain_loops(func, block)
+    if isinstance(loops, str):
+        raise NotApplicable(loops)
+    rule = _Rule(s, name, dot, {v.name: x for v, x in loops.items()}, target)
+    return with_epilogue(s, block, rule.apply)
+
+
+class _Rule(TiledProduct):
+    """One application of the rule."""
+
+    def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
+        super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
+        self.dot = dot
+        self.tile = TileSize(self.tile.rows, self.tile.vectors, dot.lanes)
+
+    def apply(self) -> str:
+        """Schedule the block; what was done, in words."""
+        s, t = self.s, self.tile
+        s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
+        rest, batch = self.name, self.batch
+        for size in self._sizes():
+            left = self.panels(rest, self.column_of(rest), size, batch)
+            if not left:
+                break
+            (rest,), batch = left, []
+        else:
+            self.panels(rest, self.column_of(rest), TileSize(t.rows, 1, min(self.dot.instructions)), batch, guard=True)
+        side = "copied by panels" if self.copy else "packed"
+        shown = f"{t.rows if self.row else 1}x{t.columns}"
+        return f"dot products: `{self.name}` in tiles of {shown} in registers by `{self.dot.instructions[t.lanes]}`, right-hand side {side}"
+
+    def _sizes(self) -> list[TileSize]:
+        """The panels of columns, wide ones first; the columns that are left after these are fewer than any instruction has lanes."""
+        rows, n = self.tile.rows, self.columns
+        if n is None:
+            return [self.tile, TileSize(rows, 1, self.tile.lanes)]
+        found = [self.tile] if n >= self.tile.columns else []
+        n %= self.tile.columns
+        for lanes in sorted(self.dot.instructions, reverse=True):
+            if n >= lanes:
+                found.append(TileSize(rows, n // lanes, lanes))
+                n %= lanes
+        return found
+
+    def copy_panel(self, name: str, panel: LoopHandle) -> None:
+        """Copy what a panel reads of the right-hand side, in the instruction's layout."""
+        if not self.copy or self._instruction(name) is None:
+            return
+        s, buffer = self.s, self.dot.wide.buffer
+        indices = self.dot.wide.indices
+        at = {e.name: n for n, e in enumerate(indices) if isinstance(e, Var)}
+        made = s.cache_read(name, buffer.name, panel, scope="workspace")
+        layout = words(buffer, at[self.roles.column], at[self.roles.reduced[0]], self.dot.lanes, self.dot.group)
+        s.transform_layout(f"{buffer.name}_copy", layout, block=made)
+
+    def _instruction(self, name: str) -> str | None:
+        """The instruction for a block whose last loop are lanes; none where these have a condition."""
+        lanes = constant_extent(self.s.program, self.s.loops(name)[-1].loop)
+        plain = find_block(self.s.program, name).predicate is TRUE
+        return self.dot.instructions.get(lanes) if plain and lanes is not None else None
+
+    def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
+        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, vectors, lanes."""
+        s = self.s
+        *_, depth, vector, lane = s.loops(name)
+        instruction = self._instruction(name)
+        if instruction is None:
+            super().tile_at(name, at, row)
+            return
+        unrolled = [*([row] if row else []), vector]
+        s.reorder(depth, *unrolled, lane)
+        written = s.cache_write(name, at, scope="register")
+        for h in unrolled:
+            s.unroll(h)
+        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
+        for h in outer:
+            s.unroll(h)
+        s.vectorize(last)
+        init = s.decompose_reduction(name, depth)
+        s.vectorize(s.loops(init)[-1])
+        before = {b.name for b in blocks(s.program.body)}
+        word, factor = s.split(depth, None, self.dot.group, tail="cut")
+        for rest in [b.name for b in blocks(s.program.body) if b.name not in before]:
+            s.vectorize(s.loops(rest)[-1])
+        s.reorder(word, *unrolled, lane, factor)
+        s.tensorize(lane, instruction)
