@@ -19,10 +19,10 @@ def norm(x: Array, scale: Array, eps: float) -> Array:
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * scale
 
 
-def rotate(x: Array, base: float, interleaved: bool) -> Array:
+def rotate(x: Array, base: float, interleaved: bool, stretch: float = 1.0) -> Array:
     """The rotation of [tokens, heads, size] by the tokens' places: pairs of neighbours, or of the two halves."""
     tokens, _, size = x.shape
-    angle = np.arange(tokens)[:, None] * base ** -(np.arange(0, size, 2) / size)  # [tokens, size / 2]
+    angle = np.arange(tokens)[:, None] / stretch * base ** -(np.arange(0, size, 2) / size)  # [tokens, size / 2]
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., : size // 2], x[..., size // 2 :])
     found = np.empty_like(x)
@@ -49,22 +49,54 @@ def silu(x: Array) -> Array:
     return x / (1 + np.exp(-x))
 
 
+def gelu(x: Array) -> Array:
+    """Gelu in its tanh form."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def unfused(values: dict[str, Any], s: Shape) -> dict[str, Any]:
+    """The tensors of a phi3 file under the names of the others."""
+    found = dict(values)
+    q, kv = s.heads * s.size, s.kv_heads * s.size
+    for i in range(s.layers):
+        parts = np.split(values[f"blk.{i}.attn_qkv.weight"], [q, q + kv])
+        found |= {f"blk.{i}.attn_{name}.weight": part for name, part in zip("qkv", parts, strict=True)}
+        found[f"blk.{i}.ffn_gate.weight"], found[f"blk.{i}.ffn_up.weight"] = np.split(values[f"blk.{i}.ffn_up.weight"], 2)
+    return found
+
+
+def window_and_base(architecture: str, s: Shape, layer: int) -> tuple[int, float, float]:
+    """How many keys a layer sees (0: all), the base of its rotation, and by how much positions are stretched."""
+    local = (layer + 1) % {"gemma2": 2, "gemma3": 6}.get(architecture, 1) != 0 or architecture == "phi3"
+    base = 10000.0 if architecture == "gemma3" and local else s.base
+    return s.window if local else 0, base, 1.0 if local else s.stretch
+
+
 def logits(values: dict[str, Any], s: Shape, architecture: str, ids: list[int]) -> Array:
-    """The logits after each token of a llama, qwen2 or qwen3 model."""
+    """The logits after each token."""
+    gemma = architecture.startswith("gemma")
+    values = unfused(values, s) if architecture == "phi3" else values
+    cap, bound = (5.0, 3.0) if architecture == "gemma2" else (0.0, 0.0)
 
     def linear(x: Array, name: str) -> Array:
         return x @ values[f"{name}.weight"].T + values.get(f"{name}.bias", 0.0)
 
-    x = values["token_embd.weight"][ids]
+    def after(x: Array, name: str) -> Array:
+        return norm(x, values[f"{name}.weight"], s.eps) if gemma else x
+
+    x = values["token_embd.weight"][ids] * (np.sqrt(s.width) if gemma else 1.0)
     for i in range(s.layers):
         p = f"blk.{i}"
+        window, base, stretch = window_and_base(architecture, s, i)
         y = norm(x, values[f"{p}.attn_norm.weight"], s.eps)
         q, k, v = (linear(y, f"{p}.attn_{part}").reshape(len(ids), -1, s.size) for part in "qkv")
-        if architecture == "qwen3":
+        if architecture in ("qwen3", "gemma3"):
             q, k = norm(q, values[f"{p}.attn_q_norm.weight"], s.eps), norm(k, values[f"{p}.attn_k_norm.weight"], s.eps)
-        q, k = (rotate(a, s.base, architecture == "llama") for a in (q, k))
-        x = x + linear(attend(q, k, v, s.size**-0.5), f"{p}.attn_output")
+        q, k = (rotate(a, base, architecture == "llama", stretch) for a in (q, k))
+        x = x + after(linear(attend(q, k, v, s.size**-0.5, window, cap), f"{p}.attn_output"), f"{p}.post_attention_norm")
         y = norm(x, values[f"{p}.ffn_norm.weight"], s.eps)
-        x = x + linear(silu(linear(y, f"{p}.ffn_gate")) * linear(y, f"{p}.ffn_up"), f"{p}.ffn_down")
+        gate = (gelu if gemma else silu)(linear(y, f"{p}.ffn_gate"))
+        x = x + after(linear(gate * linear(y, f"{p}.ffn_up"), f"{p}.ffn_down"), f"{p}.post_ffw_norm")
     head = values.get("output.weight", values["token_embd.weight"])
-    return norm(x, values["output_norm.weight"], s.eps) @ head.T
+    found = norm(x, values["output_norm.weight"], s.eps) @ head.T
+    return np.tanh(found / bound) * bound if bound else found

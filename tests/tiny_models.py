@@ -42,6 +42,8 @@ class Shape:
     context: int = 512
     base: float = 10000.0
     eps: float = 1e-5
+    window: int = 0  # of gemma and phi3
+    stretch: float = 1.0  # of gemma3's slower rotation
 
 
 @dataclass
@@ -125,7 +127,11 @@ def settings_pairs(architecture: str, s: Shape) -> list[tuple[str, bytes]]:
         "attention.value_length": s.size,
     }
     real = {"attention.layer_norm_rms_epsilon": s.eps, "rope.freq_base": s.base}
+    whole |= {"attention.sliding_window": s.window} if s.window else {}
+    real |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0} if architecture == "gemma2" else {}
+    real |= {"rope.scaling.factor": s.stretch} if s.stretch != 1.0 else {}
     return [
+        *([(f"{architecture}.rope.scaling.type", text("linear"))] if s.stretch != 1.0 else []),
         ("general.architecture", text(architecture)),
         ("general.name", text("tiny")),
         *((f"{architecture}.{k}", number(U32, v)) for k, v in whole.items()),
@@ -142,19 +148,28 @@ def random_weights(architecture: str, s: Shape, kinds: Sequence[str], seed: int 
     for i in range(s.layers):
         p = f"blk.{i}"
         w.add(f"{p}.attn_norm.weight", (s.width,), "F32", 0.2, 1.0)
-        for name, rows, columns in (("attn_q", q, s.width), ("attn_k", kv, s.width), ("attn_v", kv, s.width), ("attn_output", s.width, q)):
+        products = {"attn_q": (q, s.width), "attn_k": (kv, s.width), "attn_v": (kv, s.width), "attn_output": (s.width, q)}
+        if architecture == "phi3":
+            products = {"attn_qkv": (q + 2 * kv, s.width), "attn_output": (s.width, q)}
+        for name, (rows, columns) in products.items():
             w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
         if architecture == "qwen2":
             for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 w.add(f"{p}.{name}.bias", (rows,), "F32", 0.5)
-        if architecture == "qwen3":
+        if architecture in ("qwen3", "gemma3"):
             for name in ("attn_q_norm", "attn_k_norm"):
                 w.add(f"{p}.{name}.weight", (s.size,), "F32", 0.2, 1.0)
         w.add(f"{p}.ffn_norm.weight", (s.width,), "F32", 0.2, 1.0)
-        for name, rows, columns in (("ffn_gate", s.ffn, s.width), ("ffn_up", s.ffn, s.width), ("ffn_down", s.width, s.ffn)):
+        if architecture.startswith("gemma"):
+            for name in ("post_attention_norm", "post_ffw_norm"):
+                w.add(f"{p}.{name}.weight", (s.width,), "F32", 0.2, 1.0)
+        products = {"ffn_gate": (s.ffn, s.width), "ffn_up": (s.ffn, s.width), "ffn_down": (s.width, s.ffn)}
+        if architecture == "phi3":
+            products = {"ffn_up": (2 * s.ffn, s.width), "ffn_down": (s.width, s.ffn)}
+        for name, (rows, columns) in products.items():
             w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
     w.add("output_norm.weight", (s.width,), "F32", 0.2, 1.0)
-    if architecture != "llama":  # whose head is the embedding
+    if architecture in ("qwen2", "qwen3", "phi3"):  # of others the head is the embedding
         w.add("output.weight", (words, s.width), next(turn), s.width**-0.5)
     return w
 

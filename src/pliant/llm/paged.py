@@ -170,7 +170,7 @@ def _rows(shape: Paged, tokens: int) -> Any:
     H, KV, D = shape.heads, shape.kv_heads, shape.size
     CACHE: Any = shape.cache
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
-    W = D if D < PAGE else PAGE  # columns of the result that are summed together
+    W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the result that are summed together
     CHUNKS = D // W
     TOKENS = tokens
 

@@ -13,7 +13,14 @@ from typing import Any
 from ...frontends.gguf import GgufFile
 from ...support.errors import UnsupportedError
 
-FAMILIES = {"llama": "llama", "qwen2": "qwen", "qwen3": "qwen"}  # general.architecture: the file
+FAMILIES = {
+    "llama": "llama",
+    "qwen2": "qwen",
+    "qwen3": "qwen",
+    "gemma2": "gemma",
+    "gemma3": "gemma",
+    "phi3": "phi",
+}  # general.architecture: the file
 
 
 def build(file: GgufFile, cache: Any = None) -> Any:

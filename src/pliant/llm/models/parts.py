@@ -11,8 +11,9 @@ import numpy as np
 
 from ... import State, Tensor, dim, f16, i32, nn, ops
 from ...frontends.gguf import GgufFile
+from ...frontends.gguf.parse import shown
 from ...frontends.gguf.reader import GgufTensor
-from ...support.errors import ModelFileError
+from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ..paged import PAGE, Paged, b, layers, p, pages, t
 
@@ -183,14 +184,14 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """A whole model: from tokens to logits, with its cache as state."""
 
-    def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
+    def __init__(self, file: GgufFile, s: Settings, cache: Any = None, kernels: Paged | None = None) -> None:
         self.settings = s
         self.cache = cache or f16
-        self.kernels = Paged(s.heads, s.kv_heads, s.size, s.size**-0.5, cache=self.cache)
+        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.size, s.size**-0.5, cache=self.cache)
         self.embedding = file.tensor("token_embd.weight", (s.words, s.width))
         self.head = file.tensors.get("output.weight", self.embedding)
-        self.frequencies = _frequencies(file, s)
-        self.layer = nn.ModuleList([Layer(file, n, s, self.kernels) for n in range(s.layers)])
+        self.frequencies = frequencies(file, s)
+        self.layer = nn.ModuleList([self.make_layer(file, n) for n in range(s.layers)])
         self.norm = Norm(file, "output_norm", s.width, s.eps)
         self.inputs = {
             "tokens": Tensor[i32, t],
@@ -203,6 +204,14 @@ class Decoder(nn.Module):
             "values": State[self.cache, layers, pages, s.kv_heads, PAGE, s.size],
         }
 
+    def make_layer(self, file: GgufFile, number: int) -> nn.Module:
+        """A layer; families whose layers are others override this."""
+        return Layer(file, number, self.settings, self.kernels)
+
+    def finish(self, logits: Any) -> Any:
+        """What is done to the logits at the end."""
+        return logits
+
     def forward(
         self, tokens: Any, positions: Any, seq_start: Any, kv_len: Any, page_table: Any, rows: Any, keys: Any, values: Any
     ) -> dict[str, Any]:
@@ -212,7 +221,7 @@ class Decoder(nn.Module):
         for layer in self.layer:
             x, keys, values = layer(x, step, keys, values)
         logits = product(self.norm(ops.take(x, rows, axis=0)), self.head)
-        return {"logits": logits, "keys": keys, "values": values}
+        return {"logits": self.finish(logits), "keys": keys, "values": values}
 
     def embed(self, tokens: Any) -> Any:
         """The rows of the embedding."""
@@ -221,10 +230,26 @@ class Decoder(nn.Module):
         return ops.take(ops.constant(plain(self.embedding)), tokens, axis=0)
 
 
-def _frequencies(file: GgufFile, s: Settings) -> np.ndarray[Any, Any]:
+def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
     """The frequencies of the rotation, divided by the factors that a file may have."""
-    found = s.base ** -(np.arange(0, s.size, 2, dtype=np.float64) / s.size)
+    found = s.base ** -(np.arange(0, s.size, 2, dtype=np.float64) / s.size) / (_stretch(file, s) if stretched else 1.0)
     if "rope_freqs.weight" in file.tensors:
         found = found / plain(file.tensor("rope_freqs.weight", (s.size // 2,)))
     result: np.ndarray[Any, Any] = found.astype(np.float32)
     return result
+
+
+def _stretch(file: GgufFile, s: Settings) -> float:
+    """The factor by which positions are stretched; other ways to lengthen a context are refused, because the model would be another one."""
+    kind = file.architecture
+    turned = file.integer(f"{kind}.rope.dimension_count", s.size)
+    way = file.text(f"{kind}.rope.scaling.type", "none")
+    if turned != s.size or way not in ("none", "linear"):
+        raise UnsupportedError(
+            f"gguf: the rotation of {turned} of {s.size} elements, scaled as `{shown(way)}`, is not supported",
+            facts=[f"file `{file.name}`", "supported: all elements, scaled as none or linear"],
+        )
+    factor = file.number(f"{kind}.rope.scaling.factor", 1.0) if way == "linear" else 1.0
+    if not factor > 0:
+        raise ModelFileError(f"gguf: `{kind}.rope.scaling.factor` is {factor}", facts=[f"file `{file.name}`"])
+    return factor

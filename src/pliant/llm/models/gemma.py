@@ -1,0 +1,90 @@
+"""Gemma 2 and 3: norms before and after each half of a layer, a network gated by gelu, embeddings times the root of the width.
+
+Gemma 2 bounds its scores and logits smoothly, and sees a window of keys in every second layer; gemma 3 normalises queries and keys, and
+sees all keys in every sixth layer alone, where the rotation is slower. Files hold the norms' weights with 1 added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ... import f16, nn, ops
+from ...frontends.gguf import GgufFile
+from ...support.errors import ModelFileError
+from ..paged import Paged
+from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, frequencies, settings_of
+
+LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the models whose scores are scaled by the width for each head
+LOCAL_BASE = 10000.0  # of the rotation in layers with a window
+
+
+def build(file: GgufFile, cache: Any = None) -> Gemma:
+    """The model of a file."""
+    return Gemma(file, settings_of(file, interleaved=False), cache)
+
+
+class GeluFeedForward(FeedForward):
+    """The gated network with gelu."""
+
+    def forward(self, x: Any) -> Any:
+        return self.down(ops.gelu(self.gate(x), approximate="tanh") * self.up(x))
+
+
+class GemmaLayer(nn.Module):
+    """One layer; `frequencies` are those of its rotation."""
+
+    def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged, frequencies: Any) -> None:
+        prefix = f"blk.{number}"
+        self.attn_norm = Norm(file, f"{prefix}.attn_norm", s.width, s.eps)
+        self.attention = Attention(file, number, s, kernels)
+        self.post_attention_norm = Norm(file, f"{prefix}.post_attention_norm", s.width, s.eps)
+        self.ffn_norm = Norm(file, f"{prefix}.ffn_norm", s.width, s.eps)
+        self.ffn = GeluFeedForward(file, prefix, s)
+        self.post_ffw_norm = Norm(file, f"{prefix}.post_ffw_norm", s.width, s.eps)
+        self.frequencies = frequencies
+
+    def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
+        own = Step(step.positions, self.frequencies, step.sequence, step.first, step.length, step.page_table)
+        a, keys, values = self.attention(self.attn_norm(x), own, keys, values)
+        x = x + self.post_attention_norm(a)
+        return x + self.post_ffw_norm(self.ffn(self.ffn_norm(x))), keys, values
+
+
+class Gemma(Decoder):
+    """A whole model."""
+
+    def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
+        kind = file.architecture
+        self.windowed = 2 if kind == "gemma2" else 6  # the last of so many layers sees all keys
+        window = file.integer(f"{kind}.attention.sliding_window", low=1)
+        across = s.width // s.heads if s.layers == LARGEST[kind] else s.size
+        cap = _bound(file, f"{kind}.attn_logit_softcapping", 50.0 if kind == "gemma2" else 0.0)
+        wide = Paged(s.heads, s.kv_heads, s.size, across**-0.5, cap=cap, cache=cache or f16)
+        self.narrow = replace(wide, window=window)
+        self.local = frequencies(file, replace(s, base=LOCAL_BASE), stretched=False) if kind == "gemma3" else frequencies(file, s)
+        self.bound = _bound(file, f"{kind}.final_logit_softcapping", 30.0 if kind == "gemma2" else 0.0)
+        super().__init__(file, s, cache, wide)
+
+    def make_layer(self, file: GgufFile, number: int) -> nn.Module:
+        """A layer that sees a window, or all keys."""
+        if (number + 1) % self.windowed:
+            return GemmaLayer(file, number, self.settings, self.narrow, self.local)
+        return GemmaLayer(file, number, self.settings, self.kernels, self.frequencies)
+
+    def embed(self, tokens: Any) -> Any:
+        """The rows of the embedding, larger."""
+        return super().embed(tokens) * float(np.float32(self.settings.width**0.5))
+
+    def finish(self, logits: Any) -> Any:
+        """Bounds the logits."""
+        return ops.tanh(logits * (1.0 / self.bound)) * self.bound if self.bound else logits
+
+
+def _bound(file: GgufFile, key: str, default: float) -> float:
+    found = file.number(key, default)
+    if not found >= 0:
+        raise ModelFileError(f"gguf: `{key}` is {found}", facts=[f"file `{file.name}`"])
+    return found

@@ -1,0 +1,75 @@
+"""Phi 3: as llama, with queries, keys and values in one matrix, the two halves of the gated network in another, and a window of keys.
+
+Of models with two sets of rotary factors the one for texts up to the original context is used, and the context is that one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import f16
+from ...frontends.gguf import GgufFile
+from ...frontends.gguf.reader import GgufTensor
+from ...support.errors import ModelFileError
+from ..paged import Paged
+from .parts import Decoder, settings_of
+
+
+def build(file: GgufFile, cache: Any = None) -> Decoder:
+    """The model of a file."""
+    file = _unfused(file)
+    s = settings_of(file, interleaved=False)
+    window = file.integer("phi3.attention.sliding_window", 0)
+    scale = s.size**-0.5 * _stronger(file) ** 2
+    kernels = Paged(s.heads, s.kv_heads, s.size, scale, window if window < s.context else 0, cache=cache or f16)
+    return Decoder(file, s, cache, kernels)
+
+
+def _unfused(file: GgufFile) -> GgufFile:
+    """The file as if each matrix were a tensor of its own, and no way to lengthen the context were in it."""
+    kind = file.architecture
+    heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
+    kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
+    size = file.integer(f"{kind}.attention.key_length", file.integer(f"{kind}.embedding_length", low=1) // heads, low=1)
+    ffn = file.integer(f"{kind}.feed_forward_length", low=1)
+    parts = {
+        "attn_qkv": {"attn_q": heads * size, "attn_k": kv_heads * size, "attn_v": kv_heads * size},
+        "ffn_up": {"ffn_gate": ffn, "ffn_up": ffn},
+    }
+    tensors = dict(file.tensors)
+    for number in range(file.integer(f"{kind}.block_count", low=1, high=512)):
+        for fused, rows in parts.items():
+            tensors |= _cut(file, f"blk.{number}", fused, rows)
+    metadata = dict(file.metadata)
+    if "rope_factors_short.weight" in tensors:
+        tensors["rope_freqs.weight"] = tensors["rope_factors_short.weight"]
+        metadata[f"{kind}.context_length"] = file.integer(f"{kind}.rope.scaling.original_context_length", low=1)
+        metadata[f"{kind}.rope.scaling.type"] = "none"
+    return GgufFile(file.name, file.version, metadata, tensors)
+
+
+def _cut(file: GgufFile, prefix: str, fused: str, rows: dict[str, int]) -> dict[str, GgufTensor]:
+    """The parts of a matrix whose rows are several matrices."""
+    whole = file.tensor(f"{prefix}.{fused}.weight")
+    if len(whole.shape) != 2 or whole.shape[0] != sum(rows.values()):
+        raise ModelFileError(
+            f"gguf: tensor `{whole.name}` has the shape {whole.shape}, where {sum(rows.values())} rows are expected",
+            facts=[f"file `{file.name}`"],
+        )
+    found, at = {}, 0
+    for name, count in rows.items():
+        key = f"{prefix}.{name}.weight"
+        found[key] = GgufTensor(key, whole.format, (count, whole.shape[1]), whole.data[at : at + count])
+        at += count
+    return found
+
+
+def _stronger(file: GgufFile) -> float:
+    """By how much queries and keys of models with rotary factors are larger."""
+    if "rope_factors_short.weight" not in file.tensors:
+        return 1.0
+    factor = file.number("phi3.rope.scaling.attn_factor", 1.0)
+    if not (factor > 0 and math.isfinite(factor)):
+        raise ModelFileError(f"gguf: `phi3.rope.scaling.attn_factor` is {factor}", facts=[f"file `{file.name}`"])
+    return factor
