@@ -24,9 +24,9 @@ from pliant.target import target
 HEAD = "from pliant import InOut, Tensor, cast, i8, i16, i32, kernel, u4, u8, vector\n"
 
 
-def program(left: str, right: str, group: int, lanes: int, value: str = "a[{t}]") -> Func:
+def program(left: str, right: str, group: int, lanes: int, value: str = "a[{t}]", other: str = "b[j, {t}]") -> Func:
     """`lanes` sums of `group` products; the left factors are shared by the lanes."""
-    terms = " + ".join(f"cast(i32, {value.format(t=t)}) * cast(i32, b[j, {t}])" for t in range(group))
+    terms = " + ".join(f"cast(i32, {value.format(t=t)}) * cast(i32, {other.format(t=t)})" for t in range(group))
     text = f"""
 @kernel
 def f(c: InOut[i32, {lanes}], a: Tensor[{left}, {group}], b: Tensor[{right}, {lanes}, {group}]) -> None:
@@ -87,11 +87,14 @@ def extremes(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np
 def test_native_code_gives_the_interpreters_numbers(to: str) -> None:
     numpy_names = {"u8": "uint8", "i8": "int8", "i16": "int16"}
     rng = np.random.default_rng(0)
-    cases = [(a, b, g, n, v) for a, b in (("u8", "i8"), ("i8", "u8"), ("i8", "i8"), ("u8", "u8")) for g in (2, 4, 8) for n in (4, 8, 32)
-             for v in ("a[{t}]", "(a[{t}] & 127)")]  # fmt: skip
-    funcs = [program(*c).with_(name=f"f{n}") for n, c in enumerate([*cases, ("i16", "i16", 2, 16, "a[{t}]")])]
+    parts = {"u8": ("{}", "({} & 127)", "({} & 143)", "({} >> 3)"), "i8": ("{}", "({} & -3)", "({} >> 3)")}
+    pairs = [("u8", "i8"), ("i8", "u8"), ("i8", "i8"), ("u8", "u8")]
+    cases = [(a, b, g, n, v.format("a[{t}]")) for a, b in pairs for g in (2, 4, 8) for n in (4, 8, 32) for v in parts[a]]
+    cases += [(a, b, g, 16, "a[{t}]", v.format("b[j, {t}]")) for a, b in pairs for g in (2, 4) for v in parts[b][1:]]
+    cases.append(("i16", "i16", 2, 16, "a[{t}]"))
+    funcs = [program(*c).with_(name=f"f{n}") for n, c in enumerate(cases)]
     native = Native(*funcs, to=to, level=1)
-    for func, (left, right, group, lanes, _) in zip(funcs, [*cases, ("i16", "i16", 2, 16, "")], strict=True):
+    for func, (left, right, group, lanes, *_) in zip(funcs, cases, strict=True):
         a = extremes(rng, numpy_names[left], (group,))
         b = extremes(rng, numpy_names[right], (lanes, group))
         c = rng.integers(-(2**31), 2**31, lanes).astype(np.int32)

@@ -79,11 +79,26 @@ class Dots(Packed):
         bits = factors[0].args[1] if kind in _BITWISE else None
         if not isinstance(bits, E.Const) or any(type(f) is not kind or f.args[1] is not bits for f in factors):
             return None
+        dtype, by = bits.dtype, int(bits.value)
+        if kind is E.Shr and (dtype.kind == "i" or by >= dtype.bits):  # the sign's copies, or nothing, would come in
+            return None
         whole = self._dot_contiguous([f.args[0] for f in factors])
         if whole is None:
             return None
-        mask = Val(f"splat (i{bits.dtype.bits} {bits.value})", bits.dtype, whole[0].lanes)
-        return self.binary(_BITWISE[kind], whole[0], mask), ""
+        row, word = whole
+        if not word:
+            return self.binary(_BITWISE[kind], row, Val(f"splat (i{dtype.bits} {by})", dtype, row.lanes)), ""
+        one = self._dot_word_bits(kind, word, dtype, by, len(factors))
+        return self._dot_spread(one, dtype, len(factors)), one
+
+    def _dot_word_bits(self, kind: type[Expr], word: str, dtype: DType, by: int, count: int) -> str:
+        """The bits of all factors of a word at once, before it is spread: see `_dot_flipped`."""
+        wide = f"i{dtype.bits * count}"
+        ones = (1 << dtype.bits) - 1
+        if kind is E.Shr:
+            word, by = self.raw(f"lshr {wide} {word}, {by}"), ones >> by
+        every = sum((by & ones) << dtype.bits * n for n in range(count))
+        return self.raw(f"and {wide} {word}, {every - (every >> dtype.bits * count - 1 << dtype.bits * count)}")
 
     def _dot_range(self, f: Expr) -> tuple[int, int]:
         if isinstance(f, Load) and f.buffer.dtype.storage:
