@@ -356,3 +356,35 @@ def test_panels_of_decoded_weights_serve_many_rows() -> None:
     for count in (1, 5, 63, 64, 130):
         x = random(count, 64, seed=count)
         np.testing.assert_allclose(f(x, codes, scales), np.maximum(x @ weights, 0), rtol=1e-3, atol=1e-3)
+
+
+def test_a_norm_written_in_parts_is_one_kernel() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], y: Tensor[f32, n, m], w: Tensor[f32, m], b: Tensor[f32, m]) -> tuple[Tensor[f32, n, m], Tensor[f32, n, m]]:
+        h = x + y
+        c = h - ops.mean(h, axis=-1, keepdims=True)
+        v = ops.mean(c * c, axis=-1, keepdims=True)
+        return c / ops.sqrt(v + 1e-5) * w + b, h
+
+    after = fused(f, [random(3, 40), random(3, 40, seed=1), random(40, seed=2), random(40, seed=3)])
+    assert len(calls(after)) == 1
+    call = next(n for n in after.nodes if isinstance(n, g.CallLoop))
+    _, why = default_schedule(func_of(call.callee), target("llvm:x86-64-v3"))
+    assert "rows: " in why and "not " not in why and "fallback" not in why
+
+
+def test_a_softmax_written_in_parts_is_one_kernel() -> None:
+    @function
+    def f(x: Tensor[f32, k, n, m]) -> Tensor[f32, k, n, m]:
+        e = ops.exp(x - ops.max(x, axis=-1, keepdims=True))
+        return e / ops.sum(e, axis=-1, keepdims=True)
+
+    assert calls(fused(f, [random(2, 3, 40)])) == ["max_sub_exp_sum_div"]
+
+
+def test_reductions_over_other_rows_stay_apart() -> None:
+    @function
+    def f(x: Tensor[f32, n, m]) -> Tensor[f32, m]:
+        return ops.max(ops.exp(x - ops.max(x, axis=-1, keepdims=True)), axis=0)
+
+    assert calls(fused(f, [random(3, 4)])) == ["max_sub_exp", "max"]

@@ -5,11 +5,12 @@ What may join is decided by what the loops are (`loop.analysis.pattern`), not by
   reading it at the very index it writes;
 - a prologue: an elementwise producer or a gather joins its consumer, unless that is matmul-like and would compute it for each tile;
 - decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
+- reductions over the same rows join each other, with what stands between them (`lower.rows`): a norm written in parts is one program;
 - a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
 Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
 
-Otherwise the value between two programs must have no reader outside of the group. A group has at most one program that is more than
-elementwise, and stands where its last member stood: readers of its results come after that.
+Otherwise the value between two programs must have no reader outside of the group. But for reductions over the same rows, a group
+has at most one program that is more than elementwise. It stands where its last member stood: readers of its results come after that.
 
     c = matmul(a, b); s = sigmoid(c); y = mul(c, s)      ->      y = matmul_sigmoid_mul(a, b)
 """
@@ -26,9 +27,11 @@ from ..sym.expr import Expr, Le, product
 from ..sym.prove import prove
 from .callee import func_of
 from .merge import merge
+from .rows import Extents, has_rows, reads_by_rows, rows_of
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
 PROLOGUES = (*CHEAP, Kind.GATHER)
+ROW_BY_ROW = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.REDUCTION)
 MOST_READERS = 4  # of a value that each of them computes for itself
 
 
@@ -63,6 +66,7 @@ def _fuse_body(b: g.Body) -> g.Body:
 class _Group:
     nodes: list[g.CallLoop]
     anchor: bool  # whether one of the programs is more than elementwise
+    rows: Extents | None = None  # over which all of those are reductions
 
 
 @dataclass(slots=True)
@@ -83,13 +87,19 @@ class _Groups:
         for n in self.nodes:
             if isinstance(n, g.CallLoop) and may_join(n):
                 self.kind[n] = pattern_kind(func_of(n.callee))
-                self.group[n] = _Group([n], self.kind[n] not in PROLOGUES)
+                rows = rows_of(func_of(n.callee)) if self.kind[n] is Kind.REDUCTION else None
+                self.group[n] = _Group([n], self.kind[n] not in PROLOGUES, rows)
                 self.maker.update((out, n) for out in n.outs)
 
     def join(self, n: g.CallLoop) -> None:
         """Has the makers of the node's arguments join its group where that is right, until none is."""
-        while n in self.group and any(self.join_maker(n, v) for v in n.args if isinstance(v, g.Value)):
+        while n in self.group and any(self.join_maker(n, v) for v in self.read_by(n)):
             pass
+
+    def read_by(self, n: g.CallLoop) -> list[g.Value]:
+        """What a node reads; with a reduction also what those read that it is preceded by."""
+        members = self.group[n].nodes if self.kind[n] is Kind.REDUCTION else [n]
+        return list(dict.fromkeys(a for m in members for a in m.args if isinstance(a, g.Value)))
 
     def join_maker(self, n: g.CallLoop, value: g.Value) -> bool:
         """Has the maker of an argument join the node's group; whether it did."""
@@ -98,12 +108,15 @@ class _Groups:
             return False
         mine, other = self.group[n], self.group[made]
         inside = [u for u in self.users[value] if isinstance(u, g.CallLoop) and self.group.get(u) is mine]
-        if mine is other or (mine.anchor and other.anchor) or not self.fits(made, value, n, inside):
+        if mine is other:
             return False
-        if len(inside) < len(self.users[value]) and not self.may_be_sibling(made, n):
+        by_rows = self.by_rows(made, value, mine, inside)
+        if not by_rows and ((mine.anchor and other.anchor) or not self.fits(made, value, n, inside)):
             return False
-        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor)
-        if not self.in_order(joined):
+        if len(inside) < len(self.users[value]) and not by_rows and not self.may_be_sibling(made, n):
+            return False
+        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor, other.rows if other.anchor else mine.rows)
+        if not self.in_order(joined) or (by_rows and not self.leads_to(joined, mine)):
             return False
         self.group.update((member, joined) for member in joined.nodes)
         return True
@@ -119,6 +132,16 @@ class _Groups:
         reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
         places = all(reads_elementwise(func_of(u.callee), p) for u, p in reads)
         return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
+
+    def by_rows(self, made: g.CallLoop, value: g.Value, mine: _Group, inside: Sequence[g.CallLoop]) -> bool:
+        """Whether a value comes from a group of reductions over rows, and those that read it go over the same rows, one by one."""
+        rows = self.group[made].rows
+        if rows is None or (mine.anchor and mine.rows != rows) or not has_rows(value.tensor.shape, rows):
+            return False
+        if any(self.kind[u] not in ROW_BY_ROW for u in (made, *mine.nodes)):
+            return False
+        reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
+        return all(reads_by_rows(func_of(u.callee), p, rows) for u, p in reads)
 
     def is_decoded(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
         """Whether a value is the right-hand side of a matmul, and is made of at most half as many bits."""
@@ -136,6 +159,11 @@ class _Groups:
     def may_be_sibling(self, made: g.CallLoop, n: g.CallLoop) -> bool:
         """Whether what comes before a reduction may stay a result of its own: it is computed row by row like the reduction."""
         return self.kind[n] is Kind.REDUCTION and self.kind[made] is Kind.ELEMENTWISE and self.group[made].nodes[-1] is made
+
+    def leads_to(self, group: _Group, last: _Group) -> bool:
+        """Whether everything in a group is read inside of it, but for what its last part gives: rows are computed where they are read."""
+        made = [v for m in group.nodes if m not in last.nodes for v in m.outs]
+        return all(any(u in group.nodes for u in self.users.get(v, [])) for v in made)
 
     def in_order(self, group: _Group) -> bool:
         """Whether everybody outside who reads a result of the group comes after its last member."""
