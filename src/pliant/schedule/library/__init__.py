@@ -22,12 +22,12 @@ from ..family import Family, Variant
 from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .convolution import schedule_convolution
+from .convolution_roles import along_channels, windows_of
 from .dot_products import copied_words, dot_product_of, schedule_dot_product
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
 from .match import (
     NotApplicable,
-    convolution_of,
     decodes,
     elementwise,
     has_block,
@@ -40,7 +40,7 @@ from .match import (
 )
 from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
-from .windows import schedule_windows, windows_of
+from .windows import schedule_windows
 
 
 def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
@@ -92,11 +92,7 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
     said: list[str] = []
     for b in blocks(s.program.body):
-        if (
-            not isinstance(convolution_of(b), str)
-            and isinstance(matmul_of(b), str)
-            and isinstance(dot_product_of(s.program, b, target), str)
-        ):
+        if along_channels(s.program, b, target) and isinstance(matmul_of(b), str) and isinstance(dot_product_of(s.program, b, target), str):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):
         if b in untouched(s.program) and not isinstance(windows_of(b), str) and isinstance(matmul_of(b), str):
@@ -123,6 +119,8 @@ def _inline(s: Schedule) -> list[str]:
         if store is None or allocation(s.program, store.buffer) is None or decodes(s.program, b):
             continue
         users = readers(s.program, store.buffer)
+        if any(u not in untouched(s.program) for u in users):  # a rule has seen to it that it stays apart
+            continue
         if is_cheap(store.value) or (len(users) == 1 and reads_once(users[0], store)):
             try:
                 s.compute_inline(b.name)

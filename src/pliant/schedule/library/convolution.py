@@ -20,41 +20,13 @@ from functools import partial
 
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Reduce
-from ...support.record import dataclass
 from ...target import Target
 from ..nest import accesses, allocation, blocks, constant_extent, plain_iters
 from ..schedule import BlockHandle, LoopHandle, Schedule
+from .convolution_roles import Convolution, convolution_of
 from .layouts import packs
-from .match import Convolution, NotApplicable, alone, convolution_of, elementwise, find_block, iter_named, packed, plain_loops, tried
-
-DYNAMIC_ROWS = 6  # the most neighbours in a tile where their number is not known: there is a body for each smaller tile, too
-LATENCY = 8  # so many sums have to be in flight
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Neighbours, and vectors of columns, whose sums are in registers together."""
-
-    rows: int
-    vectors: int
-
-
-def tile_size(target: Target, rows: int | None, vectors: int) -> Tile:
-    """The tile that is the least work in all."""
-    sums = 28 if target.n_vector_registers >= 32 else 12 if target.n_vector_registers >= 16 else 4
-    most = DYNAMIC_ROWS if rows is None else max(rows, 1)
-    tiles = [Tile(r, v) for v in range(1, min(4, vectors) + 1) for r in range(1, min(sums // v, most) + 1)]
-    return min(tiles, key=lambda t: (_work(10 * DYNAMIC_ROWS if rows is None else rows, vectors, t), -t.rows))
-
-
-def _work(rows: int, vectors: int, tile: Tile) -> int:
-    """What a step of the sum costs for all tiles together, the smaller ones at both ends too."""
-    return sum(
-        many_rows * many_vectors * (1 + max(r * v, r + v, LATENCY))
-        for r, many_rows in ((tile.rows, rows // tile.rows), (rows % tile.rows, 1))
-        for v, many_vectors in ((tile.vectors, vectors // tile.vectors), (vectors % tile.vectors, 1))
-        if r and v
-    )
+from .match import NotApplicable, alone, along, elementwise, find_block, iter_named, packed, plain_loops, tried
+from .register_tiles import tile_size
 
 
 def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
@@ -126,7 +98,7 @@ class _Rule:
         block = find_block(self.s.program, self.name)
         column = iter_named(block, self.roles.column).var
         size = packed(weight, column)
-        if size == self.lanes:
+        if size == self.lanes or along(weight, column):
             return "before"
         if size is not None or plain_iters(weight.indices, block) is None:
             raise NotApplicable(f"`{weight.buffer.name}` is not indexed by iterators of block `{self.name}`, nor in packs of {self.lanes}")

@@ -16,8 +16,9 @@ from ...sym.expr import Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..nest import accesses, blocks, plain_iters
+from .convolution_roles import along_channels, convolution_of
 from .dot_products import DotProduct, dot_product_of, words
-from .match import convolution_of, iter_named
+from .match import iter_named
 
 
 def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
@@ -30,7 +31,7 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
         if not isinstance(dot, str):
             found.update(_words(func, b, dot))
             continue
-        side = _right_side(b) or _weights(b)
+        side = _right_side(b) or (_weights(b) if along_channels(func, b, target) else None)
         if side is None:
             continue
         load, column = side

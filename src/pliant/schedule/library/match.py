@@ -12,7 +12,7 @@ from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Call, Cast, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
+from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
 from ..nest import accesses, allocation, blocks, index, loops_above, path_to, plain_iters, readers
 
@@ -90,46 +90,6 @@ def matmul_of(block: Block) -> Matmul | str:
     batch = tuple(v.name for v in out[:-1] if v is not row)
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
     return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """The roles of the iterators: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
-
-    outer: tuple[str, ...]  # the other indices of the result
-    row: str  # the last index of the result, which `w` does not have
-    column: str  # which `x` does not have
-    reduced: tuple[str, ...]
-    weight: Load
-
-
-def convolution_of(block: Block) -> Convolution | str:
-    """The roles of the iterators of a convolution; else why it is none."""
-    s = block.body
-    if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
-        return f"block `{block.name}` is no sum with an init"
-    if not isinstance(s.values[0], Mul):
-        return f"block `{block.name}` does not sum products"
-    out = plain_iters(s.targets[0].indices, block)
-    if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
-    row = out[-1]
-    factors = s.values[0].args
-    for wide, narrow in (factors, factors[::-1]):
-        weight = _loaded(wide)
-        columns = [v for v in out[:-1] if v in free_vars(wide) and v not in free_vars(narrow)]
-        if weight is not None and len(columns) == 1 and row in free_vars(narrow) and row not in free_vars(wide):
-            outer = tuple(v.name for v in out[:-1] if v is not columns[0])
-            reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
-            return Convolution(outer, row.name, columns[0].name, reduced, weight)
-    return f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
-
-
-def _loaded(e: Expr) -> Load | None:
-    """The load that a factor is, or is a cast of."""
-    while isinstance(e, Cast):
-        e = e.args[0]
-    return e if isinstance(e, Load) else None
 
 
 def along(e: Load, v: Var) -> bool:

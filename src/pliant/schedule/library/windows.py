@@ -1,4 +1,6 @@
-"""The default rule of reductions over windows: depthwise convolutions and pools, `y[…, p, q] += x[…, p * 2 + a, q * 2 + b] * w[…, a, b]`.
+"""The default rule of reductions over windows, with vectors along rows: `y[…, p, q] += x[…, p * 2 + a, q * 2 + b] * w[…, a, b]`.
+
+Depthwise convolutions and pools are tiled over rows of images:
 
     for …, tile of R rows p (parallel):
         rows of x that the tile reads, with their padding, on the stack
@@ -6,6 +8,9 @@
             tile of y in registers = 0
             for a, b unrolled: for p unrolled: for q as a vector: tile[p, q] = fma(x[p * 2 + a, q * 2 + b], w[a, b], tile[p, q])
             y = epilogue(tile)
+
+Convolutions whose sums are too short for vectors of channels (`along_channels`) are tiled over channels, and over a few vectors
+each: what is read of `x` serves all channels of a tile.
 
 Vectors lie along the last index of the result; what is read there are its neighbours, and everything else is the same in all
 lanes. Rows that windows have in common are read once, as the windows are unrolled. The reduction runs in the order of the program.
@@ -16,57 +21,23 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
-from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Block, Reduce, Store
+from ...loop.buffer import Buffer
+from ...loop.stmt import Reduce, Store
 from ...support.errors import ScheduleError
-from ...support.record import dataclass
-from ...sym.expr import Const, Mul, Var, free_vars, walk
+from ...sym.expr import Const, Mul
 from ...target import Target
-from ..dependence import linear
-from ..nest import accesses, allocation, blocks, constant_extent, plain_iters, readers, writers
+from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
+from .convolution_roles import Windows, windows_of
 from .match import NotApplicable, alone, elementwise, find_block, iter_named, plain_loops, tried
+from .register_tiles import Tile, tile_size
 
 MOST_TAPS = 64  # of a window that is unrolled
 MOST_ROWS = 4  # of a tile
+MOST_CHANNELS = 8
+SOME_VECTORS = 4  # of columns, where their number is not known
+SHARED_VECTORS = 64  # are handed out together at least
 LARGEST_COPY = 2**15  # bytes of rows on the stack
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """The roles of the iterators."""
-
-    outer: tuple[str, ...]
-    row: str | None  # the last but one index of the result
-    column: str  # its last one
-    reduced: tuple[str, ...]
-
-
-def windows_of(block: Block) -> Windows | str:
-    """The roles of the iterators of a reduction over windows; else why it is none."""
-    s = block.body
-    if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
-        return f"block `{block.name}` is no reduction with a named combiner and an init"
-    out = plain_iters(s.targets[0].indices, block)
-    if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
-    moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and out[-1] in free_vars(e)]
-    if not moving or not all(_neighbours(e, out[-1]) for e in moving):
-        return f"what block `{block.name}` reads along `{out[-1].name}` is not neighbours"
-    taken = {i.var for i in block.iters if i.kind == "R"}
-    if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
-        return f"what block `{block.name}` reduces are no windows"
-    outer = tuple(v.name for v in out[:-2])
-    reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
-    return Windows(outer, out[-2].name if len(out) > 1 else None, out[-1].name, reduced)
-
-
-def _neighbours(e: Load, v: Var) -> bool:
-    """Whether a load goes along the rows of its tensor with `v`, in equal steps."""
-    if e.buffer.strides is not None or any(v in free_vars(i) for i in e.indices[:-1]):
-        return False
-    parts = linear(e.indices[-1], v)
-    return parts is not None and list(parts[0]) == [()] and parts[0][()] > 0
 
 
 def schedule_windows(s: Schedule, name: str, target: Target) -> str:
@@ -79,9 +50,6 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     loops = plain_loops(func, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
-    taps = prod(constant_extent(func, loops[i.var]) or 0 for i in block.iters if i.kind == "R")
-    if not 1 <= taps <= MOST_TAPS:
-        raise NotApplicable(f"the windows of block `{name}` have {taps or 'an unknown number of'} elements")
     order = blocks(func.body)
     epilogue = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
     text = _Rule(s, name, roles, target).apply()
@@ -98,35 +66,67 @@ class _Rule:
         assert isinstance(body, Reduce)
         self.reduce = body
         self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
-        rows = self._loop(roles.row) if roles.row else None
-        extent = constant_extent(s.program, rows.loop) if rows else None
-        self.rows = next((r for r in range(MOST_ROWS, 0, -1) if extent and extent % r == 0), 1)
+        self.depth = len(roles.reduced)
+        self.tile = self._tile_size()
+
+    def _tile_size(self) -> Tile:
+        """Rows that divide the image, or channels and vectors as sums of products like them best."""
+        tiled = self._extent(self.roles.tiled) if self.roles.tiled else 1
+        if self.roles.rows:
+            return Tile(next((r for r in range(MOST_ROWS, 0, -1) if tiled and tiled % r == 0), 1), 1)
+        width = self._extent(self.roles.column)
+        return tile_size(self.target, tiled, SOME_VECTORS if width is None else max(width // self.lanes, 1), MOST_CHANNELS)
 
     def _loop(self, iterator: str) -> LoopHandle:
         value = iter_named(find_block(self.s.program, self.name), iterator).value
         return next(h for h in self.s.loops(self.name) if h.loop.var is value)
 
+    def _extent(self, iterator: str) -> int | None:
+        return constant_extent(self.s.program, self._loop(iterator).loop)
+
+    def _names(self) -> set[str]:
+        return {b.name for b in blocks(self.s.program.body)}
+
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
-        s, r = self.s, self.roles
-        outer = [self._loop(v) for v in r.outer]
-        row = self._loop(r.row) if r.row else None
-        column, reduced = self._loop(r.column), [self._loop(v) for v in r.reduced]
-        s.reorder(*outer, *([row] if row else []), column, *reduced)
+        s, r, t = self.s, self.roles, self.tile
+        s.reorder(*(self._loop(v) for v in (*([r.tiled] if r.tiled else []), *r.outer, r.column, *r.reduced)))
         if self._sums_products() and self.target.has_fma:
             s.contract(self.name)
-        within: list[LoopHandle] = []
-        if row is not None:
-            tiles, inner = s.split(row, None, self.rows)
-            outer, within = [*outer, tiles], [inner]
-        at = s.fuse(*outer) if len(outer) > 1 else outer[0] if outer else None
+        copied = False
+        if r.tiled is None:
+            self._nest(self.name, [], [])
+        elif (extent := self._extent(r.tiled)) is not None and extent <= t.rows:
+            copied = self._nest(self.name, [], [self._loop(r.tiled)])
+        else:
+            before = self._names()
+            tiles, within = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
+            for rest in sorted(self._names() - before):
+                chain = s.loops(rest)
+                own = len(chain) - len(r.outer) - 2 - self.depth
+                self._nest(rest, list(chain[:own]), [chain[own]])
+            copied = self._nest(self.name, [tiles], [within])
+        side = ", rows with their padding on the stack" if copied else ""
+        return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers{side}"
+
+    def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle]) -> bool:
+        """Threads over the tiles of one size; whether the rows that they read are copied."""
+        s = self.s
+        chain = s.loops(name)
+        outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
+        column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
+        s.reorder(*outer, *tiles, column, *within, *reduced)
+        shared = [*outer, *tiles]
+        at = shared[-1] if shared else None
+        if len(shared) > 1:
+            joined: list[LoopHandle] = []
+            tried(lambda: joined.append(s.fuse(*shared)))
+            at = joined[0] if joined else at
         if at is not None:
             s.parallel(at)
-            s.reorder(column, *within, *reduced)
-        copied = at is not None and self._padded_rows(at)
-        self._columns(at, column, within, reduced)
-        side = ", rows with their padding on the stack" if copied else ""
-        return f"windows: `{self.name}` in tiles of {self.rows}x{self.lanes} in registers{side}"
+        copied = self.roles.rows and at is not None and self._padded_rows(at)
+        self._columns(name, column, len(within))
+        return copied
 
     def _sums_products(self) -> bool:
         r = self.reduce
@@ -157,38 +157,75 @@ class _Rule:
             s.compute_inline(producer)
             s.vectorize(s.loops(copy)[-1])
 
-    def _columns(self, at: LoopHandle | None, column: LoopHandle, within: list[LoopHandle], reduced: list[LoopHandle]) -> None:
+    def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
         """Vectors of columns, and a masked one for those that remain."""
-        s = self.s
+        s, v = self.s, self.tile.vectors
         extent = constant_extent(s.program, column.loop)
-        depth = len(within) + len(reduced)
         if extent is not None and extent < self.lanes:
-            vector, lane = s.split(column, self.lanes)
-            self._tile(self.name, vector, lane, depth)
+            self._masked(name, column, extent, tiled)
             return
-        before = {b.name for b in blocks(s.program.body)}
-        vector, lane = s.split(column, None, self.lanes, tail="cut")
-        for rest in {b.name for b in blocks(s.program.body)} - before:
+        before = self._names()
+        vectors, _ = s.split(column, None, self.lanes, tail="cut")
+        for rest in sorted(self._names() - before):
+            left = s.loops(rest)[-1 - tiled - self.depth]
+            self._masked(rest, left, constant_extent(s.program, left.loop), tiled)
+        if len(s.loops(name)) == 2 + tiled + self.depth:  # a row is all there is
+            tried(partial(s.parallel, vectors, grain=SHARED_VECTORS))
+            v = 1
+        if v == 1:
+            self._tile(name, vectors, tiled, 1)
+            return
+        before = self._names()
+        panels, _ = s.split(vectors, None, v, tail="cut")
+        for rest in sorted(self._names() - before):
             chain = s.loops(rest)
-            last, masked = s.split(chain[-1 - depth], self.lanes)
-            self._tile(rest, last, masked, depth)
-        self._tile(self.name, vector, lane, depth)
+            at = len(chain) - 2 - tiled - self.depth
+            known = constant_extent(s.program, chain[at].loop) is not None
+            self._tile(rest, (chain[at - 1] if at else None) if known else chain[at], tiled, 2 if known else 1)
+        self._tile(name, panels, tiled, 2)
 
-    def _tile(self, name: str, at: LoopHandle, lane: LoopHandle, depth: int) -> None:
-        """Reduce one tile in registers; the loops inside of `at` are lane, then `depth` of (row, reduced)."""
+    def _masked(self, name: str, column: LoopHandle, extent: int | None, tiled: int) -> None:
+        """Less columns than lanes."""
+        if extent == 1:
+            chain = self.s.loops(name)
+            at = chain.index(column)
+            self._tile(name, chain[at - 1] if at else None, tiled, 1)
+        else:
+            self._tile(name, self.s.split(column, self.lanes)[0], tiled, 1)
+
+    def _tile(self, name: str, at: LoopHandle | None, tiled: int, vectors: int) -> None:
+        """Reduce one tile in registers; the loops inside of `at` are `vectors` (the last of lanes), then `tiled`, then the reduced ones."""
         s = self.s
-        inner = s.loops(name)[-depth:]
-        rows, reduced = inner[: depth - len(self.roles.reduced)], inner[depth - len(self.roles.reduced) :]
-        s.reorder(*reduced, *rows, lane)
+        inner = s.loops(name)[-vectors - tiled - self.depth :]
+        *others, lane = inner[:vectors]
+        rows, reduced = list(inner[vectors : vectors + tiled]), inner[vectors + tiled :]
+        s.reorder(*reduced, *rows, *others, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in (*reduced, *rows):
+        for h in (*self._unrolled(reduced), *rows, *others):
             s.unroll(h)
-        s.vectorize(lane)
+        self._lanes(lane)
         *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         for h in outer:
             s.unroll(h)
-        s.vectorize(last)
+        self._lanes(last)
         s.decompose_reduction(name, reduced[0])
+
+    def _lanes(self, loop: LoopHandle) -> None:
+        if constant_extent(self.s.program, loop.loop) == 1:
+            self.s.unroll(loop)
+        else:
+            self.s.vectorize(loop)
+
+    def _unrolled(self, reduced: tuple[LoopHandle, ...]) -> list[LoopHandle]:
+        """The last of the reduction's loops, where rows have windows in common: as many as are not too many elements."""
+        found: list[LoopHandle] = []
+        taps = 1
+        for h in reversed(reduced if self.roles.rows else ()):
+            taps *= constant_extent(self.s.program, h.loop) or MOST_TAPS + 1
+            if taps > MOST_TAPS:
+                break
+            found.append(h)
+        return found
 
 
 def _bytes(b: Buffer) -> int:

@@ -1,0 +1,124 @@
+"""What convolutions and windows are: the roles of their iterators, and which of two ways of vectors is less work.
+
+convolution_of(block)             # y[n, j, p, q] += x[n, c, p * 2 + a, q * 2 + b] * w[j, c, a, b]: the channels j may be lanes
+windows_of(block)                 # the same, with q as lanes; and depthwise convolutions and pools
+along_channels(func, b, target)   # whether lanes are channels
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...loop.buffer import Load
+from ...loop.stmt import Block, Func, Reduce
+from ...support.record import dataclass
+from ...sym.expr import Cast, Expr, Mul, Var, free_vars, walk
+from ...target import Target
+from ..dependence import linear
+from ..nest import constant_extent, plain_iters
+from .match import iter_named, plain_loops
+
+STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
+ANY_WIDTH = 0.8  # the part of the lanes that is used along rows of unknown length
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The roles of the iterators: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
+
+    outer: tuple[str, ...]  # the other indices of the result
+    row: str  # the last index of the result, which `w` does not have
+    column: str  # which `x` does not have
+    reduced: tuple[str, ...]
+    weight: Load
+
+
+def convolution_of(block: Block) -> Convolution | str:
+    """The roles of the iterators of a convolution; else why it is none."""
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
+        return f"block `{block.name}` is no sum with an init"
+    if not isinstance(s.values[0], Mul):
+        return f"block `{block.name}` does not sum products"
+    out = plain_iters(s.targets[0].indices, block)
+    if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
+        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+    row = out[-1]
+    factors = s.values[0].args
+    for wide, narrow in (factors, factors[::-1]):
+        weight = _loaded(wide)
+        columns = [v for v in out[:-1] if v in free_vars(wide) and v not in free_vars(narrow)]
+        if weight is not None and len(columns) == 1 and row in free_vars(narrow) and row not in free_vars(wide):
+            outer = tuple(v.name for v in out[:-1] if v is not columns[0])
+            reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+            return Convolution(outer, row.name, columns[0].name, reduced, weight)
+    return f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
+
+
+def _loaded(e: Expr) -> Load | None:
+    """The load that a factor is, or is a cast of."""
+    while isinstance(e, Cast):
+        e = e.args[0]
+    return e if isinstance(e, Load) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The roles of the iterators: `y[…, tiled, …, column]` from `x[…, column + …]`."""
+
+    outer: tuple[str, ...]  # the other indices of the result
+    tiled: str | None  # channels that `x` does not have, else the last but one index of the result
+    column: str  # the last index of the result
+    reduced: tuple[str, ...]
+    rows: bool  # neighbours along `tiled` have parts of their windows in common
+
+
+def windows_of(block: Block) -> Windows | str:
+    """The roles of the iterators of a reduction over windows; else why it is none."""
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
+        return f"block `{block.name}` is no reduction with a named combiner and an init"
+    out = plain_iters(s.targets[0].indices, block)
+    if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
+        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+    column = out[-1]
+    moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e)]
+    if not moving or not all(_step(e, column) for e in moving):
+        return f"what block `{block.name}` reads along `{column.name}` is not neighbours"
+    taken = {i.var for i in block.iters if i.kind == "R"}
+    if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
+        return f"what block `{block.name}` reduces are no windows"
+    channels = [v for v in out[:-1] if all(v not in free_vars(e) for e in moving)]
+    tiled = channels[-1] if channels else out[-2] if len(out) > 1 else None
+    outer = tuple(v.name for v in out[:-1] if v is not tiled)
+    reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+    return Windows(outer, tiled.name if tiled is not None else None, column.name, reduced, not channels)
+
+
+def _step(e: Load, v: Var) -> int:
+    """How far apart the elements are that a load reads along the rows of its tensor with `v`; 0 where it is not so."""
+    if e.buffer.strides is not None or any(v in free_vars(i) for i in e.indices[:-1]):
+        return 0
+    parts = linear(e.indices[-1], v)
+    return max(int(parts[0][()]), 0) if parts is not None and list(parts[0]) == [()] else 0
+
+
+def along_channels(func: Func, block: Block, target: Target) -> bool:
+    """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbours."""
+    roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
+    if isinstance(roles, str) or isinstance(windows, str) or isinstance(loops, str):
+        return not isinstance(roles, str)
+    s = block.body
+    assert isinstance(s, Reduce)
+    lanes = max(1, target.vector_bits // s.targets[0].dtype.bits)
+    extent = {v.name: constant_extent(func, x) for v, x in loops.items()}
+    depth = prod(extent[r] or 1 for r in roles.reduced)
+    column = iter_named(block, windows.column).var
+    step = max(_step(e, column) for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e))
+    across = depth / lanes / _use(extent[roles.column], lanes) + STORE
+    return across < depth / lanes / _use(extent[windows.column], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
+
+
+def _use(extent: int | None, lanes: int) -> float:
+    """The part of the lanes that is used along an extent."""
+    return ANY_WIDTH if extent is None else max(extent, 1) / (-(-max(extent, 1) // lanes) * lanes)
