@@ -36,6 +36,7 @@ ACCESSES: dict[str, tuple[Place, Place]] = {
     "row": (lambda v: v, lambda v: v),
     "unaligned": (lambda v: v + 3, lambda v: v + 1),
     "strided read": (lambda v: v * 3 + 1, lambda v: v),
+    "every second": (lambda v: v * 2 + 129, lambda v: v),  # up to the last element of 64
     "strided write": (lambda v: v, lambda v: v * 3 + 2),
     "backwards": (lambda v: 99 - v, lambda v: v),
     "written backwards": (lambda v: v, lambda v: 99 - v),

@@ -1,8 +1,9 @@
 """Memory: where buffers are, and reading and writing their elements, one or a group of lanes.
 
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
-broadcast, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading indices are constants
-where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group into registers.
+broadcast, every second element two rows, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading
+indices are constants where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group
+into registers.
 Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
 """
 
@@ -56,10 +57,19 @@ class Memory(Addresses):
             last = add(self.first_lane(p), {(): 1 - self.lanes})
             with self.active(self._reversed_mask()):
                 return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
+        if stride == 2 and self.mask is None:
+            return self._from_memory(buffer, self._every_second(buffer, self.first_lane(p)), self.lanes)
         parts = self.parts_of(p)
         each = self.each_lane(buffer, parts)
         found = self.gather(buffer, self.pointers_of(buffer, e.indices, parts)) if each is None else self._collect(buffer, each)
         return self._from_memory(buffer, found, self.lanes)
+
+    def _every_second(self, buffer: Buffer, first: Poly) -> str:
+        """Every second element from two rows that have one in common: nothing behind the last one is read."""
+        n, whole, align = self.lanes, memory_type(buffer.dtype, self.lanes), buffer.dtype.itemsize
+        low, high = (self.raw(f"load {whole}, ptr {self.address(buffer, add(first, {(): k}))}, align {align}") for k in (0, n - 1))
+        order = ", ".join(f"i32 {2 * k if 2 * k < n else 2 * k + 1}" for k in range(n))
+        return self.raw(f"shufflevector {whole} {low}, {whole} {high}, <{n} x i32> <{order}>")
 
     def _collect(self, buffer: Buffer, pointers: list[str]) -> str:
         """A vector of elements that are read one by one."""
