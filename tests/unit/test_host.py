@@ -695,7 +695,7 @@ def test_poison_shows_a_plan_that_reuses_memory_too_early(monkeypatch: pytest.Mo
 
     def careless(temporaries: Any, share: bool) -> Plan:
         plan = plan_memory(temporaries, share)
-        return Plan(tuple(plan.offsets[0] for _ in plan.offsets), plan.slots, plan.size)
+        return Plan(tuple(plan.offsets[0] for _ in plan.offsets), plan.size)
 
     x, w = random(3, 8), random(8, 8, seed=1)
     assert np.isfinite(compiled(f.graph, poison=True)(x, w)).all()

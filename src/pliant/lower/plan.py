@@ -1,19 +1,22 @@
-"""The memory plan: temporaries of a host program assigned to slots of one workspace.
+"""The memory plan: where in one workspace the temporaries of a host program lie.
 
-Two temporaries may share a slot when they are never alive at the same step. A slot is as large as the largest of its members,
-a symbolic maximum; the slots stand one after the other, so every offset is a sum of slot sizes and every size is a formula
-of the dims. Which temporaries share is decided by evaluating candidates at sampled points of the contract: several orders
-are tried, and the one whose workspace is smallest, relative to the largest live set, over all points is taken.
+Temporaries that are alive at one step must not overlap. A plan is an order in which they are stacked: each begins where the highest of
+those below it ends that are alive together with it, so an offset is a maximum of sums of sizes, a formula of the dims that is right for
+all of them. Orders are found by packing the temporaries at sampled points of the contract, where sizes are numbers: the order of the
+offsets there is a plan everywhere. The one whose workspace is smallest, relative to the largest live set, over all points is taken.
 
-    a: n*1024 bytes, steps 0..1      slot 0: a, c      offset 0                  size max(n*1024, n*512) = n*1024
-    b: n*4096 bytes, steps 1..2      slot 1: b         offset n*1024
-    c: n*512 bytes,  steps 2..3      workspace n*5120
+    a: n*1024 bytes, steps 0..1      c above nothing      offset 0
+    b: n*4096 bytes, steps 1..2      a above nothing      offset 0
+    c: n*512 bytes,  steps 2..3      b above a, c         offset max(n*1024, n*512) = n*1024        workspace n*5120
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product as combinations
+from typing import Any
+
+import numpy as np
 
 from ..dtype import i64
 from ..support.record import dataclass
@@ -25,6 +28,8 @@ from ..sym.simplify import simplify
 
 ALIGNMENT = 64
 Point = dict[Var, int]
+Values = np.ndarray[Any, np.dtype[np.int64]]  # at the sampled points
+_ZERO = Const(0, i64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,6 @@ class Plan:
     """Where each temporary lies, and the size of it all, as formulas."""
 
     offsets: tuple[Expr, ...]  # for each temporary, in bytes
-    slots: tuple[int, ...]  # for each temporary, the number of its slot
     size: Expr  # bytes
 
 
@@ -51,20 +55,37 @@ def aligned(size: Expr) -> Expr:
 
 
 def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
-    """Assigns the temporaries to slots; each to one of its own where they do not `share`."""
+    """Places the temporaries; each in memory of its own where they do not `share`."""
     sizes = [aligned(t.bytes) for t in temporaries]
+    if not share:
+        return _one_after_the_other(sizes)
     points = sample_points(sizes)
-    at_points = {size: [_at(size, point) for point in points] for size in dict.fromkeys(sizes)}
-    values = [at_points[size] for size in sizes]
-    members = _best(temporaries, values) if share else [[t] for t in range(len(temporaries))]
-    offset: Expr = Const(0, i64)
-    offsets: list[Expr] = [offset] * len(temporaries)
-    slot_of = [0] * len(temporaries)
-    for number, slot in enumerate(members):
-        for t in slot:
-            offsets[t], slot_of[t] = offset, number
-        offset = simplify(offset + largest([sizes[t] for t in slot]))
-    return Plan(tuple(offsets), tuple(slot_of), offset)
+    at_points = {size: np.array([_at(size, point) for point in points], np.int64) for size in dict.fromkeys(sizes)}
+    near = _alive_together(temporaries)
+    order = _best(temporaries, near, [at_points[size] for size in sizes])
+    return _stacked(order, near, sizes)
+
+
+def _one_after_the_other(sizes: Sequence[Expr]) -> Plan:
+    ends: list[Expr] = [_ZERO]
+    for size in sizes:
+        ends.append(simplify(ends[-1] + size))
+    return Plan(tuple(ends[:-1]), ends[-1])
+
+
+def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Expr]) -> Plan:
+    """The plan that an order is, as formulas."""
+    offsets: list[Expr] = [_ZERO] * len(sizes)
+    ends: dict[int, Expr] = {}
+    rank = {t: k for k, t in enumerate(order)}
+    for t in order:
+        below = [u for u in near[t] if u in ends]
+        # What lies below another one that is below ends lower than it.
+        highest = [u for u in below if not any(rank[w] > rank[u] and w in near[u] for w in below)]
+        offsets[t] = largest([ends[u] for u in highest]) if highest else _ZERO
+        ends[t] = simplify(offsets[t] + sizes[t])
+    tops = [ends[t] for t in order if all(rank[u] < rank[t] for u in near[t])]
+    return Plan(tuple(offsets), simplify(largest(tops)) if tops else _ZERO)
 
 
 def largest(sizes: Iterable[Expr]) -> Expr:
@@ -80,7 +101,7 @@ def largest(sizes: Iterable[Expr]) -> Expr:
     return result
 
 
-def sample_points(sizes: Sequence[Expr], limit: int = 32) -> list[Point]:
+def sample_points(sizes: Sequence[Expr], limit: int = 36) -> list[Point]:
     """Points of the contract at which plans are compared: small, typical and large values of each dim, mixed."""
     dims = sorted({v for size in sizes for v in free_vars(size)}, key=lambda v: v.payload)
     choices = [_typical(d) for d in dims]
@@ -98,7 +119,7 @@ def sample_points(sizes: Sequence[Expr], limit: int = 32) -> list[Point]:
 
 def _typical(v: Var) -> list[int]:
     lo, hi, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 4096, 1)
-    wanted = (1, 16, 128, 1024, 4096)
+    wanted = (1, 16, 64, 256, 1024, 4096)
     rounded = {min(max(lo, -(-w // step) * step), hi // step * step) for w in wanted}
     return sorted(rounded)
 
@@ -120,50 +141,81 @@ def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) ->
     return most
 
 
-@dataclass(slots=True)
-class _Slot:
-    """Temporaries that share memory: the steps at which one of them is alive, as bits, and their largest size at each point."""
-
-    members: list[int]
-    busy: int
-    sizes: list[int]
-
-    def add(self, t: int, steps: int, sizes: list[int]) -> None:
-        self.members.append(t)
-        self.busy |= steps
-        self.sizes = list(map(max, self.sizes, sizes))
-
-    def fit(self, sizes: list[int]) -> tuple[int, int]:
-        """How much the slot would grow, and how much of it would be spare, over all points."""
-        difference = [mine - have for mine, have in zip(sizes, self.sizes, strict=True)]
-        return sum(d for d in difference if d > 0), -sum(d for d in difference if d < 0)
+def _alive_together(temporaries: Sequence[Temporary]) -> list[set[int]]:
+    """For each temporary, those that are alive at a step at which it is."""
+    near: list[set[int]] = [set() for _ in temporaries]
+    alive: list[int] = []
+    for t in sorted(range(len(temporaries)), key=lambda t: temporaries[t].first):
+        alive = [u for u in alive if temporaries[u].last >= temporaries[t].first]
+        for u in alive:
+            near[t].add(u)
+            near[u].add(t)
+        alive.append(t)
+    return near
 
 
-def _best(temporaries: Sequence[Temporary], values: list[list[int]]) -> list[list[int]]:
-    """The assignment, of those that are tried, that wastes the least."""
-    steps = [(1 << (t.last + 1)) - (1 << t.first) for t in temporaries]
+def _best(temporaries: Sequence[Temporary], near: Sequence[set[int]], values: Sequence[Values]) -> list[int]:
+    """The order, of those that are tried, that wastes the least: its worst ratio over the points counts, then the sum of them."""
+    best: list[int] = []
+    least_waste = (float("inf"), float("inf"))
     points = range(len(values[0]) if values else 0)
-    least = [max(1, largest_live_set(temporaries, [v[p] for v in values])) for p in points]
-    orders = [sorted(range(len(values)), key=lambda t: -values[t][p]) for p in points] + [list(range(len(values)))]
-    unique = {tuple(o): o for o in orders}.values()
-    made = [_assign(o, steps, values, tight) for o in unique for tight in (False, True)]
-    return [slot.members for slot in min(made, key=lambda slots: _waste(slots, least))]
+    least = np.array([max(1, largest_live_set(temporaries, [int(v[p]) for v in values])) for p in points])
+    tried: set[tuple[int, ...]] = set()
+    for p in points:
+        sizes = [int(v[p]) for v in values]
+        for first in _firsts(temporaries, sizes):
+            order = _packed(first, near, sizes)
+            if tuple(order) in tried:
+                continue
+            tried.add(tuple(order))
+            ratios = _height(order, near, values) / least
+            waste = float(ratios.max()), float(ratios.sum())
+            if waste < least_waste:
+                best, least_waste = order, waste
+            if waste[0] <= 1:
+                return best
+    return best
 
 
-def _waste(slots: list[_Slot], least: list[int]) -> float:
-    """The worst ratio, over the sampled points, of the plan's size to the largest live set; then the sum of them."""
-    ratios = [sum(slot.sizes[p] for slot in slots) / size for p, size in enumerate(least)]
-    return max(ratios, default=0.0) + sum(ratios) / 1e6
+def _firsts(temporaries: Sequence[Temporary], sizes: Sequence[int]) -> list[list[int]]:
+    """Orders in which to pack: those that are alive where the most is, the longest lived or the earliest of them first; or the largest."""
+    load = np.zeros(1 + max((t.last for t in temporaries), default=0), np.int64)
+    for t, size in zip(temporaries, sizes, strict=True):
+        load[t.first : t.last + 1] += size
+    peak = [-int(load[t.first : t.last + 1].max()) for t in temporaries]
+    life = [t.first - t.last for t in temporaries]
+    everyone = range(len(sizes))
+    return [
+        sorted(everyone, key=lambda t: (peak[t], life[t], -sizes[t])),
+        sorted(everyone, key=lambda t: (peak[t], temporaries[t].first)),
+        sorted(everyone, key=lambda t: -sizes[t]),
+        sorted(everyone, key=lambda t: sizes[t] * life[t]),
+    ]
 
 
-def _assign(order: Sequence[int], steps: list[int], values: list[list[int]], tight: bool) -> list[_Slot]:
-    """Each temporary, in order, in the first slot that is free while it is alive, or in the one that it fits best."""
-    slots: list[_Slot] = []
+def _packed(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[int]) -> list[int]:
+    """The temporaries by their offsets, after each was put into the smallest gap that it fits into, or else on top."""
+    at: dict[int, int] = {}
     for t in order:
-        free = [slot for slot in slots if not slot.busy & steps[t]]
-        if not free:
-            slots.append(_Slot([t], steps[t], values[t]))
-            continue
-        chosen = min(free, key=lambda slot: slot.fit(values[t])) if tight else free[0]
-        chosen.add(t, steps[t], values[t])
-    return slots
+        top = 0
+        gaps: list[tuple[int, int]] = []  # size, offset
+        for low, high in sorted((at[u], at[u] + sizes[u]) for u in near[t] if u in at):
+            if low - top >= sizes[t]:
+                gaps.append((low - top, top))
+            top = max(top, high)
+        at[t] = min(gaps)[1] if gaps else top
+    return sorted(order, key=at.__getitem__)
+
+
+def _height(order: Sequence[int], near: Sequence[set[int]], values: Sequence[Values]) -> Values:
+    """How large the workspace of an order is, at each point."""
+    ends: dict[int, Values] = {}
+    height = np.zeros_like(values[0])
+    for t in order:
+        offset = np.zeros_like(height)
+        for u in near[t]:
+            if u in ends:
+                np.maximum(offset, ends[u], out=offset)
+        ends[t] = offset + values[t]
+        np.maximum(height, ends[t], out=height)
+    return height
