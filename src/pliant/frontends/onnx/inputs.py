@@ -13,6 +13,7 @@ import numpy as np
 from ...dtype import DType
 from ...graph.node import Tensor
 from ...support.errors import ModelFileError, UnsupportedError
+from ...support.names import unused_name
 from ...sym.expr import Dim, Expr, const
 from .dtypes import dtype_of, type_name
 from .external import Folder
@@ -135,14 +136,5 @@ def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
         return const(int(proto.dim_value))
     key = proto.dim_param or f"{name}_{k}"
     if key not in dims:
-        dims[key] = Dim(_unused(identifier(key), dims))
+        dims[key] = Dim(unused_name(identifier(key), {d.name for d in dims.values() if isinstance(d, Dim)}))
     return dims[key]
-
-
-def _unused(name: str, dims: dict[str, Expr]) -> str:
-    taken = {d.name for d in dims.values() if isinstance(d, Dim)}
-    number, found = 0, name
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    return found
