@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pliant.dtype import bool_, f16, f32, f64, i32
+from pliant.dtype import bf16, bool_, f16, f32, f64, i32
 from pliant.graph import ops
 
 from .case import Case
 
 HEADS = (("b", 4, "n", "k"), ("b", 4, "m", "k"), ("b", 4, "m", "c"))
+TILES = (("b", 4, "n", 12), ("b", 2, "m", 12), ("b", 2, "m", 24))  # heads that a template serves
 attend = ops.scaled_dot_product_attention
 
 CASES: dict[str, Case] = {
@@ -40,4 +41,16 @@ CASES: dict[str, Case] = {
     "attention_two_dims": Case(attend, (("n", "k"), ("m", "k"), ("m", "c"))),
     "attention_no_keys": Case(attend, (("b", "n", "k"), ("b", "zero", "k"), ("b", "zero", "c"))),
     "attention_no_queries": Case(attend, (("b", "zero", "k"), ("b", "m", "k"), ("b", "m", "c"))),
+    "attention_tiles": Case(attend, TILES),
+    "attention_tiles_causal": Case(lambda q, k, v: attend(q, k, v, is_causal=True), TILES),
+    "attention_tiles_offset": Case(lambda q, k, v: attend(q, k, v, is_causal=True, offset=k.tensor.shape[2] - q.tensor.shape[2]), TILES),
+    "attention_tiles_window": Case(lambda q, k, v: attend(q, k, v, is_causal=True, window=2, scale=0.3), TILES),
+    "attention_tiles_mask": Case(attend, (*TILES, ("n", "m")), (f32, f32, f32, bool_), 0, 2),
+    "attention_tiles_mask_heads": Case(attend, (*TILES, ("b", 1, 1, "m")), (f16, f16, f16, f16)),
+    "attention_tiles_mask_number": Case(attend, (*TILES, ())),
+    "attention_tiles_bf16": Case(attend, TILES, (bf16, bf16, bf16)),
+    "attention_tiles_two_dims": Case(attend, (("n", 8), ("m", 8), ("m", 8))),
+    "attention_tiles_no_keys": Case(attend, (("b", "n", 8), ("b", "zero", 8), ("b", "zero", 8))),
+    "attention_tiles_no_queries": Case(attend, (("b", "zero", 8), ("b", "m", 8), ("b", "m", 8))),
+    "attention_tiles_shared_dims": Case(attend, (("b", "c", "n", 8), ("b", "b", "m", 8), ("b", "b", "m", 8))),
 }

@@ -47,6 +47,7 @@ class OpDef:
     attrs: type | None = None
     view: bool = False  # the result is the argument's memory under another shape
     template: str = ""  # `module.function` of `lower/templates`, for what no stage can say
+    fits: Callable[[tuple[Tensor, ...], Any], bool] | None = None  # whether the template serves such operands; the stages serve others
     defines: tuple[str, ...] = ()  # the attributes that are new dims, whose values are known only while the program runs
     capacity: Capacity | None = None  # what each of these dims is at most
     updates: bool = False  # where the first argument is state, it is consumed, and the first result is its new version

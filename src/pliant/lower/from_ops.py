@@ -62,7 +62,7 @@ class Lowering:
 
     def node(self, n: g.Node) -> tuple[g.Node, ...]:
         match n:
-            case g.Op() if TABLE[n.op].template:
+            case g.Op() if _by_template(n):
                 from .from_templates import lower_template
 
                 return lower_template(n, self)
@@ -101,6 +101,11 @@ class Lowering:
         stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)
         func, extra = func_of_stages(n.op, sources_of(n, self.numbers), stages, len(n.outs))
         return callee_of(func), extra
+
+
+def _by_template(n: g.Op) -> bool:
+    op = TABLE[n.op]
+    return bool(op.template) and (op.fits is None or op.fits(tuple(tensor_of(a.annotation) for a in n.args), n.attrs))
 
 
 def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:

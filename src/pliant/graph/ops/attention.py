@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import bool_
+from ...dtype import bf16, bool_, f16, f32
 from ...support.errors import counted
 from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Min, Mul, Select, Sub, const
@@ -105,14 +105,14 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     def masked(i: Indices, r: Indices, read: Read) -> Expr:
         scale = Const(attrs.scale, wide) if attrs.scale is not None else Div(Const(1.0, wide), Call("sqrt", Cast(wide, depth)))
         found: Expr = Mul(read("dots", *i), scale)
-        seen = _seen(attrs, i[-2], i[-1])
+        conditions = seen(attrs, i[-2], i[-1])
         if len(args) == 4:
             mask = read(3, *project(args[3].shape, scores, i))
             if mask.dtype is bool_:
-                seen.append(mask)
+                conditions.append(mask)
             else:
                 found = Add(found, widen(mask))
-        condition = all_of(seen)
+        condition = all_of(conditions)
         return found if condition is None else Select(condition, found, limit(wide, False))
 
     def exponential(i: Indices, r: Indices, read: Read) -> Expr:
@@ -140,7 +140,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     )
 
 
-def _seen(attrs: AttentionAttrs, query: Expr, key: Expr) -> list[Expr]:
+def seen(attrs: AttentionAttrs, query: Expr, key: Expr) -> list[Expr]:
     """The conditions under which a query sees a key by their places."""
     place = query + attrs.offset if attrs.offset is not ZERO else query
     found: list[Expr] = [Le(key, place)] if attrs.is_causal else []
@@ -171,7 +171,22 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
         return [(np.matmul(weights, v) / np.where(total == 0, 1.0, total)).astype(args[0].dtype)]
 
 
-register(OpDef("scaled_dot_product_attention", _deduce, _reference, _stages, (3, 4), AttentionAttrs))
+def _in_tiles(args: tuple[Tensor, ...], attrs: AttentionAttrs) -> bool:
+    """Whether heads are of constant sizes, those of the values such that they are whole vectors."""
+    sizes = [args[i].shape[-1] for i in (0, 2)]
+    constant = [int(e.value) for e in sizes if isinstance(e, Const)]
+    return (
+        len(constant) == 2
+        and 0 < constant[0] <= 512
+        and 0 < constant[1] <= 512
+        and constant[1] % 8 == 0
+        and args[0].dtype in (f16, bf16, f32)
+    )
+
+
+register(
+    OpDef("scaled_dot_product_attention", _deduce, _reference, _stages, (3, 4), AttentionAttrs, template="attention.flash", fits=_in_tiles)
+)
 
 
 def scaled_dot_product_attention(

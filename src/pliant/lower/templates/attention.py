@@ -1,0 +1,294 @@
+"""Attention without a matrix of all scores: tiles of 6 queries visit tiles of 64 keys in order, with a running maximum and sum.
+
+    keys[h, t, :, 64] = a tile of keys, transposed                                       once for all queries
+    for each head and tile of queries, in parallel:
+        for each tile of keys that one of them sees:
+            scores[6, 64] = q[6, :] @ keys[:, 64] * scale + mask, -inf where unseen      16 columns at once in registers
+            new = max(best, scores); p = exp(scores - new); shrink = exp(best - new); best = new
+            total = total * shrink + sum(p);  acc[6, :] = acc * shrink + p @ v
+        out = acc / total                                                                zeros where nothing is seen
+
+What a query does is the same in a tile and alone, and tiles of keys have their places: results depend neither on the other queries
+nor on threads. Unseen keys of a tile add exact zeros; zeros come out without a sign, because that may depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...dtype import bool_, f32, i64
+from ...graph.ops.attention import AttentionAttrs, seen
+from ...graph.ops.elementwise import project
+from ...loop.buffer import Buffer
+from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
+from ...support.record import dataclass
+from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Max, Min, Mul, Select, Sub, Var, product
+from .build import ONE, ZERO, Site
+
+ROWS, KEYS, LANES = 6, 64, 16
+NEVER, NOTHING = Const(-float("inf"), f32), Const(0.0, f32)
+Make = Callable[[Expr], Stmt]
+
+
+def flash(site: Site) -> Stmt:
+    """`scaled_dot_product_attention` of heads whose sizes are constants."""
+    made = _Attention.of(site)
+    return seq(*made.views, Alloc(made.turned), made.turn(), made.attend())
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """The operands with their leading dims as one, and the memory for the keys' tiles."""
+
+    site: Site
+    views: tuple[Stmt, ...]
+    q: Buffer  # [heads, n, d]
+    k: Buffer  # [kv_heads, m, d]
+    v: Buffer  # [kv_heads, m, e]
+    out: Buffer  # [heads, n, e]
+    turned: Buffer  # [kv_heads, tiles, d, 64]
+
+    @staticmethod
+    def of(site: Site) -> _Attention:
+        wholes = (*(site.buffer(i) for i in range(3)), site.outs[0])
+        flat = [Buffer(f"{name}_rows", b.dtype, (product(b.shape[:-2]), *b.shape[-2:])) for name, b in zip("qkvy", wholes, strict=True)]
+        views = tuple(View(f, w, (ZERO,) * w.ndim) for f, w in zip(flat, wholes, strict=True))
+        heads, m, d = flat[1].shape
+        turned = Buffer("turned", f32, (heads, _tiles(m, KEYS), d, Const(KEYS, i64)), scope="workspace")
+        q, k, v, out = flat
+        return _Attention(site, views, q, k, v, out, turned)
+
+    @property
+    def attrs(self) -> AttentionAttrs:
+        found: AttentionAttrs = self.site.attrs
+        return found
+
+    def turn(self) -> Stmt:
+        """The keys in tiles, transposed; what is beyond the last key is zero."""
+        m, d = self.k.shape[1:]
+        h, t, key, at = (Var(name, i64) for name in ("h", "t", "key", "at"))
+        read = Select(Lt(key, m), _wide(self.k.load(h, Min(key, m - 1), at)), NOTHING)
+
+        def column(x: Expr) -> Stmt:
+            return seq(Let(key, t * KEYS + x), For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), read)))
+
+        work = Var("w", i64)
+        tiles = self.turned.shape[1]
+        body = seq(Let(h, work // tiles), Let(t, work % tiles), _over("x", KEYS, "serial", column))
+        return For(work, ZERO, self.turned.shape[0] * tiles, "parallel", body)
+
+    def attend(self) -> Stmt:
+        """All queries: tiles of rows, but for a row that is left over alone."""
+        n = self.q.shape[1]
+        tiles = _tiles(n, ROWS)
+        work, h, first = Var("w", i64), Var("h", i64), Var("first", i64)
+        alone = Eq(n - first, ONE)
+        body = seq(
+            Let(h, work // tiles), Let(first, work % tiles * ROWS),
+            If(alone, _Tile(self, h, first, 1).body(), _Tile(self, h, first, ROWS).body()),
+        )  # fmt: skip
+        return For(work, ZERO, self.q.shape[0] * tiles, "parallel", body)
+
+    def shared(self, h: Expr) -> Expr:
+        """The head of keys and values that belongs to a head of queries."""
+        heads, shared = (b.shape[-3] if b.ndim > 2 else ONE for b in (self.site.buffer(0), self.site.buffer(1)))
+        return h if heads is shared else h // heads * shared + h % heads // (heads // shared)
+
+    def scale(self) -> Expr:
+        given = self.attrs.scale
+        return Const(given, f32) if given is not None else Div(Const(1.0, f32), Call("sqrt", Cast(f32, self.q.shape[2])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Some neighbouring queries of a head, and the code that they go through together; rows beyond the last query repeat it."""
+
+    of: _Attention
+    h: Expr
+    first: Expr
+    rows: int
+
+    def body(self) -> Stmt:
+        d, e = int(self.of.q.shape[2].value), int(self.of.v.shape[2].value)  # type: ignore[attr-defined]
+        names = {"queries": (d,), "acc": (e,), "best": (), "total": (), "shrink": (), "score": (KEYS,), "lanes": (LANES,)}
+        b = {name: _stack(name, self.rows, *shape) for name, shape in names.items()}
+        kv, t = Var("kv", i64), Var("t", i64)
+        stop = Var("stop", i64)
+
+        def begin(r: Expr) -> Stmt:
+            queries = _over("x", d, "vector", lambda x: Store(b["queries"], (r, x), Mul(_wide(self.query(r, x)), self.of.scale())))
+            zero = _over("x", e, "vector", lambda x: Store(b["acc"], (r, x), NOTHING))
+            return seq(Store(b["best"], (r,), NEVER), Store(b["total"], (r,), NOTHING), queries, zero)
+
+        def end(r: Expr) -> Stmt:
+            total = b["total"].load(r)
+            divisor = Select(Eq(total, NOTHING), Const(1.0, f32), total)
+            at = self.first + r
+
+            def write(x: Expr) -> Stmt:
+                value = Add(Div(b["acc"].load(r, x), divisor), NOTHING)  # a zero loses its sign
+                return Store(self.of.out, (self.h, at, x), _narrow(self.of.out, value))
+
+            return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
+
+        visit = seq(*self.scores(b, kv, t, stop), self.rows_do(lambda r: seq(*_softmax(b, r))), *self.mix(b, kv, t, stop))
+        return seq(
+            *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
+            self.rows_do(begin), For(t, self.first_tile(), _tiles(stop, KEYS), "serial", visit), self.rows_do(end),
+        )  # fmt: skip
+
+    def rows_do(self, make: Make) -> Stmt:
+        return _over("r", self.rows, "unroll", make)
+
+    def row(self, r: Expr) -> Expr:
+        """The query of a row."""
+        return self.first if self.rows == 1 else Min(self.first + r, self.of.q.shape[1] - 1)
+
+    def query(self, r: Expr, x: Expr) -> Expr:
+        return self.of.q.load(self.h, self.row(r), x)
+
+    def last_key(self) -> Expr:
+        """The end of the keys that some row sees."""
+        m = self.of.k.shape[1]
+        return Min(m, Max(self.row(Const(self.rows - 1, i64)) + self.of.attrs.offset + 1, ZERO)) if self.of.attrs.is_causal else m
+
+    def first_tile(self) -> Expr:
+        window = self.of.attrs.window
+        return ZERO if window is None else Max(self.first + self.of.attrs.offset - (window - 1), ZERO) // KEYS
+
+    def scores(self, b: dict[str, Buffer], kv: Expr, t: Expr, stop: Expr) -> list[Stmt]:
+        """Products of the queries and a tile of keys, then what masks say of them."""
+        dots = Buffer("dots", f32, (Const(self.rows, i64), Const(LANES, i64)), scope="register")
+        d = self.of.q.shape[2]
+
+        def columns(c: Expr) -> Stmt:
+            def step(at: Expr) -> Stmt:
+                def product_of(r: Expr, x: Expr) -> Expr:
+                    return Fma(b["queries"].load(r, at), self.of.turned.load(kv, t, at, c * LANES + x), dots.load(r, x))
+
+                return self.rows_do(lambda r: _lanes(lambda x: Store(dots, (r, x), product_of(r, x))))
+
+            at = Var("d", i64)
+            clear = self.rows_do(lambda r: _lanes(lambda x: Store(dots, (r, x), NOTHING)))
+            write = self.rows_do(lambda r: _lanes(lambda x: Store(b["score"], (r, c * LANES + x), dots.load(r, x))))
+            return seq(Alloc(dots), clear, For(at, ZERO, d, "serial", step(at)), write)
+
+        return [_over("c", KEYS // LANES, "serial", columns), self.rows_do(lambda r: self.masked(b["score"], r, t, stop))]
+
+    def masked(self, score: Buffer, r: Expr, t: Expr, stop: Expr) -> Stmt:
+        """The scores of a row with the mask, and with -inf for keys that it does not see."""
+        site, attrs = self.of.site, self.of.attrs
+        left = Var("left", i64)
+
+        def unseen(x: Expr) -> Stmt:
+            conditions = [Lt(x, left), *seen(attrs, self.row(r), t * KEYS + x)]
+            found = conditions[0]
+            for c in conditions[1:]:
+                found = And(found, c)
+            return Store(score, (r, x), Select(found, score.load(r, x), NEVER))
+
+        def given(x: Expr) -> Stmt:
+            whole = site.buffer(0)
+            scores = (*whole.shape[:-1], site.buffer(1).shape[-2])
+            at = (*_unflattened(self.h, whole.shape[:-2]), self.row(r), t * KEYS + x)
+            shape = site.args[3].shape if isinstance(site.args[3], Buffer) else ()
+            mask = site.read(3, *project(shape, scores, at))
+            old = score.load(r, x)
+            return Store(score, (r, x), Select(mask, old, NEVER) if mask.dtype is bool_ else Add(old, _wide(mask)))
+
+        made: list[Stmt] = [Let(left, stop - t * KEYS)]
+        if len(site.args) == 4:
+            x = Var("x", i64)
+            made.append(For(x, ZERO, Min(left, Const(KEYS, i64)), "vector", given(x)))
+        return seq(*made, _over("x", KEYS, "vector", unseen))
+
+    def mix(self, b: dict[str, Buffer], kv: Expr, t: Expr, stop: Expr) -> list[Stmt]:
+        """The values of a tile, weighted, added to what the rows have so far."""
+        e = int(self.of.v.shape[2].value)  # type: ignore[attr-defined]
+        wide = LANES if e % LANES == 0 else LANES // 2
+        part = Buffer("part", f32, (Const(self.rows, i64), Const(wide, i64)), scope="register")
+        acc, score = b["acc"], b["score"]
+
+        def columns(c: Expr) -> Stmt:
+            def step(key: Expr) -> Stmt:
+                def product_of(r: Expr, x: Expr) -> Expr:
+                    return Fma(score.load(r, key), _wide(self.of.v.load(kv, t * KEYS + key, c * wide + x)), part.load(r, x))
+
+                return self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(part, (r, x), product_of(r, x))))
+
+            def shrunk(r: Expr) -> Stmt:
+                return _over("x", wide, "vector", lambda x: Store(part, (r, x), Mul(acc.load(r, c * wide + x), b["shrink"].load(r))))
+
+            key = Var("key", i64)
+            write = self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(acc, (r, c * wide + x), part.load(r, x))))
+            count = Min(stop - t * KEYS, Const(KEYS, i64))
+            return seq(Alloc(part), self.rows_do(shrunk), For(key, ZERO, count, "serial", step(key)), write)
+
+        return [_over("c", e // wide, "serial", columns)]
+
+
+def _softmax(b: dict[str, Buffer], r: Expr) -> list[Stmt]:
+    """A row's scores become weights against the largest score so far; what it has is to shrink where that grew."""
+    score, lanes = b["score"], b["lanes"]
+    new, safe = Var("new", f32), Var("safe", f32)
+
+    def weight(x: Expr) -> Stmt:
+        return Store(score, (r, x), Call("exp", Sub(score.load(r, x), safe)))
+
+    return [
+        *_tree(score, lanes, r, Max),
+        Let(new, Max(b["best"].load(r), lanes.load(r, ZERO))),
+        Let(safe, Select(Eq(new, NEVER), NOTHING, new)),
+        Store(b["shrink"], (r,), Call("exp", Sub(b["best"].load(r), safe))),
+        Store(b["best"], (r,), new),
+        _over("x", KEYS, "vector", weight),
+        *_tree(score, lanes, r, Add),
+        Store(b["total"], (r,), Fma(b["total"].load(r), b["shrink"].load(r), lanes.load(r, ZERO))),
+    ]
+
+
+def _tree(score: Buffer, lanes: Buffer, r: Expr, join: Callable[[Expr, Expr], Expr]) -> list[Stmt]:
+    """The scores of a row joined by halves, into lane 0."""
+
+    def first(x: Expr) -> Stmt:
+        parts = [score.load(r, x + c * LANES) for c in range(KEYS // LANES)]
+        return Store(lanes, (r, x), join(join(parts[0], parts[1]), join(parts[2], parts[3])))
+
+    def halved(half: int) -> Stmt:
+        return _over("x", half, "vector", lambda x: Store(lanes, (r, x), join(lanes.load(r, x), lanes.load(r, x + half))))
+
+    return [_lanes(first), *(halved(half) for half in (8, 4, 2, 1))]
+
+
+def _over(name: str, extent: int, kind: LoopKind, make: Make) -> Stmt:
+    x = Var(name, i64)
+    return For(x, ZERO, Const(extent, i64), kind, make(x))
+
+
+def _lanes(make: Make) -> Stmt:
+    return _over("x", LANES, "vector", make)
+
+
+def _stack(name: str, *shape: int) -> Buffer:
+    return Buffer(name, f32, tuple(Const(e, i64) for e in shape), scope="stack")
+
+
+def _tiles(extent: Expr, size: int) -> Expr:
+    return (extent + (size - 1)) // size
+
+
+def _unflattened(flat: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The indices of an element of `shape` from its place in order."""
+    found: list[Expr] = []
+    for extent in reversed(shape):
+        found.append(flat % extent)
+        flat = flat // extent
+    return tuple(reversed(found))
+
+
+def _wide(e: Expr) -> Expr:
+    return e if e.dtype is f32 else Cast(f32, e)
+
+
+def _narrow(to: Buffer, e: Expr) -> Expr:
+    return e if to.dtype is f32 else Cast(to.dtype, e)
