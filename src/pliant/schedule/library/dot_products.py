@@ -15,21 +15,24 @@ of a sum is the same number.
 
 from __future__ import annotations
 
+from ...dtype import i64
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Const, Expr, FloorDiv, FloorMod, Var, free_vars
+from ...sym.expr import TRUE, Const, Expr, FloorMod, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ...target.instructions import instructions_of
 from ..auto_tensorize import mapping
 from ..nest import blocks, constant_extent, plain_iters
+from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, find_block, plain_loops
 from .matmul import TiledProduct, TileSize, with_epilogue
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
+MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
 PANEL = 64  # columns of the widest panel
 
 
@@ -43,18 +46,7 @@ class DotProduct:
     group: int
     instructions: dict[int, str]  # by lanes
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether the right-hand side lies as the instruction wants it."""
-        column, (depth,) = self.roles.column, self.roles.reduced
-        found = [(type(e), e.args[0].name, e.args[1]) for e in self.wide.indices if _is_digit(e) and isinstance(e.args[0], Var)]
-        lanes, group = (Const(n, self.wide.indices[-1].dtype) for n in (self.lanes, self.group))
-        pack = [(FloorDiv, column, lanes), (FloorDiv, depth, group), (FloorMod, column, lanes), (FloorMod, depth, group)]
-        return self.wide.buffer.strides is None and found == pack and _is_digit(self.wide.indices[-1])
-
-
-def _is_digit(e: Expr) -> bool:
-    return isinstance(e, (FloorDiv, FloorMod))
+    is_packed: bool  # the right-hand side lies as the instruction wants it
 
 
 def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | str:
@@ -83,7 +75,18 @@ def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | str
     row = rows[-1].name if rows else None
     batch = tuple(v.name for v in out[:-1] if v.name != row)
     roles = Matmul(batch, row, out[-1].name, tuple(i.var.name for i in block.iters if i.kind == "R"))
-    return DotProduct(roles, wide, lanes, group, {n: name for (g, n), (name, _) in found.items() if g == group})
+    names = {n: name for (g, n), (name, _) in found.items() if g == group}
+    return DotProduct(roles, wide, lanes, group, names, _is_packed(func, wide.buffer, lanes, group))
+
+
+def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
+    """Whether a parameter was brought into words of `group` for `lanes` columns; by its map, since indices of small tensors are simpler."""
+    packing = layouts_of(func).get(buffer.name) if buffer in func.buffers else None
+    if packing is None or len(packing.map.results) < 4:
+        return False
+    *_, pack, word, column, factor = packing.map.results
+    digits = ((pack, column, lanes), (word, factor, group))
+    return all(isinstance(low, FloorMod) and low.args[1] is Const(n, i64) and high is low.args[0] // n for high, low, n in digits)
 
 
 def copied_words(func: Func, block: Block, target: Target) -> Expr | None:
@@ -137,7 +140,8 @@ class _Rule(TiledProduct):
     def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
         self.dot = dot
-        self.tile = TileSize(self.tile.rows, self.tile.vectors, dot.lanes)
+        few = self.tile.rows <= MOST_ROWS
+        self.tile = TileSize(self.tile.rows if few else 6, self.tile.vectors if few else 4, dot.lanes)
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
