@@ -203,6 +203,12 @@ STEPS: tuple[Step, ...] = (
         optional=True,
     ),
     Step(
+        "pointwise_convolutions",
+        _pass(".graph.passes.pointwise_convolutions:pointwise_convolutions", Op),
+        "convolutions of single elements are matrix products",
+        optional=True,
+    ),
+    Step(
         "combine_matmuls",
         _pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
         "products of one input with literals, whose results are only moved, are one product",

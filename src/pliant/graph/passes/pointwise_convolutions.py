@@ -1,0 +1,117 @@
+"""Convolutions of windows of one element are matrix products of channels with all places of an image as one row.
+
+    y = ops.conv(x, w)       # x: (n, c, h, w), w: (j, c, 1, 1)      ->      r = ops.reshape(x, (n, c, h * w))
+    z = ops.relu(y)                                                          m = ops.matmul(ops.reshape(w, (j, c)), r)
+                                                                             q = ops.relu(m)
+                                                                             z = ops.reshape(q, (n, j, h, w))
+
+Reshapes only rename memory. What follows element by element is done before the last of them, so that it can still join the product. The sum
+over channels keeps its order. Small images stay: their rows are shorter than what a tile of a product has columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...sym.expr import Const, Expr, const, product
+from ...sym.simplify import simplify
+from ..node import Function, Node, Op, Tensor, Value
+from ..operators import TABLE
+from ..ops.conv import ConvAttrs
+from ..ops.reduce import accumulator
+from ..ops.shape import ShapeAttrs
+from ..rewrite import Rewriter
+
+LEAST_PLACES = 64  # of an image that is worth a row
+Shape = tuple[Expr, ...]
+
+
+def pointwise_convolutions(function: Function) -> Function:
+    """The function whose convolutions of single elements are matrix products; the same object where there are none."""
+    return _Products(function).run()
+
+
+class _Products(Rewriter):
+    def __init__(self, function: Function) -> None:
+        super().__init__(function, lambda r, node: self.rewrite(node))
+        self.flat: dict[Value, Value] = {}  # the rows of images
+
+    def rewrite(self, node: Node) -> Sequence[Value] | None:
+        if not isinstance(node, Op):
+            return None
+        return self.convolution(node) if node.op == "conv" else self.elementwise(node)
+
+    def convolution(self, node: Op) -> Sequence[Value] | None:
+        """The product that a convolution is."""
+        x, weight = node.args[0], node.args[1]
+        if not _is_pointwise(node):
+            return None
+        out, channels = node.outs[0].tensor, weight.tensor.shape[:2]
+        left, right = self.reshaped(weight, channels, node), self.row(x, _flat(x.tensor.shape), node)
+        found = left and right and self.made("matmul", (left, right), None, node)
+        if found and len(node.args) == 3:
+            bias = self.reshaped(node.args[2], (channels[0], const(1)), node)
+            found = bias and self.made("add", (found, bias), None, node)
+        return None if not found else self.back(found, out, node)
+
+    def elementwise(self, node: Op) -> Sequence[Value] | None:
+        """An elementwise operator on rows, where an operand is there as rows."""
+        if not TABLE[node.op].broadcasts or len(node.outs) != 1 or not isinstance(node.outs[0].annotation, Tensor):
+            return None
+        out = node.outs[0].tensor
+        if not any(a in self.flat and a.tensor.shape == out.shape for a in node.args):
+            return None
+        rows = [self.operand(a, out.shape, node) for a in node.args]
+        given = tuple(a for a in rows if a is not None)
+        found = self.made(node.op, given, node.attrs, node) if len(given) == len(rows) else None
+        return None if found is None else self.back(found, out, node)
+
+    def operand(self, value: Value, image: Shape, node: Op) -> Value | None:
+        """An operand that is broadcast to an image, as one that is broadcast to its rows."""
+        if not isinstance(value.annotation, Tensor) or not value.tensor.shape:
+            return value
+        shape = value.tensor.shape
+        if shape == image:
+            return self.row(value, _flat(image), node)
+        spatial = len(image) - 2
+        ones = len(shape) >= spatial and all(isinstance(e, Const) and e.value == 1 for e in shape[-spatial:])
+        return self.reshaped(value, (*shape[:-spatial], const(1)), node) if ones else None
+
+    def row(self, value: Value, shape: Shape, node: Op) -> Value | None:
+        """An image as rows."""
+        if value not in self.flat:
+            made = self.reshaped(value, shape, node)
+            if made is None:
+                return None
+            self.flat[value] = made
+        return self.flat[value]
+
+    def back(self, rows: Value, image: Tensor, node: Op) -> Sequence[Value] | None:
+        """Rows as the image that they are, in place of the node."""
+        found = (rows,) if rows.annotation == image else self.op("reshape", (rows,), ShapeAttrs(image.shape), node)
+        if found is not None:
+            self.flat[found[0]] = rows
+        return found
+
+    def reshaped(self, value: Value, shape: Shape, node: Op) -> Value | None:
+        return value if value.tensor.shape == shape else self.made("reshape", (value,), ShapeAttrs(shape), node)
+
+    def made(self, name: str, args: Sequence[Value], attrs: Any, node: Op) -> Value | None:
+        found = self.make(name, args, attrs, node)
+        return None if found is None else found[0]
+
+
+def _flat(image: Shape) -> Shape:
+    return (*image[:2], simplify(product(image[2:])))
+
+
+def _is_pointwise(node: Op) -> bool:
+    """Whether windows are single elements, and each element is one, in images that are not small; 16-bit floats round once more."""
+    x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
+    assert isinstance(attrs, ConvAttrs)
+    ones = all(isinstance(e, Const) and e.value == 1 for e in weight.shape[2:])
+    plain = all(s == 1 for s in attrs.stride) and all(isinstance(p, Const) and p.value == 0 for pair in attrs.padding for p in pair)
+    places = _flat(x.shape)[2]
+    small = isinstance(places, Const) and places.value < LEAST_PLACES
+    return ones and plain and attrs.groups == 1 and not small and accumulator(x.dtype) is x.dtype

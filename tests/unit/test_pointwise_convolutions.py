@@ -1,0 +1,96 @@
+"""Convolutions of single elements as matrix products: what is rewritten, what stays, and that results do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pliant.dtype import DType, f16, f32
+from pliant.graph import ops
+from pliant.graph.builder import Builder
+from pliant.graph.node import Function, Op, Tensor
+from pliant.graph.passes.pointwise_convolutions import pointwise_convolutions
+from pliant.graph.verify import verify
+from pliant.interp.graph import run_graph
+from pliant.sym.expr import Dim, const
+
+n, h, w = Dim("n"), Dim("h"), Dim("w")
+
+
+def made(call: Callable[..., Any], *shapes: tuple[Any, ...], dtype: DType = f32) -> Function:
+    builder = Builder("f")
+    params = [builder.param(f"x{k}", Tensor(dtype, tuple(const(e) if isinstance(e, int) else e for e in s))) for k, s in enumerate(shapes)]
+    with builder:
+        result = call(*params)
+    return builder.finish([result])
+
+
+def names(function: Function) -> list[str]:
+    return [node.op for node in function.nodes if isinstance(node, Op)]
+
+
+def arrays(function: Function) -> list[Any]:
+    sizes = {n: 2, h: 9, w: 11}
+    rng = np.random.default_rng(3)
+    shapes = [[int(e.value) if hasattr(e, "value") else sizes[e] for e in p.tensor.shape] for p in function.params]
+    return [rng.standard_normal(s).astype(p.tensor.dtype.numpy()) for s, p in zip(shapes, function.params, strict=True)]
+
+
+def check(function: Function, expected: list[str]) -> None:
+    changed = pointwise_convolutions(function)
+    verify(changed)
+    assert [op for op in names(changed) if op != "reshape"] == expected
+    given = arrays(function)
+    for a, b in zip(run_graph(function, given), run_graph(changed, given), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_what_follows_element_by_element_is_done_on_rows() -> None:
+    def call(x: Any, weight: Any, bias: Any, scale: Any) -> Any:
+        y = ops.conv(x, weight, bias)
+        return ops.relu(ops.add(ops.mul(ops.mul(y, ops.sigmoid(y)), scale), x))
+
+    function = made(call, (n, 8, h, w), (8, 8, 1, 1), (8,), (8, 1, 1))
+    check(function, ["matmul", "add", "sigmoid", "mul", "mul", "add", "relu"])
+    last = pointwise_convolutions(function).nodes[-1]
+    assert isinstance(last, Op) and last.op == "reshape"  # nothing is between the operators
+
+
+def test_several_in_a_row_stay_rows() -> None:
+    def call(x: Any, a: Any, b: Any) -> Any:
+        return ops.conv(ops.relu(ops.conv(x, a)), b)
+
+    changed = pointwise_convolutions(made(call, (1, 4, 16, 16), (6, 4, 1, 1), (5, 6, 1, 1)))
+    images = [node for node in changed.nodes if isinstance(node, Op) and node.op == "reshape" and len(node.outs[0].tensor.shape) == 4]
+    read = {a for node in changed.nodes if isinstance(node, Op) for a in node.args}
+    assert [node.outs[0] in read for node in images] == [False] * len(images)
+
+
+def test_one_spatial_dim_needs_no_reshape_of_images() -> None:
+    check(made(lambda x, weight: ops.conv(x, weight), (n, 4, w), (6, 4, 1)), ["matmul"])
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes", "dtype"),
+    [
+        (lambda x, weight: ops.conv(x, weight, stride=2), ((1, 4, 16, 16), (6, 4, 1, 1)), f32),
+        (lambda x, weight: ops.conv(x, weight, padding=1), ((1, 4, 16, 16), (6, 4, 1, 1)), f32),
+        (lambda x, weight: ops.conv(x, weight, groups=2), ((1, 4, 16, 16), (6, 2, 1, 1)), f32),
+        (lambda x, weight: ops.conv(x, weight), ((1, 4, 16, 16), (6, 4, 3, 1)), f32),
+        (lambda x, weight: ops.conv(x, weight), ((1, 4, 7, 7), (6, 4, 1, 1)), f32),
+        (lambda x, weight: ops.conv(x, weight), ((1, 4, 16, 16), (6, 4, 1, 1)), f16),
+    ],
+    ids=["stride", "padding", "groups", "window", "small", "rounding"],
+)
+def test_others_stay(call: Any, shapes: Any, dtype: DType) -> None:
+    function = made(call, *shapes, dtype=dtype)
+    assert pointwise_convolutions(function) is function
+
+
+def test_operands_that_vary_along_rows_end_them() -> None:
+    function = made(lambda x, weight, v: ops.add(ops.conv(x, weight), v), (n, 4, h, w), (6, 4, 1, 1), (h, w))
+    check(function, ["matmul", "add"])
