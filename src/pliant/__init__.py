@@ -28,6 +28,7 @@ _PLACES = {
     ".dtype": "DType",
     ".frontends.onnx": "from_onnx",
     ".graph": "ops",
+    ".llm.embedder": "Embedder",
     ".llm.lm": "LLM",
     "": "nn",
     ".graph.ops": "match_cast",
@@ -55,9 +56,11 @@ if TYPE_CHECKING:
     from .artifact import load
     from .dtype import DType
     from .explanation import explain
+    from .frontends.onnx import from_onnx
     from .graph import ops
     from .graph.ops import match_cast
     from .graph.patterns import register_library, unregister_library
+    from .llm.embedder import Embedder
     from .llm.lm import LLM
     from .loop.script import (
         alloc,
@@ -159,6 +162,7 @@ __all__ = [
     "LLM",
     "CancelledError",
     "DType",
+    "Embedder",
     "Error",
     "Executable",
     "Function",

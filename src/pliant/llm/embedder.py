@@ -1,0 +1,161 @@
+"""`pliant.Embedder`: texts to vectors, with a BERT model of a folder as the Hugging Face hub has them.
+
+    e = pliant.Embedder("all-MiniLM-L6-v2/")      # config.json, model.safetensors, tokenizer.json; how to pool in 1_Pooling/config.json
+    a, b = e.embed(["a cat on a mat", "a kitten on a rug"])
+    a @ b                                         # how alike they are
+
+A text that is longer than the model reads is an error, unless `truncate=True` says that its beginning will do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frontends.safetensors import load_safetensors
+from ..support.errors import Error, ModelFileError, UnsupportedError
+from .models.bert import Bert, Settings
+from .tokenizer import from_json
+
+BATCH = 32
+MAX_JSON = 1 << 20
+
+
+class Embedder:
+    """A sentence embedder."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
+        import pliant
+
+        place = Path(folder)
+        self.settings = _settings(place)
+        self.tokenizer = from_json(place / "tokenizer.json")
+        if len(self.tokenizer) > self.settings.words:
+            raise ModelFileError(f"`{place}`: the tokeniser has {len(self.tokenizer)} words, the model {self.settings.words}")
+        self._run = pliant.compile(_model(place, self.settings), threads=threads)
+
+    @property
+    def width(self) -> int:
+        """Elements of a vector."""
+        return self.settings.width
+
+    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
+        """The vector of a text, f32[width], or of each of several, f32[texts, width]."""
+        if isinstance(texts, str):
+            one: NDArray[np.float32] = self.embed([texts], truncate=truncate)[0]
+            return one
+        rows = [self._tokens(text, truncate) for text in texts]
+        found = np.empty((len(rows), self.width), np.float32)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # texts of like lengths together: less padding
+        for at in range(0, len(rows), BATCH):
+            part = order[at : at + BATCH]
+            found[part] = self._run(*_padded([rows[i] for i in part]))
+        return found
+
+    def _tokens(self, text: str, truncate: bool) -> list[int]:
+        ids, limit = self.tokenizer.encode(text), self.settings.positions
+        if len(ids) <= limit:
+            return ids
+        if not truncate:
+            raise Error(f"a text has {len(ids)} tokens, and the model reads {limit}", help="cut it into parts, or pass truncate=True")
+        after = list(self.tokenizer.vocabulary.after)
+        return ids[: limit - len(after)] + after
+
+
+def _padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Tokens with zeros behind, and where they are tokens."""
+    lengths = np.array([len(row) for row in rows])
+    mask = (np.arange(max(1, lengths.max())) < lengths[:, None]).astype(np.int64)
+    ids = np.zeros_like(mask)
+    for row, tokens in zip(ids, rows, strict=True):
+        row[: len(tokens)] = tokens
+    return ids, mask
+
+
+def _model(place: Path, s: Settings) -> Bert:
+    weights = load_safetensors(place / "model.safetensors")
+    model = Bert(s)
+    own = dict(model.named_parameters())
+    prefix = "bert." if "embeddings.LayerNorm.weight" not in weights and "bert.embeddings.LayerNorm.weight" in weights else ""
+    return model.load_state_dict({name: weights[prefix + name] for name in own if prefix + name in weights})
+
+
+def _settings(place: Path) -> Settings:
+    """What config.json says, and how sentence-transformers pools."""
+    config = _json(place / "config.json")
+    kind, act = config.get("model_type"), config.get("hidden_act", "gelu")
+    if kind != "bert" or act != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
+        raise UnsupportedError(
+            f"`{place}`: a model of the kind {kind!r} with {act!r} is not supported", facts=["supported: bert, gelu, absolute positions"]
+        )
+    s = Settings(
+        width=_count(config, "hidden_size"),
+        heads=_count(config, "num_attention_heads"),
+        ffn=_count(config, "intermediate_size"),
+        layers=_count(config, "num_hidden_layers"),
+        words=_count(config, "vocab_size"),
+        positions=_count(config, "max_position_embeddings"),
+        kinds=_count(config, "type_vocab_size"),
+        eps=_number(config, "layer_norm_eps"),
+        first=_first_token(place),
+        normalised=_normalised(place),
+    )
+    if s.width % s.heads:
+        raise ModelFileError(f"config.json: {s.heads} heads do not divide a width of {s.width}")
+    return s
+
+
+def _first_token(place: Path) -> bool:
+    path = place / "1_Pooling" / "config.json"
+    if not path.exists():
+        return False
+    asked = [name for name, value in _json(path).items() if name.startswith("pooling_mode_") and value is True]
+    if asked not in (["pooling_mode_mean_tokens"], ["pooling_mode_cls_token"]):
+        raise UnsupportedError(f"`{path}`: pooling by {asked} is not supported", facts=["supported: the mean over tokens, the first token"])
+    return asked == ["pooling_mode_cls_token"]
+
+
+def _normalised(place: Path) -> bool:
+    path = place / "modules.json"
+    if not path.exists():
+        return True
+    found = _read(path)
+    return isinstance(found, list) and any(isinstance(m, dict) and str(m.get("type", "")).endswith(".Normalize") for m in found)
+
+
+def _count(config: dict[str, Any], key: str) -> int:
+    value = config.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 22:
+        raise ModelFileError(f"config.json: `{key}` is {value!r}, where a number from 1 to {1 << 22} is expected")
+    return value
+
+
+def _number(config: dict[str, Any], key: str) -> float:
+    value = config.get(key, 1e-12)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ModelFileError(f"config.json: `{key}` is {value!r}, where a number between 0 and 1 is expected")
+    return float(value)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found = _read(path)
+    if not isinstance(found, dict):
+        raise ModelFileError(f"`{path}` is not a JSON object")
+    return found
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_JSON:
+            raise ModelFileError(f"`{path}` is larger than {MAX_JSON >> 20} MiB")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ModelFileError(f"`{path}` cannot be read: {problem.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"`{path}` is not JSON") from None

