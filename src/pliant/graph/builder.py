@@ -351,6 +351,13 @@ class Builder:
         """A parameter for the body of a loop; it is printed under the name of the loop's result."""
         return Value(name, annotation)
 
+    def carry(self, name: str, annotation: Annotation) -> Value:
+        """One more parameter of the body that is being built: what a loop carries may show only while its body is made."""
+        value, frame = self.carried(name, annotation), self._frames[-1]
+        frame.params += (value,)
+        frame.values.add(value)
+        return value
+
     def if_(
         self, cond: Value, then: tuple[Body, Mapping[Value, Span | None]], orelse: tuple[Body, Mapping[Value, Span | None]]
     ) -> tuple[Value, ...]:

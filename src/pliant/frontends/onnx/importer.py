@@ -70,6 +70,22 @@ class Scope:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output of the model: which results of the program it is made of, a list of them if it is a sequence."""
+
+    name: str
+    first: int
+    count: int | None = None  # of the sequence's tensors
+    empty: bool = False  # an optional without a value
+
+    def take(self, results: list[Any]) -> Any:
+        """The output from the results of the program."""
+        if self.empty:
+            return None
+        return results[self.first] if self.count is None else results[self.first : self.first + self.count]
+
+
 class Importer:
     """Builds one graph function from a model; see the module."""
 
@@ -77,6 +93,7 @@ class Importer:
         self.model, self.given, self.fallback = model, dict(values or {}), fallback
         self.builder = Builder(identifier(model.proto.graph.name or "model"))
         self._literals: list[dict[int, tuple[Known, Value]]] = [{}]
+        self.outputs: list[Output] = []
         self.sources: dict[str, tuple[str, ...]] = {}  # by the name of a value: those that it is computed from
 
     def run(self) -> Function:
@@ -87,10 +104,13 @@ class Importer:
         with self.builder:
             declared(self, graph, scope)
             self.nodes(graph.node, scope)
-            results = [self._result(o.name, scope) for o in graph.output]
-        if not results:
-            raise ModelFileError("onnx: the graph has no outputs")
-        return self.builder.finish(results, {"outputs": tuple(identifier(o.name) for o in graph.output)})
+            if not graph.output:
+                raise ModelFileError("onnx: the graph has no outputs")
+            results: list[Value] = []
+            for o in graph.output:
+                self._result(o.name, scope, results)
+        names = [identifier(o.name) if o.count is None else f"{identifier(o.name)}_{k}" for o in self.outputs for k in range(_size(o))]
+        return self.builder.finish(results, {"outputs": tuple(names)})
 
     def _list_missing(self) -> None:
         """Names every operator that nobody knows, before any work."""
@@ -113,15 +133,20 @@ class Importer:
     def _runs(self, domain: str, op: str) -> bool:
         return rule_of(domain, op) is not None or body_of(domain, op, self.model.opsets.get(domain, 1)) or (self.fallback and not domain)
 
-    def _result(self, name: str, scope: Scope) -> Value:
+    def _result(self, name: str, scope: Scope, results: list[Value]) -> None:
+        """Adds the results of the program that an output is made of."""
         item = scope.find(name)
         if item is None:
             raise ModelFileError(f'onnx: nothing computes the output "{name}"')
-        if isinstance(item, Sequence | Maybe):
-            kind = type(item).__name__.lower().replace("maybe", "optional")
-            raise UnsupportedError(f'onnx: the output "{name}" is a {kind}, which is not supported')
-        value = self.value(item)
-        if isinstance(value.annotation, Tensor) and value not in self.builder._params:
+        while isinstance(item, Maybe) and item.item is not None:
+            item = item.item
+        parts = item.items if isinstance(item, Sequence) else () if isinstance(item, Maybe) else (item,)
+        self.outputs.append(Output(name, len(results), len(parts) if isinstance(item, Sequence) else None, isinstance(item, Maybe)))
+        results += [self._copied(self.value(part), results) for part in parts]
+
+    def _copied(self, value: Value, results: list[Value]) -> Value:
+        """A result as a tensor that no parameter and no other result is."""
+        if isinstance(value.annotation, Tensor) and value not in self.builder._params and value not in results:
             return value
         from .emit import ops
 
@@ -196,7 +221,8 @@ class Importer:
         rule = rule_of(site.domain, site.op)
         if rule is None:
             return self._without_rule(site)
-        if site.items and all(i is None or _is_literal(i) for i in site.items):
+        inner = any(a.type in (5, 10) for a in site.attributes.values())  # a graph inside may use what is not known
+        if site.items and not inner and all(i is None or _is_literal(i) for i in site.items):
             found = self._evaluated(site, rule)
             if found is not None:
                 return found
@@ -297,6 +323,22 @@ class Importer:
         self._literals.pop()
         return self.builder.close(results)
 
+    def mark(self) -> tuple[int, int]:
+        """Where the builder is, so that what is begun and fails can be left."""
+        return len(self.builder._frames), len(self._literals)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Leaves bodies that were begun after `mark`."""
+        del self.builder._frames[mark[0] :], self._literals[mark[1] :]
+
+    def leave(self) -> dict[int, tuple[Known, Value]]:
+        """The literals of the innermost body, which is left for a moment; `enter` comes back to it."""
+        return self._literals.pop()
+
+    def enter(self, literals: dict[int, tuple[Known, Value]]) -> None:
+        """Comes back to a body."""
+        self._literals.append(literals)
+
     def needed(self, site: Site, k: int) -> NeededError:
         """The error for an input that must be known while importing."""
         roots = self._roots(site.node.input[k])
@@ -323,6 +365,11 @@ class Importer:
             elif at in inputs:
                 found[at] = None
         return list(found)
+
+
+def _size(output: Output) -> int:
+    """How many results of the program an output is made of."""
+    return 0 if output.empty else 1 if output.count is None else output.count
 
 
 def _is_literal(item: Item) -> bool:

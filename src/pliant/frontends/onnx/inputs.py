@@ -131,10 +131,12 @@ def element_type(number: int, what: str) -> DType:
 
 def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
     if proto.WhichOneof("value") == "dim_value":
-        if not 0 <= proto.dim_value < 1 << 31:
+        if not -1 <= proto.dim_value < 1 << 31:
             raise ModelFileError(f'onnx: dim {k} of input "{name}" is {proto.dim_value}')
-        return const(int(proto.dim_value))
-    key = proto.dim_param or f"{name}_{k}"
+        if proto.dim_value >= 0:
+            return const(int(proto.dim_value))
+    named = any(c.isalnum() for c in proto.dim_param)  # exporters write `?` and -1 for dims without a name
+    key = proto.dim_param if named else f"{name}_{k}"
     if key not in dims:
         dims[key] = Dim(unused_name(identifier(key), {d.name for d in dims.values() if isinstance(d, Dim)}))
     return dims[key]

@@ -33,6 +33,8 @@ def leaky_relu(site: Site) -> Any:
 def prelu(site: Site) -> Any:
     """x, or slope * x below zero."""
     x, slope = site.x(0), site.x(1)
+    if site.version < 7 and site.rank(1) == 1 and site.shape(1) != (1,):  # one for each channel
+        slope = ops.reshape(slope, (-1, *[1] * (site.rank(0) - 2)))
     return ops.where(ops.less(x, 0), ops.mul(x, slope), x)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....dtype import dtype, f32, i64
-from ....sym.expr import Const, Expr
+from ....sym.expr import Cast, Const, Expr
 from ..emit import ops
 from ..inputs import dense
 from ..items import Known, numbers
@@ -57,7 +57,8 @@ def range_(site: Site) -> Any:
     if all(not isinstance(e, Expr) for e in ends) and abs((ends[1] - ends[0]) / ends[2]) <= 1024:
         count = max(int(np.ceil((ends[1] - ends[0]) / ends[2])), 0)
         return numbers((ends[0] + np.arange(count) * ends[2]).astype(of.numpy()))
-    return ops.arange(*ends, dtype=of)
+    whole = [int(e) if isinstance(e, float) and e == int(e) else e for e in ends]
+    return ops.arange(*(whole if any(isinstance(e, Expr) for e in ends) else ends), dtype=of)
 
 
 def _end(site: Site, k: int) -> Any:
@@ -67,8 +68,10 @@ def _end(site: Site, k: int) -> Any:
     site.require(item.array.size == 1, f"input {k} has {item.array.size} elements, one is expected")
     e = item.array.reshape(-1)[0]
     if isinstance(e, Expr):
+        while isinstance(e, Cast) and e.args[0].dtype.is_int:  # a dim under another type
+            e = e.args[0]
         if e.dtype is not i64:
-            raise site.unsupported("bounds that are no i64 and known only at run time are not supported")
+            raise site.unsupported(f"a bound that is {e.dtype} and known only at run time is not supported")
         return e
     return e.item() if isinstance(e, np.generic) else e
 

@@ -61,7 +61,7 @@ def div(site: Site) -> Any:
 def mod(site: Site) -> Any:
     """The remainder, with the sign of the divisor, or of the dividend."""
     fmod = site.integer("fmod", 0)
-    site.require(bool(fmod) or site.dtype(0).is_int, 'floats need attribute "fmod"')
+    site.require(bool(fmod) or site.dtype(0).is_int or site.version >= 28, 'floats need attribute "fmod"')
     return (ops.fmod if fmod else ops.remainder)(site.x(0), site.x(1))
 
 

@@ -181,8 +181,19 @@ def blocks(site: Site) -> Any:
     block = site.integer("blocksize", 0)
     site.require(block >= 1, f'attribute "blocksize" is {block}')
     if site.op == "SpaceToDepth":
-        return ops.space_to_depth(site.x(0), block)
+        return space_to_depth(site, block)
     return ops.depth_to_space(site.x(0), block, site.text("mode", "DCR", "DCR", "CRD"))
+
+
+def space_to_depth(site: Site, block: int) -> Any:
+    """Blocks of pixels as channels: the pixels of a block first, or the channels first."""
+    if site.text("mode", "DCR", "DCR", "CRD") == "DCR":
+        return ops.space_to_depth(site.x(0), block)
+    site.require(site.rank(0) == 4, f"the operand has {site.rank(0)} dims, 4 are expected")
+    n, c, h, w = site.tensor(0).shape
+    parts = ops.reshape(site.x(0), (n, c, h // block, block, w // block, block))
+    moved = ops.permute(parts, (0, 1, 3, 5, 2, 4))
+    return ops.reshape(moved, (n, simplify(c * (block * block)), simplify(h // block), simplify(w // block)))
 
 
 @rule("Trilu")

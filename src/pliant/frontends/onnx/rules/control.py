@@ -1,0 +1,234 @@
+"""Branches and loops: If, Loop, Scan.
+
+A condition that is known chooses while importing. A loop whose number of rounds is a number may be unrolled: it is where what it carries
+changes its shape, or is a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....dtype import i64
+from ....graph.annotation import Fit, subsumes
+from ....graph.node import Tensor, Value
+from ....support.errors import ShapeError
+from ....sym.expr import Const, Expr, Max, Select, const
+from ....sym.simplify import simplify
+from ..emit import ops
+from ..items import Item, Known, Maybe, Sequence, as_expr, numbers
+from ..loops import Loop, as_tensor, wide
+from ..registry import rule
+from ..site import Site
+
+UNROLLED = 1024  # rounds at most
+
+
+@rule("If")
+def if_(site: Site) -> Any:
+    """One of two graphs."""
+    condition = site.item(0)
+    branches = [site.graph("then_branch"), site.graph("else_branch")]
+    counts = [len(b.output) for b in branches]
+    site.require(counts[0] == counts[1] == len(site.node.output), f"the branches have {counts[0]} and {counts[1]} results")
+    if isinstance(condition, Known) and not condition.symbolic:
+        site.require(condition.array.size == 1, "the condition has more than one element")
+        return site.importer.body(branches[0] if condition.array.reshape(-1)[0] else branches[1], site.scope, {})
+    importer, builder = site.importer, site.importer.builder
+    value = site.x(0)
+    value = ops.reshape(value, ()) if isinstance(value.annotation, Tensor) and value.annotation.shape else value
+    made: list[tuple[Any, Any, list[Value]]] = []
+    for branch in branches:
+        importer.open()
+        items = importer.body(branch, site.scope, {})
+        if any(isinstance(i, Sequence | Maybe) for i in items):
+            error = importer.needed(site, 0)
+            raise error if error.inputs else site.unsupported("branches that give sequences or optionals are not supported")
+        results = [as_tensor(importer.value(i, site)) for i in items]
+        made.append((builder.pause(), importer.leave(), results))
+    chooses = as_expr(condition.array.reshape(-1)[0], condition.dtype) if isinstance(condition, Known) else None
+    if chooses is not None and any(len(a.tensor.shape) != len(b.tensor.shape) for a, b in zip(made[0][2], made[1][2], strict=True)):
+        return _first_only(site, chooses, branches[0])
+    common = [_common(site, a, b, chooses) for a, b in zip(made[0][2], made[1][2], strict=True)]
+    bodies = []
+    for frame, literals, results in made:
+        builder.resume(frame)
+        importer.enter(literals)
+        final = [_under(builder, r, c) for r, c in zip(results, common, strict=True)]
+        bodies.append(importer.close(final))
+    return list(builder.if_(value, bodies[0], bodies[1]))
+
+
+def _first_only(site: Site, chooses: Expr, branch: Any) -> Any:
+    """Of branches with different ranks, where dims decide between them: the first one, under the condition that it is taken.
+
+    Exporters write such branches for a squeeze, and go on with the rank of the first.
+    """
+    there = ops.full((simplify(Select(chooses, const(1), const(0))),), 0.0)
+    site.importer.builder.match_cast(there, Tensor(there.tensor.dtype, (const(1),)), f"onnx: {site} is supported where its condition holds")
+    return site.importer.body(branch, site.scope, {})
+
+
+def _common(site: Site, a: Value, b: Value, chooses: Expr | None) -> Tensor:
+    """What both branches result in; where their dims differ and dims decide between them, the dim of the one that is taken."""
+    x, y = a.tensor, b.tensor
+    if x.dtype is not y.dtype or len(x.shape) != len(y.shape):
+        facts = [f"the first branch gives {x}", f"the second {y}"]
+        raise site.unsupported("branches whose results have different ranks or data types are not supported", facts=facts)
+    if subsumes(x, y).fit is Fit.HOLDS:
+        return Tensor(x.dtype, x.shape)
+    if chooses is None:
+        raise site.unsupported("branches whose results have different shapes are not supported", facts=[f"{x} and {y}"])
+    return Tensor(x.dtype, tuple(n if n is m else simplify(Select(chooses, n, m)) for n, m in zip(x.shape, y.shape, strict=True)))
+
+
+def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
+    return value if subsumes(annotation, value.annotation).fit is Fit.HOLDS else builder.match_cast(value, annotation)
+
+
+@rule("Loop")
+def loop(site: Site) -> Any:
+    """Rounds of a graph, as many as said and as long as a condition holds."""
+    body = site.graph("body")
+    carried = [site.item(k) for k in range(2, len(site.items))]
+    site.require(len(body.input) == len(carried) + 2, f"the body has {len(body.input)} inputs, {len(carried) + 2} are expected")
+    site.require(len(body.output) >= len(carried) + 1, f"the body has {len(body.output)} results")
+    count, keep = _rounds(site), site.items[1] if site.has(1) else None
+    known_keep = keep is None or (isinstance(keep, Known) and not keep.symbolic)
+    number = count.value if isinstance(count, Const) else None
+    if any(isinstance(c, Sequence | Maybe) for c in carried):
+        _check_known(site, "a loop over sequences or optionals")
+        return _unrolled(site, body, carried, number, keep)
+    frames = site.importer.mark()
+    try:
+        return _compiled(site, body, carried, count, keep)
+    except ShapeError as error:
+        _check_known(site, f"a loop that cannot be compiled ({error.what})")
+        if number is None or number > UNROLLED or not known_keep:
+            raise site.unsupported(f"a loop that cannot be compiled: {error.what}", facts=error.facts) from None
+        site.importer.back_to(frames)
+        return _unrolled(site, body, carried, number, keep)
+
+
+def _check_known(site: Site, what: str) -> None:
+    """Number of rounds and condition must be known where a loop is unrolled."""
+    for k in (0, 1):
+        if site.has(k) and not (isinstance(site.item(k), Known) and not site.items[k].symbolic):
+            error = site.importer.needed(site, k)
+            raise error if error.inputs else site.unsupported(f"{what} whose rounds are not known is not supported")
+
+
+def _rounds(site: Site) -> Any:
+    """The largest number of rounds: an expression, a value, or None."""
+    if not site.has(0):
+        return None
+    item = site.item(0)
+    if isinstance(item, Known):
+        site.require(item.array.size == 1, f"{item.array.size} numbers of rounds")
+        return simplify(Max(as_expr(item.array.reshape(-1)[0], i64), const(0)))
+    return wide(site, site.x(0))
+
+
+def _unrolled(site: Site, body: Any, carried: list[Item], number: int | None, keep: Any) -> list[Item]:
+    going = True if keep is None else bool(keep.array.reshape(-1)[0])
+    scans: list[list[Value]] = [[] for _ in range(len(body.output) - len(carried) - 1)]
+    names, done = [i.name for i in body.input], 0
+    while going and (number is None or done < number):
+        if done >= UNROLLED:
+            raise site.unsupported(f"a loop of more than {UNROLLED} rounds that cannot be compiled as one is not supported")
+        given = [numbers(np.asarray(done, np.int64)), numbers(np.asarray(going)), *carried]
+        results = site.importer.body(body, site.scope, dict(zip(names, given, strict=True)))
+        after = results[0]
+        if not isinstance(after, Known) or after.symbolic:
+            raise site.unsupported("a loop that changes shapes and ends by what it computes is not supported")
+        going, carried = bool(after.array.reshape(-1)[0]), results[1 : 1 + len(carried)]
+        for scan, row in zip(scans, results[1 + len(carried) :], strict=True):
+            scan.append(site.value_of(row))
+        done += 1
+    if scans and not done:
+        raise site.unsupported("a loop of no rounds has results of unknown shape")
+    return [*carried, *(ops.stack(scan, 0) for scan in scans)]
+
+
+def _compiled(site: Site, body: Any, carried: list[Item], count: Any, keep: Any) -> list[Any]:
+    importer = site.importer
+    init = [as_tensor(importer.value(c, site)) for c in carried]
+    start = as_tensor(importer.value(keep if keep is not None else numbers(np.asarray(True)), site))
+    start = ops.reshape(start, ()) if start.tensor.shape else start
+    round_ = Loop(site)
+    with round_.body() as number:
+        inner = [round_.carry(v) for v in (start, *init)]
+        names = [i.name for i in body.input]
+        results = importer.body(body, site.scope, dict(zip(names, [number, *inner], strict=True)))
+        values = [as_tensor(importer.value(r, site)) for r in results]
+        values[0] = ops.reshape(values[0], ()) if values[0].tensor.shape else values[0]
+        for k, v in enumerate(values[: len(inner)]):
+            round_.set(k + 1, v)
+        scans = []
+        for row in values[len(inner) :]:
+            if not isinstance(count, Expr):
+                raise importer.needed(site, 0) if site.has(0) else site.unsupported("a loop without a number of rounds that collects rows")
+            scans.append(round_.collect(row, number, count))
+    always = isinstance(results[0], Known) and bool(results[0].array.all()) and (keep is None or bool(start and _true(keep)))
+    outs = round_.finish(lambda at: _goes_on(at, count))
+    rows = [outs[k] for k in scans]
+    if not always and rows:
+        done = ops.bind_dim(outs[0], most=count)
+        rows = [ops.prefix(r, done) for r in rows]
+    return [*outs[2 : 2 + len(init)], *rows]
+
+
+def _true(keep: Any) -> bool:
+    return isinstance(keep, Known) and not keep.symbolic and bool(keep.array.all())
+
+
+def _goes_on(at: list[Value], count: Any) -> Any:
+    return at[1] if count is None else ops.logical_and(ops.less(at[0], count), at[1])
+
+
+@rule("Scan")
+def scan(site: Site) -> Any:
+    """A graph over the rows of tensors, with states that go from row to row."""
+    if site.version < 9:
+        raise site.unsupported("the Scan of opset 8 is not supported")
+    body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
+    states = len(site.items) - number
+    outputs = len(body.output) - states
+    site.require(1 <= number <= len(site.items) == len(body.input) and outputs >= 0, f"{number} tensors are scanned, of {len(site.items)}")
+    axes = [site.normal(a, site.rank(states + k)) for k, a in enumerate(_list(site, "scan_input_axes", number))]
+    reverse = _list(site, "scan_input_directions", number)
+    importer, loop_ = site.importer, Loop(site)
+    count = site.tensor(states).shape[axes[0]]
+    init = [as_tensor(site.x(k)) for k in range(states)]
+    sources = [site.x(states + k) for k in range(number)]
+    with loop_.body() as at:
+        inner = [loop_.carry(v) for v in init]
+        places = [ops.sub(ops.sub(count, 1), at) if back else at for back in reverse]
+        rows = [ops.take(x, p, a) for x, p, a in zip(sources, places, axes, strict=True)]
+        results = importer.body(body, site.scope, dict(zip([i.name for i in body.input], [*inner, *rows], strict=True)))
+        values = [as_tensor(importer.value(r, site)) for r in results]
+        for k in range(states):
+            loop_.set(k + 1, values[k])
+        collected = [loop_.collect(row, at, count) for row in values[states:]]
+    outs = loop_.finish(lambda now: ops.less(now[0], count))
+    return [*outs[1 : 1 + states], *_arranged(site, [outs[k] for k in collected])]
+
+
+def _list(site: Site, name: str, length: int) -> list[int]:
+    found = site.ints(name, None) or [0] * length
+    site.require(len(found) == length, f'attribute "{name}" has {len(found)} numbers, {length} are expected')
+    return found
+
+
+def _arranged(site: Site, rows: list[Any]) -> list[Any]:
+    """Collected rows in the order and along the axis that are asked for."""
+    axes, reverse = _list(site, "scan_output_axes", len(rows)), _list(site, "scan_output_directions", len(rows))
+    found = []
+    for x, axis, back in zip(rows, axes, reverse, strict=True):
+        rank = len(x.tensor.shape)
+        at = site.normal(axis, rank)
+        x = ops.flip(x, 0) if back else x
+        order = [*range(1, at + 1), 0, *range(at + 1, rank)]
+        found.append(ops.permute(x, order) if at else x)
+    return found

@@ -1,0 +1,179 @@
+"""RNN, GRU, LSTM: one product for the inputs of all steps, then a loop over the steps.
+
+Gates in the order of ONNX: LSTM i o f c, GRU z r h. Where sequences have different lengths, a row keeps its state behind its end, and its
+results there are 0; the backward direction turns each sequence around within its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....dtype import i64
+from ..emit import ops
+from ..loops import Loop
+from ..registry import rule
+from ..site import Site
+
+Unit = Callable[[Any], Any]
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+_ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "Elu": 1.0, "HardSigmoid": 0.2, "Affine": 1.0, "ScaledTanh": 1.0}
+_BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
+
+
+def _unit(site: Site, name: str, alpha: float | None, beta: float | None) -> Unit:
+    a = _ALPHA.get(name, 0.0) if alpha is None else alpha
+    b = _BETA.get(name, 0.0) if beta is None else beta
+    units: dict[str, Unit] = {
+        "Relu": ops.relu,
+        "Tanh": ops.tanh,
+        "Sigmoid": ops.sigmoid,
+        "Affine": lambda x: ops.add(ops.mul(x, a), b),
+        "LeakyRelu": lambda x: ops.leaky_relu(x, alpha=a),
+        "ThresholdedRelu": lambda x: ops.thresholded_relu(x, alpha=a),
+        "ScaledTanh": lambda x: ops.mul(ops.tanh(ops.mul(x, b)), a),
+        "HardSigmoid": lambda x: ops.hard_sigmoid(x, alpha=a, beta=b),
+        "Elu": lambda x: ops.elu(x, alpha=a),
+        "Softsign": ops.softsign,
+        "Softplus": ops.softplus,
+    }
+    if name not in units:
+        raise site.unsupported(f'activation "{name}" is not supported', help=f"supported: {', '.join(units)}")
+    return units[name]
+
+
+def _units(site: Site, directions: int) -> list[list[Unit]]:
+    """The activations of each direction, with their parameters."""
+    each = len(_DEFAULT[site.op])
+    names = site.texts("activations", None) or _DEFAULT[site.op] * directions
+    site.require(len(names) == each * directions, f'attribute "activations" has {len(names)} names, {each * directions} are expected')
+    alphas, betas = iter(site.floats("activation_alpha", [])), iter(site.floats("activation_beta", []))
+    known = {n.lower(): n for n in (*_ALPHA, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
+    found: list[Unit] = []
+    for name in names:
+        plain = known.get(name.lower(), name)
+        alpha = next(alphas, None) if plain in _ALPHA else None
+        found.append(_unit(site, plain, alpha, next(betas, None) if plain in _BETA else None))
+    limit = site.real("clip", None)
+    if limit is not None:
+        found = [_clipped(f, limit) for f in found]
+    return [found[k * each : (k + 1) * each] for k in range(directions)]
+
+
+def _clipped(unit: Unit, limit: float) -> Unit:
+    return lambda x: unit(ops.clip(x, -limit, limit))
+
+
+@rule("RNN", "GRU", "LSTM")
+def recurrent(site: Site) -> Any:
+    """All directions of a recurrent layer."""
+    way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
+    directions = 2 if way == "bidirectional" else 1
+    site.require(site.rank(0) == 3 and site.rank(1) == 3 and site.rank(2) == 3, "X, W and R have 3 dims")
+    hidden = site.shape(2)[2]
+    site.require(isinstance(hidden, int) and site.integer("hidden_size", hidden) == hidden, f'attribute "hidden_size" is not {hidden}')
+    site.require(site.shape(1)[0] == site.shape(2)[0] == directions, f"{directions} directions, and W has {site.shape(1)[0]}")
+    site.require(site.shape(2)[1] == GATES[site.op] * hidden, f"R has {site.shape(2)[1]} rows")
+    rows = site.integer("layout", 0)
+    x = ops.permute(site.x(0), (1, 0, 2)) if rows else site.x(0)  # [steps, batch, inputs]
+    units = _units(site, directions)
+    found = [_direction(site, x, k, hidden, way == "reverse" or k == 1, units[k]) for k in range(directions)]
+    y = ops.stack([f[0] for f in found], 1)  # [steps, directions, batch, hidden]
+    last = [ops.stack([f[1 + s] for f in found], 0) for s in range(2 if site.op == "LSTM" else 1)]
+    if rows:
+        y = ops.permute(y, (2, 0, 1, 3))
+        last = [ops.permute(s, (1, 0, 2)) for s in last]
+    return [y, *last]
+
+
+def _part(site: Site, k: int, direction: int) -> Any:
+    """What belongs to one direction, None where it is not given."""
+    if not site.has(k):
+        return None
+    return ops.reshape(ops.slice(site.x(k), 0, direction, direction + 1), list(site.shape(k)[1:]))
+
+
+def _direction(site: Site, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
+    steps, batch = x.tensor.shape[:2]
+    of, op = x.tensor.dtype, site.op
+    lengths = None
+    if site.has(4):
+        lengths = site.x(4) if site.dtype(4) is i64 else ops.cast(site.x(4), i64)
+    if back:
+        x = ops.flip(x, 0) if lengths is None else ops.reverse_sequence(x, lengths, axis=0, batch_axis=1)
+    w, r, bias = _part(site, 1, k), _part(site, 2, k), _part(site, 3, k)
+    size = GATES[op] * hidden
+    wb, rb = (None, None) if bias is None else (ops.slice(bias, 0, 0, size), ops.slice(bias, 0, size, 2 * size))
+    product = ops.matmul(x, w, transpose_b=True)  # [steps, batch, gates]
+    product = product if wb is None else ops.add(product, wb)
+    states = 2 if op == "LSTM" else 1
+    init = [_initial(site, 5 + s, k, (batch, hidden), of) for s in range(states)]
+    peep = _part(site, 7, k) if op == "LSTM" else None
+    step = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}[op]
+    loop = Loop(site)
+    with loop.body() as at:
+        inner = [loop.carry(v) for v in init]
+        row = ops.take(product, at, 0)
+        after = step(site, row, inner, r, rb, peep, hidden, units)
+        shown = after[0]
+        if lengths is not None:
+            alive = ops.reshape(ops.less(at, lengths), (batch, 1))
+            shown = ops.where(alive, shown, ops.full((batch, hidden), 0, of))
+            after = [ops.where(alive, new, old) for new, old in zip(after, inner, strict=True)]
+        for s, value in enumerate(after):
+            loop.set(s + 1, value)
+        whole = loop.collect(shown, at, steps)
+    outs = loop.finish(lambda now: ops.less(now[0], steps))
+    y = outs[whole]
+    if back:
+        y = ops.flip(y, 0) if lengths is None else ops.reverse_sequence(y, lengths, axis=0, batch_axis=1)
+    return [y, *outs[1 : 1 + states]]
+
+
+def _initial(site: Site, k: int, direction: int, shape: tuple[Any, ...], of: Any) -> Any:
+    if not site.has(k):
+        return ops.full(shape, 0, of)
+    x = ops.permute(site.x(k), (1, 0, 2)) if site.integer("layout", 0) else site.x(k)
+    return ops.reshape(ops.slice(x, 0, direction, direction + 1), shape)
+
+
+def _gates(x: Any, count: int, hidden: int) -> list[Any]:
+    return [ops.slice(x, 1, k * hidden, (k + 1) * hidden) for k in range(count)]
+
+
+def _plus(x: Any, bias: Any) -> Any:
+    return x if bias is None else ops.add(x, bias)
+
+
+def _rnn(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    return [units[0](ops.add(row, _plus(ops.matmul(states[0], r, transpose_b=True), rb)))]
+
+
+def _gru(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    h, (f, g) = states[0], units
+    xz, xr, xh = _gates(row, 3, hidden)
+    if site.integer("linear_before_reset", 0):
+        hz, hr, hh = _gates(_plus(ops.matmul(h, r, transpose_b=True), rb), 3, hidden)
+        z, reset = f(ops.add(xz, hz)), f(ops.add(xr, hr))
+        new = g(ops.add(xh, ops.mul(reset, hh)))
+    else:
+        first, last = ops.slice(r, 0, 0, 2 * hidden), ops.slice(r, 0, 2 * hidden, 3 * hidden)
+        bias = [None, None] if rb is None else [ops.slice(rb, 0, 0, 2 * hidden), ops.slice(rb, 0, 2 * hidden, 3 * hidden)]
+        hz, hr = _gates(_plus(ops.matmul(h, first, transpose_b=True), bias[0]), 2, hidden)
+        z, reset = f(ops.add(xz, hz)), f(ops.add(xr, hr))
+        new = g(ops.add(xh, _plus(ops.matmul(ops.mul(reset, h), last, transpose_b=True), bias[1])))
+    return [ops.add(ops.mul(ops.sub(1.0, z), new), ops.mul(z, h))]
+
+
+def _lstm(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    h, c = states
+    f, g, out = units
+    gates = ops.add(row, _plus(ops.matmul(h, r, transpose_b=True), rb))
+    xi, xo, xf, xc = _gates(gates, 4, hidden)
+    pi, po, pf = (None, None, None) if peep is None else [ops.slice(peep, 0, k * hidden, (k + 1) * hidden) for k in range(3)]
+    i = f(_plus(xi, None if pi is None else ops.mul(pi, c)))
+    forget = ops.sub(1.0, i) if site.integer("input_forget", 0) else f(_plus(xf, None if pf is None else ops.mul(pf, c)))
+    cell = ops.add(ops.mul(forget, c), ops.mul(i, g(xc)))
+    o = f(_plus(xo, None if po is None else ops.mul(po, cell)))
+    return [ops.mul(o, out(cell)), cell]

@@ -1,0 +1,134 @@
+"""Sequences and optionals. Their lengths are known while importing, so that they are taken apart there and leave no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..emit import ops
+from ..items import Item, Known, Maybe, Sequence, numbers
+from ..registry import rule
+from ..site import Site
+
+
+def sequence(site: Site, k: int) -> Sequence:
+    """Input `k`, which must be a sequence."""
+    found = site.item(k)
+    found = found.item if isinstance(found, Maybe) else found
+    if not isinstance(found, Sequence):
+        raise site.wrong(f"input {k} is no sequence")
+    return found
+
+
+def _place(site: Site, k: int, length: int, extra: int = 0) -> int:
+    at = int(site.number(k))
+    if not -length <= at < length + extra:
+        raise site.wrong(f"place {at} of a sequence of {length}")
+    return at + length if at < 0 else at
+
+
+@rule("SequenceConstruct")
+def construct(site: Site) -> Any:
+    """A sequence of the inputs."""
+    return Sequence(tuple(site.items))
+
+
+@rule("SequenceEmpty")
+def empty(site: Site) -> Any:
+    """A sequence of nothing."""
+    return Sequence(())
+
+
+@rule("SequenceLength")
+def length(site: Site) -> Any:
+    """How many tensors there are."""
+    return numbers(np.asarray(len(sequence(site, 0).items), np.int64))
+
+
+@rule("SequenceAt")
+def at(site: Site) -> Any:
+    """One of the tensors."""
+    items = sequence(site, 0).items
+    return items[_place(site, 1, len(items))]
+
+
+@rule("SequenceInsert")
+def insert(site: Site) -> Any:
+    """With one more tensor, at the end if no place is said."""
+    items = list(sequence(site, 0).items)
+    items.insert(_place(site, 2, len(items), 1) if site.has(2) else len(items), site.item(1))
+    return Sequence(tuple(items))
+
+
+@rule("SequenceErase")
+def erase(site: Site) -> Any:
+    """Without one of the tensors, the last one if no place is said."""
+    items = list(sequence(site, 0).items)
+    site.require(bool(items), "the sequence is empty")
+    del items[_place(site, 1, len(items)) if site.has(1) else -1]
+    return Sequence(tuple(items))
+
+
+@rule("SplitToSequence")
+def split_to_sequence(site: Site) -> Any:
+    """Parts along an axis as a sequence."""
+    axis = site.axis("axis", site.rank(0), 0)
+    n, x = site.shape(0)[axis], site.x(0)
+    if not isinstance(n, int):
+        raise site.unsupported("a split of a dim that is not known into a sequence is not supported")
+    if not site.has(1):
+        parts = list(ops.split(x, [1] * n, axis)) if n > 1 else [x] * n
+        return Sequence(tuple(parts if site.integer("keepdims", 1) else [ops.squeeze(p, axis) for p in parts]))
+    given = site.known(1)
+    sizes = [int(s) for s in given.reshape(-1)]
+    if given.ndim == 0:
+        site.require(sizes[0] > 0, f"parts of {sizes[0]} elements")
+        sizes = [min(sizes[0], n - k) for k in range(0, n, sizes[0])]
+    site.require(sum(sizes) == n and min(sizes, default=0) >= 0, f"parts of {sizes} of {n} elements")
+    return Sequence(tuple(ops.split(x, sizes, axis)) if len(sizes) > 1 else (x,))
+
+
+@rule("ConcatFromSequence")
+def concat_from_sequence(site: Site) -> Any:
+    """The tensors of a sequence one after the other, or along a new axis."""
+    values = [site.value_of(i) for i in sequence(site, 0).items]
+    site.require(bool(values), "the sequence is empty")
+    axis = site.integer("axis", 0)
+    return ops.stack(values, axis) if site.integer("new_axis", 0) else ops.concat(values, axis)
+
+
+@rule("SequenceMap")
+def sequence_map(site: Site) -> Any:
+    """A graph over the tensors of a sequence."""
+    body, first = site.graph("body"), sequence(site, 0).items
+    site.require(len(body.input) == len(site.items), f"the body has {len(body.input)} inputs, {len(site.items)} are given")
+    rounds = []
+    for k in range(len(first)):
+        given = [i.items[k] if isinstance(i, Sequence) and k < len(i.items) else i for i in site.items]
+        rounds.append(site.importer.body(body, site.scope, dict(zip([i.name for i in body.input], given, strict=True))))
+    return [Sequence(tuple(r[k] for r in rounds)) for k in range(len(body.output))]
+
+
+@rule("Optional")
+def optional(site: Site) -> Any:
+    """An optional of the input, or an empty one."""
+    return Maybe(site.item(0) if site.has(0) else None)
+
+
+@rule("OptionalHasElement")
+def has_element(site: Site) -> Any:
+    """Whether there is something in an optional."""
+    found: Item | None = site.items[0] if site.items else None
+    filled = found is not None and not (isinstance(found, Maybe) and found.item is None)
+    return Known(np.asarray(filled), numbers(np.asarray(True)).dtype)
+
+
+@rule("OptionalGetElement")
+def get_element(site: Site) -> Any:
+    """What is in an optional."""
+    found = site.item(0)
+    if isinstance(found, Maybe):
+        site.require(found.item is not None, "the optional is empty")
+        return found.item
+    return found

@@ -1,0 +1,86 @@
+"""Pliant as a backend of ONNX: `prepare`, `run_model`, `run_node`, `supports_device`, as the standard's test suite calls them.
+
+    import pliant.onnx_backend as backend
+    y, = backend.run_model(model, [x])
+    rep = backend.prepare(model); rep.run([x])
+
+`prepare(model, interpret=True)` runs the program in the interpreter, without compiling it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .frontends.onnx.session import Session, interpreted
+from .support.errors import Error, ShapeError
+
+
+class BackendRep:
+    """A model that is ready to run."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The results for inputs in the order of the model, or by name."""
+        names = [i.name for i in self.session.inputs]
+        if isinstance(inputs, dict):
+            feeds = inputs
+        else:
+            given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+            if len(given) != len(names):
+                raise ShapeError(f"{len(given)} inputs are given, the model has {len(names)}", facts=[f"they are {', '.join(names)}"])
+            feeds = dict(zip(names, given, strict=True))
+        return tuple(self.session.run(feeds))
+
+
+def is_compatible(model: Any, device: str = "CPU", **kwargs: Any) -> bool:
+    """Whether the model can be imported."""
+    try:
+        prepare(model, device, interpret=True)
+    except Error:
+        return False
+    return True
+
+
+def prepare(model: Any, device: str = "CPU", interpret: bool = False, **kwargs: Any) -> BackendRep:
+    """A model that can be run again and again."""
+    if not supports_device(device):
+        raise Error(f"device `{device}` is not supported", help='the device is "CPU"')
+    return BackendRep(Session(model, interpreted if interpret else None))
+
+
+def run_model(model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+    """The results of a model for inputs in its order."""
+    return prepare(model, device, **kwargs).run(inputs)
+
+
+def run_node(node: Any, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None, **kwargs: Any) -> tuple[Any, ...]:
+    """The results of one node; `opset_version` is the newest one if not said."""
+    return run_model(_model_of(node, list(inputs), kwargs.pop("opset_version", None)), inputs, device, **kwargs)
+
+
+def supports_device(device: str) -> bool:
+    """Whether programs run on a device: the CPU."""
+    return device.split(":")[0] == "CPU"
+
+
+def _model_of(node: Any, inputs: list[Any], version: int | None) -> Any:
+    """A model of one node, its inputs of the types of the arrays."""
+    import numpy as np
+
+    from .dtype import dtype
+    from .frontends.onnx.dtypes import number_of
+    from .frontends.onnx.reader import load_onnx
+
+    onnx = load_onnx()
+    names = [n for n in node.input if n]
+    if len(names) != len(inputs):
+        raise ShapeError(f"{len(inputs)} inputs are given, the node has {len(names)}")
+    arrays = [np.asarray(a) for a in inputs]
+    helper = onnx.helper
+    infos = [helper.make_tensor_value_info(n, number_of(dtype(a.dtype)), a.shape) for n, a in zip(names, arrays, strict=True)]
+    outputs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
+    graph = helper.make_graph([node], "node", infos, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version or onnx.defs.onnx_opset_version())])

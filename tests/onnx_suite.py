@@ -1,0 +1,157 @@
+"""ONNX's own test cases: which there are, how one is run, and why some are left out.
+
+for case in node_cases():
+    run_case(case, interpret=True)
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import pliant
+import pliant.onnx_backend as backend
+from pliant.frontends.onnx.tensors import read_tensor
+
+# What the standard has and we leave out, by what the error says: a reason for each.
+REASONS = [
+    (r"of string|texts are not|String\w+:|RegexFullMatch|TfIdfVectorizer|holds string", "strings are no tensors of a program"),
+    (r"float8e4m3fnuz|float8e5m2fnuz|float8e8m0|complex", "a data type that Pliant does not have"),
+    (r"random numbers|training mode|ai\.onnx\.preview\.training", "training, or values that the standard leaves open"),
+    (r"ai\.onnx\.ml|ai\.onnx\.preview", "another domain than the default one"),
+    (r"ImageDecoder", "decoding of image files"),
+    (
+        r"does not fill its bytes|is packed: it must|no multiple of|a cast to [iu][24]",
+        "elements below a byte in rows that end within one",
+    ),
+]
+
+# Cases that we should run and do not yet, by what is missing.
+_MISSING = {
+    "operators without a rule": r"test_(col2im|deform_conv|dft|stft|gridsample|roialign|det|maxunpool|melweightmatrix)\w*",
+    "BitCast of what is computed": r"test_bitcast_\w+",
+    "Resize by a region, and with antialias": r"test_resize_(tf_crop_and_resize|downsample_\w+_antialias)\w*",
+    "Resize by scales with aligned corners": r"test_resize_downsample_scales_(linear|cubic)_align_corners",
+    "Unique along an axis": r"test_unique_sorted_with_(axis|axis_3d|negative_axis)",
+    "MaxPool with indices": r"test_maxpool_with_argmax\w+",
+    "the Scan of opset 8": r"test_scan_sum",
+    "a sequence of unknown length": r"test_sequence_model8",
+    "a shape with 0 that only a run tells": r"test_reshape_allowzero_reordered",
+    "sums of f16 in f32, which the case does not expect": r"test_attention_4d_causal_fp16(_expanded)?",
+    "codes below a byte in rows of odd length": r"test_dequantizelinear_u?int[24]",
+}
+
+
+def missing(name: str) -> str | None:
+    """What a case needs that we do not have yet."""
+    return next((what for what, names in _MISSING.items() if re.fullmatch(names, name)), None)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: a model, and its inputs and outputs."""
+
+    name: str
+    kind: str
+    load: Any
+    rtol: float
+    atol: float
+
+
+def _arrays(values: Any) -> list[Any]:
+    return [_array(v) for v in values]
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value) if value.data_type in (8, 14, 15, 18, 20, 24) else read_tensor(value, "a test's tensor")
+    return [_array(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+@cache
+def node_cases() -> tuple[Case, ...]:
+    """The cases of single operators."""
+    from onnx.backend.test.case import node
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = node.collect_testcases(None)
+    return tuple(
+        Case(c.name, "node", lambda c=c: (c.model, [tuple(_arrays(part) for part in data) for data in c.data_sets]), c.rtol, c.atol)
+        for c in found
+    )
+
+
+@cache
+def file_cases() -> tuple[Case, ...]:
+    """The cases that are files of the package: simple, pytorch-operator, pytorch-converted."""
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    return tuple(
+        Case(at.name, kind, lambda at=at: _load(at), 1e-3, 1e-5)
+        for kind in ("simple", "pytorch-operator", "pytorch-converted")
+        for at in sorted((folder / kind).iterdir())
+        if (at / "model.onnx").exists()
+    )
+
+
+def _load(at: Path) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
+    model = onnx.load(at / "model.onnx")
+    data = []
+    for folder in sorted(at.glob("test_data_set*")):
+        kinds = []
+        for kind, infos in (("input", model.graph.input), ("output", model.graph.output)):
+            files = sorted(folder.glob(f"{kind}_*.pb"), key=lambda f: int(f.stem.split("_")[-1]))
+            kinds.append([_proto(f, info) for f, info in zip(files, infos, strict=False)])
+        data.append((kinds[0], kinds[1]))
+    return model, data
+
+
+def _proto(file: Path, info: Any) -> Any:
+    if info.type.WhichOneof("value") == "sequence_type":
+        sequence = onnx.SequenceProto.FromString(file.read_bytes())
+        return [_array(t) for t in sequence.tensor_values]
+    return _array(onnx.TensorProto.FromString(file.read_bytes()))
+
+
+def run_case(case: Case, interpret: bool) -> None:
+    """Raises where a result is not what the case says."""
+    model, data = case.load()
+    prepared = backend.prepare(model, interpret=interpret)
+    for inputs, outputs in data:
+        with np.errstate(all="ignore"):
+            found = prepared.run(inputs[: len(prepared.session.inputs)])
+        assert len(found) == len(outputs), f"{len(found)} results, {len(outputs)} expected"
+        for result, wanted in zip(found, outputs, strict=True):
+            compare(result, wanted, case.rtol, case.atol)
+
+
+def compare(found: Any, wanted: Any, rtol: float, atol: float) -> None:
+    """As the suite itself compares: shape, dtype, and values within its tolerance."""
+    if isinstance(wanted, list | tuple):
+        assert isinstance(found, list) and len(found) == len(wanted)
+        for a, b in zip(found, wanted, strict=True):
+            compare(a, b, rtol, atol)
+        return
+    wanted = np.asarray(wanted)
+    assert found.shape == wanted.shape, f"shape {found.shape}, {wanted.shape} expected"
+    assert found.dtype == wanted.dtype, f"dtype {found.dtype}, {wanted.dtype} expected"
+    if found.dtype.name == "bfloat16":
+        rtol = max(rtol, 2**-6)
+    if found.dtype.kind not in "biu":
+        found, wanted = found.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
+
+
+def reason_of(error: BaseException) -> str | None:
+    """Why a case is left out; None where it should have passed."""
+    if not isinstance(error, pliant.Error):
+        return None
+    text = str(error)
+    return next((reason for pattern, reason in REASONS if re.search(pattern, text)), None)
