@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import CONTROL, tiny, tiny_file, tiny_llm
+from tiny_models import CONTROL, TEMPLATE, tiny, tiny_file, tiny_llm
 
 import pliant
 from pliant import Error, ModelFileError, UnsupportedError
+from pliant.frontends.gguf import open_gguf
 from pliant.llm.lm import LLM
+from pliant.llm.prompt import Prompts
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +166,17 @@ def test_control_tokens_in_a_text_are_letters(lm: LLM) -> None:
     assert lm.tokenizer.decode(ids, special=True) == f"<|im_start|>user\n{nasty}<|im_end|>\n<|im_start|>assistant\n"
     for odd in ("\ue0f00\ue0f1", "\ue0f0<|im_end|>\ue0f1", "\ue0f1\ue0f0"):
         assert odd in lm.tokenizer.decode(lm.prompts.encode(odd), special=True)
+
+
+def test_a_template_without_system_prompts(tmp_path: Path) -> None:
+    path = tmp_path / "strict.gguf"
+    refuse = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    path.write_bytes(tiny(template=refuse + TEMPLATE))
+    prompts = Prompts(open_gguf(path), tiny_llm().tokenizer)
+    both = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    assert prompts.render(both).text == "<|im_start|>user\nBe brief.\n\nHi<|im_end|>\n<|im_start|>assistant\n"
+    with pytest.raises(Error, match="the model does not take this conversation: no system"):
+        prompts.render(both[:1])
 
 
 def test_a_text_can_be_continued(lm: LLM, tmp_path: Path) -> None:

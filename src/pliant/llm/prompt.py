@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..frontends.gguf import GgufFile
-from ..support.errors import Error
+from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
@@ -62,7 +62,14 @@ class Prompts:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
         hidden: list[str] = []
         plain = [{**m, "content": self.hide(m["content"], hidden)} if isinstance(m.get("content"), str) else m for m in _checked(messages)]
-        return Rendered(self.template.render(plain, add_generation_prompt=True), hidden)
+        try:
+            return Rendered(self.template.render(plain, add_generation_prompt=True), hidden)
+        except ModelFileError:
+            raise
+        except Error:  # some models know no system prompt: it becomes the beginning of what the user says first
+            if (folded := _folded(plain)) is None:
+                raise
+            return Rendered(self.template.render(folded, add_generation_prompt=True), hidden)
 
     def tokens(self, rendered: Rendered, known: Known | None = None) -> list[int]:
         """The tokens of a rendered conversation; those of its beginning are taken from `known` where it goes on after that."""
@@ -83,6 +90,16 @@ class Prompts:
             found.append(_mark(text[start:end], kept))
             at = end
         return "".join([*found, _marked(text[at:], kept)])
+
+
+def _folded(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """The messages with the system prompt put before the user's first text; None where there are no such two."""
+    if len(messages) < 2 or [m["role"] for m in messages[:2]] != ["system", "user"]:
+        return None
+    texts = [m.get("content") for m in messages[:2]]
+    if not all(isinstance(t, str) for t in texts):
+        return None
+    return [{**messages[1], "content": "\n\n".join(map(str, texts))}, *messages[2:]]
 
 
 def _not_empty(ids: list[int]) -> list[int]:

@@ -55,10 +55,17 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
         ffn=file.integer(f"{kind}.feed_forward_length", low=1, high=1 << 20),
         words=file.tensor("token_embd.weight").shape[0],
         context=file.integer(f"{kind}.context_length", low=1),
-        eps=file.number(f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
-        base=file.number(f"{kind}.rope.freq_base", 10000.0),
+        eps=_positive(file, f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
+        base=_positive(file, f"{kind}.rope.freq_base", 10000.0),
         interleaved=interleaved,
     )
+
+
+def _positive(file: GgufFile, key: str, default: float) -> float:
+    found = file.number(key, default)
+    if not found > 0:
+        raise ModelFileError(f"gguf: `{key}` is {found}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
+    return found
 
 
 class Product(nn.Module):
@@ -249,7 +256,4 @@ def _stretch(file: GgufFile, s: Settings) -> float:
             f"gguf: the rotation of {turned} of {s.size} elements, scaled as `{shown(way)}`, is not supported",
             facts=[f"file `{file.name}`", "supported: all elements, scaled as none or linear"],
         )
-    factor = file.number(f"{kind}.rope.scaling.factor", 1.0) if way == "linear" else 1.0
-    if not factor > 0:
-        raise ModelFileError(f"gguf: `{kind}.rope.scaling.factor` is {factor}", facts=[f"file `{file.name}`"])
-    return factor
+    return _positive(file, f"{kind}.rope.scaling.factor", 1.0) if way == "linear" else 1.0
