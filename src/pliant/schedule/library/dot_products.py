@@ -15,6 +15,8 @@ of a sum is the same number.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
@@ -28,7 +30,7 @@ from ..nest import blocks, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, find_block, plain_loops
+from .match import Matmul, NotApplicable, alone, find_block, plain_loops, tried
 from .matmul import TiledProduct, TileSize, with_epilogue
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
@@ -182,6 +184,8 @@ class _Rule(TiledProduct):
         made = s.cache_read(name, buffer.name, panel, scope="workspace")
         layout = words(buffer, at[self.roles.column], at[self.roles.reduced[0]], self.dot.lanes, self.dot.group)
         s.transform_layout(f"{buffer.name}_copy", layout, block=made)
+        if at[self.roles.column] == len(indices) - 1:
+            tried(partial(s.vectorize, s.split(s.loops(made)[-1], self.dot.lanes)[1]))
 
     def _instruction(self, name: str) -> str | None:
         """The instruction for a block whose last loop are lanes; none where these have a condition."""
