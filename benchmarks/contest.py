@@ -1,6 +1,7 @@
 """How benchmarks are run: each contestant in a child process of its own, in alternating rounds; best and median are shown.
 
-A benchmark file has a table of contestants, functions that measure something once and return a number, and calls `contest`:
+A benchmark file has a table of contestants, functions that measure something once and return a number (or several, by name: one process
+measures many points then), and calls `contest`:
 
     CONTESTANTS = {"pliant": measure_ours, "numpy": measure_numpy}
     if __name__ == "__main__":
@@ -21,40 +22,54 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PLACES = [str(ROOT / "src"), str(ROOT / "examples")]
 sys.path[:0] = PLACES  # benchmarks measure this checkout, installed or not
-Measure = Callable[[], float]
+Figures = dict[str, float]
+Measure = Callable[[], float | Figures]
 Times = dict[str, list[float]]
 
 
-def in_child(file: str, name: str) -> float | None:
-    """Measures a contestant in a process of its own; None where it is not installed."""
+def in_child(file: str, name: str, env: dict[str, str]) -> Figures:
+    """Measures a contestant in a process of its own: its figures by name, none where it is not installed."""
     path = os.pathsep.join([*PLACES, os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, file, "--contestant", name]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    done = subprocess.run(command, env={**os.environ, **env, "PYTHONPATH": path}, capture_output=True, text=True)
     if done.returncode:
         print(f"{name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}", file=sys.stderr)
-        return None
-    return float(json.loads(done.stdout.splitlines()[-1]))
+        return {}
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {f"{name}, {what}": float(x) for what, x in found.items()} if isinstance(found, dict) else {name: float(found)}
 
 
-def contest(file: str, doc: str | None, contestants: dict[str, Measure], unit: str, report: Callable[[Times], None] | None = None) -> None:
-    """The benchmark's command line: prints the table, and what `report` makes of the times."""
+def contest(
+    file: str,
+    doc: str | None,
+    contestants: dict[str, Measure],
+    unit: str,
+    report: Callable[[Times], None] | None = None,
+    listed: Callable[[str], bool] = lambda name: True,
+    env: dict[str, str] | None = None,
+) -> None:
+    """The benchmark's command line: prints the table of the figures that are listed, and what `report` makes of all of them.
+
+    `env` is what the children find in their environment, for what a library reads only when it is loaded.
+    """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="only the contestants whose names contain this")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contestant:
         print(json.dumps(contestants[options.contestant]()))
         return
-    times: Times = {name: [] for name in contestants}
+    times: Times = {}
     for _ in range(options.rounds):
-        for name, rounds in times.items():
-            measured = in_child(file, name)
-            if measured is not None:
-                rounds.append(measured)
-    times = {name: rounds for name, rounds in times.items() if rounds}
+        for name in contestants:
+            if options.only in name:
+                for what, measured in in_child(file, name, env or {}).items():
+                    times.setdefault(what, []).append(measured)
     print(f"{unit:54} {'best':>9} {'median':>9}")
     for name, rounds in times.items():
-        print(f"{name:54} {min(rounds):9.2f} {statistics.median(rounds):9.2f}")
+        if listed(name):
+            print(f"{name:54} {min(rounds):9.2f} {statistics.median(rounds):9.2f}")
     if report is not None:
         report(times)
 
