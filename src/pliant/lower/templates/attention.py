@@ -5,7 +5,7 @@
         for each tile of keys that one of them sees:
             scores[6, 64] = q[6, :] @ keys[:, 64] * scale + mask, -inf where unseen      16 columns at once in registers
             new = max(best, scores); p = exp(scores - new); shrink = exp(best - new); best = new
-            total = total * shrink + sum(p);  acc[6, :] = acc * shrink + p @ v
+            total = total * shrink + p, in lanes;  acc[6, :] = acc * shrink + p @ v
         out = acc / total                                                                zeros where nothing is seen
 
 What a query does is the same in a tile and alone, and tiles of keys have their places: results depend neither on the other queries
@@ -22,7 +22,7 @@ from ...graph.ops.elementwise import project
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
 from ...support.record import dataclass
-from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Max, Min, Mul, Select, Sub, Var, product
+from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Fma, Le, Lt, Max, Min, Mul, Select, Sub, Var, product
 from .build import ONE, ZERO, Site
 
 ROWS, KEYS, LANES = 6, 64, 16
@@ -66,15 +66,17 @@ class _Attention:
     def turn(self) -> Stmt:
         """The keys in tiles, transposed; what is beyond the last key is zero."""
         m, d = self.k.shape[1:]
-        h, t, key, at = (Var(name, i64) for name in ("h", "t", "key", "at"))
-        read = Select(Lt(key, m), _wide(self.k.load(h, Min(key, m - 1), at)), NOTHING)
-
-        def column(x: Expr) -> Stmt:
-            return seq(Let(key, t * KEYS + x), For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), read)))
-
-        work = Var("w", i64)
+        work, h, t, count, x, at = (Var(name, i64) for name in ("w", "h", "t", "count", "x", "at"))
         tiles = self.turned.shape[1]
-        body = seq(Let(h, work // tiles), Let(t, work % tiles), _over("x", KEYS, "serial", column))
+
+        def columns(start: Expr, stop: Expr, value: Expr) -> Stmt:
+            return For(x, start, stop, "serial", For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), value)))
+
+        given = _wide(self.k.load(h, t * KEYS + x, at))
+        body = seq(
+            Let(h, work // tiles), Let(t, work % tiles), Let(count, Min(m - t * KEYS, Const(KEYS, i64))),
+            columns(ZERO, count, given), columns(count, Const(KEYS, i64), NOTHING),
+        )  # fmt: skip
         return For(work, ZERO, self.turned.shape[0] * tiles, "parallel", body)
 
     def attend(self) -> Stmt:
@@ -110,7 +112,7 @@ class _Tile:
 
     def body(self) -> Stmt:
         d, e = int(self.of.q.shape[2].value), int(self.of.v.shape[2].value)  # type: ignore[attr-defined]
-        names = {"queries": (d,), "acc": (e,), "best": (), "total": (), "shrink": (), "score": (KEYS,), "lanes": (LANES,)}
+        names = {"queries": (d,), "acc": (e,), "best": (), "total": (LANES,), "shrink": (), "score": (KEYS,), "lanes": (LANES,)}
         b = {name: _stack(name, self.rows, *shape) for name, shape in names.items()}
         kv, t = Var("kv", i64), Var("t", i64)
         stop = Var("stop", i64)
@@ -118,10 +120,10 @@ class _Tile:
         def begin(r: Expr) -> Stmt:
             queries = _over("x", d, "vector", lambda x: Store(b["queries"], (r, x), Mul(_wide(self.query(r, x)), self.of.scale())))
             zero = _over("x", e, "vector", lambda x: Store(b["acc"], (r, x), NOTHING))
-            return seq(Store(b["best"], (r,), NEVER), Store(b["total"], (r,), NOTHING), queries, zero)
+            return seq(Store(b["best"], (r,), NEVER), _lanes(lambda x: Store(b["total"], (r, x), NOTHING)), queries, zero)
 
         def end(r: Expr) -> Stmt:
-            total = b["total"].load(r)
+            total = b["total"].load(r, ZERO)
             divisor = Select(Eq(total, NOTHING), Const(1.0, f32), total)
             at = self.first + r
 
@@ -131,10 +133,11 @@ class _Tile:
 
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
-        visit = seq(*self.scores(b, kv, t, stop), self.rows_do(lambda r: seq(*_softmax(b, r))), *self.mix(b, kv, t, stop))
+        visit = seq(*self.scores(b, kv, t, stop), *_softmax(b, self.rows_do), *self.mix(b, kv, t, stop))
         return seq(
             *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
-            self.rows_do(begin), For(t, self.first_tile(), _tiles(stop, KEYS), "serial", visit), self.rows_do(end),
+            self.rows_do(begin), For(t, self.first_tile(), _tiles(stop, KEYS), "serial", visit),
+            *map(self.rows_do, _halves(b["total"], Add)), self.rows_do(end),
         )  # fmt: skip
 
     def rows_do(self, make: Make) -> Stmt:
@@ -173,34 +176,48 @@ class _Tile:
             write = self.rows_do(lambda r: _lanes(lambda x: Store(b["score"], (r, c * LANES + x), dots.load(r, x))))
             return seq(Alloc(dots), clear, For(at, ZERO, d, "serial", step(at)), write)
 
-        return [_over("c", KEYS // LANES, "serial", columns), self.rows_do(lambda r: self.masked(b["score"], r, t, stop))]
-
-    def masked(self, score: Buffer, r: Expr, t: Expr, stop: Expr) -> Stmt:
-        """The scores of a row with the mask, and with -inf for keys that it does not see."""
-        site, attrs = self.of.site, self.of.attrs
         left = Var("left", i64)
+        c = Var("c", i64)
+        count = _tiles(Min(left, Const(KEYS, i64)), LANES)  # columns beyond the last key are hidden unread
+        made: list[Stmt] = [Let(left, stop - t * KEYS), For(c, ZERO, count, "serial", columns(c))]
+        if len(self.of.site.args) == 4:
+            made.append(self.with_mask(b["score"], t, left))
+        hide = self.rows_do(lambda r: _over("x", KEYS, "vector", lambda x: self.hidden(b["score"], r, t, x, left)))
+        return [*made, If(self.all_seen(t, left), seq(), hide)]
 
-        def unseen(x: Expr) -> Stmt:
-            conditions = [Lt(x, left), *seen(attrs, self.row(r), t * KEYS + x)]
-            found = conditions[0]
-            for c in conditions[1:]:
-                found = And(found, c)
-            return Store(score, (r, x), Select(found, score.load(r, x), NEVER))
+    def all_seen(self, t: Expr, left: Expr) -> Expr:
+        """Whether all rows see all keys of a tile, by their places."""
+        attrs, last = self.of.attrs, self.row(Const(self.rows - 1, i64))
+        found: Expr = Le(Const(KEYS, i64), left)
+        if attrs.is_causal:
+            found = And(found, Le(t * KEYS + (KEYS - 1), self.first + attrs.offset))
+        return found if attrs.window is None else And(found, Lt(last + attrs.offset - attrs.window, t * KEYS))
 
-        def given(x: Expr) -> Stmt:
-            whole = site.buffer(0)
-            scores = (*whole.shape[:-1], site.buffer(1).shape[-2])
+    def hidden(self, score: Buffer, r: Expr, t: Expr, x: Expr, left: Expr) -> Stmt:
+        """-inf for a key that a row does not see."""
+        visible: Expr = Lt(x, left)
+        for condition in seen(self.of.attrs, self.row(r), t * KEYS + x):
+            visible = And(visible, condition)
+        return Store(score, (r, x), Select(visible, score.load(r, x), NEVER))
+
+    def with_mask(self, score: Buffer, t: Expr, left: Expr) -> Stmt:
+        """The scores with the mask; loops over whole tiles are of constant length."""
+        site = self.of.site
+        whole = site.buffer(0)
+        scores = (*whole.shape[:-1], site.buffer(1).shape[-2])
+        shape = site.args[3].shape if isinstance(site.args[3], Buffer) else ()
+
+        def change(r: Expr, x: Expr) -> Stmt:
             at = (*_unflattened(self.h, whole.shape[:-2]), self.row(r), t * KEYS + x)
-            shape = site.args[3].shape if isinstance(site.args[3], Buffer) else ()
-            mask = site.read(3, *project(shape, scores, at))
-            old = score.load(r, x)
+            mask, old = site.read(3, *project(shape, scores, at)), score.load(r, x)
             return Store(score, (r, x), Select(mask, old, NEVER) if mask.dtype is bool_ else Add(old, _wide(mask)))
 
-        made: list[Stmt] = [Let(left, stop - t * KEYS)]
-        if len(site.args) == 4:
+        def part(r: Expr) -> Stmt:
             x = Var("x", i64)
-            made.append(For(x, ZERO, Min(left, Const(KEYS, i64)), "vector", given(x)))
-        return seq(*made, _over("x", KEYS, "vector", unseen))
+            return For(x, ZERO, left, "vector", change(r, x))
+
+        all_of_it = self.rows_do(lambda r: _over("x", KEYS, "vector", lambda x: change(r, x)))
+        return If(Le(Const(KEYS, i64), left), all_of_it, self.rows_do(part))
 
     def mix(self, b: dict[str, Buffer], kv: Expr, t: Expr, stop: Expr) -> list[Stmt]:
         """The values of a tile, weighted, added to what the rows have so far."""
@@ -227,37 +244,40 @@ class _Tile:
         return [_over("c", e // wide, "serial", columns)]
 
 
-def _softmax(b: dict[str, Buffer], r: Expr) -> list[Stmt]:
-    """A row's scores become weights against the largest score so far; what it has is to shrink where that grew."""
-    score, lanes = b["score"], b["lanes"]
+def _softmax(b: dict[str, Buffer], rows_do: Callable[[Make], Stmt]) -> list[Stmt]:
+    """Scores become weights against the largest so far; what rows have is to shrink where that grew. All rows step by step: none waits."""
+    score, lanes, best, shrink, total = (b[name] for name in ("score", "lanes", "best", "shrink", "total"))
     new, safe = Var("new", f32), Var("safe", f32)
 
-    def weight(x: Expr) -> Stmt:
-        return Store(score, (r, x), Call("exp", Sub(score.load(r, x), safe)))
+    def grow(r: Expr) -> Stmt:
+        return seq(
+            Let(new, Max(best.load(r), lanes.load(r, ZERO))),
+            Let(safe, Select(Eq(new, NEVER), NOTHING, new)),
+            Store(shrink, (r,), Call("exp", Sub(best.load(r), safe))),
+            Store(best, (r,), new),
+            _over("x", KEYS, "vector", lambda x: Store(score, (r, x), Call("exp", Sub(score.load(r, x), safe)))),
+        )
 
-    return [
-        *_tree(score, lanes, r, Max),
-        Let(new, Max(b["best"].load(r), lanes.load(r, ZERO))),
-        Let(safe, Select(Eq(new, NEVER), NOTHING, new)),
-        Store(b["shrink"], (r,), Call("exp", Sub(b["best"].load(r), safe))),
-        Store(b["best"], (r,), new),
-        _over("x", KEYS, "vector", weight),
-        *_tree(score, lanes, r, Add),
-        Store(b["total"], (r,), Fma(b["total"].load(r), b["shrink"].load(r), lanes.load(r, ZERO))),
-    ]
+    def add(r: Expr, x: Expr) -> Stmt:
+        return Store(total, (r, x), Fma(total.load(r, x), shrink.load(r), _quarters(score, r, x, Add)))
+
+    largest = [lambda r: _lanes(lambda x: Store(lanes, (r, x), _quarters(score, r, x, Max))), *_halves(lanes, Max)]
+    return [*map(rows_do, largest), rows_do(grow), rows_do(lambda r: _lanes(lambda x: add(r, x)))]
 
 
-def _tree(score: Buffer, lanes: Buffer, r: Expr, join: Callable[[Expr, Expr], Expr]) -> list[Stmt]:
-    """The scores of a row joined by halves, into lane 0."""
+def _quarters(score: Buffer, r: Expr, x: Expr, join: Callable[[Expr, Expr], Expr]) -> Expr:
+    """The scores of a row joined in lanes."""
+    parts = [score.load(r, x + c * LANES) for c in range(KEYS // LANES)]
+    return join(join(parts[0], parts[1]), join(parts[2], parts[3]))
 
-    def first(x: Expr) -> Stmt:
-        parts = [score.load(r, x + c * LANES) for c in range(KEYS // LANES)]
-        return Store(lanes, (r, x), join(join(parts[0], parts[1]), join(parts[2], parts[3])))
 
-    def halved(half: int) -> Stmt:
-        return _over("x", half, "vector", lambda x: Store(lanes, (r, x), join(lanes.load(r, x), lanes.load(r, x + half))))
+def _halves(lanes: Buffer, join: Callable[[Expr, Expr], Expr]) -> list[Make]:
+    """The steps that join the lanes of a row, half by half, into lane 0."""
 
-    return [_lanes(first), *(halved(half) for half in (8, 4, 2, 1))]
+    def halved(half: int) -> Make:
+        return lambda r: _over("x", half, "vector", lambda x: Store(lanes, (r, x), join(lanes.load(r, x), lanes.load(r, x + half))))
+
+    return [halved(half) for half in (8, 4, 2, 1)]
 
 
 def _over(name: str, extent: int, kind: LoopKind, make: Make) -> Stmt:
