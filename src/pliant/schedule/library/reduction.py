@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...loop.stmt import Block, For, Reduce
-from ...sym.expr import TRUE, Var, free_vars
+from ...sym.expr import TRUE, Const, Var, free_vars
 from ...target import Target
 from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
@@ -142,10 +142,10 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
 
 
 def _contiguous(block: Block, loop: For) -> bool:
-    """Whether some load or store of the block goes through neighbouring elements with the loop, and none jumps."""
+    """Whether some load or store of the block goes through neighbouring elements with the loop, and none jumps; dims of 1 do not matter."""
     found = False
     for a in accesses(block):
-        over = a.over_loops()
+        over = [e for e, size in zip(a.over_loops(), a.buffer.shape, strict=True) if not (isinstance(size, Const) and size.value == 1)]
         if not over or all(loop.var not in free_vars(e) for e in over):
             continue
         if loop.var not in free_vars(over[-1]) or any(loop.var in free_vars(e) for e in over[:-1]):
