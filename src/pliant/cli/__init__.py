@@ -21,6 +21,9 @@ from .. import __version__
 
 COMMANDS = {
     "chat": "talk to a language model, or ask it one question",
+    "run": "run a model on arrays, images or random numbers: outputs, time, rate of arithmetic",
+    "compile": "make a .pliant file of a model",
+    "check": "compare a model with another runtime, node by node",
     "doctor": "what Pliant finds on this machine, and what the machine can do",
     "inspect": "what a model file holds: its contract, its program, its tensors",
     "bench": "how fast a language model reads and writes, beside a peer and the machine's limits",

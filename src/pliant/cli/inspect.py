@@ -1,4 +1,5 @@
-"""`pliant inspect FILE`: what a file holds, as text: a `.pliant` artifact, or the tensors of a `.safetensors` file.
+"""`pliant inspect FILE`: what a file holds, as text: a `.pliant` artifact, an ONNX model, or the tensors of a
+`.safetensors` file.
 
 Every checksum of an artifact is compared. Nothing of the file is executed.
 """
@@ -20,13 +21,15 @@ PARTS = ("summary", "program", "layers", "tensors")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command line."""
-    parser.add_argument("file", help="a .pliant or .safetensors file")
+    parser.add_argument("file", help="an .onnx, .pliant or .safetensors file")
     parser.add_argument("--show", choices=PARTS, default="summary", help="what of it: the whole in short, or one part in full")
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Shows the file."""
+    if Path(options.file).suffix == ".onnx":
+        return _inspect_onnx(options)
     if Path(options.file).suffix == ".safetensors":
         facts = safetensors_facts(options.file)
     else:
@@ -35,6 +38,23 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(f"{options.file} has no program", "--show tensors shows what it has")
     print(json.dumps(facts) if options.json else _shown(facts, options.show))
     return 0
+
+
+def _inspect_onnx(options: argparse.Namespace) -> int:
+    """Shows a model; answers 2 where something in it is not supported."""
+    from ..frontends.onnx.summary import onnx_facts, onnx_text
+
+    facts = onnx_facts(options.file)
+    if options.show == "program" and not facts["problem"]:
+        from ..frontends.onnx import from_onnx
+
+        print(str(from_onnx(options.file)).rstrip())
+        return 0
+    if options.show == "tensors" and not options.json:
+        print("\n".join(f"{t['name']}: {t['dtype']} {tuple(t['shape'])}" for t in facts["tensors"]) or "no tensors")
+    else:
+        print(json.dumps(facts) if options.json else onnx_text(facts))
+    return 2 if facts["problem"] else 0
 
 
 def safetensors_facts(path: str) -> dict[str, Any]:

@@ -94,6 +94,7 @@ class Importer:
         self.builder = Builder(identifier(model.proto.graph.name or "model"))
         self._literals: list[dict[int, tuple[Known, Value]]] = [{}]
         self.outputs: list[Output] = []
+        self.named_dims: dict[str, Expr] = {}  # by their text, for operators that run in Python
         self.sources: dict[str, tuple[str, ...]] = {}  # by the name of a value: those that it is computed from
 
     def run(self) -> Function:
@@ -234,6 +235,10 @@ class Importer:
         found = expanded(self, site)
         if found is not None:
             return found
+        if self.fallback and not site.domain:
+            from .fallback import by_reference
+
+            return list(by_reference(site))
         raise site.unsupported("the operator is not supported", help="from_onnx(…, fallback=True) runs it in Python")
 
     def _evaluated(self, site: Site, rule: Any) -> list[Any] | None:

@@ -1,0 +1,115 @@
+"""Options that commands about models share: `--dim` and `-i`, and the arrays that a model is fed with.
+
+--dim height=480        a value          -i x=photo.jpg    an image: RGB, 0..1, in the layout of the input
+--dim height=1..1280    a range          -i x=x.npy        an array
+--dim width=height      the same dim     -i x=zeros        zeros, or random (which is what is not said)
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..support.errors import ModelFileError
+from . import Usage
+
+
+def add_dims(parser: argparse.ArgumentParser) -> None:
+    """The option `--dim`."""
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=VALUE", help="a dim: a value, a range 1..1280, or another dim")
+
+
+def read_dims(options: Sequence[str]) -> dict[str, Any]:
+    """Dims as `pliant.compile` takes them."""
+    found: dict[str, Any] = {}
+    for text in options:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name.isidentifier() or not value:
+            raise Usage(f"`--dim {text}` is not understood", "write --dim height=480, --dim height=1..1280 or --dim width=height")
+        low, dots, high = value.partition("..")
+        if dots and low.isdigit() and high.isdigit():
+            found[name] = (int(low), int(high))
+        elif value.isdigit() or value.isidentifier():
+            found[name] = int(value) if value.isdigit() else value
+        else:
+            raise Usage(f"`{value}` is no value of dim `{name}`", "write a number, a range such as 1..1280, or the name of another dim")
+    return found
+
+
+def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Where each input comes from, as it was written."""
+    found = dict.fromkeys(names, "random")
+    for text in options:
+        name, equals, source = text.partition("=")
+        if not equals:
+            name, source = (names[0] if len(names) == 1 else ""), text
+        if name not in found:
+            raise Usage(f"the model has no input `{name or text}`", f"its inputs are {', '.join(names)}: write -i {names[0]}=x.npy")
+        found[name] = source
+    return found
+
+
+def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any]) -> dict[str, Any]:
+    """An array for each input (by name: its annotation); dims come from the options, and from files."""
+    values = {name: value for name, value in dims.items() if isinstance(value, int)}
+    arrays = {name: _file(sources[name], inputs[name]) for name in inputs if sources[name] not in ("random", "zeros")}
+    for name, array in arrays.items():
+        for dim, n in zip(inputs[name].shape, array.shape, strict=False):
+            values.setdefault(str(dim), n)
+    missing = dict.fromkeys(
+        str(d) for name, t in inputs.items() if name not in arrays for d in t.shape if not _is_number(d) and str(d) not in values
+    )
+    if missing:
+        raise Usage(f"the value of dim `{next(iter(missing))}` is missing", "give " + " ".join(f"--dim {name}=…" for name in missing))
+    return {name: arrays[name] if name in arrays else _made(sources[name], t, values) for name, t in inputs.items()}
+
+
+def _is_number(dim: Any) -> bool:
+    return str(dim).isdigit()
+
+
+def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
+    import numpy as np
+
+    shape = [int(str(d)) if _is_number(d) else values[str(d)] for d in t.shape]
+    if kind == "zeros":
+        return np.zeros(shape, t.dtype.numpy())
+    random = np.random.default_rng(0)
+    if t.dtype.is_float:
+        return random.standard_normal(shape).astype(t.dtype.numpy())
+    return random.integers(0, 2, shape).astype(t.dtype.numpy())
+
+
+def _file(path: str, t: Any) -> Any:
+    import numpy as np
+
+    if not Path(path).exists():
+        raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random` or `zeros`")
+    if Path(path).suffix != ".npy":
+        return _image(path, t)
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as problem:
+        raise ModelFileError(f"{path} is no .npy file: {problem}") from None
+    return array.astype(t.dtype.numpy()) if array.dtype != t.dtype.numpy() else array
+
+
+def _image(path: str, t: Any) -> Any:
+    """An image as (1, 3, h, w) or (1, h, w, 3), whichever the input is, in its own size."""
+    import numpy as np
+
+    try:
+        from PIL import Image
+    except ImportError:
+        raise Usage(f"reading {path} needs the package pillow", "pip install pillow, or give a .npy file") from None
+    try:
+        with Image.open(path) as opened:
+            array = np.asarray(opened.convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as problem:
+        raise ModelFileError(f"{path} is no image that can be read: {problem}") from None
+    scaled = array.astype(t.dtype.numpy()) / 255 if t.dtype.is_float else array.astype(t.dtype.numpy())
+    first = len(t.shape) == 4 and str(t.shape[1]) == "3"
+    moved = scaled.transpose(2, 0, 1) if first else scaled
+    return np.ascontiguousarray(moved[None] if len(t.shape) == 4 else moved).astype(t.dtype.numpy())

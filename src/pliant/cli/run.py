@@ -1,0 +1,75 @@
+"""`pliant run MODEL`: a model on arrays, images, random numbers or zeros: its outputs, the time, and the rate of arithmetic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from . import Usage, progress
+from .model_options import add_dims, feeds, read_dims, read_inputs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line."""
+    parser.add_argument("model", help="an .onnx or .pliant file")
+    add_dims(parser)
+    parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help="a .npy file, an image, random or zeros")
+    parser.add_argument("-o", "--output", help="writes the outputs to an .npz file")
+    parser.add_argument("--repeat", type=int, default=5, help="how many times it is run for the time; the best counts")
+    parser.add_argument("--threads", type=int, help="how many threads compute")
+    parser.add_argument("--profile", action="store_true", help="the time of each kernel")
+    parser.add_argument("--fallback", action="store_true", help="operators that are not supported run in Python")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the model."""
+    import numpy as np
+
+    from ..api import compile, program_of
+    from ..frontends.onnx import from_onnx
+    from ..graph.node import Tensor
+
+    if options.repeat < 1:
+        raise Usage(f"--repeat {options.repeat}: it runs at least once")
+    program = from_onnx(options.model, fallback=True) if options.fallback else program_of(options.model)
+    inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
+    dims, sources = read_dims(options.dim), read_inputs(options.input, list(inputs))
+    given = feeds(inputs, sources, dims)
+    progress(f"compiling {options.model}")
+    executable = compile(program, dims={k: v for k, v in dims.items() if not isinstance(v, int)}, threads=options.threads)
+    progress("")
+    found, times = executable.run(given), []
+    for _ in range(options.repeat):
+        start = time.perf_counter()
+        found = executable.run(given)
+        times.append(time.perf_counter() - start)
+    if options.output:
+        np.savez(options.output, **found)
+    operations = executable.cost(**executable.symbols_of(given)).operations
+    facts = {"outputs": [_facts(n, a) for n, a in found.items()], "seconds": min(times), "operations": operations}
+    print(json.dumps(facts) if options.json else _text(facts))
+    if options.profile:
+        print(executable.profile(*given.values()))
+    return 0
+
+
+def _facts(name: str, array: Any) -> dict[str, Any]:
+    import numpy as np
+
+    shown: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size:
+        wide = array.astype(np.float64)
+        shown |= {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+    return shown
+
+
+def _text(facts: dict[str, Any]) -> str:
+    lines = []
+    for o in facts["outputs"]:
+        range_ = f", {o['min']:.6g} to {o['max']:.6g}, mean {o['mean']:.6g}" if "min" in o else ""
+        lines.append(f"{o['name']}: {o['dtype']} {tuple(o['shape'])}{range_}")
+    rate = facts["operations"] / facts["seconds"] / 1e9
+    return "\n".join([*lines, f"{facts['seconds'] * 1e3:.3f} ms, {rate:.1f} GFLOP/s"])

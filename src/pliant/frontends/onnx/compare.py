@@ -1,0 +1,93 @@
+"""Every value of a model, computed by us and by another runtime: for `pliant check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...support.errors import Error
+from ...support.record import dataclass
+from .reader import Model, load_onnx
+from .session import Compile, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value, the node that makes it, and how far the two are apart, relative to its largest element."""
+
+    node: str
+    op: str
+    value: str
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All values in the order of the model, and what the other runtime has for them."""
+
+    against: str
+    rows: tuple[Row, ...]
+    expected: Mapping[str, Any]
+
+
+def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str = "", compile: Compile | None = None) -> Comparison:
+    """Runs the model here and there with every value as an output."""
+    wide = load_onnx().ModelProto()
+    wide.CopyFrom(model.proto)
+    del wide.graph.output[:]
+    made = {name: node for node in wide.graph.node for name in node.output if name}
+    for name in made:
+        wide.graph.output.add(name=name)
+    session = Session(Model(wide, model.opsets, model.functions, model.folder, model.file), compile)
+    ours = dict(zip(made, session.run(feeds), strict=True))
+    name, theirs = _other(wide, dict(feeds), against, list(made))
+    rows = tuple(Row(node.name, node.op_type, v, _error(ours[v], theirs[v])) for v, node in made.items())
+    return Comparison(name, rows, theirs)
+
+
+def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) -> tuple[str, dict[str, Any]]:
+    if against != "reference":
+        try:
+            import onnxruntime
+        except ImportError:
+            if against:
+                raise Error("the package onnxruntime is not installed", help="pip install onnxruntime, or --against reference") from None
+        else:
+            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            return "onnxruntime", dict(zip(names, session.run(names, feeds), strict=True))
+    from onnx.reference import ReferenceEvaluator
+
+    return "onnx.reference", dict(zip(names, ReferenceEvaluator(model).run(names, feeds), strict=True))
+
+
+def _error(ours: Any, theirs: Any) -> float:
+    """The largest difference over the largest element; infinite where shapes or types differ."""
+    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+        return 0.0 if type(ours) is type(theirs) else float("inf")
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return float("inf")
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return 0.0
+    with np.errstate(all="ignore"):
+        largest = np.max(np.abs(b[np.isfinite(b)]), initial=1e-30)
+        apart = np.max(np.where(same, 0.0, np.abs(a - b)))
+    return float("inf") if not np.isfinite(apart) else float(apart / largest)
+
+
+def single_node(model: Model, value: str, values: Mapping[str, Any]) -> Any:
+    """A model of the one node that makes `value`, its inputs as they were."""
+    onnx = load_onnx()
+    node = next(n for n in model.proto.graph.node if value in n.output)
+    weights = {t.name: t for t in model.proto.graph.initializer}
+    given = [name for name in dict.fromkeys(node.input) if name]
+    graph = onnx.GraphProto(name="one_node", node=[node])
+    for name in given:
+        graph.initializer.append(weights[name] if name in weights else onnx.numpy_helper.from_array(np.asarray(values[name]), name))
+    graph.output.add(name=value)
+    return onnx.ModelProto(
+        ir_version=model.proto.ir_version, opset_import=model.proto.opset_import, functions=model.proto.functions, graph=graph
+    )

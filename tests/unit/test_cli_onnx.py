@@ -1,0 +1,114 @@
+"""`pliant inspect`, `run`, `compile` and `check` of an ONNX model, and the drop-in for onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pliant
+from pliant.cli import main
+
+onnx = pytest.importorskip("onnx", reason="ONNX models need the package onnx")
+
+TEXT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[n, 4] y) {
+    two = Constant<value = float {2.0}>()
+    a = Mul(x, two)
+    y = Relu(a)
+}"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(TEXT), path)
+    return str(path)
+
+
+def test_inspect(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", model]) == 0
+    shown = capsys.readouterr().out
+    assert "x: Tensor[f32, n, 4]" in shown and "-> y: Tensor[f32, n, 4]" in shown and "1 Relu" in shown
+    assert main(["inspect", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["operators"] == {"Constant": 1, "Mul": 1, "Relu": 1}
+
+
+def test_inspect_lists_everything_that_is_not_supported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "odd.onnx"
+    text = TEXT.replace("Relu(a)", "TfIdfVectorizer(b)").replace("a = Mul(x, two)", "b = StringNormalizer(x)")
+    onnx.save(onnx.parser.parse_model(text), path)
+    assert main(["inspect", str(path)]) == 2
+    shown = capsys.readouterr().out
+    assert "2 operators of the model are not supported" in shown and "StringNormalizer: 1 node" in shown and "TfIdfVectorizer" in shown
+
+
+def test_run_with_arrays_and_compile(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.array([[-1, 2, 3, -4]], np.float32)
+    np.save(tmp_path / "x.npy", x)
+    assert main(["run", model, "-i", f"x={tmp_path / 'x.npy'}", "-o", str(tmp_path / "out.npz"), "--repeat", "1"]) == 0
+    assert "y: float32 (1, 4), 0 to 6" in capsys.readouterr().out
+    assert np.load(tmp_path / "out.npz")["y"].tolist() == [[0, 4, 6, 0]]
+    assert main(["compile", model, "-o", str(tmp_path / "m.pliant"), "--dim", "n=1..8"]) == 0
+    assert "n in 1..8" in capsys.readouterr().out
+    assert pliant.load(tmp_path / "m.pliant")(x).tolist() == [[0, 4, 6, 0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ([], "the value of dim `n` is missing"),
+        (["--dim", "n"], "`--dim n` is not understood"),
+        (["--dim", "n=a b"], "`a b` is no value of dim `n`"),
+        (["--dim", "n=2", "-i", "z=zeros"], "the model has no input `z`"),
+        (["--dim", "n=2", "-i", "x=nowhere.npy"], "there is no file `nowhere.npy`"),
+    ],
+)
+def test_run_says_what_is_missing(model: str, options: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", model, *options]) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_check_finds_the_first_node_that_differs(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = ["check", model, "--dim", "n=3", "--against", "reference", "--interpret"]
+    assert main(ask) == 0
+    assert "no value differs" in capsys.readouterr().out
+    from pliant.frontends.onnx.registry import RULES
+
+    right = RULES["", "Relu"]
+    monkeypatch.setitem(RULES, ("", "Relu"), lambda site: pliant.ops.mul(right(site), 3.0))
+    saved = tmp_path / "one.onnx"
+    assert main([*ask, "--save", str(saved)]) == 1
+    assert 'node "y" (Relu)' in capsys.readouterr().out
+    assert [n.op_type for n in onnx.load(saved).graph.node] == ["Relu"]
+
+
+def test_the_drop_in_for_onnxruntime(model: str) -> None:
+    import pliant.onnxruntime as ort
+
+    options = ort.SessionOptions()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            options.enable_mem_pattern = False
+    assert len(said) == 1 and "enable_mem_pattern does nothing here" in str(said[0].message)
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("x", "tensor(float)", ["n", 4])]
+    (y,) = session.run(["y"], {"x": np.array([[1, -1, 0, 2]], np.float32)})
+    assert y.tolist() == [[2, 0, 0, 4]]
+    with pytest.raises(pliant.ShapeError, match='no output "z"'):
+        session.run(["z"], {"x": y})
+
+
+def test_an_operator_runs_in_python_when_asked() -> None:
+    text = TEXT.replace("float[n, 4] x", "float[2, 2] x").replace("float[n, 4] y", "float y").replace("y = Relu(a)", "y = Det(a)")
+    model = onnx.parser.parse_model(text)
+    with pytest.raises(pliant.UnsupportedError, match="1 operators of the model are not supported"):
+        pliant.from_onnx(model)
+    y = pliant.compile(pliant.from_onnx(model, fallback=True))(np.array([[1, 2], [3, 4]], np.float32))
+    assert abs(float(y) + 8) < 1e-5
