@@ -16,6 +16,19 @@ from .frontends.onnx.session import Session, interpreted
 from .support.errors import Error, ShapeError
 
 
+def compiled(program: Any, threads: int | None = None) -> Any:
+    """A program compiled, as a function from arrays to arrays."""
+    from .api import compile
+
+    executable = compile(program, threads=threads)
+
+    def run(arguments: list[Any]) -> list[Any]:
+        found = executable(*arguments)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    return run
+
+
 class BackendRep:
     """A model that is ready to run."""
 
@@ -48,7 +61,7 @@ def prepare(model: Any, device: str = "CPU", interpret: bool = False, **kwargs: 
     """A model that can be run again and again."""
     if not supports_device(device):
         raise Error(f"device `{device}` is not supported", help='the device is "CPU"')
-    return BackendRep(Session(model, interpreted if interpret else None))
+    return BackendRep(Session(model, interpreted if interpret else compiled))
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 from . import __version__
 from .frontends.onnx.dtypes import schema_name
 from .frontends.onnx.session import Session
+from .onnx_backend import compiled
 from .support.errors import ShapeError
 
 __all__ = [
@@ -98,21 +99,10 @@ class InferenceSession:
                 _say_once(f"the provider {name} is not here: the CPU is used")
         for name in kwargs:
             _say_once(f"the argument {name} does nothing here")
-        self._threads = sess_options.intra_op_num_threads or None if sess_options is not None else None
-        self._session = Session(path_or_bytes, self._compile)
+        threads = sess_options.intra_op_num_threads or None if sess_options is not None else None
+        self._session = Session(path_or_bytes, lambda program: compiled(program, threads))
         for name in self._session.fixed:
             _say_once(f"a program is compiled for each value of the input {name!r}, which decides shapes")
-
-    def _compile(self, program: Any) -> Any:
-        from .api import compile
-
-        executable = compile(program, threads=self._threads)
-
-        def run(arguments: list[Any]) -> list[Any]:
-            found = executable(*arguments)
-            return list(found) if isinstance(found, tuple) else [found]
-
-        return run
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
         """The outputs with these names, all of them if None."""

@@ -42,6 +42,8 @@ SEES |= {
     "measure": API,
     "templates": API,
     "report": API,
+    "onnx_backend": {*API, "frontends"},
+    "onnxruntime": {*API, "frontends", "onnx_backend"},
     "llm": {*API, "frontends", "nn", "quantization"},
 }
 TOP = {"__init__", "__main__", "cli"}  # they see everything

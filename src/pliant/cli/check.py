@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from ..frontends.onnx.compare import compare_nodes, single_node
     from ..frontends.onnx.inputs import tensor_type
     from ..frontends.onnx.session import Session, interpreted
+    from ..onnx_backend import compiled
 
     if options.against:
         choose(options.against, ["onnxruntime", "reference"], "runtime")
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = {i.name: tensor_type(i.type, i.name, dims) for i in session.inputs}
     given = feeds(inputs, read_inputs(options.input, list(inputs)), read_dims(options.dim))
     progress(f"comparing {options.model}")
-    found = compare_nodes(session.model, given, options.against, interpreted if options.interpret else None)
+    found = compare_nodes(session.model, given, options.against, interpreted if options.interpret else compiled)
     progress("")
     wrong = next((r for r in found.rows if not r.error <= options.tolerance), None)
     if wrong is not None and options.save:

@@ -32,7 +32,7 @@ class Comparison:
     expected: Mapping[str, Any]
 
 
-def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str = "", compile: Compile | None = None) -> Comparison:
+def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str, compile: Compile) -> Comparison:
     """Runs the model here and there with every value as an output."""
     wide = load_onnx().ModelProto()
     wide.CopyFrom(model.proto)

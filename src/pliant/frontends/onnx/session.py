@@ -1,6 +1,6 @@
 """A model that is run with what ONNX users pass and get: arrays in the order and under the names of the model, sequences as lists.
 
-    session = Session("model.onnx")
+    session = Session("model.onnx", interpreted)
     outputs = session.run({"input.1": x})
 
 Most models are compiled once, for all shapes. Where an input of a model decides ranks or shapes in a way that must be known when it is
@@ -31,9 +31,9 @@ MOST_PROGRAMS = 64  # of different values of fixed inputs
 class Session:
     """A model with its compiled programs; see the module."""
 
-    def __init__(self, source: Any, compile: Compile | None = None, fallback: bool = False) -> None:
+    def __init__(self, source: Any, compile: Compile, fallback: bool = False) -> None:
         self.model: Model = source if isinstance(source, Model) else read_model(source)
-        self._compile, self._fallback = compile or _compiled, fallback
+        self._compile, self._fallback = compile, fallback
         weights = {t.name for t in self.model.proto.graph.initializer}
         self.inputs = [i for i in self.model.proto.graph.input if i.name not in weights]
         self.outputs = [o.name for o in self.model.proto.graph.output]
@@ -77,18 +77,6 @@ class Session:
         results = run([_passed(a, p.annotation) for a, p in zip(given, function.params, strict=True)])
         elements = [_returned(a, r.annotation) for a, r in zip(results, function.results, strict=True)]
         return [o.take(elements) for o in outputs]
-
-
-def _compiled(program: Program) -> Run:
-    from ...api import compile
-
-    executable = compile(program)
-
-    def run(arguments: list[Array]) -> list[Array]:
-        found = executable(*arguments)
-        return list(found) if isinstance(found, tuple) else [found]
-
-    return run
 
 
 def interpreted(program: Program) -> Run:
