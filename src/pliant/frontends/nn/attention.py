@@ -6,10 +6,8 @@ nn.MultiheadAttention(384, 12)(x, x, x)     # in_proj_weight, in_proj_bias, out_
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from ...dtype import bool_
 from ...graph import ops
 from ...support.errors import Error
 from ...support.source import caller_span
@@ -30,13 +28,8 @@ def join_heads(x: Any) -> Any:
 
 
 def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """softmax(q @ k.T * scale + mask) @ v; the scale is 1 / sqrt(d) if none is given. Rows that may look nowhere look everywhere."""
-    scores = (q @ ops.permute(k, (0, 1, 3, 2))) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    if mask is not None and mask.dtype is bool_:
-        scores = ops.where(mask, scores, -1e30)
-    elif mask is not None:
-        scores = scores + mask
-    return ops.softmax(scores, axis=-1) @ v
+    """softmax(q @ k.T * scale + mask) @ v; the scale is 1 / sqrt(d) if none is given. Rows that may look nowhere give zeros."""
+    return ops.scaled_dot_product_attention(q, k, v, mask, scale=scale)
 
 
 class MultiheadAttention(Module):
