@@ -106,3 +106,21 @@ def test_what_is_scheduled_by_hand_keeps_its_layout() -> None:
     func = call.callee.program
     assert len(wanted_layouts(func, target("native"))) == 1
     assert wanted_layouts(func.with_(attrs={"scheduled": True}), target("native")) == {}
+
+
+@function
+def widened(x: Tensor[f32, n, 56]) -> Tensor[f32, n, 24]:
+    return ops.linear(x, ops.cast(ops.constant(HALF), f32))
+
+
+def test_a_widened_weight_is_packed_in_its_own_dtype() -> None:
+    (pack,) = packs(widened)
+    assert pack.outs[0].tensor.dtype is f16
+    state = lowered(widened.graph)
+    assert state.package is not None
+    assert [c.nbytes for c in state.derived] == [
+        -(-24 // (target("native").vector_bits // 32)) * (target("native").vector_bits // 32) * 56 * 2
+    ]
+    x = RNG.standard_normal((7, 56), dtype=np.float32)
+    np.testing.assert_allclose(compiled(widened.graph)(x), x.astype(np.float64) @ HALF.T.astype(np.float64), rtol=1e-4, atol=1e-4)
+    assert compiled(widened.graph)(x[3:4]).tobytes() == compiled(widened.graph)(x)[3:4].tobytes()

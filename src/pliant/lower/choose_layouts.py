@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ..graph import node as g
 from ..graph.stage import Indices, Read, Stage
 from ..loop.buffer import Buffer
-from ..schedule.library.layouts import wanted_layouts
+from ..schedule.library.layouts import wanted_layouts, with_casts_inside
 from ..schedule.primitives.layout import transform_layout
 from ..sym.affine import Refusal
 from ..sym.expr import Const, Expr, Select
@@ -39,7 +39,7 @@ def choose_layouts(function: g.Function, target: Target) -> g.Function:
 
 def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target) -> Iterator[g.Node]:
     """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
-    func, args = func_of(n.callee), list(n.args)
+    func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     wanted = wanted_layouts(func, target)
     given = [p.value for p in func.params if p.role != "out"]
     for position, buffer in enumerate(given):

@@ -10,15 +10,18 @@ packs serve tiles of any width, hence every number of rows. Instructions that mu
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
-from ...sym.expr import Const, Mul, Var, free_vars, walk
+from ...sym.expr import Cast, Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
-from ..nest import accesses, blocks, plain_iters
+from ..nest import accesses, allocation, blocks, plain_iters, readers
+from ..schedule import Schedule
 from .convolution_roles import along_channels, convolution_of
 from .dot_products import DotProduct, dot_product_of, words
-from .match import iter_named
+from .match import elementwise, iter_named, tried
 
 
 def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
@@ -39,6 +42,21 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
         if _may_be_packed(func, b, load, column, lanes):
             found[load.buffer] = packs(b, load, column, lanes)
     return found
+
+
+def with_casts_inside(func: Func) -> Func:
+    """The program with casts of parameters computed where a product reads them: weights are then read, and packed, in their own dtype."""
+    if func.attrs.get("scheduled"):
+        return func
+    s = Schedule(func)
+    for b in blocks(func.body):
+        store = elementwise(b)
+        if store is None or allocation(func, store.buffer) is None or not isinstance(store.value, Cast):
+            continue
+        users = readers(func, store.buffer)
+        if isinstance(store.value.args[0], Load) and len(users) == 1 and _right_side(users[0]) is not None:
+            tried(partial(s.compute_inline, b.name))
+    return s.program
 
 
 def _words(func: Func, block: Block, dot: DotProduct) -> dict[Buffer, IndexMap]:
