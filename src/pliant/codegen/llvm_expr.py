@@ -237,9 +237,18 @@ class Expressions(Scopes):
             return False
         if isinstance(e, Load) and not self.is_present(e):
             return True
-        if isinstance(e, (E.Select, E.And, E.Or)):  # takes care of its own arms
-            return self.is_risky(e.args[0])
+        if isinstance(e, (E.Select, E.And, E.Or)):  # an arm is read where its own condition holds, which may not be enough
+            c = e.args[0]
+            arms = zip(e.args[1:], (E.Not(c) if isinstance(e, E.Or) else c, E.Not(c)), strict=False)
+            return self.is_risky(c) or any(self._is_risky_where(condition, arm) for arm, condition in arms)
         return any(self.is_risky(a) for a in e.args)
+
+    def _is_risky_where(self, condition: Expr, e: Expr) -> bool:
+        """Whether `e` reads memory that may not be there even where the condition holds."""
+        if not has_load(e):
+            return False
+        with self.supposing(self.resolve(condition)):
+            return self.is_risky(e)
 
     def is_present(self, e: Load) -> bool:
         """Whether the element of a load is proven to lie in its buffer (of lanes, the active ones: only these are read)."""

@@ -127,6 +127,17 @@ class Scopes(Floats):
         if not has_load(condition):
             self._known.append(lambda facts: facts.with_condition(condition))
 
+    @contextmanager
+    def supposing(self, condition: Expr) -> Iterator[None]:
+        """Inside, the condition counts as known; nothing may be emitted there."""
+        known = len(self._known)
+        self.know(condition)
+        try:
+            yield
+        finally:
+            del self._known[known:]
+            del self._facts[known + 1 :]
+
     def facts(self) -> Facts:
         """Everything known here."""
         for step in self._known[len(self._facts) - 1 :]:
