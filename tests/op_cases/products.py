@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pliant.dtype import bf16, bool_, f16, f32, f64, i32
+from pliant.dtype import bf16, bool_, f16, f32, f64, i8, i32, u8
 from pliant.graph import ops
 
 from .case import Case
@@ -15,6 +15,14 @@ CASES: dict[str, Case] = {
     "matmul_row": Case(ops.matmul, (("k",), ("k", "m"))),
     "matmul_column": Case(ops.matmul, (("b", "n", "k"), ("k",))),
     "matmul_vectors": Case(ops.matmul, (("k",), ("k",))),
+    "matmul_integer": Case(ops.matmul_integer, (("n", "k"), ("k", "m")), (u8, i8), -128, 255),
+    "matmul_integer_batch": Case(ops.matmul_integer, (("b", "n", "k"), ("k", "m")), (i8, i8), -128, 127),
+    "matmul_integer_zero": Case(ops.matmul_integer, (("n", "k"), ("k", "m"), (), ()), (u8, i8, u8, i8), -128, 255),
+    "matmul_integer_zeros": Case(ops.matmul_integer, (("n", "k"), ("k", "m"), ("n",), ("m",)), (u8, u8, u8, u8), 0, 255),
+    "matmul_integer_column_zeros": Case(
+        lambda a, b, z: ops.matmul_integer(a, b, b_zero=z), (("b", "n", "k"), ("k", "m"), ("m",)), (i8, u8, u8), -128, 255
+    ),
+    "matmul_integer_number": Case(lambda a, b: ops.matmul_integer(a, b, 128), (("n", "zero"), ("zero", "m")), (u8, i8), 0, 127),
     "outer": Case(ops.outer, (("n",), ("m",))),
     "einsum_matmul": Case(lambda a, b: ops.einsum("ij,jk->ik", a, b), (("n", "k"), ("k", "m"))),
     "einsum_implicit": Case(lambda a, b: ops.einsum("ij,jk", a, b), (("n", "k"), ("k", "m"))),

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from native_loops import Lifted
 from schedule_kernels import pack, parse
 
+import pliant
+from pliant import Tensor, dim, function, i8, i32, ops, u8
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.loop.stmt import Func
@@ -23,6 +25,7 @@ from pliant.schedule import default_schedule
 from pliant.schedule.library.layouts import wanted_layouts
 from pliant.schedule.primitives.layout import transform_layout
 from pliant.target import target
+from pliant.target.instructions import instructions_of
 
 VNNI = "llvm:znver4"
 
@@ -158,3 +161,23 @@ def test_no_instruction_is_said_so() -> None:
     func = product("p", "u8", "i8", 16, 32)
     _, why = default_schedule(func, target("llvm:cortex-a53"))
     assert "dot products" not in why and "matmul: `dot`" in why
+
+
+m = dim("m", max=99)
+CODES = numbers(np.random.default_rng(3), "int8", (30, 36))
+
+
+@function
+def centred(a: Tensor[u8, m, 30], rows: Tensor[u8, m], columns: Tensor[i8, 36]) -> Tensor[i32, m, 36]:
+    return ops.matmul_integer(a, ops.constant(CODES), rows, columns)
+
+
+def test_zero_points_stay_outside_of_the_products() -> None:
+    f = pliant.compile(centred, threads=1)
+    has_dots = any(i.name.endswith("dot_u8s8") for i in instructions_of(target("native")))
+    assert ("right-hand side packed" in str(pliant.explain(f))) and (("dot products: `dot`" in str(pliant.explain(f))) == has_dots)
+    rng = np.random.default_rng(4)
+    for size in (0, 1, 11):
+        a, rows, columns = numbers(rng, "uint8", (size, 30)), numbers(rng, "uint8", (size,)), numbers(rng, "int8", (36,))
+        wide, less, zero = a.astype(np.int32), rows.astype(np.int32)[:, None], columns.astype(np.int32)
+        np.testing.assert_array_equal(f(a, rows, columns), (wide - less) @ (CODES.astype(np.int32) - zero))

@@ -58,6 +58,7 @@ from .elementwise import (
 )
 from .extremum import argmax, argmin, hardmax, max_with_index, min_with_index
 from .index import embedding, gather, gather_nd, index_select, reverse_sequence
+from .integers import matmul_integer
 from .linalg import linear, matmul, outer
 from .moments import std, var
 from .nn import rms_norm, rotary_embedding
@@ -213,6 +214,7 @@ __all__ = [
     "masked_select",
     "match_cast",
     "matmul",
+    "matmul_integer",
     "max",
     "max_pool",
     "max_with_index",

@@ -55,19 +55,22 @@ def _matrix(shape: tuple[Expr, ...], transposed: bool) -> tuple[Expr, Expr]:
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
-def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation, ...]:
-    _numbers(d)
+def product_shape(d: Deduction, how: MatmulAttrs) -> tuple[Expr, ...]:
+    """The shape of the matrix product of the operator's two tensors."""
     a, b = d.tensor(0), d.tensor(1)
-    how = attrs or PLAIN
     for k, t in enumerate((a, b)):
         if len(t.shape) < 2:
             help_ = "ops.reshape can add one"
-            raise d.error(f"matmul: `{d.args[k].name}` has {counted(len(t.shape), 'dim')}, at least 2 are needed", arg=k, help=help_)
+            raise d.error(f"{d.what}: `{d.args[k].name}` has {counted(len(t.shape), 'dim')}, at least 2 are needed", arg=k, help=help_)
     message = f"{{0}} columns of `{d.args[0].name}` meet {{1}} rows of `{d.args[1].name}`"
     (rows, inner), (other, columns) = _matrix(a.shape, how.transpose_a), _matrix(b.shape, how.transpose_b)
     d.equal(inner, other, message, help=_SHAPES_HELP)
-    batch = d.broadcast(a.shape[:-2], b.shape[:-2])
-    return (Tensor(a.dtype, (*batch, rows, columns)),)
+    return (*d.broadcast(a.shape[:-2], b.shape[:-2]), rows, columns)
+
+
+def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation, ...]:
+    _numbers(d)
+    return (Tensor(d.tensor(0).dtype, product_shape(d, attrs or PLAIN)),)
 
 
 def _contract(
@@ -77,8 +80,8 @@ def _contract(
     wide = accumulator(out.dtype)
 
     def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-        a, b = factors(i, r[0], read)
-        return Mul(a, b) if wide is out.dtype else Mul(Cast(wide, a), Cast(wide, b))
+        a, b = (f if f.dtype is wide else Cast(wide, f) for f in factors(i, r[0], read))
+        return Mul(a, b)
 
     total = Stage("dot", wide, out.shape, value, (extent,), "add", Const(0, wide))
     if finish is None and wide is out.dtype:
@@ -91,7 +94,8 @@ def _contract(
     return (total, Stage("out", out.dtype, out.shape, last))
 
 
-def _matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: MatmulAttrs | None) -> tuple[Stage, ...]:
+def matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: MatmulAttrs | None) -> tuple[Stage, ...]:
+    """The stages of a matrix product."""
     a, b = args
     batch = outs[0].shape[:-2]
     how = attrs or PLAIN
@@ -118,7 +122,7 @@ def _matmul_reference(args: Sequence[Array], attrs: MatmulAttrs | None) -> list[
     return [np.matmul(_wide(a), _wide(b)).astype(args[0].dtype)]
 
 
-register(OpDef("matmul", _deduce_matmul, _matmul_reference, _matmul_stages, (2, 2), MatmulAttrs))
+register(OpDef("matmul", _deduce_matmul, _matmul_reference, matmul_stages, (2, 2), MatmulAttrs))
 
 
 def _deduce_linear(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:

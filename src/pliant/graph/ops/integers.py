@@ -1,0 +1,74 @@
+"""Products of matrices of small integers, in i32, as ONNX's MatMulInteger has them.
+
+    ops.matmul_integer(a, b)                   # u8 or i8 (…, m, k) x (…, k, n) -> i32 (…, m, n)
+    ops.matmul_integer(a, b, a_zero, b_zero)   # (a - a_zero) @ (b - b_zero)
+
+Zero points stay outside of the sum of products, which machines have instructions for:
+
+    (a - a0) @ (b - b0) = a @ b - a0 * (sums of b's columns) - (sums of (a - a0)'s rows) * b0
+
+i32 wraps, so this is the same number whatever the zero points are. Sums over a weight are made once, when a program is loaded.
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dtype import i8, i32, u8
+from ..deduce import Deduction
+from ..node import Annotation, Tensor, Value
+from ..operators import Array, OpDef, emit, operand, operands, register, tensor_of
+from .compare import cast
+from .elementwise import mul, sub
+from .linalg import PLAIN, matmul_stages, product_shape
+from .reduce import sum as sum_of
+from .shape import reshape
+
+
+def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    for k in (0, 1):
+        if d.tensor(k).dtype not in (i8, u8):
+            help_ = "cast both to i32 and use ops.matmul"
+            raise d.error(f"matmul_integer: `{d.args[k].name}` is {d.tensor(k).dtype}, not i8 or u8", arg=k, help=help_)
+    return (Tensor(i32, product_shape(d, PLAIN)),)
+
+
+def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+    return [np.matmul(args[0].astype(np.int32), args[1].astype(np.int32))]
+
+
+register(OpDef("matmul_integer", _deduce, _reference, matmul_stages, (2, 2)))
+
+
+def matmul_integer(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    """The product of u8 or i8 matrices, each less its zero point, in i32.
+
+    A zero point is one number, or one for each row of `a` and each column of `b`: of one dim, or (…, m, 1) and (…, 1, n).
+    """
+    x, y = operands("matmul_integer", (a, b))
+    total: Any = emit("matmul_integer", (x, y))
+    left = None if a_zero is None else _column(operand("matmul_integer", a_zero, tensor_of(x.annotation).dtype))
+    if left is not None:
+        total = sub(total, mul(left, sum_of(_wide(y), axis=-2, keepdims=True)))
+    if b_zero is not None:
+        rows = _wide(x) if left is None else sub(_wide(x), left)
+        right = _wide(operand("matmul_integer", b_zero, tensor_of(y.annotation).dtype))
+        total = sub(total, mul(sum_of(rows, axis=-1, keepdims=True), right))
+    return total
+
+
+def _column(zero: Value) -> Any:
+    """Zero points of rows, one below the other."""
+    wide = _wide(zero)
+    return reshape(wide, (-1, 1)) if len(tensor_of(zero.annotation).shape) == 1 else wide
+
+
+def _wide(x: Value) -> Any:
+    to: Any = i32
+    return cast(x, to)
