@@ -137,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--peer-python", default=os.environ.get("PLIANT_PEER_PYTHON", sys.executable))
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="of the text for the perplexity")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
     parser.add_argument("--rows", help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)
@@ -150,7 +151,7 @@ def main() -> None:
 
     path = str(locate(options.model))
     tokenizer = from_gguf(open_gguf(path))
-    text = tokenizer.encode((ROOT / "LICENSE").read_text())[:TOKENS]
+    text = tokenizer.encode((ROOT / "LICENSE").read_text())[: options.tokens]
     rows = [*(tokenizer.encode(p) for p in PROMPTS), text]
     exact = reference(path, rows)
     print(f"{'':12} {'mean error':>12} {'worst error':>12} {'same choice':>12} {'perplexity':>12} {'of float64':>12}")

@@ -34,14 +34,14 @@ def rotate(x: Array, base: float, interleaved: bool, stretch: float = 1.0) -> Ar
 def attend(q: Array, k: Array, v: Array, scale: float, window: int = 0, cap: float = 0.0) -> Array:
     """Causal attention of [tokens, heads, size] over [tokens, kv_heads, size]."""
     tokens, heads, _ = q.shape
-    k, v = (np.repeat(a, heads // k.shape[1], axis=1) for a in (k, v))
-    scores = np.einsum("qhd,khd->hqk", q, k) * scale
+    q, k, v = (np.repeat(a, heads // a.shape[1], axis=1).swapaxes(0, 1) for a in (q, k, v))  # [heads, tokens, size]
+    scores = q @ k.swapaxes(1, 2) * scale
     scores = np.tanh(scores / cap) * cap if cap else scores
     place = np.arange(tokens)
     hidden = (place[None, :] > place[:, None]) | (place[None, :] <= place[:, None] - window if window else False)
     scores = np.where(hidden, -np.inf, scores)
     weight = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.einsum("hqk,khd->qhd", weight / weight.sum(-1, keepdims=True), v).reshape(tokens, -1)
+    return (weight / weight.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(tokens, -1)
 
 
 def silu(x: Array) -> Array:
