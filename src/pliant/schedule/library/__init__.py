@@ -40,6 +40,7 @@ from .match import (
 )
 from .matmul import MANY_ROWS, copied_rows, schedule_matmul
 from .reduction import schedule_rows
+from .transposes import schedule_transpose, transposed
 from .windows import schedule_windows
 
 
@@ -79,6 +80,9 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     for group in _groups(s.program):
         if any(i.kind != "S" for b in group for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))
+    for b in untouched(s.program):
+        if not isinstance(transposed(b), str):
+            said += _attempt(s, "transpose", partial(schedule_transpose, s, b.name, target))
     for b in untouched(s.program):
         if elementwise(b) is not None:
             said += _attempt(s, "elementwise", partial(schedule_elementwise, s, b.name, target))

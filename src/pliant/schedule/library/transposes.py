@@ -1,0 +1,124 @@
+"""The default rule of elementwise programs that read along another index than they store: `y[i, j] = f(x[j, i])`.
+
+    for tile of L x L (parallel):
+        tile of x on the stack: whole rows of it
+        for i: for j as a vector: y[i, j] = f(tile[j, i])
+
+So every line of memory is read and written once, whatever the distance of rows. What remains at the ends of rows goes element by element.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...loop.buffer import Load
+from ...loop.stmt import Block
+from ...support.errors import ScheduleError
+from ...support.record import dataclass
+from ...sym.expr import Var, free_vars, walk
+from ...target import Target
+from ..nest import blocks, constant_extent, plain_iters
+from ..schedule import LoopHandle, Schedule
+from .match import NotApplicable, along, elementwise, find_block, iter_named, plain_loops, tried
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """The roles of the iterators, and what is read across."""
+
+    column: str  # the last index of what is stored
+    across: str  # the last index of what is read
+    others: tuple[str, ...]
+    source: Load
+
+
+def transposed(block: Block) -> Transposed | str:
+    """The roles of the iterators of an elementwise block that reads one tensor across; else why it is none."""
+    store = elementwise(block)
+    order = None if store is None else plain_iters(store.indices, block)
+    if store is None or order is None or len(order) != len(block.iters) or len(order) < 2:
+        return f"block `{block.name}` does not store at its iterators, each once"
+    column = order[-1]
+    if not along(Load(store.buffer, store.indices), column):
+        return f"block `{block.name}` does not store rows"
+    found = {e: _across(e, block, column) for e in walk(store.value) if isinstance(e, Load) and column in free_vars(e)}
+    across = {v for v in found.values() if v is not None}
+    sources = [e for e, v in found.items() if v is not None]
+    if len(across) != 1 or len({e.buffer for e in sources}) != 1 or len(sources) != 1:
+        return f"block `{block.name}` does not read one tensor across"
+    at = across.pop()
+    return Transposed(column.name, at.name, tuple(v.name for v in order if v is not column and v is not at), sources[0])
+
+
+def _across(e: Load, block: Block, column: Var) -> Var | None:
+    """The iterator along which a load at plain iterators goes through rows, where that is another one than the column."""
+    iters = plain_iters(e.indices, block)
+    return iters[-1] if iters and iters[-1] is not column and along(e, iters[-1]) else None
+
+
+def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
+    """Go through an elementwise nest in tiles that are read from the stack."""
+    block = find_block(s.program, name)
+    roles = transposed(block)
+    if isinstance(roles, str):
+        raise NotApplicable(roles)
+    loops = plain_loops(s.program, block)
+    if isinstance(loops, str):
+        raise NotApplicable(loops)
+    lanes = target.vector_bits // max(8, roles.source.buffer.dtype.bits)
+    for which in (roles.column, roles.across):
+        extent = constant_extent(s.program, loops[iter_named(block, which).var])
+        if extent is not None and extent < lanes:
+            raise NotApplicable(f"block `{name}` has rows of {extent} elements")
+    _Rule(s, name, roles, lanes).apply()
+    return f"transpose: `{name}` in tiles of {lanes}x{lanes} on the stack"
+
+
+class _Rule:
+    """One application of the rule."""
+
+    def __init__(self, s: Schedule, name: str, roles: Transposed, lanes: int) -> None:
+        self.s, self.name, self.roles, self.lanes = s, name, roles, lanes
+
+    def _loops(self, *iterators: str) -> list[LoopHandle]:
+        block = find_block(self.s.program, self.name)
+        values = [iter_named(block, i).value for i in iterators]
+        return [next(h for h in self.s.loops(self.name) if h.loop.var is v) for v in values]
+
+    def apply(self) -> None:
+        """Schedule the block, and those that do what remains."""
+        s, r = self.s, self.roles
+        s.reorder(*self._loops(r.column, r.across, *r.others))
+        (c0, c1), ends = self._cut(self._loops(r.column)[0])
+        for rest in ends:
+            c, a, *others = s.loops(rest)
+            self._share([*others, a], [c])
+        others = self._loops(*r.others)
+        s.reorder(*self._loops(r.across), c0, c1, *others)
+        (a0, a1), ends = self._cut(self._loops(r.across)[0])
+        for rest in ends:
+            a, c, lane, *outer = s.loops(rest)
+            self._share([*outer, a], [c, lane])
+        at = self._share([*others, a0, c0], [a1, c1])
+        copy = s.cache_read(self.name, r.source.buffer.name, at, scope="stack")
+        s.vectorize(s.loops(copy)[-1])
+
+    def _cut(self, loop: LoopHandle) -> tuple[tuple[LoopHandle, LoopHandle], list[str]]:
+        """The two loops of whole tiles, and the blocks of what remains."""
+        before = {b.name for b in blocks(self.s.program.body)}
+        outer, inner = self.s.split(loop, None, self.lanes, tail="cut")
+        return (outer, inner), sorted({b.name for b in blocks(self.s.program.body)} - before)
+
+    def _share(self, outer: list[LoopHandle], inner: list[LoopHandle]) -> LoopHandle:
+        """Threads over some loops, as one where that can be, vectors of the last; the loop around the tiles."""
+        s = self.s
+        s.reorder(*outer, *inner)
+        try:
+            with s.attempt():
+                at = s.fuse(*outer) if len(outer) > 1 else outer[0]
+                s.parallel(at)
+        except ScheduleError:
+            tried(partial(s.parallel, outer[0]))
+            at = outer[-1]
+        s.vectorize(inner[-1])
+        return at
