@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dtype import i32
+from ....dtype import i8, i32, u8
 from ..emit import ops
 from ..registry import rule
 from ..site import Site
@@ -50,8 +50,15 @@ def einsum(site: Site) -> Any:
 @rule("MatMulInteger")
 def matmul_integer(site: Site) -> Any:
     """A product of integers, in i32, each less its zero point."""
-    a, b = centred(site, 0, 2, row=True), centred(site, 1, 3, row=False)
-    return product(a, b, site.rank(0), site.rank(1))
+    return integer_product(site, (0, 2), (1, 3))
+
+
+def integer_product(site: Site, left: tuple[int, int], right: tuple[int, int]) -> Any:
+    """The product of codes less their zero points, in i32, by the numbers of these inputs."""
+    (a, a_zero), (b, b_zero) = left, right
+    if min(site.rank(a), site.rank(b)) > 1 and {site.dtype(a), site.dtype(b)} <= {i8, u8}:
+        return ops.matmul_integer(site.x(a), site.x(b), *(site.x(k) if site.has(k) else None for k in (a_zero, b_zero)))
+    return product(centred(site, *left, row=True), centred(site, *right, row=False), site.rank(a), site.rank(b))
 
 
 def centred(site: Site, k: int, zero: int, row: bool) -> Any:

@@ -8,7 +8,7 @@ from ....dtype import f32, i32, u8
 from ..emit import ops
 from ..registry import rule
 from ..site import Site
-from .products import centred, product
+from .products import centred, integer_product
 from .spatial import _weights, windows
 
 
@@ -50,14 +50,10 @@ def dynamic(site: Site) -> Any:
 @rule("QLinearMatMul")
 def qlinear_matmul(site: Site) -> Any:
     """The codes of a product of codes: integers inside, one rounding."""
-    total = product(_centred(site, 0, 2, row=True), _centred(site, 3, 5, row=False), site.rank(0), site.rank(3))
+    total = integer_product(site, (0, 2), (3, 5))
     a_scale = _row(site, 1, row=True)
     factor = ops.mul(ops.cast(a_scale, f32), ops.cast(site.x(4), f32))
     return _requantized(site, total, factor, 6, 7)
-
-
-def _centred(site: Site, k: int, zero: int, row: bool) -> Any:
-    return centred(site, k, zero, row)
 
 
 def _row(site: Site, k: int, row: bool) -> Any:
