@@ -31,6 +31,9 @@ from .rules import rule_of
 from .site import NeededError, Site
 
 SMALL = 4096  # elements of what is computed while importing
+EXPANDED = 100_000  # nodes that functions and unrolled loops may add
+# What Python says of values that no rule has thought of: a mistake of the model, as long as nobody shows that it is one of ours.
+_MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 Array = np.ndarray[Any, Any]
 
 
@@ -94,6 +97,7 @@ class Importer:
         self.builder = Builder(identifier(model.proto.graph.name or "model"))
         self._literals: list[dict[int, tuple[Known, Value]]] = [{}]
         self.outputs: list[Output] = []
+        self._left = sum(1 for _ in walk(model.proto)) + EXPANDED
         self.named_dims: dict[str, Expr] = {}  # by their text, for operators that run in Python
         self.sources: dict[str, tuple[str, ...]] = {}  # by the name of a value: those that it is computed from
 
@@ -164,6 +168,9 @@ class Importer:
     def node(self, node: Any, scope: Scope) -> None:
         """Imports one node, and gives names to its results."""
         domain = domain_of(node.domain)
+        self._left -= 1
+        if self._left < 0:
+            raise ModelFileError(f"onnx: the functions and loops of the model expand to more than {EXPANDED} nodes")
         items = [self._input(name, node, scope) for name in node.input]
         while items and items[-1] is None:
             items.pop()
@@ -180,6 +187,9 @@ class Importer:
             raise site.named(error) from None
         except RecursionError:
             raise site.wrong("functions or graphs are nested too deeply") from None
+        except _MISTAKES as problem:
+            help_ = "where the model is right, this is a defect of Pliant: please report it"
+            raise site.wrong(f"it cannot be imported: {type(problem).__name__}: {str(problem)[:200]}", help=help_) from problem
         finally:
             self.builder.origin = kept
         self._define(site, found)

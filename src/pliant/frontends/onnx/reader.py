@@ -36,6 +36,7 @@ def read_model(source: Any) -> Model:
     proto, folder, file = _message(source)
     if not proto.HasField("graph"):
         raise ModelFileError(f"onnx: {file} has no graph", facts=["it is no ONNX model, or it is cut off"])
+    _check_texts(proto, file)
     opsets = read_opsets(proto.opset_import, file)
     functions: dict[tuple[str, str, str], Any] = {}
     for f in proto.functions:
@@ -67,6 +68,22 @@ def _message(source: Any) -> tuple[Any, Folder | None, str]:
     except OSError as problem:
         raise ModelFileError(f"onnx: {path} cannot be read: {problem.strerror or problem}") from None
     return _parsed(data, path), Folder(os.path.dirname(os.path.realpath(path))), path
+
+
+def _check_texts(proto: Any, file: str) -> None:
+    """Every text in the file is one: the parser hands out bytes where it is not."""
+    todo = [proto]
+    while todo:
+        message = todo.pop()
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_STRING:
+                for text in (value,) if isinstance(value, str | bytes) else value:
+                    if not isinstance(text, str):
+                        raise ModelFileError(
+                            f"onnx: {file} has a text that is not UTF-8", facts=[f"in {message.DESCRIPTOR.name}.{field.name}"]
+                        )
+            elif field.type == field.TYPE_MESSAGE:
+                todo += [value] if hasattr(value, "ListFields") else list(value)
 
 
 def load_onnx() -> Any:
