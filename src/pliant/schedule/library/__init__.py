@@ -65,7 +65,7 @@ def default_family(func: Func, target: Target) -> Family:
 def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     s = Schedule(func)
     said = _convolutions(s, target)
-    said += _inline(s)
+    said += _inline(s, target)
     decoding = [b.name for b in blocks(s.program.body) if decodes(s.program, b)]
     if not copy:
         said += _inline_decoding(s, decoding)
@@ -115,7 +115,7 @@ def _attempt(s: Schedule, name: str, rule: Callable[[], str]) -> list[str]:
         return [f"not {name}: {error.what}"]
 
 
-def _inline(s: Schedule) -> list[str]:
+def _inline(s: Schedule, target: Target) -> list[str]:
     """Compute elementwise producers where they are read, where each element is read once or costs next to nothing."""
     done: list[str] = []
     for b in blocks(s.program.body):
@@ -124,6 +124,8 @@ def _inline(s: Schedule) -> list[str]:
             continue
         users = readers(s.program, store.buffer)
         if any(u not in untouched(s.program) for u in users):  # a rule has seen to it that it stays apart
+            continue
+        if any(not isinstance(dot_product_of(s.program, u, target), str) for u in users):  # instructions read their factors from memory
             continue
         if is_cheap(store.value) or (len(users) == 1 and reads_once(users[0], store)):
             try:
