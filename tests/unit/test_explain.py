@@ -25,7 +25,7 @@ def crowded(x: Tensor[f32, n, 2048], w: Tensor[f32, 2048, 2048]) -> Tensor[f32, 
 def test_rules_are_named_for_each_kernel() -> None:
     text = pliant.explain(layer)
     assert "`relu` in its write-back" in text and "right-hand side packed" in text
-    assert "rows: `max`, `exp`, `sum`, `out` together" in text
+    assert "rows: `max`, `exp`, `sum`, `scale`, `out` together" in text
     before, _, after = text.partition("when the program is loaded:")
     assert "pack(" in after and "pack(" not in before
 

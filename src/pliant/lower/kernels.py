@@ -23,6 +23,7 @@ from ..target import Target
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
 from .lift_workspace import lift_workspace
+from .reuse_outputs import reuse_outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Kernels:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
             scheduled, why = default_schedule(func, self.target)
+            if not func.attrs.get("scheduled"):
+                scheduled = reuse_outputs(scheduled)
             lifted, scratch = lift_workspace(add_checks(scheduled) if checked else scheduled)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
             given = [p.value for p in scheduled.params if p.role != "out"]

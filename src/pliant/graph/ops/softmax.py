@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Select, Sub
+from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, register
@@ -45,13 +45,14 @@ def _softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: A
         return e if e.dtype is wide else Cast(wide, e)
 
     def finish(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-        found = Div(read("exp", *i), read("sum", *row(i)))
+        found = Mul(read("exp", *i), read("scale", *row(i)))  # a division for each row, not for each element
         return found if wide is x.dtype else Cast(x.dtype, found)
 
     return (
         Stage("max", wide, rows, lambda i, r, read: widen(read(0, *at(i, r[0]))), (n,), "max", limit(wide, False)),
         Stage("exp", wide, x.shape, lambda i, r, read: Call("exp", Sub(widen(read(0, *i)), read("max", *row(i))))),
         Stage("sum", wide, rows, lambda i, r, read: read("exp", *at(i, r[0])), (n,), "add", Const(0, wide)),
+        Stage("scale", wide, rows, lambda i, r, read: Div(Const(1.0, wide), read("sum", *i))),
         Stage("out", x.dtype, x.shape, finish),
     )
 
