@@ -90,7 +90,14 @@ class _Loop:
     stop: Expr
 
 
-_Item = _Loop | Expr
+@dataclass(frozen=True, slots=True)
+class _Fits:
+    """A size of memory that there is: it is no larger than addresses are."""
+
+    size: Expr
+
+
+_Item = _Loop | _Fits | Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class _Known:
 
     def shows(self, claim: Expr, *, conditions: bool, cases: int = SPLITS) -> bool:
         """Whether the claim follows, with the conditions or from the loops alone; by cases, where extents and indices are selects."""
-        items = [x for x in self.items if conditions or isinstance(x, _Loop)]
+        items = [x for x in self.items if conditions or isinstance(x, _Loop | _Fits)]
         return self._follows(claim, items, EMPTY, cases)
 
     def _follows(self, claim: Expr, items: list[_Item], case: Facts, cases: int) -> bool:
@@ -114,6 +121,8 @@ class _Known:
                 if simplify(E.Lt(x.start, x.stop), facts) is FALSE:
                     return True  # nothing runs here in this case
                 facts = facts.with_loop(x.var, simplify(x.stop - x.start, facts), x.start)
+            elif isinstance(x, _Fits):
+                facts = facts.with_no_wrap(x.size)
             else:
                 condition = simplify(x, facts)
                 if condition is FALSE:
@@ -131,7 +140,7 @@ class _Known:
 
 def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
     """Conditions on dims on which selects and alternatives depend, in a claim and in what is known: a case of them holds everywhere."""
-    inside = [e for x in reversed(items) for e in ((x.stop, x.start) if isinstance(x, _Loop) else (x,))]
+    inside = [e for x in reversed(items) for e in ((x.stop, x.start) if isinstance(x, _Loop) else () if isinstance(x, _Fits) else (x,))]
     for e in (claim, *inside):
         for node in walk(e):
             if isinstance(node, E.Select | E.Or) and all(isinstance(v, Dim) for v in free_vars(node.args[0])):
@@ -314,6 +323,7 @@ class _Proof:
             first, last = start + low * view.dtype.bits // 8, start + high * view.dtype.bits // 8
         some = [E.Lt(zero(), e) for e in view.shape]
         with self.under(*some, *self.extents):
+            self.known = self.known.also(_Fits(self.see(memory_size(source))))
             wanted: list[Expr] = [E.Le(zero(), first), E.Lt(last, memory_size(source))]
             self.show("view", source.name, ", ".join(map(str, s.start)), wanted)
 
