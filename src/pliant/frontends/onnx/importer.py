@@ -31,7 +31,7 @@ from .rules import rule_of
 from .site import NeededError, Site
 
 SMALL = 4096  # elements of what is computed while importing
-EXPANDED = 100_000  # nodes that functions and unrolled loops may add
+EXPANDED = 10_000  # nodes that functions and unrolled loops may add
 # What Python says of values that no rule has thought of: a mistake of the model, as long as nobody shows that it is one of ours.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 Array = np.ndarray[Any, Any]
