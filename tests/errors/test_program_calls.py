@@ -224,7 +224,7 @@ def test_a_file_that_holds_no_program() -> None:
     wrong = lambda: pliant.compile("layer.txt")  # noqa: E731
     with pytest.raises(UnsupportedError) as info:
         wrong()
-    assert_designed(info.value, line_of(wrong), "no program can be read from layer.txt", "files that can be compiled end in .pliant")
+    assert_designed(info.value, line_of(wrong), "no program can be read from layer.txt", "files that can be compiled end in .onnx, .pliant")
 
 
 def test_a_check_inside_a_kernel_points_at_itself_and_at_the_call() -> None:

@@ -94,7 +94,7 @@ class _Attention:
     def shared(self, h: Expr) -> Expr:
         """The head of keys and values that belongs to a head of queries."""
         heads, shared = (b.shape[-3] if b.ndim > 2 else ONE for b in (self.site.buffer(0), self.site.buffer(1)))
-        return h if heads is shared else h // heads * shared + h % heads // (heads // shared)
+        return h if heads is shared else h // (heads // shared)
 
     def scale(self) -> Expr:
         given = self.attrs.scale
