@@ -66,30 +66,19 @@ class _Attention:
     def turn(self) -> Stmt:
         """The keys in tiles, transposed; what is beyond the last key is zero."""
         m, d = self.k.shape[1:]
-        work, h, t, count, x, at = (Var(name, i64) for name in ("w", "h", "t", "count", "x", "at"))
-        tiles = self.turned.shape[1]
-
-        def columns(start: Expr, stop: Expr, value: Expr) -> Stmt:
-            return For(x, start, stop, "serial", For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), value)))
-
-        given = _wide(self.k.load(h, t * KEYS + x, at))
-        body = seq(
-            Let(h, work // tiles), Let(t, work % tiles), Let(count, Min(m - t * KEYS, Const(KEYS, i64))),
-            columns(ZERO, count, given), columns(count, Const(KEYS, i64), NOTHING),
-        )  # fmt: skip
-        return For(work, ZERO, self.turned.shape[0] * tiles, "parallel", body)
+        h, t, x, at = (Var(name, i64) for name in ("h", "t", "x", "at"))
+        key = t * KEYS + x
+        value = Select(Lt(key, m), _wide(self.k.load(h, key, at)), NOTHING)
+        body = For(x, ZERO, Const(KEYS, i64), "serial", For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), value)))
+        return _shared_out((h, t), self.turned.shape[:2], body)
 
     def attend(self) -> Stmt:
         """All queries: tiles of rows, but for a row that is left over alone."""
         n = self.q.shape[1]
-        tiles = _tiles(n, ROWS)
-        work, h, first = Var("w", i64), Var("h", i64), Var("first", i64)
+        h, tile, first = Var("h", i64), Var("tile", i64), Var("first", i64)
         alone = Eq(n - first, ONE)
-        body = seq(
-            Let(h, work // tiles), Let(first, work % tiles * ROWS),
-            If(alone, _Tile(self, h, first, 1).body(), _Tile(self, h, first, ROWS).body()),
-        )  # fmt: skip
-        return For(work, ZERO, self.q.shape[0] * tiles, "parallel", body)
+        body = seq(Let(first, tile * ROWS), If(alone, _Tile(self, h, first, 1).body(), _Tile(self, h, first, ROWS).body()))
+        return _shared_out((h, tile), (self.q.shape[0], _tiles(n, ROWS)), body)
 
     def shared(self, h: Expr) -> Expr:
         """The head of keys and values that belongs to a head of queries."""
@@ -134,9 +123,10 @@ class _Tile:
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
         visit = seq(*self.scores(b, kv, t, stop), *_softmax(b, self.rows_do), *self.mix(b, kv, t, stop))
+        tiles = For(t, self.first_tile(), Min(_tiles(stop, KEYS), self.of.turned.shape[1]), "serial", visit)
         return seq(
             *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
-            self.rows_do(begin), For(t, self.first_tile(), _tiles(stop, KEYS), "serial", visit),
+            self.rows_do(begin), If(Lt(ZERO, self.of.k.shape[1]), tiles),
             *map(self.rows_do, _halves(b["total"], Add)), self.rows_do(end),
         )  # fmt: skip
 
@@ -229,7 +219,8 @@ class _Tile:
         def columns(c: Expr) -> Stmt:
             def step(key: Expr) -> Stmt:
                 def product_of(r: Expr, x: Expr) -> Expr:
-                    return Fma(score.load(r, key), _wide(self.of.v.load(kv, t * KEYS + key, c * wide + x)), part.load(r, x))
+                    place = Min(t * KEYS + key, self.of.v.shape[1] - 1)  # `stop` says so; this is for the proof
+                    return Fma(score.load(r, key), _wide(self.of.v.load(kv, place, c * wide + x)), part.load(r, x))
 
                 return self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(part, (r, x), product_of(r, x))))
 
@@ -278,6 +269,12 @@ def _halves(lanes: Buffer, join: Callable[[Expr, Expr], Expr]) -> list[Make]:
         return lambda r: _over("x", half, "vector", lambda x: Store(lanes, (r, x), join(lanes.load(r, x), lanes.load(r, x + half))))
 
     return [halved(half) for half in (8, 4, 2, 1)]
+
+
+def _shared_out(loops: tuple[Var, Var], extents: tuple[Expr, ...], body: Stmt) -> Stmt:
+    """Both loops parallel: the inner one is shared out where the outer one has a single iteration."""
+    outer, inner = loops
+    return For(outer, ZERO, extents[0], "parallel", For(inner, ZERO, extents[1], "parallel", body))
 
 
 def _over(name: str, extent: int, kind: LoopKind, make: Make) -> Stmt:
