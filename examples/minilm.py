@@ -117,7 +117,8 @@ class MiniLM(nn.Module):
         states = self.encoder(self.embeddings(ids), far)  # [b, n, 384]
         total = ops.sum(states * seen[:, :, None], axis=1)
         mean = total / ops.maximum(ops.sum(seen, axis=1, keepdims=True), 1e-9)
-        return mean / ops.maximum(ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True)), 1e-12)
+        unit: f32 = mean / ops.maximum(ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True)), 1e-12)
+        return unit
 
 
 def weights_file() -> Path:
