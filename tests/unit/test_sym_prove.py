@@ -43,7 +43,6 @@ PROVEN: list[tuple[Expr, Facts]] = [
     (i * m + j < n + m - 1, SYMBOL_TILES),
     ((n + m - 1) // m * m >= n, NONE.with_range(m, 1, None)),
     (i // m < n, NONE.with_loop(i, n * m)),
-    (i // ((m + 63) // 64) < n * 2, NONE.with_loop(i, n * 2 * ((m + 63) // 64))),  # a factor that is a quotient is not 0 either
     (i % m < m, NONE.with_loop(i, n * m)),
     (i // m * m + i % m < n * m, NONE.with_loop(i, n * m)),
     (Max(n, m) >= n, NONE),

@@ -302,7 +302,7 @@ class Facts:
 
     def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
         """c * x * y >= -rest; where that makes x * y >= 1 with neither factor negative, both are at least 1."""
-        from .bounds import int_range, poly_interval
+        from .bounds import poly_interval
 
         was = poly_interval({m: 1}, self)
         lo, hi = (max(was[0], -(rest // c)), was[1]) if c > 0 else (was[0], min(was[1], rest // -c))
@@ -310,11 +310,10 @@ class Facts:
         if changed:
             self.products[m] = (lo, hi)
             self.caches.clear()
-        if lo >= 1 and all(int_range(a, self)[0] >= 0 for a in m):
+        if lo >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
             for a in m:
-                lo, hi = int_range(a, self)
-                if lo < 1:
-                    changed |= self._narrow_to(a, 1, hi)
+                lo, hi = self.range_of(a)
+                changed |= self._narrow_to(a, max(lo, 1), hi)
         return changed
 
     def _narrow_to(self, atom: Expr, lo: int, hi: int) -> bool:
