@@ -123,10 +123,11 @@ class _Tile:
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
         visit = seq(*self.scores(b, kv, t, stop), *_softmax(b, self.rows_do), *self.mix(b, kv, t, stop))
+        there = And(Lt(ZERO, self.of.k.shape[1]), Lt(kv, self.of.k.shape[0]))  # always, where there are heads and keys: for the proof
         tiles = For(t, self.first_tile(), Min(_tiles(stop, KEYS), self.of.turned.shape[1]), "serial", visit)
         return seq(
             *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
-            self.rows_do(begin), If(Lt(ZERO, self.of.k.shape[1]), tiles),
+            self.rows_do(begin), If(there, tiles),
             *map(self.rows_do, _halves(b["total"], Add)), self.rows_do(end),
         )  # fmt: skip
 

@@ -50,6 +50,8 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     loops = plain_loops(func, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
+    if any(i.kind == "R" and constant_extent(func, loops[i.var]) is None for i in block.iters):
+        raise NotApplicable(f"what block `{name}` sums over has a size that is known only at run time")
     order = blocks(func.body)
     epilogue = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
     text = _Rule(s, name, roles, target).apply()
