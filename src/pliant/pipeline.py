@@ -108,9 +108,11 @@ def _call_libraries(s: State) -> State:
 
 
 def _choose_layouts(s: State) -> State:
+    if not s.constants:
+        return s
     from .lower.choose_layouts import choose_layouts
 
-    return replace(s, function=choose_layouts(s.function, s.target)) if s.constants else s
+    return replace(s, function=choose_layouts(s.function, s.target))
 
 
 def _lift_constants(s: State) -> State:

@@ -322,6 +322,12 @@ def output_names(function: Function) -> tuple[str, ...]:
     return tuple(found)
 
 
+def all_uses(n: Node) -> list[Value]:
+    """The values that a node uses, and those that its bodies use and give."""
+    inner = [v for b in bodies(n) for m in b.nodes for v in all_uses(m)]
+    return [*node_args(n), *inner, *(v for b in bodies(n) for v in b.results)]
+
+
 def node_args(node: Node) -> tuple[Value, ...]:
     """The values a node uses directly (not those used inside its bodies)."""
     match node:

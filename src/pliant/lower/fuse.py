@@ -194,16 +194,11 @@ def _users(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> dict[g.Value,
     """Who reads each value, once each; None is the end of the list."""
     found: dict[g.Value, dict[g.Node | None, None]] = {}
     for n in nodes:
-        for v in _all_uses(n):
+        for v in g.all_uses(n):
             found.setdefault(v, {})[n] = None
     for v in results:
         found.setdefault(v, {})[None] = None
     return {v: list(users) for v, users in found.items()}
-
-
-def _all_uses(n: g.Node) -> list[g.Value]:
-    inner = [v for b in g.bodies(n) for m in b.nodes for v in _all_uses(m)]
-    return [*g.node_args(n), *inner, *(v for b in g.bodies(n) for v in b.results)]
 
 
 def may_join(n: g.CallLoop) -> bool:

@@ -44,7 +44,7 @@ def lift_constants(function: g.Function) -> Lifted:
     literals = {out for n in function.nodes if isinstance(n, g.Const) for out in n.outs}
     early = [n for n in function.nodes if n.outs and all(v in known and v not in literals for v in n.outs)]
     late = [n for n in function.nodes if n not in set(early)]
-    needed = {v for n in late for v in _all_uses(n)} | set(function.results)
+    needed = {v for n in late for v in g.all_uses(n)} | set(function.results)
     crossing = [v for n in early for v in n.outs if v in needed]
     if not crossing:
         return Lifted(None, function, ())
@@ -76,11 +76,6 @@ def _is_pure(n: g.Node) -> bool:
 
 def _constant(parts: tuple[Expr, ...]) -> bool:
     return all(isinstance(e, Const) for e in parts)
-
-
-def _all_uses(n: g.Node) -> list[g.Value]:
-    inner = [v for b in g.bodies(n) for m in b.nodes for v in _all_uses(m)]
-    return [*g.node_args(n), *inner, *(v for b in g.bodies(n) for v in b.results)]
 
 
 def _stand_in(t: g.Tensor) -> Array:

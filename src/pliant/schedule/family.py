@@ -10,14 +10,11 @@ packed serves every number of rows. All variants compute the same bits, as every
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from ..loop.stmt import Block, Func, If, Stmt, map_children
 from ..support.record import dataclass
 from ..sym.expr import TRUE, Expr
 from .cursor import fresh_name
 from .nest import block_names
-from .primitives.layout import Packing, layouts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +30,11 @@ class Variant:
 class Family:
     """A loop program with its variants, the last of which takes any dims; see the module."""
 
-    logical: Func
+    logical: Func  # its attribute `layouts` says how operands lie (`schedule/primitives/layout.py`)
     variants: tuple[Variant, ...]
-    layouts: dict[str, Packing] = field(init=False)
 
     def __post_init__(self) -> None:
         assert self.variants and self.variants[-1].guard is TRUE
-        object.__setattr__(self, "layouts", layouts_of(self.logical))
 
     def program(self) -> Func:
         """The family as one scheduled program, which looks at the guards in order."""

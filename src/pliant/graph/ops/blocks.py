@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16, u32
 from ...quantization.dequantize import dequantize, unpack
 from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
+from ...support.errors import Error
 from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
@@ -54,8 +56,10 @@ class BlockMatmulAttrs:
 
 def format_of(name: str) -> Format:
     """The block format of that name."""
-    found = BY_NAME[name]
-    assert found.codes is not None and found.scale is not None
+    found = BY_NAME.get(name)
+    if found is None or found.codes is None:
+        names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
+        raise Error(f"there is no block format `{name}`", help=f"one of {names}")
     return found
 
 
@@ -152,11 +156,7 @@ def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
 
 def _raw(d: Deduction, format: str) -> tuple[Expr, Expr, Format]:
     """Rows and elements of a row of the weights, and their format."""
-    known = BY_NAME.get(format)
-    if known is None or known.codes is None:
-        names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
-        raise d.error(f"{d.what}: there is no block format `{format}`", help=f"one of {names}")
-    raw = d.rank(0, 3)
+    known, raw = format_of(format), d.rank(0, 3)
     if raw.dtype is not u8:
         raise d.error(f"{d.what}: `{d.args[0].name}` is {raw.dtype}, not the bytes of blocks", arg=0)
     d.equal(raw.shape[2], Const(known.size, i64), f"a block of {format} has {{1}} bytes, `{d.args[0].name}` has {{0}}", arg=0)
@@ -184,7 +184,7 @@ def _codes_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: For
         inside = Lt(row, args[0].shape[0])
 
         def code(k: Expr) -> Expr:
-            at = lambda byte: read(0, row, k // format.length, byte)  # noqa: E731
+            at = partial(read, 0, row, k // format.length)
             return _unsigned(packed, k % format.length, at)
 
         found = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
@@ -229,7 +229,7 @@ def _register_factors(name: str, part: str) -> None:
             p, g, byte = i
             size = _scale_dtype(factor).itemsize
             row = p * PACK + byte // size
-            at = lambda place: read(0, row, g // groups, place)  # noqa: E731
+            at = partial(read, 0, row, g // groups)
             found = _factor(factor, g % groups, at)
             if part == "minimum" and format.sign < 0:
                 found = -found
@@ -379,7 +379,7 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Form
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         assert format.codes is not None and format.scale is not None
-        at = lambda byte: read(0, index(i, read), i[-1] // format.length, byte)  # noqa: E731
+        at = partial(read, 0, index(i, read), i[-1] // format.length)
         k, g = i[-1] % format.length, i[-1] % format.length // group_of(format)
         factor = _factor(format.scale, g if groups > 1 else Const(0, i64), at)
         found = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
@@ -452,10 +452,16 @@ def block_take(raw: Any, ids: Any, format: str) -> Any:
 
 def block_linear(x: Any, raw: Any, format: str) -> Any:
     """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
-    value, a = operand("block_linear", raw), operand("block_linear", x)
-    rows, known = value.tensor.shape[0], format_of(format)
-    assert isinstance(rows, Const)
-    n, k = a.tensor.shape
+    value, a, known = operand("block_linear", raw), operand("block_linear", x), format_of(format)
+    weights = block_weights(value, format)
+    rows, shape = value.tensor.shape[0], a.tensor.shape
+    if not isinstance(rows, Const):
+        raise Error(
+            f"block_linear: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals"
+        )
+    if len(shape) != 2:
+        raise Error(f"block_linear: `{a.name}` is {a.annotation}, a matrix is expected", help="reshape it to rows of elements")
+    n, k = shape
     q, scale, total = quantize_groups(reshape(a, (n, k // group_of(known), group_of(known))))
     q = reshape(q, (n, k))
-    return block_matmul(q, scale, total, block_weights(value, format), format=format, rows=int(rows.value))
+    return block_matmul(q, scale, total, weights, format=format, rows=int(rows.value))

@@ -16,8 +16,6 @@ The sum runs in the order of the program's reduction loops for every element, wh
 
 from __future__ import annotations
 
-from functools import partial
-
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Reduce
 from ...target import Target
@@ -25,27 +23,19 @@ from ..nest import accesses, allocation, blocks, constant_extent, plain_iters
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .convolution_roles import Convolution, convolution_of
 from .layouts import packs
-from .match import NotApplicable, alone, along, elementwise, find_block, iter_named, packed, plain_loops, tried
+from .match import NotApplicable, alone, along, find_block, iter_named, known_sums, packed, tried
+from .matmul import with_epilogue
 from .register_tiles import tile_size
 
 
 def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
     """Tile the convolution `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
-    func = s.program
-    block = find_block(func, name)
+    block = find_block(s.program, name)
     roles = convolution_of(block)
     if isinstance(roles, str):
         raise NotApplicable(roles)
-    loops = plain_loops(func, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
-    if any(i.kind == "R" and constant_extent(func, loops[i.var]) is None for i in block.iters):
-        raise NotApplicable(f"what block `{name}` sums over has a size that is known only at run time")
-    order = blocks(func.body)
-    epilogue = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
-    text = _Rule(s, name, roles, target).apply()
-    folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
-    return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
+    known_sums(s.program, block)
+    return with_epilogue(s, block, lambda: _Rule(s, name, roles, target).apply())
 
 
 class _Rule:

@@ -29,7 +29,8 @@ from ...target import Target
 from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
 from .convolution_roles import Windows, windows_of
-from .match import NotApplicable, alone, elementwise, find_block, iter_named, plain_loops, tried
+from .match import NotApplicable, alone, elementwise, find_block, iter_named, known_sums, tried
+from .matmul import with_epilogue
 from .register_tiles import Tile, tile_size
 
 MOST_TAPS = 64  # of a window that is unrolled
@@ -42,21 +43,12 @@ LARGEST_COPY = 2**15  # bytes of rows on the stack
 
 def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     """Tile the reduction over windows `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
-    func = s.program
-    block = find_block(func, name)
+    block = find_block(s.program, name)
     roles = windows_of(block)
     if isinstance(roles, str):
         raise NotApplicable(roles)
-    loops = plain_loops(func, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
-    if any(i.kind == "R" and constant_extent(func, loops[i.var]) is None for i in block.iters):
-        raise NotApplicable(f"what block `{name}` sums over has a size that is known only at run time")
-    order = blocks(func.body)
-    epilogue = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
-    text = _Rule(s, name, roles, target).apply()
-    folded = [e for e in epilogue if tried(partial(s.reverse_compute_inline, e))]
-    return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
+    known_sums(s.program, block)
+    return with_epilogue(s, block, lambda: _Rule(s, name, roles, target).apply())
 
 
 class _Rule:
