@@ -54,7 +54,8 @@ def test_records_lie_where_native_code_expects_them() -> None:
     assert (Pool.done.offset, Pool.result.offset, Pool.job.offset, Pool.worker.offset) == (384, 392, 512, 640)
     assert (Pool.shed.offset, Pool.clock.offset, Pool.rate.offset) == (48, 56, 80)
     assert (ctypes.sizeof(Worker), Worker.shed_until.offset, Worker.waited_for.offset) == (128, 24, 40)
-    assert (Worker.clock_id.offset, Worker.ran.offset) == (48, 56)
+    assert (Worker.clock_id.offset, Worker.ran.offset, Worker.allowance.offset, Worker.charged.offset) == (48, 56, 64, 72)
+    assert Pool.allowance.offset == 88
     assert (View.pool.offset, View.limit.offset) == (0, 8)
 
 
@@ -291,6 +292,43 @@ def test_only_a_worker_that_did_not_run_is_shed(ran: str) -> None:
     finally:
         pool.clock = before
         pool.worker[0].shed_until = 0
+
+
+def test_a_core_that_is_borrowed_now_and_then_is_kept() -> None:
+    """The allowance is what decides: a stall that it covers is only charged, the next one, which it does not, sheds."""
+    launch = Launch(2)
+    me = threading.get_ident()
+    pool = pool_module._pool
+    record = pool.worker[0]
+    ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
+    took = threading.Event()
+
+    def stall(begin: int, end: int) -> int:
+        if threading.get_ident() != me:
+            took.set()
+            time.sleep(0.002)
+        else:
+            took.wait(1)
+        return 0
+
+    def stalled() -> bool:
+        for _ in range(20):
+            took.clear()
+            launch(stall, 2, 1)
+            if took.is_set():
+                return True
+        return False
+
+    normal, record.shed_until = pool.allowance, 0
+    try:
+        pool.allowance, record.charged = normal * 1000, 0  # the machine may be busy: a stall is never shorter than it should be
+        assert stalled() and record.shed_until == 0
+        assert 0 < record.allowance < pool.allowance
+        record.allowance, record.charged = 0, ticks()
+        assert stalled() and record.shed_until > 0
+        assert record.allowance == 0
+    finally:
+        pool.allowance, record.shed_until, record.charged = normal, 0, 0
 
 
 LATE = """

@@ -8,8 +8,10 @@ took a ticket, hence always the job of a launch that is still waiting for it: a 
 the present launch, and never touches what belonged to a finished one. The first answer other than 0 empties the range.
 
 A worker without work spins for a while, then sleeps in a semaphore of its own. A launcher that has to wait long asks the system
-how much the workers it waits for really ran: those that lost their core meanwhile it sheds (wakes and serves them no more) for
-64 times the time lost, longer when it happens again soon. A worker that just has a long chunk is not shed.
+how much the workers it waits for really ran. Time that is lost because one of them had no core is charged to that worker's allowance, which
+grows by a quarter of the time that passes, up to one of the system's slices or two. Whoever has used it up is shed (woken and served no more)
+for 64 times the time lost, longer when it happens again soon. So a core that others borrow now and then is kept, and one that they
+hold is given up. A worker that just has a long chunk loses nothing.
 
 The layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
 """
@@ -393,7 +395,8 @@ guess:
   ret i1 %long
 }}
 
-; Sheds the noted workers that lost their core, for 64 times the time lost, or for twice the last time if that ended not long ago.
+; Charges the noted workers that lost their core, and sheds those without allowance for 64 times the time lost, or for twice the last
+; time if that ended not long ago.
 define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %now) {{
 entry:
   %max.at = getelementptr i8, ptr %pool, i64 48
@@ -415,11 +418,29 @@ look:
   br i1 %noted, label %judge, label %step
 judge:
   %stolen = call i1 @lost_core(ptr %pool, ptr %w, i64 %lost, i64 %waited)
-  br i1 %stolen, label %shed, label %step
-shed:
+  br i1 %stolen, label %charge, label %step
+charge:
   %until.at = getelementptr i8, ptr %w, i64 24
-  %period.at = getelementptr i8, ptr %w, i64 32
   %until = load i64, ptr %until.at
+  %allowance.at = getelementptr i8, ptr %w, i64 64
+  %allowance = load i64, ptr %allowance.at
+  %charged.at = getelementptr i8, ptr %w, i64 72
+  %charged = load i64, ptr %charged.at
+  %served = call i64 @llvm.smax.i64(i64 %charged, i64 %until)
+  %passed = sub i64 %now, %served
+  %earned = ashr i64 %passed, 2
+  %rich = add i64 %allowance, %earned
+  %most.at = getelementptr i8, ptr %pool, i64 88
+  %most = load i64, ptr %most.at
+  %capped = call i64 @llvm.smin.i64(i64 %rich, i64 %most)
+  %left = sub i64 %capped, %lost
+  %kept = call i64 @llvm.smax.i64(i64 %left, i64 0)
+  store i64 %kept, ptr %allowance.at
+  store i64 %now, ptr %charged.at
+  %broke = icmp slt i64 %left, 0
+  br i1 %broke, label %shed, label %step
+shed:
+  %period.at = getelementptr i8, ptr %w, i64 32
   %period = load i64, ptr %period.at
   %since = sub i64 %now, %until
   %window = shl i64 %period, 2

@@ -32,8 +32,8 @@ from .native import immortal, native
 MAX_THREADS = 256
 
 # Times in microseconds: a worker spins this long before it sleeps, a launcher before it sleeps; a wait below this one is never
-# held against a worker (a slice of the system's scheduler is longer); a worker is shed for at most this long.
-_SPIN, _PATIENCE, _STALL, _SHED = 60, 60, 300, 1_000_000
+# held against a worker (a slice of the system's scheduler is longer); a worker is shed for at most this long, once it lost more than this.
+_SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE = 60, 60, 300, 1_000_000, 10_000
 
 
 class Worker(ctypes.Structure):
@@ -48,7 +48,9 @@ class Worker(ctypes.Structure):
         ("waited_for", ctypes.c_int64),
         ("clock_id", ctypes.c_int64),
         ("ran", ctypes.c_int64),
-        ("semaphore_memory", ctypes.c_int64 * 8),
+        ("allowance", ctypes.c_int64),
+        ("charged", ctypes.c_int64),
+        ("semaphore_memory", ctypes.c_int64 * 6),
     ]
 
 
@@ -67,7 +69,8 @@ class Pool(ctypes.Structure):
         ("semaphore", ctypes.c_void_p),
         ("recent", ctypes.c_int64),
         ("rate", ctypes.c_int64),
-        ("_1", ctypes.c_int64 * 5),
+        ("allowance", ctypes.c_int64),
+        ("_1", ctypes.c_int64 * 4),
         ("busy", ctypes.c_int64),
         ("asleep", ctypes.c_int64),
         ("_2", ctypes.c_int64 * 6),
@@ -150,7 +153,8 @@ def _new_pool() -> Pool:
     pool.clock = _clock()
     rate = _ticks_per_microsecond()
     pool.rate = int(rate * 1024 / 1000)  # in 1024 nanoseconds
-    pool.spin, pool.patience, pool.stall, pool.shed = (int(rate * t) for t in (_SPIN, _PATIENCE, _STALL, _SHED))
+    times = (_SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE)
+    pool.spin, pool.patience, pool.stall, pool.shed, pool.allowance = (int(rate * t) for t in times)
     return pool
 
 
@@ -176,7 +180,7 @@ class _Semaphores(NamedTuple):
 
     wait: int
     post: int
-    make: Any  # (address of 64 bytes it may live in) -> what the two functions take first
+    make: Any  # (address of 48 bytes it may live in) -> what the two functions take first
 
 
 @functools.cache
