@@ -5,8 +5,9 @@ Each contestant runs in a child process of its own, in alternating rounds; the t
     python benchmarks/launch.py [--rounds 5]
 
 Contestants: a call of a compiled kernel with three arrays of 16 elements (one fresh, one given output); a parallel loop of two
-chunks on 2 threads, whose chunks take about 2 µs, against the same on 1 thread; a loop below its serial threshold; and loops of 50,
-200 and 2000 µs on 1 and 2 threads while a busy loop takes one core.
+chunks on 2 threads, whose chunks take about 2 µs, against the same on 1 thread; a loop below its serial threshold; what each further
+kernel of a graph program costs its host program, for kernels of 16 elements; and loops of 50, 200 and 2000 µs on 1 and 2 threads while a
+busy loop takes one core.
 """
 
 from __future__ import annotations
@@ -124,13 +125,7 @@ def measure_call(given: bool) -> float:
     f = Executable(add_package())
     a, b, y = (np.ones(16, np.float32) for _ in range(3))
     call: Callable[[], object] = (lambda: f(a, b, out=y)) if given else (lambda: f(a, b))
-    times = []
-    for _ in range(20):
-        begin = time.perf_counter()
-        for _ in range(1000):
-            call()
-        times.append((time.perf_counter() - begin) * 1e3)
-    return statistics.median(times)
+    return statistics.median(timed(call, 1000) for _ in range(20))
 
 
 def measure_launch(threads: int, chunks: int) -> float:
@@ -141,6 +136,40 @@ def measure_launch(threads: int, chunks: int) -> float:
     chunk = min(launches.one(100, 1, work) for _ in range(20))
     share = chunk * -(-chunks // threads)
     return statistics.median(launches.one(20, chunks, work) for _ in range(500)) - share
+
+
+def measure_kernel(threads: int) -> float:
+    """Microseconds that a kernel below the serial threshold adds to a graph program: the difference between chains of 200 and of 10."""
+    import numpy as np
+
+    import pliant
+    from pliant.dtype import f32
+    from pliant.graph import ops
+    from pliant.graph.builder import Builder
+    from pliant.graph.node import Tensor
+    from pliant.program import Program
+    from pliant.sym.expr import Dim
+
+    def chain(length: int) -> float:
+        builder = Builder("chain")
+        value = builder.param("x", Tensor(f32, (Dim("n", 1, 1 << 20),)))
+        with builder:
+            for k in range(length):
+                value = ops.add(value, float(k))
+        f = pliant.compile(Program.of(builder.finish([value])), threads=threads)
+        x, y = np.ones(16, np.float32), np.ones(16, np.float32)
+        return min(timed(lambda: f(x, out=y), 200) for _ in range(50))
+
+    os.environ["PLIANT_DISABLE"] = "fuse,simplify"
+    return (chain(200) - chain(10)) / 190
+
+
+def timed(call: Callable[[], object], count: int) -> float:
+    """Microseconds of one call, mean over `count`."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - begin) / count * 1e6
 
 
 def measure_stolen(threads: int, microseconds: int) -> float:
@@ -162,6 +191,7 @@ CONTESTANTS: dict[str, Callable[[], float]] = {
     "launch of 2 chunks, 2 threads": lambda: measure_launch(2, 2),
     "launch of 2 chunks, 1 thread": lambda: measure_launch(1, 2),
     "below the serial threshold, 2 threads": lambda: measure_launch(2, 1),
+    "each kernel of a program, 16 elements, 2 threads": lambda: measure_kernel(2),
     **{
         f"one core stolen, {us} µs loop, {threads} thread{'s' * (threads > 1)}": (lambda t=threads, u=us: measure_stolen(t, u))
         for us in (50, 200, 2000)
