@@ -16,7 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -47,14 +47,17 @@ def contest(
     report: Callable[[Times], None] | None = None,
     listed: Callable[[str], bool] = lambda name: True,
     env: dict[str, str] | None = None,
+    parts: Sequence[str] = (),
 ) -> None:
     """The benchmark's command line: prints the table of the figures that are listed, and what `report` makes of all of them.
 
-    `env` is what the children find in their environment, for what a library reads only when it is loaded.
+    `env` is what the children find in their environment, for what a library reads only when it is loaded. A benchmark that takes long
+    has parts, which can be run one at a time: the contestants whose names begin with that word.
     """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="only the contestants whose names contain this")
+    parser.add_argument("--part", default="", choices=parts, help="only this part of the benchmark")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contestant:
@@ -63,7 +66,7 @@ def contest(
     times: Times = {}
     for _ in range(options.rounds):
         for name in contestants:
-            if options.only in name:
+            if options.only in name and name.startswith(options.part):
                 for what, measured in in_child(file, name, env or {}).items():
                     times.setdefault(what, []).append(measured)
     print(f"{unit:54} {'best':>9} {'median':>9}")

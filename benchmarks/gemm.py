@@ -1,9 +1,10 @@
 """Matrix products: large ones, one program for any number of rows, small integers, matrix times vector; the machine's limits, numpy, torch.
 
-python benchmarks/gemm.py [--rounds 5] [--only pliant]
+python benchmarks/gemm.py [--part large|family|static|integers|vector|types] [--rounds 5] [--only pliant]
 
 Right-hand sides are literals, packed when the program is loaded, unless they are called plain. Peers get what they are best at: torch and
-numpy (OpenBLAS) multiply the same matrices, on two threads. Ratios are of the best and of the median of the rounds.
+numpy (OpenBLAS) multiply the same matrices, on two threads. Ratios are of the best and of the median of the rounds. A part takes about
+a minute once all programs are in the code cache.
 """
 
 from __future__ import annotations
@@ -15,24 +16,19 @@ from typing import Any
 
 import numpy as np
 from contest import Figures, Times, contest
+from products import INTEGERS, LARGE, PRODUCTS, SMALL_INTEGERS, VECTOR, normal, packed, plain, rows_times_vector
 
 import pliant
-from pliant import Out, Tensor, block, cast, dim, f32, function, grid, i8, i32, init, kernel, ops, u8
 from pliant.measure import best_time, fma_rate, read_bandwidth
 
 THREADS = 2
-LARGE = 1024
-SMALL_INTEGERS = 512
-VECTOR = 4096
 WEIGHTS = [(384, 384), (384, 1536), (1536, 384), (576, 576), (576, 1536), (2048, 2048)]
 ROWS = [1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 128, 311, 512]
-SECONDS = 0.15  # of a point
-n = dim("n", max=4096)
-
-
-def normal(*shape: int) -> Any:
-    """Numbers to multiply."""
-    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+NO_VNNI = "llvm:x86-64-v3"
+SECONDS = 0.04  # of a point of the family
+LONG = 0.3  # of a point of its own
+PARTS = ("large", "family", "static", "integers", "vector", "types")
+Peer = Callable[[Callable[[Any, Any], object], Callable[[Any], Any]], Figures]
 
 
 def point(k: int, columns: int, rows: int) -> str:
@@ -46,79 +42,26 @@ def milliseconds(run: Callable[[], object], seconds: float = SECONDS) -> float:
     return best_time(run, seconds) * 1e3
 
 
-def packed(k: int, columns: int, rows: int | None = None) -> Any:
-    """A program that multiplies with a literal, for any number of rows or for that one."""
-    w, m = normal(k, columns), n if rows is None else rows
-
-    @function
-    def product(x: Tensor[f32, m, k]) -> Tensor[f32, m, columns]:
-        return x @ ops.constant(w)
-
-    return product
-
-
-@function
-def plain(x: Tensor[f32, n, LARGE], w: Tensor[f32, LARGE, LARGE]) -> Tensor[f32, n, LARGE]:
-    return x @ w
-
-
-@function
-def rows_times_vector(w: Tensor[f32, VECTOR, VECTOR], x: Tensor[f32, VECTOR]) -> Tensor[f32, VECTOR]:
-    return ops.matmul(w, x)
-
-
-def small_integers(left: Any, right: Any, seven_bits: bool = False) -> Any:
-    """A product of small integers with a literal; of seven bits where the program says so."""
-    size, limits = SMALL_INTEGERS, np.iinfo(right.numpy())
-    w = np.random.default_rng(0).integers(limits.min, limits.max + 1, (size, size)).astype(right.numpy())
-
-    @kernel
-    def full(a: Tensor[left, n, size], b: Tensor[right, size, size], c: Out[i32, n, size]) -> None:
-        for i, j, k in grid(n, size, size):
-            with block("c", "SSR", i, j, k) as (vi, vj, vk):
-                with init():
-                    c[vi, vj] = 0
-                c[vi, vj] += cast(i32, a[vi, vk]) * cast(i32, b[vk, vj])
-
-    @kernel
-    def seven(a: Tensor[left, n, size], b: Tensor[right, size, size], c: Out[i32, n, size]) -> None:
-        for i, j, k in grid(n, size, size):
-            with block("c", "SSR", i, j, k) as (vi, vj, vk):
-                with init():
-                    c[vi, vj] = 0
-                c[vi, vj] += cast(i32, a[vi, vk] & 127) * cast(i32, b[vk, vj])
-
-    multiply = seven if seven_bits else full
-
-    @function
-    def product(a: Tensor[left, n, size]) -> Tensor[i32, n, size]:
-        return multiply(a, ops.constant(w))
-
-    return product
-
-
 def ours_large(threads: int) -> Figures:
     """Products of large matrices."""
     x, w, out = normal(LARGE, LARGE), normal(LARGE, LARGE), np.empty((LARGE, LARGE), np.float32)
     f, g = pliant.compile(packed(LARGE, LARGE), threads=threads), pliant.compile(plain, threads=threads)
-    return {"large, packed": milliseconds(lambda: f(x, out=out), 1.0), "large, plain": milliseconds(lambda: g(x, w, out=out), 1.0)}
+    return {"packed": milliseconds(lambda: f(x, out=out), LONG), "plain": milliseconds(lambda: g(x, w, out=out), LONG)}
 
 
 def peers_large(multiply: Callable[[Any, Any], object], of: Callable[[Any], Any]) -> Figures:
     """The same by a peer."""
     x, w = of(normal(LARGE, LARGE)), of(normal(LARGE, LARGE))
-    return {"large, plain": milliseconds(lambda: multiply(x, w), 1.0)}
+    return {"plain": milliseconds(lambda: multiply(x, w), LONG)}
 
 
-def ours_small_integers() -> Figures:
+def ours_integers(target: str) -> Figures:
     """Products of small integers on one thread."""
-    kinds = {"u8 i8": (u8, i8, False), "i8 i8": (i8, i8, False), "u8 u8": (u8, u8, False), "7 bits": (u8, i8, True)}
     found: Figures = {}
-    for name, (left, right, seven) in kinds.items():
-        f = pliant.compile(small_integers(left, right, seven), threads=1)
-        a = np.random.default_rng(1).integers(0, 128, (SMALL_INTEGERS, SMALL_INTEGERS)).astype(left.numpy())
-        out = np.empty((SMALL_INTEGERS, SMALL_INTEGERS), np.int32)
-        found[name] = milliseconds(lambda f=f, a=a, out=out: f(a, out=out), 0.5)
+    for name, case in INTEGERS.items():
+        f = pliant.compile(case.program(), target=target, threads=1)
+        a, out = case.operand(), np.empty((SMALL_INTEGERS, SMALL_INTEGERS), np.int32)
+        found[name] = milliseconds(lambda f=f, a=a, out=out: f(a, out=out), LONG)
     return found
 
 
@@ -127,10 +70,13 @@ def ours_vector() -> Figures:
     x, w = normal(1, VECTOR), normal(VECTOR, VECTOR)
     f, g = pliant.compile(packed(VECTOR, VECTOR), threads=THREADS), pliant.compile(rows_times_vector, threads=THREADS)
     row, column = np.empty((1, VECTOR), np.float32), np.empty(VECTOR, np.float32)
-    return {
-        "vector, packed": milliseconds(lambda: f(x, out=row), 1.0),
-        "vector, rows": milliseconds(lambda: g(w, x[0], out=column), 1.0),
-    }
+    return {"packed": milliseconds(lambda: f(x, out=row), LONG), "rows": milliseconds(lambda: g(w, x[0], out=column), LONG)}
+
+
+def peers_vector(multiply: Callable[[Any, Any], object], of: Callable[[Any], Any]) -> Figures:
+    """The same by a peer."""
+    w, x = of(normal(VECTOR, VECTOR)), of(normal(VECTOR))
+    return {"rows": milliseconds(lambda: multiply(w, x), LONG)}
 
 
 def ours_any_rows() -> Figures:
@@ -166,47 +112,76 @@ def peer_any_rows(multiply: Callable[[Any, Any], object], of: Callable[[Any], An
     return found
 
 
-def in_numpy(measure: Callable[..., Figures]) -> Figures:
+def ours_types() -> Figures:
+    """Products of other dtypes, operands that lie the other way round, and batches."""
+    found: Figures = {}
+    for case in PRODUCTS:
+        f, (a, b, out) = pliant.compile(case.program(), threads=THREADS), case.operands()
+        found[str(case)] = milliseconds(lambda f=f, a=a, b=b, out=out: f(a, b, out=out))
+    return found
+
+
+def peers_types(multiply: Callable[[Any, Any], object], of: Callable[[Any], Any]) -> Figures:
+    """The same by a peer, which is told what lies the other way round by strides. 16-bit floats are torch's only."""
+    found: Figures = {}
+    for case in PRODUCTS:
+        if case.of in ("f16", "bf16") and multiply is np.matmul:
+            continue
+        a, b, _ = case.operands()
+        x, y = _turned(of(a), case.transpose_a), _turned(of(b), case.transpose_b)
+        found[str(case)] = milliseconds(lambda x=x, y=y: multiply(x, y))
+    return found
+
+
+def _turned(x: Any, turn: bool) -> Any:
+    return x.swapaxes(-1, -2) if turn else x
+
+
+def in_numpy(measure: Peer) -> Figures:
     """What numpy takes."""
     return measure(np.matmul, lambda a: a)
 
 
-def in_torch(measure: Callable[..., Figures]) -> Figures:
+def in_torch(measure: Peer) -> Figures:
     """What torch takes."""
     import torch
 
+    def of(a: Any) -> Any:
+        return torch.from_numpy(a) if a.dtype.kind == "f" else torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+
     torch.set_num_threads(THREADS)
     with torch.inference_mode():
-        return measure(torch.matmul, torch.from_numpy)
+        return measure(torch.matmul, of)
 
 
-def limit(threads: int) -> Figures:
-    """What products and readings would take at the machine's limits."""
-    rate, speed = fma_rate(threads, 1.0), read_bandwidth(threads, 1.0)
-    return {
-        "large": 2e3 * LARGE**3 / rate,
-        "small integers": 2e3 * SMALL_INTEGERS**3 / rate,
-        "vector": 4e3 * VECTOR * VECTOR / speed,
-    }
+def most_products(size: int, threads: int) -> float:
+    """What a product of square matrices would take at the FMA rate."""
+    return 2e3 * size**3 / fma_rate(threads, LONG)
 
 
-CONTESTANTS: dict[str, Callable[[], Figures]] = {
-    "pliant 1": lambda: ours_large(1),
-    "pliant 2": lambda: ours_large(THREADS),
-    "numpy 2": lambda: in_numpy(peers_large),
-    "torch 2": lambda: in_torch(peers_large),
-    "limit 1": lambda: limit(1),
-    "limit 2": lambda: limit(THREADS),
-    "pliant small": ours_small_integers,
-    "pliant gemv": ours_vector,
-    "pliant any": ours_any_rows,
-    "pliant these": ours_these_rows,
-    "numpy any": lambda: in_numpy(peer_any_rows),
-    "torch any": lambda: in_torch(peer_any_rows),
+CONTESTANTS: dict[str, Callable[[], float | Figures]] = {
+    "large, pliant 1": lambda: ours_large(1),
+    "large, pliant 2": lambda: ours_large(THREADS),
+    "large, numpy 2": lambda: in_numpy(peers_large),
+    "large, torch 2": lambda: in_torch(peers_large),
+    "large, limit 1": lambda: most_products(LARGE, 1),
+    "large, limit 2": lambda: most_products(LARGE, THREADS),
+    "family, pliant": ours_any_rows,
+    "family, numpy": lambda: in_numpy(peer_any_rows),
+    "family, torch": lambda: in_torch(peer_any_rows),
+    "static, any rows": ours_any_rows,
+    "static, these rows": ours_these_rows,
+    "integers, native": lambda: ours_integers("native"),
+    "integers, no VNNI": lambda: ours_integers(NO_VNNI),
+    "integers, limit": lambda: most_products(SMALL_INTEGERS, 1),
+    "vector, pliant": ours_vector,
+    "vector, numpy": lambda: in_numpy(peers_vector),
+    "vector, torch": lambda: in_torch(peers_vector),
+    "vector, limit": lambda: 4e3 * VECTOR * VECTOR / read_bandwidth(THREADS, LONG),
+    "types, pliant": ours_types,
+    "types, numpy": lambda: in_numpy(peers_types),
+    "types, torch": lambda: in_torch(peers_types),
 }
-LARGE_POINTS = [
-    (f"{threads} threads, {side}", f"pliant {threads}, large, {side}", threads) for threads in (1, 2) for side in ("packed", "plain")
-]
 
 
 def best_and_median(times: Times, names: list[str]) -> tuple[float, float] | None:
@@ -227,8 +202,16 @@ def show(what: str, found: tuple[float, float] | None, floor: str) -> None:
         print(f"{what:54} {found[0]:8.3f}x {found[1]:8.3f}x   floor {floor}")
 
 
-def family(times: Times, ours: str, theirs: list[str], floor: str, worst: str) -> None:
-    """The geometric mean and the worst point over weights and rows, and the table of points by the best."""
+def summary(found: list[tuple[float, float]], floor: str, worst: str) -> None:
+    """The geometric mean and the worst of many ratios."""
+    if found:
+        best, median = (math.exp(statistics.fmean(math.log(r[which]) for r in found)) for which in (0, 1))
+        show("geometric mean", (best, median), floor)
+        show("worst point", (min(r[0] for r in found), min(r[1] for r in found)), worst)
+
+
+def table(times: Times, ours: str, theirs: list[str], floor: str, worst: str) -> None:
+    """The ratios over weights and rows, by the best, and what they are in all."""
     points = [(k, columns, rows) for k, columns in WEIGHTS for rows in ROWS]
     found = {p: r for p in points if (r := compare(times, f"{ours}, {point(*p)}", *(f"{t}, {point(*p)}" for t in theirs)))}
     if not found:
@@ -236,34 +219,36 @@ def family(times: Times, ours: str, theirs: list[str], floor: str, worst: str) -
     print(f"\n{ours} against {' and '.join(theirs)}\n{'K x N':>12} M " + " ".join(f"{rows:5}" for rows in ROWS))
     for k, columns in WEIGHTS:
         print(f"{k:5} x {columns:5}  " + " ".join(f"{found[k, columns, rows][0]:5.2f}" for rows in ROWS if (k, columns, rows) in found))
-    means = [math.exp(statistics.fmean(math.log(r[n]) for r in found.values())) for n in (0, 1)]
-    show("geometric mean", (means[0], means[1]), floor)
-    show("worst point", (min(r[0] for r in found.values()), min(r[1] for r in found.values())), worst)
+    summary(list(found.values()), floor, worst)
 
 
 def report(times: Times) -> None:
     """The ratios."""
-    for what, ours, threads in LARGE_POINTS:
-        floor = "0.86" if threads == 2 or "plain" in what else "0.90"
-        show(f"of the FMA rate, {LARGE}^3, {what}", compare(times, ours, f"limit {threads}, large"), floor)
-    show(
-        "2 threads against numpy and torch, packed",
-        compare(times, "pliant 2, large, packed", "numpy 2, large, plain", "torch 2, large, plain"),
-        "-",
-    )
-    for kind in ("u8 i8", "i8 i8", "u8 u8", "7 bits"):
-        floor = "1.6" if kind == "7 bits" else "1.4"
-        show(f"times the f32 FMA rate, {kind}, 1 thread", compare(times, f"pliant small, {kind}", "limit 1, small integers"), floor)
+    for threads in (1, 2):
+        for side in ("packed", "plain"):
+            floor = "0.86" if threads == 2 or side == "plain" else "0.90"
+            found = compare(times, f"large, pliant {threads}, {side}", f"large, limit {threads}")
+            show(f"of the FMA rate, {LARGE}^3, {threads} threads, {side}", found, floor)
+    peers = ("large, numpy 2, plain", "large, torch 2, plain")
+    show("2 threads against numpy and torch, packed", compare(times, "large, pliant 2, packed", *peers), "-")
+    for machine in ("native", "no VNNI"):
+        for kind in INTEGERS:
+            floor = "1.6" if kind == "7 bits" else "1.4"
+            show(f"times the f32 FMA rate, {kind}, {machine}", compare(times, f"integers, {machine}, {kind}", "integers, limit"), floor)
     for side in ("packed", "rows"):
-        show(
-            f"of the read bandwidth, {VECTOR}^2 {side}, 2 threads",
-            compare(times, f"pliant gemv, vector, {side}", "limit 2, vector"),
-            "0.92",
-        )
-    family(times, "pliant any", ["numpy any", "torch any"], "1.05", "0.8")
-    family(times, "pliant any", ["pliant these"], "0.95", "-")
+        show(f"of the read bandwidth, {VECTOR}^2 {side}", compare(times, f"vector, pliant, {side}", "vector, limit"), "0.92")
+    show("against numpy and torch, rows", compare(times, "vector, pliant, rows", "vector, numpy, rows", "vector, torch, rows"), "-")
+    table(times, "family, pliant", ["family, numpy", "family, torch"], "1.05", "0.8")
+    table(times, "static, any rows", ["static, these rows"], "0.95", "0.95")
+    ratios = {str(p): compare(times, f"types, pliant, {p}", f"types, numpy, {p}", f"types, torch, {p}") for p in PRODUCTS}
+    for name, found in ratios.items():
+        show(name, found, "0.8")
+    summary([r for r in ratios.values() if r is not None], "-", "0.8")
+
+
+def _listed(name: str) -> bool:
+    return not name.startswith(("family", "static"))
 
 
 if __name__ == "__main__":
-    points = ("pliant any", "pliant these", "numpy any", "torch any")
-    contest(__file__, __doc__, CONTESTANTS, "ms", report, lambda name: not name.startswith(points), {"OPENBLAS_NUM_THREADS": str(THREADS)})
+    contest(__file__, __doc__, CONTESTANTS, "ms", report, _listed, {"OPENBLAS_NUM_THREADS": str(THREADS)}, PARTS)

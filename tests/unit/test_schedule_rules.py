@@ -108,3 +108,14 @@ def test_large_and_odd_products() -> None:
         a, b, c = make_arguments(func, {"n": n})
         assert native.call(func, [a, b, c], [n], threads=2) == 0
         np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 49, 65, 97, 193])
+def test_one_column_more_than_panels(columns: int) -> None:
+    func, why = default_schedule(parse(KERNELS["matmul"].replace("40", str(columns))), target("native"))
+    assert columns == 1 or why.startswith("matmul: ")
+    native = Lifted([func], level=1)
+    for n in (1, 13, 40):
+        a, b, c = make_arguments(func, {"n": n})
+        assert native.call(func, [a, b, c], [n], threads=2) == 0
+        np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)

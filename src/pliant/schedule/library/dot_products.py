@@ -156,7 +156,8 @@ class _Rule(TiledProduct):
                 break
             (rest,), batch = left, []
         else:
-            self.panels(rest, self.column_of(rest), TileSize(t.rows, 1, min(self.dot.instructions)), batch, guard=True)
+            column = self.column_of(rest)
+            self.panels(rest, column, self.last_panel(column, min(self.dot.instructions)), batch, guard=True)
         side = "copied by panels" if self.copy else "packed"
         shown = f"{t.rows if self.row else 1}x{t.columns}"
         return f"dot products: `{self.name}` in tiles of {shown} in registers by `{self.dot.instructions[t.lanes]}`, right-hand side {side}"

@@ -62,10 +62,10 @@ def tile_size(target: Target, dtype: DType, columns: int | None) -> TileSize:
 
 
 def _use(tile: TileSize, columns: int) -> float:
-    """The share of two threads' time that is spent on columns that are there; a little less where a narrower panel comes last."""
+    """The share of two threads' time that is spent on columns that are there; less where a narrower panel, or one column, comes last."""
     panels, rest = divmod(columns, tile.columns)
     rounds = -(-panels // 2) + (rest > 0) / 2
-    return columns / (2 * rounds * tile.columns) - (rest > 0) / 100
+    return columns / (2 * rounds * tile.columns) - (rest > 0) / 100 - (rest == 1) / 2
 
 
 def copied_rows(func: Func, block: Block, target: Target) -> Expr | None:
@@ -172,16 +172,18 @@ class TiledProduct:
         else:
             for name in self.panels(self.name, self.column, t, self.batch):
                 column = self.column_of(name)
-                left = constant_extent(s.program, column.loop)
-                vectors = 1 if left is None else -(-left // t.lanes)
-                self.panels(name, column, TileSize(t.rows, vectors, t.lanes), [], guard=True)
+                self.panels(name, column, self.last_panel(column, t.lanes), [], guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers, right-hand side {side}"
 
     def column_of(self, name: str) -> LoopHandle:
-        """The loop over the columns of a block."""
-        value = iter_named(find_block(self.s.program, name), self.roles.column).value
-        return next(h for h in self.s.loops(name) if h.loop.var in free_vars(value))
+        """The loop over the columns of a block, around those over rows and over what is summed."""
+        return self.s.loops(name)[-1 - len(self.reduced) - (self.row is not None)]
+
+    def last_panel(self, column: LoopHandle, lanes: int) -> TileSize:
+        """The tile for columns that are fewer than a panel: vectors, the last of them in part; one column alone is no vector."""
+        left = constant_extent(self.s.program, column.loop)
+        return TileSize(self.tile.rows, 1 if left is None else -(-left // lanes), 1 if left == 1 else lanes)
 
     def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body
@@ -257,9 +259,13 @@ class TiledProduct:
         written = s.cache_write(name, at, scope="register")
         for h in unrolled:
             s.unroll(h)
-        s.vectorize(lane)
+        self.lanes(lane)
         *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         for h in outer:
             s.unroll(h)
-        s.vectorize(last)
+        self.lanes(last)
         s.decompose_reduction(name, reduced[0])
+
+    def lanes(self, loop: LoopHandle) -> None:
+        """A loop over the columns of a vector; one column alone is none."""
+        (self.s.unroll if constant_extent(self.s.program, loop.loop) == 1 else self.s.vectorize)(loop)
