@@ -20,6 +20,7 @@ from ..frontends.gguf import GgufFile
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
 from .cache import PAGE, PageCache, Sequence
+from .ready import Ready
 
 CHUNK = 512  # tokens of a step while a prompt is read
 SEQUENCES = 4  # whole contexts that fit into the cache at once, where memory allows
@@ -39,20 +40,16 @@ class Engine:
     """Runs a model on sequences."""
 
     def __init__(self, file: GgufFile, *, threads: int | None = None, cache: str = "f16", context: int | None = None) -> None:
-        import pliant
-
-        from .models import build
-
         if cache not in KINDS:
             raise Error(f"`cache` is {cache!r}; keys and values are kept as {' or '.join(KINDS)}")
-        model = build(file, getattr(pliant, cache))
-        s = model.settings
+        model = Ready(file, cache)
+        s = model.numbers
         self.words: int = s.words
         token = 2 * s.layers * s.kv_heads * s.size * np.dtype(KINDS[cache]).itemsize
         room = (_memory() - sum(t.size for t in file.tensors.values())) // 2 // token
         self.context = _context(s.context, context, room)
         self.trained_context: int = s.context
-        self.run = pliant.compile(model, threads=threads)
+        self.run = model.run(threads)
         one = -(-self.context // PAGE)
         self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.size, KINDS[cache])
 

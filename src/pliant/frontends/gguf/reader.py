@@ -17,7 +17,7 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,18 @@ class GgufTensor:
         return dequantize(self.format, self.data).reshape(self.shape)
 
 
+class Stamp(NamedTuple):
+    """By which a file is known without reading it: its place, its size, and when it was last changed."""
+
+    path: str
+    size: int
+    changed: int  # nanoseconds
+
+
 class GgufFile:
     """Metadata and tensors of a model, from one file or from all parts of a split one."""
+
+    stamps: tuple[Stamp, ...] = ()  # of the files, when they were opened; none for bytes in memory
 
     def __init__(self, name: str, version: int, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> None:
         self.name = name
@@ -138,7 +148,10 @@ def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
     first = Path(path)
     name = _PART.fullmatch(first.name)
     if name is None:
-        return from_bytes(_map(first), str(path))
+        data, stamp = _map(first)
+        found = from_bytes(data, str(path))
+        found.stamps = (stamp,)
+        return found
     parts = [
         first.with_name(f"{name['stem']}-{i:05}-of-{name['count']}.gguf") for i in range(1, min(int(name["count"]), MAX_PARTS + 1) + 1)
     ]
@@ -149,7 +162,10 @@ def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
             f"gguf: part `{shown(missing[0].name)}` of a split model is missing",
             facts=[f"{len(parts)} parts are needed in `{first.parent}`"],
         )
-    return _join([(part, _map(part)) for part in parts])
+    mapped = [(part, *_map(part)) for part in parts]
+    found = _join([(part, data) for part, data, _ in mapped])
+    found.stamps = tuple(stamp for _, _, stamp in mapped)
+    return found
 
 
 def from_bytes(data: Buffer, name: str) -> GgufFile:
@@ -192,15 +208,21 @@ def _tensors(parsed: Parsed, data: Buffer) -> dict[str, GgufTensor]:
     }
 
 
-def _map(path: Path) -> Buffer:
+def stamp_of(path: Path, status: os.stat_result) -> Stamp:
+    """The stamp of a file."""
+    return Stamp(os.path.realpath(path), status.st_size, status.st_mtime_ns)
+
+
+def _map(path: Path) -> tuple[Buffer, Stamp]:
     """The bytes of a regular file, mapped and not read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
             raise ModelFileError(f"gguf: `{shown(str(path))}` is not a regular file")
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return b""  # which cannot be mapped
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            stamp = stamp_of(path, os.fstat(file.fileno()))
+            if stamp.size == 0:
+                return b"", stamp  # which cannot be mapped
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), stamp
     except FileNotFoundError:
         raise ModelFileError(f"gguf: there is no file `{shown(str(path))}`") from None
     except OSError as problem:

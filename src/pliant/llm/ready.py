@@ -1,0 +1,138 @@
+"""A model's program with its weights: as an earlier process has kept it (runtime/kept.py), else compiled, and kept for the next one.
+
+    model = Ready(open_gguf("model.gguf"), "f16")
+    model.numbers.layers, model.run(threads=2)
+
+What was kept is mapped: no compiler is loaded, nothing of the model's file is read but its head, and processes share the memory. The key
+covers all that decides it: the model's files (place, size, time of change), the form of the cache, the machine, the compiler's sources and
+its switches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ..frontends.gguf import GgufFile
+from ..frontends.gguf.reader import stamp_of
+from ..runtime import cache as disk
+from ..runtime.executable import Executable
+from ..runtime.kept import Kept, KeptPrograms
+from ..support.record import dataclass
+
+_SETTLED = 2.0  # seconds after a change in which a file may change again under the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the host must know of a decoder."""
+
+    layers: int
+    kv_heads: int
+    size: int  # of a head
+    words: int
+    context: int
+
+
+class Ready:
+    """A model that is about to run: its numbers are known at once, its program is compiled only when it is asked for."""
+
+    def __init__(self, file: GgufFile, cache: str) -> None:
+        from ..target import target
+
+        self._file, self._cache, self._machine = file, cache, target("native")
+        self._folder, self._key = kept_programs(), _key(file, cache, repr(self._machine))
+        self._name = _name(file, cache, repr(self._machine))
+        self._kept = self._folder.find(self._name, self._key) if self._folder is not None and self._key else None
+        numbers = None if self._kept is None else _numbers(self._kept)
+        if numbers is None:
+            s = _model(file, cache).settings
+            self._kept, numbers = None, Numbers(s.layers, s.kv_heads, s.size, s.words, s.context)
+        self.numbers: Numbers = numbers
+
+    def run(self, threads: int | None = None) -> Executable:
+        """The program."""
+        from ..lineage import Lineage
+
+        found = self._kept or self._compiled()
+        return Executable(found.package, threads=threads, constants=found.constants, lineage=Lineage(self._program, self._machine))
+
+    def _program(self) -> Any:
+        return _model(self._file, self._cache).to_program()
+
+    def _compiled(self) -> Kept:
+        from ..pipeline import compile_program
+        from ..runtime.loading import all_literals
+
+        program = self._program()
+        package = compile_program(program)
+        constants = package.interface.memory(all_literals(package, program.constants))
+        found = Kept(package, constants, {name: getattr(self.numbers, name) for name in Numbers.__dataclass_fields__})
+        if self._folder is not None and self._key:  # the next start needs it, and this one does not wait for it
+            threading.Thread(target=_keep, args=(self._folder, self._name, self._key, self._file, found), name="pliant-keep").start()
+        return found
+
+
+def kept_programs() -> KeptPrograms | None:
+    """Where programs with their weights are kept; None without a home."""
+    base = disk.folder()
+    return None if base is None else KeptPrograms(base / "ready")
+
+
+def forget(path: Path) -> int:
+    """Removes what was kept of a model's file; answers how many bytes that frees."""
+    folder = kept_programs()
+    return 0 if folder is None else folder.remove(_place(os.path.realpath(path)))
+
+
+def _model(file: GgufFile, cache: str) -> Any:
+    import pliant
+
+    from .models import build
+
+    return build(file, getattr(pliant, cache))
+
+
+def _numbers(kept: Kept) -> Numbers | None:
+    """The numbers that were kept; None where they are not those of a decoder."""
+    fields = Numbers.__dataclass_fields__
+    if set(kept.facts) != set(fields) or not all(type(n) is int and 0 < n < 1 << 31 for n in kept.facts.values()):
+        return None
+    return Numbers(**kept.facts)
+
+
+def _keep(folder: KeptPrograms, name: str, key: bytes, file: GgufFile, program: Kept) -> None:
+    """Keeps a program, unless its model has changed meanwhile, or is so new that it may change unseen."""
+    for stamp in file.stamps:
+        try:
+            now = stamp_of(Path(stamp.path), os.stat(stamp.path))
+        except OSError:
+            return
+        if now != stamp or time.time() - stamp.changed / 1e9 < _SETTLED:
+            return
+    folder.keep(name, key, program)
+
+
+def _name(file: GgufFile, cache: str, machine: str) -> str:
+    place = _place(file.stamps[0].path) if file.stamps else ""
+    return f"{place}-{cache}-{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
+
+
+def _place(path: str) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
+
+
+def _key(file: GgufFile, cache: str, machine: str) -> bytes | None:
+    """All that decides a program and its weights; None where that cannot be said."""
+    if not file.stamps or "pliant.graph.patterns" in sys.modules:  # what users register decides it too
+        return None
+    from ..pipeline import compiler_version
+    from ..support.settings import read as read_settings
+
+    parts = [compiler_version(), machine, cache, *sorted(read_settings().disable), *map(repr, file.stamps)]
+    return "\n".join(parts).encode()

@@ -1,0 +1,173 @@
+"""Programs that are ready to run, kept on disk: machine code with its constants as it reads them, mapped and not read when they are needed.
+
+    folder = KeptPrograms(cache.folder() / "ready")
+    folder.keep("smollm2-f16", key, Kept(package, arrays, {"words": 49152}))
+    folder.find("smollm2-f16", key)             # -> Kept, or None; arrays are views of the file
+
+A file is a container (container.py). It holds the whole key that it was kept under, so that what was made from another model, by another
+compiler or for another machine is not found; a file of another form is not found either, and goes. Code and index are compared with their
+checksums; the arrays, which would have to be read as a whole for that, are not: they were synced before the file got its name. The
+least recently used files go when the folder grows over its bound, and a file that the disk has no room for is not written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..support.errors import Error, ModelFileError
+from . import container
+from .package import Package
+
+LIMIT = 16 << 30
+_SPARE = 1 << 30  # bytes of the disk that are left free
+_STALE = 3600.0  # seconds after which a temporary file is of a process that was killed
+_KINDS = frozenset(f"{order}{kind}" for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1") for order in "<|")
+
+
+class Kept(NamedTuple):
+    """A package, the arrays of its constants in their order, and what its owner wants to know of it."""
+
+    package: Package
+    constants: Sequence[Any]
+    facts: Mapping[str, Any]
+
+
+class KeptPrograms:
+    """A bounded folder of programs, shared between processes."""
+
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def find(self, name: str, key: bytes) -> Kept | None:
+        """What was kept under this name, if it was under this very key."""
+        path = self._path(name)
+        if not path.exists():
+            return None
+        try:
+            found = _read(path, key)
+        except ModelFileError:
+            _unlink(path)
+            return None
+        if found is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return found
+
+    def keep(self, name: str, key: bytes, program: Kept) -> bool:
+        """Keeps a program in place of what had its name; False where there is no room for it, or the folder cannot be written."""
+        if program.package.interface.calls:
+            return False  # addresses of this process are among its constants
+        arrays, numbers = _unique(program.constants)
+        size = sum(a.nbytes for a in arrays)
+        if not all(a.dtype.str in _KINDS for a in arrays):
+            return False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if size > self.limit or shutil.disk_usage(self.folder).free < size + _SPARE:
+                return False
+            with container.Writer(self._path(name)) as w:
+                w.add("key", "", key, numbers=numbers, facts=dict(program.facts))
+                w.add("code", "", program.package.to_bytes())
+                for number, array in enumerate(arrays):
+                    w.add("array", str(number), array.reshape(-1).view("u1"), dtype=array.dtype.str, shape=list(array.shape))
+        except (OSError, Error):
+            return False
+        self._bound()
+        return True
+
+    def files(self) -> list[Path]:
+        """The files, least recently used first."""
+        return [path for _, _, path in self._scan()]
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(size for _, size, _ in self._scan())
+
+    def remove(self, prefix: str = "") -> int:
+        """Removes what was kept under names that begin so; answers how many bytes that frees."""
+        return sum(size for _, size, path in self._scan() if path.name.startswith(prefix) and _unlink(path))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.ready"
+
+    def _scan(self) -> list[tuple[float, int, Path]]:
+        found: list[tuple[float, int, Path]] = []
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.folder):
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    if entry.name.endswith(".ready"):
+                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                    elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE:
+                        os.unlink(entry.path)
+        return sorted(found)
+
+    def _bound(self) -> None:
+        found = self._scan()
+        total = sum(size for _, size, _ in found)
+        for _, size, path in found[:-1]:  # the last is the one that was just written
+            if total <= self.limit:
+                return
+            total -= size if _unlink(path) else 0
+
+
+def _unique(arrays: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Each array once, and the number of each constant's."""
+    places: dict[int, int] = {}
+    unique: list[Any] = []
+    for array in arrays:
+        if id(array) not in places:
+            places[id(array)] = len(unique)
+            unique.append(array)
+    return unique, [places[id(array)] for array in arrays]
+
+
+def _read(path: Path, key: bytes) -> Kept | None:
+    """What a file holds; None where it was kept under another key."""
+    sections = container.read(path)
+    held, code = (_only(sections, kind) for kind in ("key", "code"))
+    if held.data != key:
+        return None
+    arrays = [_array(s) for s in sections.find("array")]
+    numbers, facts = held.facts.get("numbers"), held.facts.get("facts")
+    if not isinstance(numbers, list) or not isinstance(facts, dict) or not all(type(n) is int and 0 <= n < len(arrays) for n in numbers):
+        raise container.broken(str(path), "its constants are not those of a program")
+    package = Package.from_bytes(bytes(code.check()))
+    if [arrays[n].nbytes for n in numbers] != [c.size for c in package.interface.constants]:
+        raise container.broken(str(path), "its constants are not those of its code")
+    return Kept(package, [arrays[n] for n in numbers], facts)
+
+
+def _only(sections: container.Container, kind: str) -> container.Section:
+    found = sections.find(kind)
+    if len(found) != 1:
+        raise container.broken(sections.file, f"it has {len(found)} sections of the kind {kind}")
+    return found[0]
+
+
+def _array(section: container.Section) -> Any:
+    """The array in the bytes of a section, in place."""
+    import numpy as np
+
+    kind, shape = section.facts.get("dtype"), section.facts.get("shape")
+    if kind not in _KINDS or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise container.broken(section.file, f"array {container.shown(section.name)} is not described as one")
+    try:
+        return np.frombuffer(section.data, kind).reshape(shape)
+    except ValueError:
+        raise container.broken(section.file, f"array {container.shown(section.name)} has not the bytes of its shape") from None
+
+
+def _unlink(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
