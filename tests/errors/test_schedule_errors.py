@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,13 @@ def test_refusal(name: str, before: str, call: str, message: str, underlined: st
     assert "pliant/schedule" not in text and "Traceback" not in text
     assert s.program is program and first is kernel(name).body
     assert str(s.trace).startswith(trace)
+
+
+def test_every_primitive_is_refused_in_three_ways() -> None:
+    """What a new primitive must not do is tested with it; annotations are always legal."""
+    tried = Counter(re.findall(r"s\.(\w+)\(", call)[0] for _, _, call, _, _ in REFUSALS)
+    primitives = {name for name, method in vars(Schedule).items() if hasattr(method, "__wrapped__")}
+    assert len(primitives) > 20 and {name for name in primitives if tried[name] < 3} == {"annotate"}
 
 
 def test_the_callers_line_is_shown() -> None:
