@@ -12,6 +12,9 @@ A sequence that was closed is *idle*: it serves as a prefix for later ones, and 
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
 import threading
 from collections.abc import Sequence as Row
 from typing import Any
@@ -44,9 +47,9 @@ class PageCache:
 
     def __init__(self, pages: int, layers: int, kv_heads: int, size: int, kind: Any) -> None:
         try:
-            self.keys = np.empty((layers, pages, kv_heads, size, PAGE), kind)
-            self.values = np.empty((layers, pages, kv_heads, PAGE, size), kind)
-        except (MemoryError, ValueError):
+            self.keys = _lazy((layers, pages, kv_heads, size, PAGE), kind)
+            self.values = _lazy((layers, pages, kv_heads, PAGE, size), kind)
+        except (MemoryError, ValueError, OverflowError, OSError):
             raise OutOfMemoryError(
                 f"a cache of {pages * PAGE} tokens does not fit into memory", help="ask for less: context=4096"
             ) from None
@@ -125,6 +128,16 @@ class PageCache:
             self.keys[:, new] = self.keys[:, old]
             self.values[:, new] = self.values[:, old]
         return made
+
+
+def _lazy(shape: tuple[int, ...], kind: Any) -> np.ndarray[Any, Any]:
+    """An array whose memory comes when it is written, in small pages: with large ones, a token would cost 2 MiB in each layer."""
+    if not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.empty(shape, kind)
+    memory = mmap.mmap(-1, max(1, math.prod(shape) * np.dtype(kind).itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a system without large pages does not know the wish
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, kind, math.prod(shape)).reshape(shape)
 
 
 def common(a: Row[int], b: Row[int]) -> int:
