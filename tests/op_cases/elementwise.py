@@ -41,6 +41,8 @@ CASES: dict[str, Case] = {
     **{f: Case(lambda x, f=f: getattr(ops, f)(ops.add(x, WILD)), ((7,),)) for f in ("is_nan", "is_inf", "is_finite")},
     "is_nan_f16": Case(ops.is_nan, (MATRIX,), (f16,)),
     **{f: Case(getattr(ops, f), PAIR, (i32, i32), -99, 99) for f in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    "bit_cast": Case(lambda x: ops.bit_cast(x, i32), (MATRIX,), (f32,)),
+    "bit_cast_to_float": Case(lambda x: ops.bit_cast(x, f32), (MATRIX,), (i32,), 0, 1 << 30),
     "bitwise_not": Case(ops.bitwise_not, (MATRIX,), (u8,), 0, 255),
     "bitwise_and_number": Case(lambda x: ops.bitwise_and(x, 15), (MATRIX,), (u8,), 0, 255),
     **{f: Case(getattr(ops, f), PAIR, (i32, i32), -40, 40) for f in ("shift_left", "shift_right")},

@@ -9,7 +9,7 @@ from ...graph.operators import tensor_of
 from ...sym.expr import Const, const
 from .check import schema_of
 from .dtypes import number_of
-from .items import Item, Known, Maybe, Sequence
+from .items import Item, Known, Maybe, Narrow, Sequence
 from .reader import DEEPEST, domain_of, load_onnx, read_opsets
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # Operators whose bodies depend on attributes and types, and are taken from the package onnx. It makes them in native code that trusts
 # what it is given, so that only those are asked for whose nodes have been checked for all that they read.
 _MADE = {
-    "Attention", "CausalConvWithState", "CenterCropPad", "GroupNormalization", "LinearAttention", "NegativeLogLikelihoodLoss",
-    "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
+    "Attention", "CausalConvWithState", "CenterCropPad", "FlexAttention", "GroupNormalization", "LinearAttention",
+    "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
 }  # fmt: skip
 
 
@@ -48,7 +48,8 @@ def expanded(importer: Importer, site: Site) -> list[Item | None] | None:
             schema.get_context_dependent_function_with_opset_version(newest, _resolved(site).SerializeToString(), types)
         )
     if not any(domain_of(e.domain) == "" for e in function.opset_import):
-        function.opset_import.add(domain="", version=newest)
+        own = site.importer.model.opsets.get("", onnx.defs.onnx_opset_version())
+        function.opset_import.add(domain="", version=own if site.domain else newest)
     return enter_function(importer, site, function, {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name})
 
 
@@ -68,7 +69,10 @@ def _type_of(item: Item | None) -> Any:
     found = onnx.TypeProto()
     if item is None or isinstance(item, Maybe | Sequence):
         return found
-    tensor = Tensor(item.dtype, tuple(map(const, item.array.shape))) if isinstance(item, Known) else tensor_of(item.annotation)
+    if isinstance(item, Known):
+        tensor = Tensor(item.dtype, tuple(map(const, item.array.shape)))
+    else:
+        tensor = Tensor(item.dtype, tensor_of(item.value.annotation).shape) if isinstance(item, Narrow) else tensor_of(item.annotation)
     found.tensor_type.elem_type = number_of(tensor.dtype)
     found.tensor_type.shape.SetInParent()
     for n in tensor.shape:

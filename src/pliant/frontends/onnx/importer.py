@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ...dtype import DType
+from ...dtype import dtype as to_dtype
 from ...graph.builder import Builder
 from ...graph.node import Const, Function, Tensor, Value
 from ...graph.operators import building
@@ -21,11 +23,11 @@ from ...support.errors import Error, ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ...sym.expr import Const as Literal
 from ...sym.expr import Expr, const
-from .check import check_node
+from .check import check_node, schema_of
 from .fold import fold
 from .functions import body_of, enter_function
 from .inputs import declared, identifier, initializers
-from .items import Item, Known, Maybe, Sequence, as_expr, as_item, numbers
+from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, fills_bytes, numbers
 from .reader import Model, domain_of, walk
 from .rules import rule_of
 from .site import NeededError, Site
@@ -81,12 +83,15 @@ class Output:
     first: int
     count: int | None = None  # of the sequence's tensors
     empty: bool = False  # an optional without a value
+    dtype: DType | None = None  # of elements below a byte that are given one in each byte
 
     def take(self, results: list[Any]) -> Any:
         """The output from the results of the program."""
         if self.empty:
             return None
-        return results[self.first] if self.count is None else results[self.first : self.first + self.count]
+        if self.count is not None:
+            return results[self.first : self.first + self.count]
+        return results[self.first] if self.dtype is None else results[self.first].astype(self.dtype.numpy())
 
 
 class Importer:
@@ -94,6 +99,7 @@ class Importer:
 
     def __init__(self, model: Model, values: Mapping[str, Any] | None = None, fallback: bool = False) -> None:
         self.model, self.given, self.fallback = model, dict(values or {}), fallback
+        self.shapes: Mapping[str, tuple[int, ...]] = {}  # of inputs whose dims are fixed
         self.builder = Builder(identifier(model.proto.graph.name or "model"))
         self._literals: list[dict[int, tuple[Known, Value]]] = [{}]
         self.outputs: list[Output] = []
@@ -146,7 +152,8 @@ class Importer:
         while isinstance(item, Maybe) and item.item is not None:
             item = item.item
         parts = item.items if isinstance(item, Sequence) else () if isinstance(item, Maybe) else (item,)
-        self.outputs.append(Output(name, len(results), len(parts) if isinstance(item, Sequence) else None, isinstance(item, Maybe)))
+        count, narrow = len(parts) if isinstance(item, Sequence) else None, item.dtype if isinstance(item, Narrow) else None
+        self.outputs.append(Output(name, len(results), count, isinstance(item, Maybe), narrow))
         results += [self._copied(self.value(part), results) for part in parts]
 
     def _copied(self, value: Value, results: list[Value]) -> Value:
@@ -226,6 +233,22 @@ class Importer:
         if function is not None:
             return enter_function(self, site, function)
         check_node(site)
+        return self._narrow(site, self._emitted(site))
+
+    def _narrow(self, site: Site, found: list[Any]) -> list[Any]:
+        """Results that have the type of an operand of less than a byte, which was computed with in bytes, are of that type too."""
+        narrow = {k: i.dtype for k, i in enumerate(site.items) if isinstance(i, Narrow)}
+        schema = schema_of(site.op, site.version, site.domain) if narrow else None
+        if schema is None:
+            return found
+        types = {schema.inputs[min(k, len(schema.inputs) - 1)].type_str: dtype for k, dtype in narrow.items()}
+        for k, item in enumerate(found):
+            dtype = types.get(schema.outputs[min(k, len(schema.outputs) - 1)].type_str)
+            if dtype is not None and isinstance(item, Value) and item.tensor.dtype.name == WIDE[dtype.name]:
+                found[k] = Narrow(item, dtype)
+        return found
+
+    def _emitted(self, site: Site) -> list[Any]:
         folded = fold(site)
         if folded is not None:
             return list(folded)
@@ -276,6 +299,8 @@ class Importer:
         """An item as a value of the program; literals are emitted where they are first used."""
         if isinstance(item, Value):
             return item
+        if isinstance(item, Narrow):
+            return item.value
         if isinstance(item, Maybe) and item.item is not None:
             return self.value(item.item, site)
         if not isinstance(item, Known):
@@ -292,7 +317,10 @@ class Importer:
     def _literal(self, item: Known) -> Value:
         kept, self.builder.hint = self.builder.hint, identifier(item.name) if item.name else "const"
         array, dtype = item.array, item.dtype
-        if dtype.bits < 8:
+        if not fills_bytes(dtype, array.shape):
+            wide = to_dtype(WIDE[dtype.name]).numpy()
+            made = self.builder.literal(np.ascontiguousarray(array.astype(np.float32 if dtype.is_float else wide).astype(wide)))
+        elif dtype.bits < 8:
             from ...dtype import pack
 
             annotation = Tensor(dtype, tuple(const(n) for n in array.shape))

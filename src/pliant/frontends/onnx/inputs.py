@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dtype import DType
+from ...dtype import ALL, DType
 from ...graph.node import Tensor
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.names import unused_name
 from ...sym.expr import Dim, Expr, const
 from .dtypes import dtype_of, type_name
 from .external import Folder
-from .items import Item, Maybe, Sequence, numbers
+from .items import WIDE, Item, Maybe, Narrow, Sequence, fills_bytes, numbers
 from .tensors import read_tensor
 
 if TYPE_CHECKING:
@@ -82,7 +82,13 @@ def declared(importer: Importer, graph: Any, scope: Scope) -> None:
             scope.items[proto.name] = given(importer.given[proto.name], proto.name)
         elif proto.name not in scope.items:
             annotation = tensor_type(proto.type, proto.name, dims)
-            scope.items[proto.name] = importer.builder.param(identifier(proto.name), annotation)
+            if proto.name in importer.shapes:
+                annotation = Tensor(annotation.dtype, tuple(map(const, importer.shapes[proto.name])))
+            narrow = None if fills_bytes(annotation.dtype, annotation.shape) else annotation.dtype
+            if narrow is not None:
+                annotation = Tensor(ALL[WIDE[narrow.name]], annotation.shape)
+            param = importer.builder.param(identifier(proto.name), annotation)
+            scope.items[proto.name] = param if narrow is None else Narrow(param, narrow)
     unknown = sorted(set(importer.given) - seen)
     if unknown:
         raise UnsupportedError(f'onnx: the model has no input "{unknown[0]}"', facts=[f"its inputs are {', '.join(sorted(seen))}"])

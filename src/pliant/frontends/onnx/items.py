@@ -4,6 +4,7 @@
          | Known(array)         a tensor whose elements are known: numbers, or expressions over dims (object arrays)
          | Sequence(items)      a list of tensors: its length is known, so it is taken apart while importing
          | Maybe(item or None)  an optional
+         | Narrow(value, dtype) elements of less than a byte, one in each byte, where their rows do not fill bytes
 
 Shapes are tensors in ONNX. As arrays of expressions they are computed while importing, so that what is reshaped by them keeps its symbols.
 """
@@ -53,7 +54,23 @@ class Maybe:
     item: Any
 
 
-Item = Value | Known | Sequence | Maybe
+@dataclass(frozen=True, eq=False, slots=True)
+class Narrow:
+    """A value of bytes whose elements are those of a smaller dtype."""
+
+    value: Value
+    dtype: DType
+
+
+Item = Value | Known | Sequence | Maybe | Narrow
+WIDE = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8", "f4e2m1": "f8e4m3fn"}  # types of a byte that have all elements of a smaller one
+
+
+def fills_bytes(dtype: DType, shape: tuple[Any, ...]) -> bool:
+    """Whether rows of this dtype are known to end with a byte."""
+    last = shape[-1] if shape else 1
+    last = last.value if isinstance(last, Const) else last
+    return dtype.bits >= 8 or (isinstance(last, int) and last % dtype.per_byte == 0)
 
 
 def numbers(array: Array, name: str = "") -> Known:
@@ -82,7 +99,7 @@ def as_item(value: Any) -> Item:
     a = value.annotation if isinstance(value, Value) else None
     if isinstance(a, Scalar) and a.value is not None:
         return known(a.value, a.dtype)
-    assert isinstance(value, Value | Known | Sequence | Maybe)
+    assert isinstance(value, Item)
     return value
 
 

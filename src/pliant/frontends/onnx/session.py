@@ -4,7 +4,8 @@
     outputs = session.run({"input.1": x})
 
 Most models are compiled once, for all shapes. Where an input of a model decides ranks or shapes in a way that must be known when it is
-imported (a number of repeats, a list of axes), a program is made for each value of that input: `session.fixed` names such inputs.
+imported (a number of repeats, a list of axes), a program is made for each value of that input: `session.fixed` names such inputs. Where
+dims must be known (the length of a sequence is one), a program is made for each of the shapes: `session.shaped`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from ...dtype import DType, pack, unpack
 from ...graph.node import Function, Tensor
 from ...program import Program
-from ...support.errors import Error, ShapeError, UnsupportedError
+from ...support.errors import ShapeError, UnsupportedError
 from .importer import Importer, Output
 from .reader import Model, read_model
 from .site import NeededError
@@ -38,19 +39,25 @@ class Session:
         self.inputs = [i for i in self.model.proto.graph.input if i.name not in weights]
         self.outputs = [o.name for o in self.model.proto.graph.output]
         self.fixed: list[str] = [i.name for i in self.inputs if i.type.WhichOneof("value") != "tensor_type"]
+        self.shaped = False
         self._programs: dict[Any, tuple[Function, list[Output], Run]] = {}
         if not self.fixed:
             self._attempt({})
 
     def _attempt(self, values: Mapping[str, Any]) -> Any:
         """The program with these inputs fixed; None where others must be fixed as well, which are then known."""
-        key = tuple((name, _key(values[name])) for name in self.fixed)
+        shapes = {n: np.shape(a) for n, a in values.items() if n not in self.fixed} if self.shaped else {}
+        key = (tuple((name, _key(values[name])) for name in self.fixed), tuple(shapes.values()))
         if key in self._programs:
             return self._programs[key]
         try:
             importer = Importer(self.model, {name: values[name] for name in self.fixed}, self._fallback)
+            importer.shapes = shapes
             function = importer.run()
         except NeededError as error:
+            if error.dims and not self.shaped:
+                self.shaped = True
+                return None
             new = [name for name in error.inputs if name not in self.fixed and name in {i.name for i in self.inputs}]
             if not new:
                 raise
@@ -98,12 +105,10 @@ def _passed(value: Any, annotation: Any) -> Array:
     array = np.asarray(value)
     if not isinstance(annotation, Tensor):
         raise UnsupportedError(f"a value that is {annotation} cannot be passed")
-    if dtype.bits >= 8:
-        return array
-    try:
+    if dtype.bits < 8:
         return pack(array, dtype)
-    except Error as error:
-        raise UnsupportedError(f"an array of {dtype} whose last dim does not fill its bytes is not supported", facts=error.facts) from None
+    own = array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")  # one in each byte, as bytes
+    return array.astype(np.float32).astype(dtype.numpy()) if own else array
 
 
 def _returned(array: Any, annotation: Any) -> Array:

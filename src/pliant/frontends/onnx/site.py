@@ -18,7 +18,7 @@ from ...graph.operators import tensor_of
 from ...support.errors import Error, ModelFileError, UnsupportedError
 from ...sym.expr import Expr
 from .dtypes import dtype_of, type_name
-from .items import Item, Known, Maybe, Sequence
+from .items import Item, Known, Maybe, Narrow, Sequence
 
 if TYPE_CHECKING:
     from .importer import Importer, Scope
@@ -30,9 +30,10 @@ _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 4, 5
 
 
 class NeededError(UnsupportedError):
-    """What must be known while importing is known only at run time; `inputs` are the graph inputs that it is computed from."""
+    """What must be known while importing is known only at run time: the values of graph inputs, or dims of theirs."""
 
     inputs: tuple[str, ...] = ()
+    dims: bool = False
 
 
 class Site:
@@ -108,6 +109,8 @@ class Site:
             from ...sym.expr import const
 
             return Tensor(found.dtype, tuple(const(int(n)) for n in found.array.shape))
+        if isinstance(found, Narrow):
+            return Tensor(found.dtype, tensor_of(found.value.annotation).shape)
         if isinstance(found, Maybe | Sequence):
             raise self.wrong(f"input {k} is a {type(found).__name__.lower()}, a tensor is expected")
         return tensor_of(found.annotation)
@@ -154,6 +157,12 @@ class Site:
             self.require(found.array.ndim <= 1 and found.dtype.is_int, f"input {k} is not a list of integers")
             return [n if isinstance(n, Expr) else int(n) for n in found.array.reshape(-1)]
         raise self.importer.needed(self, k)
+
+    def needed_dim(self, what: str) -> NeededError:
+        """The error for a dim that must be known when the model is imported."""
+        error = NeededError(f"onnx: {self}: {what}", help="the dims of the inputs must be numbers in the model")
+        error.dims = True
+        return error
 
     def run_time_dims(self, k: int, most: Any) -> list[Any]:
         """Input `k`, a shape, as integers and expressions; what only a run tells becomes new dims, which are at most `most`."""

@@ -7,6 +7,7 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 from .activation import gelu, hard_swish, log_sigmoid, mish, quick_gelu, relu, relu6, sigmoid, silu, softsign, tanh
 from .arrange import expand, flip, repeat_interleave, roll, tile
 from .attention import scaled_dot_product_attention
+from .bits import bit_cast
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
 from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, block_weights, quantize_groups
 from .calls import call_function, call_host, call_library, constant, match_cast
@@ -121,6 +122,7 @@ __all__ = [
     "avg_pool",
     "batch_norm",
     "bind_dim",
+    "bit_cast",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",

@@ -9,7 +9,7 @@ from ..registry import RULES, Rule
 
 _FAMILIES = (
     "elementwise", "activations", "products", "spatial", "norms", "reduce", "shapes", "slicing", "index", "select", "create",
-    "quantize", "resize", "control", "recurrent", "sequences",
+    "quantize", "resize", "control", "recurrent", "sequences", "signal", "sampling", "pooling", "regions",
 )  # fmt: skip
 
 

@@ -191,17 +191,23 @@ def _goes_on(at: list[Value], count: Any) -> Any:
 def scan(site: Site) -> Any:
     """A graph over the rows of tensors, with states that go from row to row."""
     if site.version < 9:
-        raise site.unsupported("the Scan of opset 8 is not supported")
+        return _scan_of_batches(site)
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
     states = len(site.items) - number
     outputs = len(body.output) - states
     site.require(1 <= number <= len(site.items) == len(body.input) and outputs >= 0, f"{number} tensors are scanned, of {len(site.items)}")
     axes = [site.normal(a, site.rank(states + k)) for k, a in enumerate(_list(site, "scan_input_axes", number))]
     reverse = _list(site, "scan_input_directions", number)
-    importer, loop_ = site.importer, Loop(site)
     count = site.tensor(states).shape[axes[0]]
     init = [as_tensor(site.x(k)) for k in range(states)]
     sources = [site.x(states + k) for k in range(number)]
+    found = _scanned(site, body, init, sources, axes, reverse, count)
+    return [*found[:states], *_arranged(site, found[states:])]
+
+
+def _scanned(site: Site, body: Any, init: list[Any], sources: list[Any], axes: list[int], reverse: list[int], count: Any) -> list[Any]:
+    """The last states, and the rows that were collected, along axis 0."""
+    importer, loop_, states = site.importer, Loop(site), len(init)
     with loop_.body() as at:
         inner = [loop_.carry(v) for v in init]
         places = [ops.sub(ops.sub(count, 1), at) if back else at for back in reverse]
@@ -212,7 +218,26 @@ def scan(site: Site) -> Any:
             loop_.set(k + 1, values[k])
         collected = [loop_.collect(row, at, count) for row in values[states:]]
     outs = loop_.finish(lambda now: ops.less(now[0], count))
-    return [*outs[1 : 1 + states], *_arranged(site, [outs[k] for k in collected])]
+    return [*outs[1 : 1 + states], *(outs[k] for k in collected)]
+
+
+def _scan_of_batches(site: Site) -> Any:
+    """The Scan of opset 8: each element of a batch by itself, along axis 1."""
+    if site.has(0):
+        raise site.unsupported("lengths of sequences are not supported")
+    body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
+    states = len(site.items) - 1 - number
+    site.require(number >= 1 and states >= 0 and len(body.input) == states + number, f"{number} tensors are scanned")
+    reverse = _list(site, "directions", number)
+    batches, rounds = site.tensor(1 + states).shape[:2]
+    size = batches.value if isinstance(batches, Const) else None
+    if size is None or not 0 < size <= UNROLLED:
+        raise site.unsupported(f"a batch of {batches} elements is not supported", help="fix the dim")
+    made = []
+    for k in range(size):
+        given = [ops.squeeze(ops.slice(site.x(1 + j), 0, k, k + 1), 0) for j in range(states + number)]
+        made.append(_scanned(site, body, given[:states], given[states:], [0] * number, reverse, rounds))
+    return [ops.stack(list(parts), 0) for parts in zip(*made, strict=True)]
 
 
 def _list(site: Site, name: str, length: int) -> list[int]:

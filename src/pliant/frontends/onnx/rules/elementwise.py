@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from ....dtype import bool_, f32, f64
+from ....dtype import ALL, bool_, f32, f64, i8, i32, u8
 from ..emit import ops
+from ..items import Narrow, fills_bytes
 from ..registry import rule
 from ..site import Site
 
@@ -131,14 +132,35 @@ def cast_to(site: Site, x: Any, to: Any) -> Any:
     """`x` in another dtype; one that is for storage only is rounded to as codes are."""
     of = site.dtype(0)
     if of is to:
-        return x
+        return site.item(0)
+    if not fills_bytes(to, site.shape(0)):
+        return Narrow(in_bytes(ops.cast(x, f32) if x.tensor.dtype.storage else x, to), to)
     if to.storage and to.is_float:
         wide = x if of.is_float and not of.storage else ops.cast(x, f32)
         wide = ops.cast(wide, f32) if of is f64 else wide
         return ops.quantize_linear(wide, ops.constant(1.0), dtype=to, saturate=bool(site.integer("saturate", 1)))
     if to.storage:
-        raise site.unsupported(f"a cast to {to} is not supported")
+        return ops.quantize_linear(ops.cast(in_bytes(x, to), f32), ops.constant(1.0), dtype=to)
     return ops.not_equal(x, 0) if to is bool_ and of.is_int and not of.storage else ops.cast(x, to)
+
+
+def in_bytes(x: Any, to: Any) -> Any:
+    """Numbers as those of a type below a byte, one in each byte: integers keep their low bits, floats are rounded to nearest even."""
+    of = x.tensor.dtype
+    if to.is_float:
+        return ops.quantize_linear(_four_bits(x if of is f32 else ops.cast(x, f32)), ops.constant(1.0), dtype=ALL["f8e4m3fn"])
+    whole = ops.cast(x, i32)
+    if to.kind == "u":
+        return ops.cast(ops.bitwise_and(whole, (1 << to.bits) - 1), u8)
+    return ops.cast(ops.shift_right(ops.shift_left(whole, 32 - to.bits), 32 - to.bits), i8)
+
+
+def _four_bits(x: Any) -> Any:
+    """The nearest numbers of f4e2m1: steps of a half up to 2, of 1 up to 4, of 2 up to 6."""
+    size = ops.minimum(ops.abs(x), 6.0)
+    small, large = ops.div(ops.round(ops.mul(size, 2.0)), 2.0), ops.mul(ops.round(ops.div(size, 2.0)), 2.0)
+    found = ops.where(ops.less(size, 2.0), small, ops.where(ops.less(size, 4.0), ops.round(size), large))
+    return ops.where(ops.less(x, 0.0), ops.neg(found), found)
 
 
 @rule("Identity", "Dropout")

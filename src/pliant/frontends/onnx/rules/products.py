@@ -6,8 +6,10 @@ from typing import Any
 
 from ....dtype import i8, i32, u8
 from ..emit import ops
+from ..loops import Loop
 from ..registry import rule
 from ..site import Site
+from .extents import total
 
 
 @rule("MatMul")
@@ -45,6 +47,33 @@ def _times(x: Any, factor: float, of: Any) -> Any:
 def einsum(site: Site) -> Any:
     """The sum of products that an equation names."""
     return ops.einsum(site.text("equation", "").replace(" ", ""), *site.xs())
+
+
+@rule("Det")
+def det(site: Site) -> Any:
+    """The determinant of square matrices: the product of pivots, a column after the other, the largest pivot of each."""
+    *batch, n, m = site.tensor(0).shape
+    site.require(n is m, f"matrices of {n} by {m}")
+    of = site.dtype(0)
+    count = total(batch)
+    whole = Loop(site)
+    start = [ops.reshape(site.x(0), (count, n, n)), ops.ones((count,), of)]
+    with whole.body() as number:
+        matrix, product_ = (whole.carry(v) for v in start)
+        rows, at = ops.arange(n), ops.reshape(number, ())
+        column = ops.take(matrix, at, 2)  # [batch, n]
+        best = ops.argmax(ops.where(ops.less(rows, at), -1.0, ops.abs(column)), axis=1, keepdims=True)  # [batch, 1]
+        places = ops.where(ops.equal(rows, at), best, ops.where(ops.equal(rows, best), at, rows))
+        swapped = ops.gather(matrix, ops.expand(ops.unsqueeze(places, 2), (count, n, n)), 1)
+        top = ops.take(swapped, at, 1)  # [batch, n]
+        pivot = ops.take(top, at, 1)  # [batch]
+        sign = ops.where(ops.equal(ops.squeeze(best, 1), at), ops.constant(1.0, of), ops.constant(-1.0, of))
+        quotient = ops.div(ops.take(swapped, at, 2), ops.unsqueeze(ops.where(ops.equal(pivot, 0.0), 1.0, pivot), 1))
+        factor = ops.where(ops.greater(rows, at), quotient, 0.0)
+        whole.set(1, ops.sub(swapped, ops.mul(ops.unsqueeze(factor, 2), ops.unsqueeze(top, 1))))
+        whole.set(2, ops.mul(product_, ops.mul(pivot, sign)))
+    found = whole.finish(lambda now: ops.less(now[0], n))
+    return ops.reshape(found[2], tuple(batch))
 
 
 @rule("MatMulInteger")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dtype import f32, i32, u8
+from ....dtype import ALL, f32, i32, u8
+from ....sym.expr import const
 from ..emit import ops
+from ..items import WIDE, Narrow, fills_bytes
 from ..registry import rule
 from ..site import Site
+from .elementwise import in_bytes
 from .products import centred, integer_product
 from .spatial import _weights, windows
 
@@ -19,7 +22,18 @@ def quantize(site: Site) -> Any:
     zero = site.get(2) if to.is_int else None
     x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
     scale, zero, axis, block = _scales(site, x, zero)
-    return ops.quantize_linear(x, scale, zero, axis, block, to, bool(site.integer("saturate", 1)))
+    if fills_bytes(to, site.shape(0)):
+        return ops.quantize_linear(x, scale, zero, axis, block, to, bool(site.integer("saturate", 1)))
+    if to.is_int:
+        codes = ops.quantize_linear(x, scale, zero, axis, block, ALL[WIDE[to.name]])
+        return Narrow(ops.clip(codes, to.min, to.max), to)
+    pad = -site.shape(0)[-1] % to.per_byte if site.rank(0) and isinstance(site.shape(0)[-1], int) else None
+    if pad is None or block:
+        raise site.unsupported(f"codes of {to} whose rows end within a byte are supported where the last dim is known, without blocks")
+    if site.rank(1) and axis == site.rank(0) - 1:
+        scale = ops.pad(scale, [(0, pad)], value=1)
+    codes = ops.quantize_linear(ops.pad(x, [*[(0, 0)] * (site.rank(0) - 1), (0, pad)]), scale, None, axis, block, to)
+    return Narrow(in_bytes(ops.slice(ops.cast(codes, f32), site.rank(0) - 1, 0, site.shape(0)[-1]), to), to)
 
 
 @rule("DequantizeLinear")
@@ -36,6 +50,11 @@ def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     scale = site.x(1)
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
         scale, zero = ops.reshape(scale, ()), None if zero is None else ops.reshape(zero, ())
+    if zero is not None and len(zero.tensor.shape) != len(scale.tensor.shape):
+        site.require(zero.tensor.shape == (const(1),), f"the zero point is {zero.tensor}, and the scale {scale.tensor}")
+        zero = ops.reshape(zero, scale.tensor.shape)
+    if zero is not None and zero.tensor.dtype.storage and not x.tensor.dtype.storage:
+        zero = ops.cast(zero, WIDE[zero.tensor.dtype.name])
     given = site.integer("axis", 1)
     axis = 0 if rank == 0 or (site.rank(1) == 0) or (rank == 1 and given == 1) else site.normal(given, rank)
     return scale, zero, axis, block

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....dtype import i32, i64
 from ..emit import ops
 from ..items import Known
 from ..registry import rule
@@ -30,8 +31,33 @@ def compress(site: Site) -> Any:
 def unique(site: Site) -> Any:
     """The different elements."""
     if "axis" in site.attributes and site.rank(0) != 1:
-        raise site.unsupported('attribute "axis" is not supported')
+        return _unique_along(site, site.axis("axis", site.rank(0)), bool(site.integer("sorted", 1)))
     return ops.unique(ops.reshape(site.x(0), (-1,)), bool(site.integer("sorted", 1)))
+
+
+def _unique_along(site: Site, axis: int, ordered: bool) -> Any:
+    """The different slices along an axis, found by comparing every two of them.
+
+    Slice j comes before slice i where it is smaller at the first place at which they differ.
+    """
+    rank, n = site.rank(0), site.tensor(0).shape[axis]
+    rows = ops.reshape(ops.permute(site.x(0), [axis, *(k for k in range(rank) if k != axis)]), (n, -1))
+    mine, other = ops.unsqueeze(rows, 1), ops.unsqueeze(rows, 0)
+    differ = ops.not_equal(mine, other)  # [i, j, elements]
+    first = ops.unsqueeze(ops.argmax(ops.cast(differ, i32), axis=2), 2)
+    same = ops.logical_not(ops.any(differ, axis=2))  # [i, j]
+    leader = ops.argmax(ops.cast(same, i32), axis=1)  # the first slice that is the same
+    leads = ops.equal(leader, ops.arange(n))
+    if ordered:
+        before = ops.squeeze(ops.gather(ops.cast(ops.less(other, mine), i32), first, 2), 2)
+        number = ops.sum(ops.where(leads, ops.cast(before, i64), 0), axis=1)  # leaders before each slice
+    else:
+        number = ops.take(ops.sub(ops.cumsum(ops.cast(leads, i64), 0), 1), leader, 0)
+    found = ops.squeeze(ops.nonzero(leads), 1)
+    count = found.tensor.shape[0]
+    indices = ops.scatter(ops.zeros((count,), i64), ops.take(number, found, 0), found, 0)
+    sizes = ops.scatter(ops.zeros((count,), i64), number, ops.ones((n,), i64), 0, "add")
+    return ops.take(site.x(0), indices, axis), indices, number, sizes
 
 
 @rule("TopK")

@@ -75,8 +75,10 @@ def split_to_sequence(site: Site) -> Any:
     """Parts along an axis as a sequence."""
     axis = site.axis("axis", site.rank(0), 0)
     n, x = site.shape(0)[axis], site.x(0)
-    if not isinstance(n, int) or n > 4096:
-        raise site.unsupported("a split of a dim that is not known, or is large, into a sequence is not supported")
+    if not isinstance(n, int):
+        raise site.needed_dim("a split into a sequence needs a dim that is known")
+    if n > 4096:
+        raise site.unsupported(f"a split of {n} elements into a sequence is not supported")
     if not site.has(1):
         parts = list(ops.split(x, [1] * n, axis)) if n > 1 else [x] * n
         return Sequence(tuple(parts if site.integer("keepdims", 1) else [ops.squeeze(p, axis) for p in parts]))

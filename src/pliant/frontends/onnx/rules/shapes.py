@@ -62,7 +62,7 @@ def _at_run_time(site: Site, total: Any) -> list[Any]:
     from ....dtype import i64
 
     length = site.shape(1)
-    if len(length) != 1 or not isinstance(length[0], int):
+    if len(length) != 1 or not isinstance(length[0], int) or total is const(0):  # of no elements, dims can be anything
         raise site.importer.needed(site, 1)
     given: Any = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
     old = site.tensor(0).shape
@@ -207,9 +207,8 @@ def trilu(site: Site) -> Any:
 
 @rule("BitCast")
 def bit_cast(site: Site) -> Any:
-    """The same bits as another type: only of constants."""
-    item = site.item(0)
-    if not isinstance(item, Known) or item.symbolic:
-        raise site.unsupported("a bit cast of what is computed is not supported")
-    to = site.dtype_attribute("to")
-    return Known(item.array.view(to.numpy()), to)
+    """The same bits as another type."""
+    item, to = site.item(0), site.dtype_attribute("to")
+    if isinstance(item, Known) and not item.symbolic:
+        return Known(item.array.view(to.numpy()), to)
+    return ops.bit_cast(site.x(0), to)

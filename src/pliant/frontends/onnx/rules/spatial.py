@@ -107,17 +107,14 @@ def pool(site: Site) -> Any:
     ceil = bool(site.integer("ceil_mode", 0))
     named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations, "ceil_mode": ceil}
     if site.op == "MaxPool":
-        return max_pool(site, kernel, named)
+        if len(site.node.output) > 1 and site.node.output[1]:
+            from .pooling import pool_with_places
+
+            return pool_with_places(site, kernel or [], named)
+        return ops.max_pool(site.x(0), kernel, **named)
     if site.op == "AveragePool":
         return ops.avg_pool(site.x(0), kernel, count_include_pad=bool(site.integer("count_include_pad", 0)), **named)
     return ops.lp_pool(site.x(0), kernel, p=site.integer("p", 2), **named)
-
-
-def max_pool(site: Site, kernel: Any, named: dict[str, Any]) -> Any:
-    """The largest of each window; its place is not supported."""
-    if len(site.node.output) > 1 and site.node.output[1]:
-        raise site.unsupported("the result Indices is not supported")
-    return ops.max_pool(site.x(0), kernel, **named)
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

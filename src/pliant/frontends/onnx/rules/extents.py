@@ -1,0 +1,40 @@
+"""Dims in the arithmetic of rules: integers where they are known, expressions where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....sym.expr import Const, Expr, Max, Min, const, product
+from ....sym.simplify import simplify
+from ..emit import ops
+
+
+def plain(n: Any) -> Any:
+    """An extent as an integer where it is one."""
+    n = simplify(n) if isinstance(n, Expr) else n
+    return n.value if isinstance(n, Const) else n
+
+
+def total(dims: Sequence[Any]) -> Any:
+    """The product of dims."""
+    return plain(product(tuple(const(n) if isinstance(n, int) else n for n in dims)))
+
+
+def least(n: Any, m: Any) -> Any:
+    """The smaller of two extents."""
+    return plain(Min(*(const(v) if isinstance(v, int) else v for v in (n, m))))
+
+
+def most(n: Any, m: Any) -> Any:
+    """The larger of two extents."""
+    return plain(Max(*(const(v) if isinstance(v, int) else v for v in (n, m))))
+
+
+def extent(n: Any, of: Any) -> Any:
+    """A dim as a number of a dtype to compute with."""
+    n = plain(n)
+    if isinstance(n, int):
+        return ops.constant(n if of.is_int else float(n), of)
+    value = ops.add(n, 0)
+    return value if value.annotation.dtype is of else ops.cast(value, of)
