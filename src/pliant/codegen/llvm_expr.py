@@ -110,7 +110,7 @@ class Expressions(Scopes):
         for x, c in ((a, b), (b, a)):
             if c.is_literal and not c.ref.startswith(("0x0000000000000000", "0x8000000000000000", "0x7FF8")):
                 return self.select(self.compare("fcmp olt" if least else "fcmp ogt", c, x), c, x)
-        return self.intrinsic("minimum" if least else "maximum", [a, b])
+        return self.extreme(least, a, b)
 
     def _neg(self, e: Expr) -> Val:
         a = self.expr(e.args[0])
@@ -141,7 +141,7 @@ class Expressions(Scopes):
         d = a.dtype
         number = self.number_of(e.args[1]) if d is i64 else e.args[1].value if isinstance(e.args[1], Const) else None
         if number is not None:
-            return self._divide_by(a, d.wrap(number), self._at_least(e.args[0], 0), quotient)
+            return self._divide_by(a, d.wrap(number), e.args[0], quotient)
         if d.kind == "u" or (self._at_least(e.args[0], 0) and self._at_least(e.args[1], 0)):
             zero = None if self._at_least(e.args[1], 1) else self.compare("icmp eq", b, self.int_(0, b))
             safe = b if zero is None else self.select(zero, self.int_(1, b), b)
@@ -159,9 +159,9 @@ class Expressions(Scopes):
         """Whether an integer is known to be `least` or more; inactive lanes may be anything."""
         if self.mask is not None and self.is_varying(e):
             return False
-        return e.dtype.is_int and self.range_of(e)[0] >= least
+        return e.dtype.is_int and (self.settled_range_of(e)[0] >= least or self.range_of(e)[0] >= least)
 
-    def _divide_by(self, a: Val, number: int, positive: bool, quotient: bool) -> Val:
+    def _divide_by(self, a: Val, number: int, dividend: Expr, quotient: bool) -> Val:
         d = a.dtype
         if number == 0:
             return Val("0", d)
@@ -171,7 +171,7 @@ class Expressions(Scopes):
             if quotient:
                 return self.binary("ashr" if d.kind == "i" else "lshr", a, Val(str(number.bit_length() - 1), d))
             return self.binary("and", a, Val(str(number - 1), d))
-        if number > 0 and (d.kind == "u" or positive):
+        if number > 0 and (d.kind == "u" or self._at_least(dividend, 0)):
             return self.binary("udiv" if quotient else "urem", a, Val(str(number), d))
         return self._floor(a, Val(str(number), d), quotient)
 

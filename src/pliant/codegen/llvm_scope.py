@@ -148,6 +148,10 @@ class Scopes(Floats):
         """The constant range of an integer expression."""
         return int_range(self.resolve(e), self.facts())
 
+    def settled_range_of(self, e: Expr) -> tuple[int, int]:
+        """The constant range by what is known without thinking further: conditions that nobody asked about yet cost a lot."""
+        return int_range(self.resolve(e), self._facts[-1])
+
     def proves(self, condition: Expr) -> bool:
         """Whether the condition certainly holds."""
         return prove(self.resolve(condition), self.facts())

@@ -21,7 +21,6 @@ import numpy as np
 from ..dtype import i64
 from ..support.record import dataclass
 from ..sym.expr import Const, Dim, Expr, Max, Var, free_vars
-from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.semantics import evaluate
 from ..sym.simplify import simplify
@@ -92,9 +91,9 @@ def largest(sizes: Iterable[Expr]) -> Expr:
     """The maximum of some sizes; those proven not above another one are left out."""
     kept: list[Expr] = []
     for size in dict.fromkeys(sizes):
-        if any(prove(size <= other, Facts()) for other in kept):
+        if any(prove(size <= other) for other in kept):
             continue
-        kept = [other for other in kept if not prove(other <= size, Facts())] + [size]
+        kept = [other for other in kept if not prove(other <= size)] + [size]
     result = kept[0]
     for size in kept[1:]:
         result = Max(result, size)

@@ -459,7 +459,7 @@ class Bitcast(Expr):
 # name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
 PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
 _OF_ONE = (
-    *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan"),
+    *("exp", "exp2", "expm1", "decay", "log", "log1p", "log2", "log10", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan"),
     *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
 )
 EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod", "atan2"), 2)
@@ -637,6 +637,18 @@ def number_text(c: Const) -> str:
 
 def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | None = None, outer: int = 0) -> str:
     """`e` in Python syntax; `expect` is the dtype that a bare literal has here, `names` prints variables and loads."""
+    if names is not None:
+        return _text(e, expect, names, outer)
+    if e.memo is None:
+        e.memo = {}
+    key = ("text", expect, outer)
+    found: str | None = e.memo.get(key)
+    if found is None:
+        found = e.memo[key] = _text(e, expect, None, outer)
+    return found
+
+
+def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, outer: int) -> str:
     if isinstance(e, Const):
         if e.dtype is bool_:
             return str(e.value)
@@ -653,13 +665,18 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
 
 
 def _says_dtype(e: Expr) -> bool:
-    """Whether the text of `e` tells its dtype when its literals are printed bare."""
+    """Whether the text of `e` tells its dtype when its literals are printed bare (memoised)."""
+    found: bool = fold_up(e, "says", _says)
+    return found
+
+
+def _says(e: Expr, below: list[bool]) -> bool:
     if isinstance(e, Const):
         return e.dtype is bool_
     if isinstance(e, Select):
-        return _says_dtype(e.args[1]) or _says_dtype(e.args[2])
+        return below[1] or below[2]
     if isinstance(e, Unary | Binary | Fma | Call) and not isinstance(e, Compare):
-        return any(_says_dtype(a) for a in e.args)
+        return any(below)
     return True
 
 
