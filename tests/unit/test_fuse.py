@@ -137,7 +137,62 @@ def test_state_keeps_its_place_in_the_order() -> None:
         return ops.exp(before) + total, total
 
     after = fused(f, [random(3), random(3, seed=1)])
-    assert calls(after).index("mul") < calls(after).index("add_to")
+    assert calls(after) == ["mul", "add_add_to", "exp", "add"]
+
+
+@function
+def scattered(x: Tensor[f32, n, m], ids: Tensor[i32, k, m], u: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
+    return ops.scatter(ops.abs(x), ids, ops.tanh(u) * 2.0, axis=0, reduction="add")
+
+
+@function
+def put(x: State[f32, n, m], ids: Tensor[i32, k], u: Tensor[f32, k, m]) -> State[f32, n, m]:
+    return ops.index_put(x, ops.tanh(u) * 2.0, ids)
+
+
+@function
+def put_taken(x: State[f32, n, m], ids: Tensor[i32, k], u: Tensor[f32, n, m], rows: Tensor[i32, k]) -> State[f32, n, m]:
+    return ops.index_put(x, ops.relu(ops.take(u, rows)), ids)
+
+
+@pytest.mark.parametrize(
+    ("f", "more", "kernel_name"),
+    [
+        (scattered, [np.array([[0, 1, 2], [3, 3, 0]], np.int32), random(2, 3, seed=1)], "abs_tanh_mul_scatter"),
+        (put, [np.array([3, 3], np.int32), random(2, 3, seed=1)], "tanh_mul_index_put"),
+        (put_taken, [np.array([3, 1], np.int32), random(4, 3, seed=1), np.array([2, 0], np.int32)], "take_relu_index_put"),
+    ],
+    ids=["tensor", "state", "gathered"],
+)
+def test_what_is_scattered_is_computed_where_it_is_put(f: Any, more: list[Any], kernel_name: str) -> None:
+    arguments = [random(4, 3), *more]
+    assert calls(fused(f, arguments)) == [kernel_name]
+    assert not temporaries(f)
+    (expected,) = run_graph(f.graph, [a.copy() for a in arguments])
+    for checked in (False, True):
+        found = compiled(f.graph, poison=True, checked=checked)(*(a.copy() for a in arguments))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_what_was_read_of_a_state_is_not_computed_after_its_update() -> None:
+    @function
+    def f(x: State[f32, n], ids: Tensor[i32, n]) -> State[f32, n]:
+        doubled = ops.reshape(x, (n, 1)) * 2.0
+        x = ops.index_put(x, 5.0, ids)
+        return ops.index_put(x, ops.reshape(doubled, (n,)), ids)
+
+    x, ids = random(4), np.array([3, 0, 1, 2], np.int32)
+    want = np.empty_like(x)
+    want[ids] = 2 * x
+    np.testing.assert_array_equal(compiled(f.graph, poison=True)(x.copy(), ids), want)
+
+
+def test_values_that_are_put_for_many_rows_are_computed_once() -> None:
+    @function
+    def f(x: State[f32, n, m], ids: Tensor[i32, k], u: Tensor[f32, m]) -> State[f32, n, m]:
+        return ops.index_put(x, ops.tanh(u), ids)
+
+    assert calls(fused(f, [random(4, 3), np.array([3, 1], np.int32), random(3, seed=1)])) == ["tanh", "index_put"]
 
 
 def test_a_program_scheduled_by_hand_stays_as_it_is() -> None:

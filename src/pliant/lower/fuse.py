@@ -4,6 +4,7 @@ What may join is decided by what the loops are (`loop.analysis.pattern`), not by
 - an epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program),
   reading it at the very index it writes;
 - a prologue: an elementwise producer or a gather joins its consumer, unless that is matmul-like and would compute it for each tile;
+- updates: what a scatter, or another program that has no simpler kind or updates state, reads once is computed where it is read;
 - decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
 - reductions over the same rows join each other, with what stands between them (`lower.rows`): a norm written in parts is one program;
 - a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from ..graph import node as g
-from ..loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_elementwise, right_operand
+from ..loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_each_once, reads_elementwise, right_operand
 from ..support.record import dataclass
 from ..sym.expr import Expr, Le, product
 from ..sym.prove import prove
@@ -90,6 +91,9 @@ class _Groups:
                 rows = rows_of(func_of(n.callee)) if self.kind[n] is Kind.REDUCTION else None
                 self.group[n] = _Group([n], self.kind[n] not in PROLOGUES, rows)
                 self.maker.update((out, n) for out in n.outs)
+            elif isinstance(n, g.CallLoop) and updates_state(n):
+                self.kind[n] = Kind.OPAQUE  # whatever it is: it stays where it is, and others may come to it
+                self.group[n] = _Group([n], True)
 
     def join(self, n: g.CallLoop) -> None:
         """Has the makers of the node's arguments join its group where that is right, until none is."""
@@ -125,6 +129,8 @@ class _Groups:
         """Whether the producer's program can be computed together with those that read its value in the consumer's group."""
         if self.kind[n] is Kind.MATMUL:
             return not self.group[made].anchor and self.is_decoded(made, value, n)
+        if self.kind[n] in (Kind.OPAQUE, Kind.SCATTER):
+            return self.is_read_once(made, value, n)
         if self.kind[n] not in (*CHEAP, Kind.REDUCTION):
             return False
         if not self.group[made].anchor:
@@ -155,6 +161,12 @@ class _Groups:
         for bits in read[1:]:
             total = total + bits
         return right_operand(func_of(n.callee), n.args.index(value)) and prove(Le(total * 2, _bits(value.tensor)))
+
+    def is_read_once(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
+        """Whether a value is elementwise, and its reader, of whatever kind, would compute each element of it once."""
+        places = [p for p, a in enumerate(n.args) if a is value]
+        simple = self.kind[made] in PROLOGUES and not self.group[made].anchor
+        return simple and len(places) == 1 and reads_each_once(func_of(n.callee), places[0])
 
     def may_be_sibling(self, made: g.CallLoop, n: g.CallLoop) -> bool:
         """Whether what comes before a reduction may stay a result of its own: it is computed row by row like the reduction."""
@@ -204,8 +216,12 @@ def _users(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> dict[g.Value,
 def may_join(n: g.CallLoop) -> bool:
     """State keeps its place in the order, and a program that was scheduled by hand is compiled as it stands."""
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
-    state = any(isinstance(v.annotation, g.Tensor) and v.annotation.state for v in values)
-    return not state and not func_of(n.callee).attrs.get("scheduled")
+    return not any(map(g.is_state, values)) and not func_of(n.callee).attrs.get("scheduled")
+
+
+def updates_state(n: g.CallLoop) -> bool:
+    """Whether a program gives nothing but the new version of one state, and may have others before it."""
+    return len(n.outs) == 1 and g.is_state(n.outs[0]) and not func_of(n.callee).attrs.get("scheduled")
 
 
 def _copied_to_readers(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) -> tuple[g.Node, ...]:

@@ -21,7 +21,7 @@ from .from_ops import free_variables
 
 
 def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
-    """One call that does what the members do one after the other and gives `outs` of theirs."""
+    """One call that does what the members do one after the other and gives `outs` of theirs, new versions of state before others."""
     made = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
     names: set[str] = set()
@@ -32,8 +32,10 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
             if isinstance(a, g.Value) and a not in made and a not in sources:
                 sources[a] = _source(a, names)
     local: dict[g.Value, Buffer | Var] = dict(sources)
+    updated = {out: a for m in members for out, a in _updates(m)}
+    local |= {out: sources[a] for out, a in updated.items()}
     for m in members:
-        for out in m.outs:
+        for out in [v for v in m.outs if v not in updated]:
             kept = out in outs
             buffer = Buffer(unused_name(out.name, names), out.tensor.dtype, out.tensor.shape, scope="global" if kept else "workspace")
             local[out] = buffer
@@ -41,8 +43,8 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
                 body.append(Alloc(buffer))
         part = _rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names)
         body.append(_checks_first(_without_lets(part)) if m is not members[-1] else part)
-    params = tuple(Param(s) for s in sources.values())
-    written = tuple(Param(local[v], "out") for v in outs)
+    params = tuple(Param(s, "inout" if v in updated.values() else "in") for v, s in sources.items())
+    written = tuple(Param(local[v], "out") for v in outs if v not in updated)
     func = Func("_".join(m.callee.name for m in members)[:60], (*params, *written), seq(*body))
     extra = tuple(v for v in free_variables(func.body) if v not in func.symbols and v not in func.scalars)
     func = func.with_(params=(*params, *(Param(v) for v in extra), *written))
@@ -55,6 +57,17 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
         args=(*sources, *extra),
         dims=func.symbols,
     )
+
+
+def _updates(m: g.CallLoop) -> list[tuple[g.Value, g.Value]]:
+    """The new versions of state that a call gives, each with the one that it updates."""
+    given, outs, found = iter(m.args), iter(m.outs), []
+    for p in func_of(m.callee).params:
+        old = next(given) if p.role != "out" else None
+        new = next(outs) if p.role != "in" else None
+        if isinstance(old, g.Value) and new is not None:
+            found.append((new, old))
+    return found
 
 
 def _without_lets(s: Stmt) -> Stmt:
@@ -99,7 +112,7 @@ def _checks_first(s: Stmt) -> Stmt:
 
 
 def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
-    given, outs = iter(m.args), iter(m.outs)
+    given, outs = iter(m.args), iter(v for v in m.outs if v not in dict(_updates(m)))
     return [
         local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(given), g.Value) else a)
         for p in func_of(m.callee).params

@@ -81,6 +81,19 @@ def reads_elementwise(func: Func, position: int) -> bool:
     return bool(found) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in found)
 
 
+def reads_each_once(func: Func, position: int) -> bool:
+    """Whether one block alone reads the argument at `position` (of those that are passed in), each element in one instance at most."""
+    buffer = [p for p in func.params if p.role != "out"][position].value
+    blocks = _outer_blocks(func.body)
+    if blocks is None or not isinstance(buffer, Buffer):
+        return False
+    found = [(b, load) for b in blocks for load in _loads(e for s in walk_stmts(b) for e in exprs(s)) if load.buffer is buffer]
+    if len({b for b, _ in found}) != 1:
+        return False
+    iters = {i.var for i in found[0][0].iters}
+    return all(len(set(load.indices)) == len(load.indices) and set(load.indices) == iters for _, load in found)
+
+
 def right_operand(func: Func, position: int) -> bool:
     """Whether the argument at `position` (of those that are passed in) is multiplied along the last index that is written."""
     given = [p for p in func.params if p.role != "out"]
