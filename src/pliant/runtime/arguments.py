@@ -178,7 +178,8 @@ class TensorPlan:
         )
 
     def _take_numpy(self, value: np.ndarray[Any, Any]) -> Taken:
-        if isinstance(value, np.ma.MaskedArray):
+        masked = sys.modules.get("numpy.ma")  # slow to import; who has a masked array has it
+        if masked is not None and isinstance(value, masked.MaskedArray):
             raise self.refuse("it is a masked array, whose mask would be ignored", help=self.way(f"{self.input.name}.filled(0)"))
         name = self.input.name
         if value.dtype != self.numpy and not (self.dtype.storage and value.dtype == np.uint8):

@@ -94,6 +94,10 @@ class KeptPrograms:
         """Removes what was kept under names that begin so; answers how many bytes that frees."""
         return sum(size for _, size, path in self._scan() if path.name.startswith(prefix) and _unlink(path))
 
+    def clear(self) -> None:
+        """Removes every file."""
+        self.remove()
+
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.ready"
 
