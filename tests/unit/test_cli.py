@@ -222,7 +222,7 @@ def test_cache_info_and_clear(tmp_path: Path) -> None:
     (tmp_path / "code" / "notes.txt").write_text("not ours")
     place, models = str(tmp_path / "code"), str(tmp_path / "ready")
     assert run("cache", "info", PLIANT_CACHE=str(tmp_path)).stdout == (
-        f"{place}: 1 entry, 1.03 KiB of at most 512 MiB\n{models}: 0 entries, 0 B of at most 16 GiB\n"
+        f"{place}: 1 entry, 1.03 KiB of at most 512 MiB\n{models}: 0 entries, 0 bytes of at most 16 GiB\n"
     )
     assert json.loads(run("cache", "clear", "--json", PLIANT_CACHE=str(tmp_path)).stdout)["removed"] == 1
     assert [f.name for f in (tmp_path / "code").iterdir()] == ["notes.txt"]
