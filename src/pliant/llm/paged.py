@@ -2,12 +2,15 @@
 
 The cache of all layers is two tensors: keys [layers, pages, kv_heads, d, 64] and values [layers, pages, kv_heads, 64, d]. Keys lie
 transposed inside of a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few neighbouring
-tokens of one sequence; with the heads that share keys it makes the rows of two small matrix products for each page, summed in registers:
+tokens of one sequence; with the heads that share keys it makes the rows of two small matrix products for each page, summed in registers.
+A *range* is four pages in a row. What a tile finds in a range is a *part*, and parts are joined in order:
 
-    scores[r, 64] = q[r, :] @ keys[:, 64]      p = exp(scores - best so far)      out[r, :] = out[r, :] * shrink + p[r, 64] @ values[64, :]
+    scores[r, 256] = q[r, :] @ keys[:, 256];  best = max(scores);  p = exp(scores - best);  total = sum(p);  acc[r, :] = p @ values
+    joined: top = the larger best; acc and total of both, times exp(best - top), are added;  in the end out[r, :] = acc / total
 
-Pages are visited in order, and what a row does is the same in a tile and alone: so results do not depend on how a prompt is cut into
-steps, on who else is in the batch, or on threads.
+Inside of a range pages come before heads: memory is read as it lies. Few tokens share out their ranges over threads, many share out
+tiles, whose parts follow each other. Ranges have their places, and what a row does is the same in a tile and alone: so results do not
+depend on how a prompt is cut into steps, on who else is in the batch, or on threads.
 
     k = Paged(heads=9, kv_heads=3, size=64, window=0, cache=f16)
     first, length, sequence = k.tiles(seq_start, kv_len, positions)
@@ -46,12 +49,15 @@ from .. import (
 PAGE = 64
 LANES = 16
 ROWS = 6  # of a tile: with 64 columns their sums fill the registers
+RANGE = 4  # pages whose parts are found together
+FEW = 8  # tokens of a step that are too few to keep threads busy
 
 t = dim("t", min=1, max=8192)  # tokens of a step, of all sequences
 b = dim("b", min=1, max=256)  # sequences
 p = dim("p", min=1, max=4096)  # pages that a sequence may have
 pages = dim("pages", min=1, max=1 << 20)  # pages in the cache
 layers = dim("layers", min=1, max=512)
+slots = dim("slots")  # parts that are kept until they are joined
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,7 @@ class Paged:
     @functools.cached_property
     def attend(self) -> Any:
         """What each token gathers from the values of its sequence."""
-        many, one = (_rows(self, tokens) for tokens in (self.tokens, 1))
-        return _attend(self, many, one)
+        return _attend(self, _tile(self, self.tokens), _tile(self, 1), _part(self, 1), _join(self, 1))
 
 
 def _at_least_one(n: int) -> int:
@@ -165,8 +170,9 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
     return append
 
 
-def _rows(shape: Paged, tokens: int) -> Any:
-    """The kernel of `tokens` neighbouring tokens of one sequence, for the heads that share one head of keys."""
+@functools.cache
+def _part(shape: Paged, tokens: int) -> Any:
+    """What `tokens` neighbouring tokens of one sequence find in a range of pages, all heads: sums of values, largest scores, their sums."""
     H, KV, D = shape.heads, shape.kv_heads, shape.size
     CACHE: Any = shape.cache
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
@@ -175,7 +181,7 @@ def _rows(shape: Paged, tokens: int) -> Any:
     TOKENS = tokens
 
     @kernel(scheduled=True)
-    def rows(
+    def part(
         q: Tensor[f32, t, H, D],
         keys: Tensor[CACHE, layers, pages, KV, D, PAGE],
         values: Tensor[CACHE, layers, pages, KV, PAGE, D],
@@ -184,89 +190,177 @@ def _rows(shape: Paged, tokens: int) -> Any:
         page_table: Tensor[i32, b, p],
         s: i64,
         i: i64,
-        h: i64,
-        out: InOut[f32, t, H, D],
+        number: i64,
+        slot: i64,
+        acc: InOut[f32, slots, KV, R, D],
+        best: InOut[f32, slots, KV, R],
+        total: InOut[f32, slots, KV, R],
     ) -> None:
-        check(i >= 0 and i + TOKENS <= t and h >= 0 and h < KV and s >= 0 and s < b, "tile {0} of head {1} is not there", i, h)
+        check(i >= 0 and i + TOKENS <= t and s >= 0 and s < b and slot >= 0 and slot < slots, "token {0} of {1} is not there", i, s)
         check(layer >= 0 and layer < layers, "there is no layer {0} in a cache of {1}", layer, layers)
         seen = cast(i64, positions[i + (TOKENS - 1)]) + 1
-        check((seen + PAGE - 1) // PAGE <= p, "{0} keys are more than {1} pages hold", seen, p)
-        acc = alloc((R, D), f32, scope="stack")
-        best = alloc((R,), f32, scope="stack")
-        total = alloc((R,), f32, scope="stack")
-        shrink = alloc((R,), f32, scope="stack")
-        score = alloc((R, PAGE), f32, scope="stack")
+        check((seen + PAGE - 1) // PAGE <= p and number >= 0, "{0} keys are more than {1} pages hold", seen, p)
+        score = alloc((KV, R, RANGE, PAGE), f32, scope="stack")
         lanes = alloc((R, LANES), f32, scope="stack")
-        for r in unroll(R):
-            best[r] = -inf
-            total[r] = 0.0
-            for d in vector(D):
-                acc[r, d] = 0.0
-        oldest = cast(i64, positions[i]) + 1 - WINDOW
-        begin = select(WINDOW > 0 and oldest > 0, oldest // PAGE, 0)
-        for j in range(begin, (seen + PAGE - 1) // PAGE):
+        begin = number * RANGE
+        end = min(begin + RANGE, (seen + PAGE - 1) // PAGE)
+        for j in range(begin, end):
             page = cast(i64, page_table[s, j])
             check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
-            dots = alloc((R, PAGE), f32, scope="register")
-            for r in unroll(R):
-                for x in vector(PAGE):
-                    dots[r, x] = 0.0
-            for d in range(D):
+            for h in range(KV):
+                dots = alloc((R, PAGE), f32, scope="register")
                 for r in unroll(R):
                     for x in vector(PAGE):
-                        dots[r, x] = fma(q[i + r // GROUP, h * GROUP + r % GROUP, d], cast(f32, keys[layer, page, h, d, x]), dots[r, x])
-            for r in unroll(R):
-                place = cast(i64, positions[i + r // GROUP])
-                for x in vector(PAGE):
-                    value = select(CAP > 0.0, tanh(dots[r, x] * SCALE / select(CAP > 0.0, CAP, 1.0)) * CAP, dots[r, x] * SCALE)
-                    at = j * PAGE + x
-                    score[r, x] = select(at <= place and (WINDOW == 0 or at > place - WINDOW), value, -inf)
+                        dots[r, x] = 0.0
+                for d in range(D):
+                    for r in unroll(R):
+                        for x in vector(PAGE):
+                            dots[r, x] = fma(q[i + r // GROUP, h * GROUP + r % GROUP, d], cast(f32, keys[layer, page, h, d, x]), dots[r, x])
+                for r in unroll(R):
+                    place = cast(i64, positions[i + r // GROUP])
+                    for x in vector(PAGE):
+                        value = select(CAP > 0.0, tanh(dots[r, x] * SCALE / select(CAP > 0.0, CAP, 1.0)) * CAP, dots[r, x] * SCALE)
+                        at = j * PAGE + x
+                        score[h, r, j - begin, x] = select(at <= place and (WINDOW == 0 or at > place - WINDOW), value, -inf)
+        for h in range(KV):
             for r in unroll(R):
                 for x in vector(LANES):
-                    lanes[r, x] = max(max(score[r, x], score[r, x + 16]), max(score[r, x + 32], score[r, x + 48]))
+                    lanes[r, x] = -inf
+            for j in range(end - begin):
+                for r in unroll(R):
+                    for x in vector(LANES):
+                        lower = max(score[h, r, j, x], score[h, r, j, x + 16])
+                        lanes[r, x] = max(lanes[r, x], max(lower, max(score[h, r, j, x + 32], score[h, r, j, x + 48])))
+            for r in unroll(R):
                 for x in vector(8):
                     lanes[r, x] = max(lanes[r, x], lanes[r, x + 8])
                 for x in vector(4):
                     lanes[r, x] = max(lanes[r, x], lanes[r, x + 4])
-                top = max(max(lanes[r, 0], lanes[r, 1]), max(lanes[r, 2], lanes[r, 3]))
-                old = best[r]
-                new = max(old, top)
-                safe = select(new == -inf, 0.0, new)
-                best[r] = new
-                shrink[r] = exp(old - safe)
-                for x in vector(PAGE):
-                    score[r, x] = exp(score[r, x] - safe)
+                best[slot, h, r] = max(max(lanes[r, 0], lanes[r, 1]), max(lanes[r, 2], lanes[r, 3]))
                 for x in vector(LANES):
-                    lanes[r, x] = (score[r, x] + score[r, x + 16]) + (score[r, x + 32] + score[r, x + 48])
+                    lanes[r, x] = 0.0
+            for j in range(end - begin):
+                for r in unroll(R):
+                    top = best[slot, h, r]
+                    safe = select(top == -inf, 0.0, top)
+                    for x in vector(PAGE):
+                        score[h, r, j, x] = exp(score[h, r, j, x] - safe)
+                    for x in vector(LANES):
+                        lower = score[h, r, j, x] + score[h, r, j, x + 16]
+                        lanes[r, x] = lanes[r, x] + (lower + (score[h, r, j, x + 32] + score[h, r, j, x + 48]))
+            for r in unroll(R):
                 for x in vector(8):
                     lanes[r, x] = lanes[r, x] + lanes[r, x + 8]
                 for x in vector(4):
                     lanes[r, x] = lanes[r, x] + lanes[r, x + 4]
-                total[r] = fma(total[r], shrink[r], (lanes[r, 0] + lanes[r, 1]) + (lanes[r, 2] + lanes[r, 3]))
+                total[slot, h, r] = (lanes[r, 0] + lanes[r, 1]) + (lanes[r, 2] + lanes[r, 3])
+                for x in vector(D):
+                    acc[slot, h, r, x] = 0.0
+        for j in range(begin, end):
+            page = cast(i64, page_table[s, j])
+            check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
             left = seen - j * PAGE
             count = min(left, cast(i64, PAGE))
-            for c in range(CHUNKS):
-                part = alloc((R, W), f32, scope="register")
-                for r in unroll(R):
-                    for x in vector(W):
-                        part[r, x] = acc[r, c * W + x] * shrink[r]
-                for k in range(count):
+            for h in range(KV):
+                for c in range(CHUNKS):
+                    mixed = alloc((R, W), f32, scope="register")
                     for r in unroll(R):
                         for x in vector(W):
-                            part[r, x] = fma(score[r, k], cast(f32, values[layer, page, h, k, c * W + x]), part[r, x])
-                for r in unroll(R):
-                    for x in vector(W):
-                        acc[r, c * W + x] = part[r, x]
-        for r in unroll(R):
-            for d in vector(D):
-                out[i + r // GROUP, h * GROUP + r % GROUP, d] = acc[r, d] / total[r]
+                            mixed[r, x] = acc[slot, h, r, c * W + x]
+                    for k in range(count):
+                        for r in unroll(R):
+                            for x in vector(W):
+                                mixed[r, x] = fma(score[h, r, j - begin, k], cast(f32, values[layer, page, h, k, c * W + x]), mixed[r, x])
+                    for r in unroll(R):
+                        for x in vector(W):
+                            acc[slot, h, r, c * W + x] = mixed[r, x]
 
-    return rows
+    return part
 
 
-def _attend(shape: Paged, many: Any, one: Any) -> Any:
-    H, KV, D, TOKENS = shape.heads, shape.kv_heads, shape.size, shape.tokens
+@functools.cache
+def _join(shape: Paged, tokens: int) -> Any:
+    """Adds a part to what the ranges before it gave."""
+    KV, R, D = shape.kv_heads, tokens * shape.group, shape.size
+
+    @kernel(scheduled=True)
+    def join(
+        acc: Tensor[f32, slots, KV, R, D],
+        best: Tensor[f32, slots, KV, R],
+        total: Tensor[f32, slots, KV, R],
+        slot: i64,
+        all_acc: InOut[f32, KV, R, D],
+        all_best: InOut[f32, KV, R],
+        all_total: InOut[f32, KV, R],
+    ) -> None:
+        check(slot >= 0 and slot < slots, "part {0} is not there", slot)
+        for h in range(KV):
+            for r in range(R):
+                old = all_best[h, r]
+                own = best[slot, h, r]
+                new = max(old, own)
+                safe = select(new == -inf, 0.0, new)
+                shrink = exp(old - safe)
+                weight = exp(own - safe)
+                all_best[h, r] = new
+                all_total[h, r] = fma(all_total[h, r], shrink, total[slot, h, r] * weight)
+                for d in vector(D):
+                    all_acc[h, r, d] = fma(all_acc[h, r, d], shrink, acc[slot, h, r, d] * weight)
+
+    return join
+
+
+@functools.cache
+def _tile(shape: Paged, tokens: int) -> Any:
+    """All ranges of a tile, one after the other."""
+    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.size
     CACHE: Any = shape.cache
+    WINDOW, TOKENS = shape.window, tokens
+    part, join = _part(shape, tokens), _join(shape, tokens)
+
+    @kernel(scheduled=True)
+    def tile(
+        q: Tensor[f32, t, H, D],
+        keys: Tensor[CACHE, layers, pages, KV, D, PAGE],
+        values: Tensor[CACHE, layers, pages, KV, PAGE, D],
+        layer: i64,
+        positions: Tensor[i32, t],
+        page_table: Tensor[i32, b, p],
+        s: i64,
+        i: i64,
+        out: InOut[f32, t, H, D],
+    ) -> None:
+        check(i >= 0 and i + TOKENS <= t, "token {0} is not there", i)
+        acc = alloc((1, KV, R, D), f32, scope="stack")
+        best = alloc((1, KV, R), f32, scope="stack")
+        total = alloc((1, KV, R), f32, scope="stack")
+        all_acc = alloc((KV, R, D), f32, scope="stack")
+        all_best = alloc((KV, R), f32, scope="stack")
+        all_total = alloc((KV, R), f32, scope="stack")
+        for h in range(KV):
+            for r in range(R):
+                all_best[h, r] = -inf
+                all_total[h, r] = 0.0
+                for d in vector(D):
+                    all_acc[h, r, d] = 0.0
+        seen = cast(i64, positions[i + (TOKENS - 1)]) + 1
+        oldest = cast(i64, positions[i]) + 1 - WINDOW
+        begin = select(WINDOW > 0 and oldest > 0, oldest // (RANGE * PAGE), 0)
+        for number in range(begin, (seen + RANGE * PAGE - 1) // (RANGE * PAGE)):
+            part(q, keys, values, layer, positions, page_table, s, i, number, 0, acc, best, total, dims=(t, layers, pages, b, p, 1))
+            join(acc, best, total, 0, all_acc, all_best, all_total, dims=(1,))
+        for h in range(KV):
+            for r in range(R):
+                for d in vector(D):
+                    out[i + r // GROUP, h * GROUP + r % GROUP, d] = all_acc[h, r, d] / all_total[h, r]
+
+    return tile
+
+
+def _attend(shape: Paged, many: Any, one: Any, part: Any, join: Any) -> Any:
+    H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.size, shape.tokens
+    CACHE: Any = shape.cache
+    WINDOW = shape.window
 
     @kernel(scheduled=True)
     def attend(
@@ -281,19 +375,60 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
         page_table: Tensor[i32, b, p],
         out: Out[f32, t, H, D],
     ) -> None:
-        """Attention of all tokens: a whole tile at once, the tokens of a smaller one after each other."""
-        for work in parallel(t * KV):
-            tile = work // KV
-            h = work % KV
-            start = cast(i64, first[tile])
-            count = cast(i64, length[tile])
-            check(start >= 0 and count >= 0 and start + count <= t, "tile {0} is tokens {1} to {2}", tile, start, start + count)
-            if count == TOKENS:
-                s = cast(i64, sequence[start])
-                many(q, keys, values, layer, positions, page_table, s, start, h, out, dims=(t, layers, pages, b, p))
-            else:
-                for i in range(start, start + count):
+        """Attention of all tokens: of few, ranges are shared out; of many, tiles (the tokens of a small one in turn)."""
+        ranges = (p + RANGE - 1) // RANGE
+        acc = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R, D), f32, scope="workspace")
+        best = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R), f32, scope="workspace")
+        total = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R), f32, scope="workspace")
+        if t <= FEW:
+            for work in parallel(t * ranges, grain=1):
+                i = work // ranges
+                number = work % ranges
+                place = cast(i64, positions[i])
+                if number * RANGE * PAGE <= place and (WINDOW == 0 or (number + 1) * RANGE * PAGE > place - WINDOW + 1):
                     s = cast(i64, sequence[i])
-                    one(q, keys, values, layer, positions, page_table, s, i, h, out, dims=(t, layers, pages, b, p))
+                    part(
+                        q, keys, values, layer, positions, page_table, s, i, number, work, acc, best, total,
+                        dims=(t, layers, pages, b, p, min(t, FEW) * ((p + RANGE - 1) // RANGE)),
+                    )  # fmt: skip
+            for i in parallel(t):
+                all_acc = alloc((KV, R, D), f32, scope="stack")
+                all_best = alloc((KV, R), f32, scope="stack")
+                all_total = alloc((KV, R), f32, scope="stack")
+                for h in range(KV):
+                    for r in range(R):
+                        all_best[h, r] = -inf
+                        all_total[h, r] = 0.0
+                        for d in vector(D):
+                            all_acc[h, r, d] = 0.0
+                place = cast(i64, positions[i])
+                for number in range(ranges):
+                    if number * RANGE * PAGE <= place and (WINDOW == 0 or (number + 1) * RANGE * PAGE > place - WINDOW + 1):
+                        join(
+                            acc,
+                            best,
+                            total,
+                            i * ranges + number,
+                            all_acc,
+                            all_best,
+                            all_total,
+                            dims=(min(t, FEW) * ((p + RANGE - 1) // RANGE),),
+                        )
+                for h in range(KV):
+                    for r in range(R):
+                        for d in vector(D):
+                            out[i, h * R + r, d] = all_acc[h, r, d] / all_total[h, r]
+        else:
+            for tile in parallel(t, grain=1):
+                start = cast(i64, first[tile])
+                count = cast(i64, length[tile])
+                check(start >= 0 and count >= 0 and start + count <= t, "tile {0} is tokens {1} to {2}", tile, start, start + count)
+                if count == TOKENS:
+                    s = cast(i64, sequence[start])
+                    many(q, keys, values, layer, positions, page_table, s, start, out, dims=(t, layers, pages, b, p))
+                else:
+                    for i in range(start, start + count):
+                        s = cast(i64, sequence[i])
+                        one(q, keys, values, layer, positions, page_table, s, i, out, dims=(t, layers, pages, b, p))
 
     return attend
