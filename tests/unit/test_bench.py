@@ -13,7 +13,8 @@ from tiny_models import tiny_file
 
 import pliant
 from pliant.cli import Usage
-from pliant.cli.bench import as_json, child, numbers, share, table
+from pliant.cli.bench import as_json, child, means, numbers, share, table
+from pliant.cli.contestants.peer_llama_cpp import best
 
 SRC = Path(pliant.__file__).parent.parent
 NEEDS = {"bytes": 100e6, "bytes_per_context": 50e3, "operations": 0.2e9}
@@ -30,11 +31,29 @@ def test_shares_of_the_limits() -> None:
 
 
 def test_the_table() -> None:
-    head, read, write, limits = table(RATES, NEEDS, LIMITS).splitlines()
+    head, read, write, mean, limits = table(RATES, NEEDS, LIMITS).splitlines()
     assert head.split() == ["tokens/s", "best", "median", "of", "limit", "llama.cpp", "median", "times"]
-    assert read.split() == ["read", "512,", "2", "threads", "500.0", "450.0", "50%", "250.0", "225.0", "2.00x"]
-    assert write.split() == ["write", "after", "2000,", "2", "threads", "70.0", "65.0", "50%", "35.0", "32.5", "2.00x"]
+    assert read.split() == ["prefill", "512,", "2", "threads", "500.0", "450.0", "50%", "250.0", "225.0", "2.00x"]
+    assert write.split() == ["decode", "after", "2000,", "2", "threads", "70.0", "65.0", "50%", "35.0", "32.5", "2.00x"]
+    assert mean == "llama.cpp: on the geometric mean prefill 2.00x with 2 threads, decode 2.00x with 2 threads"
     assert limits == "limits, 2 threads: 200 GFLOP/s (f32), 28.0 GB/s"
+
+
+def test_means_are_geometric() -> None:
+    ours = {(1, "decode", "0"): [80.0, 90.0], (1, "decode", "512"): [20.0]}
+    theirs = {(1, "decode", "0"): [10.0], (1, "decode", "512"): [20.0, 15.0]}
+    assert means({"pliant": ours, "peer": theirs}, "peer") == "on the geometric mean decode 3.00x with 1 thread"  # of 9 and 1
+
+
+@pytest.mark.parametrize(("times", "expected"), [([5.0], 5.0), ([0.9, 0.4, 0.3, 0.5], 0.3), ([0.1, 0.7, 0.8], 0.7)])
+def test_a_long_run_is_not_repeated(times: list[float], expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, left = [0.0], list(times)
+
+    def run() -> None:
+        clock[0] += left.pop(0)
+
+    monkeypatch.setattr("pliant.cli.contestants.peer_llama_cpp.time.perf_counter", lambda: clock[0])
+    assert best(run, 1.0) == pytest.approx(expected) and not left
 
 
 def test_the_same_as_data() -> None:

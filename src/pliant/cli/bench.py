@@ -1,7 +1,8 @@
 """`pliant bench -m MODEL [--vs llama.cpp]`: how many tokens a language model reads (prefill) and writes (decode) in a second.
 
 Each contestant runs in a process of its own, in alternating rounds; shown are the best round, the median, and which share of the machine's
-limits that is: of its multiply-adds for reading, of its memory bandwidth for writing. Nothing else should run meanwhile.
+limits that is: of its multiply-adds in f32 for reading (quantised products may exceed that), of its memory bandwidth for writing. Nothing
+else should run meanwhile. With the usual settings that takes two or three minutes.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", default=None, metavar="N,N", help="numbers of threads (else one, and all)")
     parser.add_argument("--prompt", default="16,128,512", metavar="N,N", help="tokens of the prompts that are read")
     parser.add_argument("--context", default="0,512,2048", metavar="N,N", help="tokens before those that are written")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each contestant runs")
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long each number is measured in a round")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each contestant runs")
+    parser.add_argument("--seconds", type=float, default=0.5, metavar="S", help="how long each number is measured in a round")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
 
@@ -81,7 +82,7 @@ def measure(
     for number in range(rounds):
         for count in threads:
             for name, command in contestants.items():
-                progress(f"round {number + 1} of {rounds}: {name}, {count} threads")
+                progress(f"round {number + 1} of {rounds}: {name}, {_threads(count)}")
                 found = child(name, command, {**given, "threads": count})
                 needs = found.get("needs", needs)
                 for what in ("prefill", "decode"):
@@ -130,17 +131,25 @@ def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, flo
     lines = [head]
     for cell, found in rates[OURS].items():
         threads, what, tokens = cell
-        label = f"{'read' if what == 'prefill' else 'write after'} {tokens}, {threads} thread{'s' * (threads > 1)}"
+        label = f"{'prefill' if what == 'prefill' else 'decode after'} {tokens}, {_threads(threads)}"
         line = f"{label:28} {max(found):9.1f} {statistics.median(found):9.1f} {share(cell, max(found), needs, limits):9.0%}"
         for peer in peers:
             theirs = rates[peer][cell]
             line += f" {max(theirs):10.1f} {statistics.median(theirs):9.1f} {max(found) / max(theirs):5.2f}x"
         lines.append(line)
+    lines += [f"{peer}: {means(rates, peer)}" for peer in peers]
     for threads, rate in limits.items():
-        lines.append(
-            f"limits, {threads} thread{'s' * (threads > 1)}: {rate['operations'] / 1e9:.0f} GFLOP/s (f32), {rate['bytes'] / 1e9:.1f} GB/s"
-        )
+        lines.append(f"limits, {_threads(threads)}: {rate['operations'] / 1e9:.0f} GFLOP/s (f32), {rate['bytes'] / 1e9:.1f} GB/s")
     return "\n".join(lines)
+
+
+def means(rates: Rates, peer: str) -> str:
+    """How many times faster than a peer, as geometric means over the lengths."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for cell, ours in rates[OURS].items():
+        found.setdefault((cell[1], cell[0]), []).append(max(ours) / max(rates[peer][cell]))
+    parts = [f"{what} {statistics.geometric_mean(times):.2f}x with {_threads(threads)}" for (what, threads), times in found.items()]
+    return "on the geometric mean " + ", ".join(parts)
 
 
 def as_json(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> dict[str, Any]:
@@ -152,6 +161,10 @@ def as_json(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, f
         for cell, found in by_cell.items()
     ]
     return {"measurements": cells, "needs": needs, "limits": {str(k): v for k, v in limits.items()}}
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
 
 
 def _usual_threads() -> list[int]:
