@@ -58,6 +58,7 @@ CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
     "exp": (np.exp, [grid(-104, 88.8), magnitudes(-140, 6)]),
     "exp2": (np.exp2, [grid(-150, 128.1), grid(-1, 1), magnitudes(-140, 7)]),
     "expm1": (np.expm1, [grid(-20, 88.8), grid(-1, 1), magnitudes(-149, 6)]),
+    "decay": (lambda x: np.where(x < -87.69, 0.0, np.exp(x)), [grid(-87.68, 0), grid(-1, 0), grid(-2000, -87.7)]),
     "log": (np.log, [np.abs(magnitudes(-149, 127)), grid(0.5, 2.0)]),
     "log1p": (np.log1p, [np.abs(magnitudes(-149, 127)), grid(-0.999, 2.0), -np.abs(magnitudes(-149, -0.01))]),
     "sigmoid": (sigmoid, [grid(-103, 103), magnitudes(-140, 6)]),
@@ -131,6 +132,7 @@ def edges(fn: str, kind: type) -> list[tuple[float, float]]:
         "exp": [*powers, (most, INF), (least, tiny), (least - 1, 0.0)],
         "exp2": [*powers, (5.0, 32.0), (-126.0, 2.0**-126), (1024.0, INF), (math.log2(tiny), tiny), (math.log2(tiny) - 1, 0.0)],
         "expm1": [*at_zero, (INF, INF), (-INF, -1.0), (NAN, NAN), (-100.0, -1.0), (most, INF)],
+        "decay": [(0.0, 1.0), (-0.0, 1.0), (-INF, 0.0), (NAN, NAN), (-1e30, 0.0), (least, 0.0)],
         "log": [(0.0, -INF), (-0.0, -INF), (INF, INF), (NAN, NAN), (1.0, 0.0), (tiny, math.log(tiny)), (top, math.log(top))]
         + [(x, NAN) for x in (-1.0, -INF, -tiny, -top)],
         "log1p": [*at_zero, (INF, INF), (-1.0, -INF), (-1.5, NAN), (-INF, NAN), (NAN, NAN), (top, math.log(top))],

@@ -42,6 +42,7 @@ CASES: dict[str, tuple[Callable[..., object], list[np.ndarray | tuple[np.ndarray
     "exp": (MP.exp, [uniform(-745.1, 709.7), uniform(-1, 1)]),
     "exp2": (lambda x: MP.power(2, x), [uniform(-1074, 1023.9), uniform(-1, 1)]),
     "expm1": (MP.expm1, [uniform(-40, 709.7), uniform(-1, 1), both(magnitudes(-1074, 3))]),
+    "decay": (MP.exp, [uniform(-708.3, 0), uniform(-1, 0), -magnitudes(-1074, 0)]),
     "log": (MP.log, [magnitudes(-1074, 1024), uniform(0.5, 2), 1 + both(magnitudes(-50, -2))]),
     "log1p": (MP.log1p, [magnitudes(-1074, 1024), uniform(-0.999, 2), -magnitudes(-1074, -0.01), both(magnitudes(-60, -2))]),
     "sigmoid": (lambda x: 1 / (1 + MP.exp(-x)), [uniform(-745, 745), uniform(-20, 20)]),

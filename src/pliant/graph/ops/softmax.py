@@ -50,7 +50,7 @@ def _softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: A
 
     return (
         Stage("max", wide, rows, lambda i, r, read: widen(read(0, *at(i, r[0]))), (n,), "max", limit(wide, False)),
-        Stage("exp", wide, x.shape, lambda i, r, read: Call("exp", Sub(widen(read(0, *i)), read("max", *row(i))))),
+        Stage("exp", wide, x.shape, lambda i, r, read: Call("decay", Sub(widen(read(0, *i)), read("max", *row(i))))),
         Stage("sum", wide, rows, lambda i, r, read: read("exp", *at(i, r[0])), (n,), "add", Const(0, wide)),
         Stage("scale", wide, rows, lambda i, r, read: Div(Const(1.0, wide), read("sum", *i))),
         Stage("out", x.dtype, x.shape, finish),
@@ -85,7 +85,7 @@ def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attr
         return found if wide is x.dtype else Cast(x.dtype, found)
 
     def term(i: Indices, r: Indices, read: Read) -> Expr:
-        return Call("exp", centred((*i[:axis], r[0], *i[axis:]), read))
+        return Call("decay", centred((*i[:axis], r[0], *i[axis:]), read))
 
     return (
         Stage("max", wide, rows, largest, (n,), "max", limit(wide, False)),

@@ -20,7 +20,8 @@ from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_it
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
 
-LANES = 32  # several vectors on every machine: one sum does not wait for the other
+LANES = 64  # several vectors on every machine: one sum does not wait for the other
+FEWEST = 8  # of a short row, known to be one
 
 
 def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
@@ -113,20 +114,19 @@ def _vectorise(s: Schedule, name: str) -> None:
 
 
 def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Sum in lanes: partial sums in registers, which are then added in halves: 32 to 16 to … to 1."""
-    extent = constant_extent(s.program, loop.loop)
-    if extent is not None and extent < 2 * LANES:
+    """Sum in lanes: partial sums in registers, which are then added in halves: 64 to 32 to … to 1."""
+    lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
+    if lanes < FEWEST:
         return
     above = s.loops(name)
     at = above[above.index(loop) - 1] if above.index(loop) else None
     with s.attempt():
-        outer, lane = s.split(loop, LANES)
+        outer, lane = s.split(loop, lanes)
         total = s.rfactor(name, lane, at, scope="register")
         s.vectorize(lane)
         s.decompose_reduction(name, outer)
         if find_block(s.program, name).predicate is not TRUE:
             s.partition(outer)
-        lanes = LANES
         while lanes > 2:
             lanes //= 2
             half, lane = s.split(s.loops(total)[-1], None, lanes)
@@ -139,6 +139,14 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
         last = s.loops(total)[-1]
         s.unroll(last)
         s.decompose_reduction(total, last)
+
+
+def _number_of_lanes(extent: int | None) -> int:
+    """Lanes of which a row fills each at least twice, where its length is known."""
+    lanes = LANES
+    while extent is not None and extent < 2 * lanes:
+        lanes //= 2
+    return lanes
 
 
 def _contiguous(block: Block, loop: For) -> bool:

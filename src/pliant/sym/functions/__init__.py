@@ -19,7 +19,7 @@ from ..expr import EXPANDED_FUNCTIONS, Call, Cast, Div, Expr, Var, rewrite, subs
 from .build import number
 from .circular import cos, sin, tan
 from .error import erf
-from .exponential import exp, exp2, expm1, sigmoid, tanh
+from .exponential import decay, exp, exp2, expm1, sigmoid, tanh
 from .hyperbolic import acosh, asinh, atanh, cosh, sinh
 from .inverse import acos, asin, atan, atan2
 from .logarithm import log, log1p, log2, log10, pow
@@ -44,6 +44,7 @@ TABLE: dict[str, Function] = {
     "exp": Function(exp, 1.75, 1.5),
     "exp2": Function(exp2, 2.0, 1.5),
     "expm1": Function(expm1, 2.0, 2.5),
+    "decay": Function(decay, 6.0, 1.5, "e^x for x <= 0; 0 for what is no normal number, x < -87.7 (f32), -708.8 (f64)"),
     "log": Function(log, 1.5, 1.5),
     "log1p": Function(log1p, 2.0, 1.5),
     "log2": Function(log2, 1.0, 1.0, "whole for powers of 2"),

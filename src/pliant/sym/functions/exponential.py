@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sigmoid and tanh.
+"""exp, exp2, expm1, decay, sigmoid and tanh.
 
 x = n * ln2 + r, and e^x = 2^n * e^r with e^r = 1 + r + r^2 * q(r). Adding a large number rounds to n and leaves it where the
 exponent field takes it from. exp and exp2 take n even and multiply twice by 2^(n/2): both factors are normal numbers, and
@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from ...dtype import f32
-from ..expr import Add, Call, Div, Expr, Fma, Lt, Min, Mul, Neg, Select, Sub
+from ..expr import Add, Call, Div, Expr, Fma, Lt, Max, Min, Mul, Neg, Select, Sub
 from .build import absolute, clamp, number, polynomial, power_of_two, quick_two_sum, signed, whole_bias
 
 # ln2 in two parts: a multiple of the first by any n that occurs is exact.
@@ -21,6 +21,7 @@ _LN2 = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp
 
 # q on -ln2..ln2 for the relative error of e^r, on -0.35..0.7 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
 _EXP_32 = (1.961111916e-4, 1.410495264e-3, 8.336115974e-3, 4.166124642e-2, 1.666661382e-1, 5.00000348e-1)
+_DECAY_32 = (8.312520298e-3, 1.666711465e-1, 5.039405126, -0.3399311151)  # q = (a*r^2 + b) * (r + c) + d on -ln2/2..ln2/2
 _EXPM1_32 = (2.91037536e-5, 1.973734288e-4, 1.38808503e-3, 8.333605086e-3, 4.16667106e-2, 1.66666654e-1, 4.999999993e-1)
 _EXP2_32 = (1.302196798e-6, 1.545922195e-5, 1.540888459e-4, 1.333226837e-3, 9.618096462e-3, 5.550413268e-2, 2.402265121e-1, math.log(2.0))
 EXP_64 = (
@@ -89,6 +90,20 @@ def expm1(x: Expr) -> Expr:
     r, power = _reduce(clamp(x, -30.0, 89.0), 1.0, 127.0) if single else _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
     near = Fma(polynomial(r, _EXPM1_32 if single else _EXPM1_64), Mul(r, r), r)
     return signed(Fma(power, near, Sub(power, number(1.0, x))), x)
+
+
+def decay(x: Expr) -> Expr:
+    """e^x for x <= 0, as softmax needs it: x is a difference there, whose own rounding is ten times the error of the rough remainder."""
+    single = x.dtype is f32
+    x = Max(x, number(-88.0 if single else -708.8, x))  # there the power of two is 0
+    r, power = _reduce(x, 1.0, rough=single)
+    square = Mul(r, r)
+    if single:
+        a, b, c, d = (number(v, x) for v in _DECAY_32)
+        q: Expr = Fma(Fma(square, a, b), Add(r, c), d)
+    else:
+        q = polynomial(r, EXP_64)
+    return Fma(Fma(q, square, r), power, power)
 
 
 def tanh(x: Expr) -> Expr:
