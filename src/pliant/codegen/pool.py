@@ -10,7 +10,7 @@ the present launch, and never touches what belonged to a finished one. The first
 A worker without work spins for a while, then sleeps in a semaphore of its own. A launcher that has to wait long asks the system
 how much the workers it waits for really ran. Time that is lost because one of them had no core is charged to that worker's allowance, which
 grows by a quarter of the time that passes, up to one of the system's slices or two. Whoever has used it up is shed (woken and served no more)
-for 64 times the time lost, longer when it happens again soon. So a core that others borrow now and then is kept, and one that they
+for 8 times the time lost, longer when it happens again soon. So a core that others borrow now and then is kept, and one that they
 hold is given up. A worker that just has a long chunk loses nothing.
 
 The layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
@@ -395,13 +395,13 @@ guess:
   ret i1 %long
 }}
 
-; Charges the noted workers that lost their core, and sheds those without allowance for 64 times the time lost, or for twice the last
+; Charges the noted workers that lost their core, and sheds those without allowance for 8 times the time lost, or for twice the last
 ; time if that ended not long ago.
 define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %now) {{
 entry:
   %max.at = getelementptr i8, ptr %pool, i64 48
   %max = load i64, ptr %max.at
-  %wish = shl i64 %lost, 6
+  %wish = shl i64 %lost, 3
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %step ]
