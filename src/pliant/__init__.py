@@ -38,8 +38,8 @@ _PLACES = {
         "unroll vector view where writes"
     ),
     ".sym.script": (
-        "acos acosh asin asinh atan atan2 atanh bitcast cast ceil cos cosh decay erf exp exp2 expm1 floor fma fmod inf log log10 log1p log2 nan "
-        "rsqrt select sigmoid sin sinh sqrt tan tanh trunc"
+        "acos acosh asin asinh atan atan2 atanh bitcast cast ceil cos cosh decay erf exp exp2 expm1 floor fma fmod inf log log10 log1p "
+        "log2 nan rsqrt select sigmoid sin sinh sqrt tan tanh trunc"
     ),
     ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f4e2m1 f64 f8e4m3 f8e4m3fn f8e5m2 i16 i2 i32 i4 i64 i8 "
     "strides u16 u2 u32 u4 u64 u8",
@@ -202,8 +202,8 @@ __all__ = [
     "compute",
     "cos",
     "cosh",
-    "dim",
     "decay",
+    "dim",
     "erf",
     "exp",
     "exp2",
