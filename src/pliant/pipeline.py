@@ -45,6 +45,7 @@ from .target import Target
 from .target import target as find_target
 
 if TYPE_CHECKING:
+    from .codegen.pieces import Pieces
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
     from .lower.outside import Leaving
@@ -65,6 +66,7 @@ class State:
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
     leaving: Leaving | None = None  # calls of functions outside of compiled code
+    pieces: Pieces | None = None  # machine code at work, of what is scheduled so far
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -155,7 +157,7 @@ def _narrow_dims(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked)
+    kernels = Kernels(s.target, s.checked, s.pieces)
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -167,16 +169,25 @@ def _host(s: State) -> State:
 
 
 def _emit(s: State) -> State:
+    from .codegen.pieces import Pieces
     from .lower.package import make_package
 
     assert s.host is not None
     assert s.kernels is not None
-    package = make_package(s.function, s.host, s.target, (*s.constants, *s.derived), s.level, s.leaving)
+    package = make_package(s.function, s.host, s.pieces or Pieces(s.target, s.level), (*s.constants, *s.derived), s.leaving)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
     if s.load is None:
         return replace(s, package=package)
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, kernels=None, host=None)
-    return replace(s, package=package._replace(load=run_steps(start, STEPS[-3:]).package))
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, pieces=None, kernels=None, host=None)
+    return replace(s, package=package._replace(load=_to_code(start, STEPS[-3:]).package))
+
+
+def _to_code(start: State, steps: Sequence[Step]) -> State:
+    """Runs steps to the last one; machine code is made on the way."""
+    from .codegen.pieces import Pieces
+
+    with Pieces(start.target, start.level) as pieces:
+        return run_steps(replace(start, pieces=pieces), steps)
 
 
 STEPS: tuple[Step, ...] = (
@@ -278,8 +289,8 @@ def compile_as_far_as(last: str, program: Program, machine: Target, checked: boo
     """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
     disabled = check_disabled(read_settings().disable)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
-    steps = STEPS[: 1 + [s.name for s in STEPS].index(last)]
-    return run_steps(start, [s for s in steps if s.name not in disabled])
+    steps = [s for s in STEPS[: 1 + [s.name for s in STEPS].index(last)] if s.name not in disabled]
+    return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:

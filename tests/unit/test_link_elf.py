@@ -76,6 +76,37 @@ def test_global_offset_table_is_skipped() -> None:
     assert b"\x67\xe8" in blob.code  # addr32 call, the psABI's replacement
 
 
+CALLER = """
+declare hidden i32 @callee(i32)
+define i32 @caller(i32 %x) {
+  %y = call i32 @callee(i32 %x)
+  %z = add i32 %y, 1
+  ret i32 %z
+}"""
+CALLEE = (
+    "@k = internal constant [2 x i32] [i32 40, i32 500]\n"
+    + """
+define hidden i32 @callee(i32 %x) noinline {
+  %p = getelementptr i32, ptr @k, i32 %x
+  %v = load i32, ptr %p
+  ret i32 %v
+}"""
+)
+
+
+@on_x86
+@pytest.mark.parametrize("order", [(CALLER, CALLEE), (CALLEE, CALLER)])
+def test_objects_refer_to_each_other(order: tuple[str, str]) -> None:
+    loaded = load(link([emit_object(ir, target(X86)) for ir in order], ["caller"]))
+    caller = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("caller"))
+    assert [caller(0), caller(1)] == [41, 501]
+
+
+def test_objects_of_different_machines_are_refused() -> None:
+    with pytest.raises(InternalError, match="machine"):
+        link([emit_object(CALLER, target(X86)), emit_object(CALLEE, target(ARM))], ["caller"])
+
+
 def test_undefined_symbol_is_named() -> None:
     ir = "declare float @sinf(float)\ndefine float @f(float %x) {\n  %y = call float @sinf(float %x)\n  ret float %y\n}"
     code = emit_object(ir, target(X86))

@@ -1,4 +1,4 @@
-"""A small linker: one relocatable ELF object of LLVM in, a flat blob out.
+"""A small linker: relocatable ELF objects of LLVM in, a flat blob out.
 
 The sections that exist at run time are laid one after the other, code first, and every reference between them is made
 relative to the place that holds it, so the blob runs wherever it is mapped at a page boundary. What such a blob cannot
@@ -24,6 +24,7 @@ from ..support.record import dataclass
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
 _SHN_UNDEF, _SHN_LORESERVE = 0, 0xFF00
+_STB_LOCAL = 0
 _CODE_ALIGNMENT = 64
 
 
@@ -44,6 +45,7 @@ class _Symbol:
     name: str
     section: int
     value: int
+    shared: bool = False  # other objects may mean it
 
 
 class _Object:
@@ -86,9 +88,8 @@ class _Object:
                 yield section.info, offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
 
     def placed(self) -> list[int]:
-        """The sections that exist at run time, code first."""
-        chosen = [i for i in range(len(self.sections)) if self._exists(i)]
-        return sorted(chosen, key=lambda i: not self.sections[i].flags & _SHF_EXEC)
+        """The sections that exist at run time."""
+        return [i for i in range(len(self.sections)) if self._exists(i)]
 
     def _exists(self, index: int) -> bool:
         if not 0 < index < len(self.sections):
@@ -105,10 +106,10 @@ class _Object:
             if table.link >= len(self.sections) or len(content) % 24:
                 raise _broken("its symbol table is damaged")
             strings = self.content(self.sections[table.link])
-            for name, _info, _other, section, value, _size in struct.iter_unpack("<IBBHQQ", content):
+            for name, info, _other, section, value, _size in struct.iter_unpack("<IBBHQQ", content):
                 if section < _SHN_LORESERVE and section >= len(self.sections):
                     raise _broken(f"a symbol lies in section {section} of {len(self.sections)}")
-                yield _Symbol(_text(strings, name), section, value)
+                yield _Symbol(_text(strings, name), section, value, info >> 4 != _STB_LOCAL)
 
     def _bytes(self, offset: int, size: int) -> bytes:
         if offset + size > len(self.data):
@@ -116,34 +117,38 @@ class _Object:
         return self.data[offset : offset + size]
 
 
-def link(object_bytes: bytes, exports: Sequence[str]) -> Blob:
-    """The flat blob of an object, with the offsets of the functions in `exports`."""
-    obj = _Object(object_bytes)
-    if missing := _undefined(obj):
+def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
+    """The flat blob of an object, or of several that refer to each other, with the offsets of the functions in `exports`."""
+    parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
+    defined = {s.name: (n, s) for n, obj in enumerate(parsed) for s in obj.symbols if s.shared and s.section != _SHN_UNDEF}
+    if missing := sorted({name for obj in parsed for name in _undefined(obj)} - defined.keys()):
         raise InternalError(
             "generated code calls functions that nobody defines",
             facts=["undefined: " + ", ".join(f"`{name}`" for name in missing)],
         )
-    if obj.machine not in _PATCHERS:
-        raise _broken(f"it is for machine {obj.machine}, neither x86-64 nor aarch64")
-    patch = _PATCHERS[obj.machine]
-    code, base = _lay_out(obj)
+    machines = {obj.machine for obj in parsed}
+    if len(machines) != 1 or not machines <= _PATCHERS.keys():
+        raise _broken(f"it is for machine {', '.join(map(str, sorted(machines)))}, neither x86-64 nor aarch64")
+    patch = _PATCHERS[machines.pop()]
+    code, base = _lay_out(parsed)
 
-    def address(symbol: _Symbol) -> int:
-        if symbol.section not in base or symbol.value > obj.sections[symbol.section].size:
+    def address(n: int, symbol: _Symbol) -> int:
+        if symbol.section == _SHN_UNDEF:
+            n, symbol = defined.get(symbol.name, (n, symbol))
+        if (n, symbol.section) not in base or symbol.value > parsed[n].sections[symbol.section].size:
             raise InternalError(f"symbol `{symbol.name}` has no place in the blob")
-        return base[symbol.section] + symbol.value
+        return base[n, symbol.section] + symbol.value
 
-    for section, offset, kind, symbol, addend in obj.relocations():
-        if offset + 4 > obj.sections[section].size:
-            raise _broken(f"a relocation lies outside section {obj.sections[section].name}")
-        value = address(symbol)
-        name = symbol.name or obj.sections[symbol.section].name
-        patch(_Place(code, base[section] + offset, kind, value, addend, name))
-    found = {symbol.name: symbol for symbol in obj.symbols if symbol.section != _SHN_UNDEF}
-    if absent := [name for name in exports if name not in found]:
+    for n, obj in enumerate(parsed):
+        for section, offset, kind, symbol, addend in obj.relocations():
+            if offset + 4 > obj.sections[section].size:
+                raise _broken(f"a relocation lies outside section {obj.sections[section].name}")
+            value = address(n, symbol)
+            name = symbol.name or obj.sections[symbol.section].name
+            patch(_Place(code, base[n, section] + offset, kind, value, addend, name))
+    if absent := [name for name in exports if name not in defined]:
         raise InternalError("an exported function is not in the object: " + ", ".join(f"`{n}`" for n in absent))
-    return Blob(bytes(code), {name: address(found[name]) for name in exports})
+    return Blob(bytes(code), {name: address(*defined[name]) for name in exports})
 
 
 def undefined_symbols(object_bytes: bytes) -> list[str]:
@@ -159,12 +164,13 @@ def _undefined(obj: _Object) -> list[str]:
     return sorted({s.name for s in obj.symbols if s.section == _SHN_UNDEF and s.name})
 
 
-def _lay_out(obj: _Object) -> tuple[bytearray, dict[int, int]]:
-    """The contents one after the other, and where each section begins."""
+def _lay_out(objects: Sequence[_Object]) -> tuple[bytearray, dict[tuple[int, int], int]]:
+    """The contents one after the other, all code first, and where each section of each object begins."""
     code = bytearray()
-    base: dict[int, int] = {}
-    for index in obj.placed():
-        section = obj.sections[index]
+    base: dict[tuple[int, int], int] = {}
+    placed = [(n, index) for n, obj in enumerate(objects) for index in obj.placed()]
+    for n, index in sorted(placed, key=lambda at: not objects[at[0]].sections[at[1]].flags & _SHF_EXEC):
+        section = objects[n].sections[index]
         if section.flags & _SHF_WRITE or section.type == _SHT_NOBITS:
             raise InternalError(
                 f"generated code has writable data, section {section.name}",
@@ -174,8 +180,8 @@ def _lay_out(obj: _Object) -> tuple[bytearray, dict[int, int]]:
             raise _broken(f"section {section.name} is aligned to {section.alignment} bytes")
         # Constants begin on a cache line of their own, away from the last instructions.
         code += bytes(-len(code) % max(section.alignment, _CODE_ALIGNMENT))
-        base[index] = len(code)
-        code += obj.content(section)
+        base[n, index] = len(code)
+        code += objects[n].content(section)
     return code, base
 
 

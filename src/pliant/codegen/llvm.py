@@ -13,7 +13,7 @@ Text is written directly: a program of three loops takes about a millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..dtype import f64, i64
 from ..loop.passes.lower_blocks import lower_blocks
@@ -50,15 +50,11 @@ def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | Non
     names = tuple(f.name for f in funcs) if exports is None else tuple(exports)
     if len(set(names)) != len(names) or not {f.name for f in funcs} >= set(names):
         raise InternalError(f"exported functions must be given, each once: {', '.join(names)}")
-    state = _State(target, Declarations(target))
+    state = State(target, Declarations(target))
     state.used.update(names)
     for f in funcs:
-        inner = state.inner(f)
-        if f.name in names:
-            state.functions.append(_outer(f, inner, target, state.declarations))
-    head = [*state.declarations.lines.values(), _helpers(target)]
-    text = "\n\n".join([*head, *state.functions, _METADATA])
-    return Module(text, target, names, tuple(state.sites), tuple(state.kernels), state.parallel)
+        state.function(f, exported=f.name in names)
+    return state.module(names)
 
 
 def compile_module(module: Module, level: int = 2) -> Blob:
@@ -69,7 +65,7 @@ def compile_module(module: Module, level: int = 2) -> Blob:
     return link(emit_object(module.text, module.target, level), module.exports)
 
 
-class _State(ModuleState):
+class State(ModuleState):
     """The module at work: makes each called program once."""
 
     def inner(self, func: Func) -> str:
@@ -77,10 +73,26 @@ class _State(ModuleState):
         if found is None:
             found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
             if "external" in func.attrs:
-                self.functions.append(_thunk(func, found, self.target, self.declarations))
-                return found
-            _Function(self, simplify_indices(lower_blocks(func)), found).emit()
+                self.functions.append(_thunk(func, found, self))
+            else:
+                _Function(self, simplify_indices(lower_blocks(func)), found).emit()
+        self.called[found] = None
         return found
+
+    def function(self, func: Func, exported: bool) -> None:
+        """Make a program, with an outer function if it is exported."""
+        inner = self.inner(func)
+        if exported:
+            self.functions.append(_outer(func, inner, self.target, self.declarations))
+
+    def text(self, elsewhere: Iterable[str] = ()) -> str:
+        """The LLVM IR of what was made; inner functions of the names in `elsewhere` are those of other modules."""
+        others = [f"declare hidden i32 {name}({self.signatures[name]})" for name in elsewhere]
+        return "\n\n".join([*self.declarations.lines.values(), *others, _helpers(self.target), *self.functions, _METADATA])
+
+    def module(self, exports: tuple[str, ...], elsewhere: Iterable[str] = ()) -> Module:
+        """What was made, as a module."""
+        return Module(self.text(elsewhere), self.target, exports, tuple(self.sites), tuple(self.kernels), self.parallel)
 
 
 class _Function(ParallelLoops):
@@ -110,7 +122,8 @@ class _Function(ParallelLoops):
         inline = "alwaysinline" if _is_small(func) else "noinline"
         if func.attrs.get("entry") and len(self.lines) > _LONG:  # straight code that runs once a call: not worth LLVM's time
             inline = "noinline optnone"
-        self.state.functions.append(self.function_text(f"internal i32 {self.text_name}({', '.join(parameters)}) {inline}"))
+        self.state.signatures[self.text_name] = ", ".join(p.split()[0] for p in parameters)
+        self.state.functions.append(self.function_text(f"{self.state.linkage} i32 {self.text_name}({', '.join(parameters)}) {inline}"))
 
 
 def _is_small(func: Func) -> bool:
@@ -141,9 +154,9 @@ def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -
     return "\n".join([head, "entry:", *b.lines, "}"])
 
 
-def _thunk(func: Func, name: str, target: Target, declarations: Declarations) -> str:
+def _thunk(func: Func, name: str, state: ModuleState) -> str:
     """The inner function of a program without a body: it calls what its first buffer holds the address of, by the ABI."""
-    b = Floats(declarations)
+    b, target = Floats(state.declarations), state.target
     width = target.pointer_bits // 8
     tensors = func.buffers[1:]
     values = (*func.symbols, *func.scalars)
@@ -161,7 +174,9 @@ def _thunk(func: Func, name: str, target: Target, declarations: Declarations) ->
     b.line(f"br i1 {failed}, label %failed, label %out")
     tell = f'call void @"pliant.fail"(ptr %ctx, i64 5, i64 {func.attrs["external"]}, i64 {wide}{", i64 0" * 5})'
     parameters = [f"ptr %b{n}" for n in range(len(tensors) + 1)] + [f"{register_type(v.dtype)} %s{n}" for n, v in enumerate(values)]
-    head = f"define internal i32 {name}({', '.join(['ptr %ctx', *parameters])}) noinline {{"
+    parameters.insert(0, "ptr %ctx")
+    state.signatures[name] = ", ".join(p.split()[0] for p in parameters)
+    head = f"define {state.linkage} i32 {name}({', '.join(parameters)}) noinline {{"
     return "\n".join([head, "entry:", *b.lines, "failed:", f"  {tell}", "  br label %out", "out:", f"  ret i32 {code}", "}"])
 
 

@@ -33,6 +33,9 @@ class ModuleState:
     parallel: bool = False  # has one of them a loop for the thread pool
     names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
     used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
+    linkage: str = "internal"  # of inner functions
+    signatures: dict[str, str] = field(default_factory=dict)  # the parameters' types of inner functions, by their text name
+    called: dict[str, None] = field(default_factory=dict)  # inner functions that were asked for since it was last emptied
 
     def unique(self, name: str) -> str:
         """A global name that nobody has yet."""

@@ -6,6 +6,7 @@ In checked mode the scheduled programs get their checks here, before the workspa
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 from ..graph import node as g
 from ..graph.stage import Stage
@@ -26,6 +27,9 @@ from .lift_workspace import lift_workspace
 from .name_dims import name_dims
 from .reuse_outputs import reuse_outputs
 
+if TYPE_CHECKING:
+    from ..codegen.pieces import Pieces
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -40,9 +44,10 @@ class Ready:
 class Kernels:
     """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
 
-    def __init__(self, target: Target, checked: bool = False) -> None:
+    def __init__(self, target: Target, checked: bool = False, pieces: Pieces | None = None) -> None:
         self.target = target
         self.checked = checked
+        self.pieces = pieces  # the code that they will be part of, if it is made at once
         self.ready: dict[bytes, Ready] = {}
         self.known: dict[tuple[Func, bool], bytes] = {}  # hashes of programs that were met before
 
@@ -99,6 +104,8 @@ class Kernels:
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
             self.ready[key] = Ready(lifted.with_(params=params), scratch, sizes, Rule(f"{func.name}({taken})", why))
+            if self.pieces is not None:
+                self.pieces.kernel(self.ready[key].func)
         return self.ready[key]
 
     def rules(self) -> tuple[Rule, ...]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.llvm import Module, compile_module, generate
+from ..codegen.llvm import Module
+from ..codegen.pieces import Pieces
 from ..graph import node as g
 from ..runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from ..runtime.package import Package
 from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
-from ..target import Target
 from .host import HostProgram
 from .outside import Leaving
 
@@ -22,11 +22,10 @@ Array = np.ndarray[Any, Any]
 
 
 def make_package(
-    function: g.Function, host: HostProgram, target: Target, constants: Sequence[Array], level: int = 2, leaving: Leaving | None = None
+    function: g.Function, host: HostProgram, pieces: Pieces, constants: Sequence[Array], leaving: Leaving | None = None
 ) -> Package:
     """Machine code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
-    module = generate((host.prepare, host.size, host.run), target)
-    blob = compile_module(module, level)
+    module, blob = pieces.finish((host.prepare, host.size, host.run))
     return Package(blob, interface_of(function, host, module, constants, leaving))
 
 

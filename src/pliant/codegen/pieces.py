@@ -1,0 +1,108 @@
+"""A program's machine code in pieces, which LLVM makes while the rest of the program is still being lowered.
+
+Kernels are handed in as soon as they are scheduled. Their text is written at once; a thread makes objects of it, and since Python is not
+needed for that, it goes on meanwhile. What is in which piece depends on the kernels and their order alone, so the code is always the same.
+
+    with Pieces(target("native")) as pieces:
+        pieces.kernel(func)                                  # as soon as it is there
+        module, blob = pieces.finish((prepare, size, run))   # these call the kernels
+
+LLVM's own lock (of llvmlite) lets one thread in at a time, so that there is one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from types import TracebackType
+
+from ..loop.stmt import For, Func, While, walk_stmts
+from ..runtime.blob import Blob
+from ..target import Target
+from .emit import emit_object
+from .link_elf import link
+from .llvm import Module, State
+from .llvm_build import Declarations
+
+_PIECE = 50_000  # letters from which on a piece is complete: less is not worth LLVM's start
+
+
+class Pieces:
+    """The code of one program at work."""
+
+    def __init__(self, target: Target, level: int = 2) -> None:
+        self.target, self.level = target, level
+        self.state = State(target, Declarations(target), linkage="hidden")
+        self.made: set[str] = set()  # inner functions of complete pieces
+        self.texts: SimpleQueue[str | None] = SimpleQueue()
+        self.objects: list[bytes] = []
+        self.failure: BaseException | None = None
+        self.stopped = False
+        self.thread: threading.Thread | None = None
+
+    def __enter__(self) -> Pieces:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stopped = True
+        self._wait()
+
+    def kernel(self, func: Func) -> None:
+        """Make the code of a kernel; one without loops is left to those who call it, where it is inlined."""
+        if not any(isinstance(s, For | While) for s in walk_stmts(func.body)):
+            return
+        self.state.inner(func)
+        if sum(map(len, self.state.functions)) >= _PIECE:
+            self._complete()
+
+    def finish(self, entries: Sequence[Func]) -> tuple[Module, Blob]:
+        """The module of the exported functions, which says what numbers in all pieces mean, and everything as one blob."""
+        if self.state.functions and self.thread is not None:
+            self._complete()
+        names = tuple(f.name for f in entries)
+        self.state.used.update(names)
+        self.state.linkage = "internal"  # nobody comes after them
+        for f in entries:
+            self.state.function(f, exported=True)
+        module = self.state.module(names, self._elsewhere())
+        if self.thread is None:
+            self.objects.append(emit_object(module.text, self.target, self.level))
+        else:
+            self.texts.put(module.text)
+            self._wait()
+        return module, link(self.objects, names)
+
+    def _elsewhere(self) -> list[str]:
+        """The inner functions of complete pieces that are called since."""
+        return [name for name in self.state.called if name in self.made]
+
+    def _complete(self) -> None:
+        """Give what was made to LLVM, and begin anew."""
+        text = self.state.text(self._elsewhere())
+        self.made |= self.state.signatures.keys()
+        self.state.declarations = Declarations(self.target)
+        self.state.functions.clear()
+        self.state.called.clear()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._work, name="pliant-llvm", daemon=True)
+            self.thread.start()
+        self.texts.put(text)
+
+    def _work(self) -> None:
+        while (text := self.texts.get()) is not None:
+            if self.stopped or self.failure is not None:
+                continue
+            try:
+                self.objects.append(emit_object(text, self.target, self.level))
+            except BaseException as error:  # whoever waits for the code is told
+                self.failure = error
+
+    def _wait(self) -> None:
+        """Until everything is done that was given, or the piece at work when it is stopped; then nothing more can be given."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            self.texts.put(None)
+            thread.join()
+        if self.failure is not None and not self.stopped:
+            raise self.failure

@@ -1,0 +1,91 @@
+"""Machine code in pieces: the same bytes every time, calls between pieces, failures and interruptions of the thread."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import pliant
+from pliant import Out, Tensor, dim, f32, function, kernel
+from pliant.api import program_of
+from pliant.codegen import pieces
+from pliant.codegen.pieces import Pieces
+from pliant.lower.callee import func_of
+from pliant.pipeline import compile_as_far_as
+from pliant.runtime.package import Package
+from pliant.support.errors import InternalError
+from pliant.target import target
+
+n = dim("n")
+
+
+@kernel
+def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in range(n):
+        y[i] = x[i] * 2.0
+
+
+@kernel
+def more(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in range(n):
+        y[i] = x[i] + 1.0
+
+
+@kernel
+def first(x: Tensor[f32, n], y: Out[f32, 1]) -> None:
+    y[0] = 0.0
+    for i in range(n):
+        y[0] += x[i]
+
+
+@function
+def chain(x: Tensor[f32, n]) -> Tensor[f32, 1]:
+    return first(more(double(x)))
+
+
+def package() -> Package:
+    found = compile_as_far_as("emit", program_of(chain), target("native")).package
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is a piece of its own."""
+    monkeypatch.setattr(pieces, "_PIECE", 1)
+    monkeypatch.setenv("PLIANT_DISABLE", "fuse")
+
+
+def test_the_same_bytes_every_time(small: None) -> None:
+    assert package().to_bytes() == package().to_bytes()
+
+
+def test_pieces_call_each_other(small: None) -> None:
+    f = pliant.compile(chain, cache=False)
+    x = np.arange(9, dtype=np.float32)
+    np.testing.assert_array_equal(f(x), [np.sum(x * 2 + 1)])
+
+
+def test_nothing_is_left_running(small: None) -> None:
+    package()
+    assert not [t for t in threading.enumerate() if t.name == "pliant-llvm"]
+
+
+def test_a_failure_of_llvm_is_told(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(text: str, *rest: object) -> bytes:
+        raise InternalError("LLVM refuses the generated code")
+
+    monkeypatch.setattr(pieces, "emit_object", refuse)
+    with pytest.raises(InternalError, match="LLVM refuses"):
+        package()
+
+
+def test_an_error_elsewhere_stops_the_thread(small: None) -> None:
+    scheduled = compile_as_far_as("schedule", program_of(chain), target("native")).function
+    with pytest.raises(KeyboardInterrupt), Pieces(target("native")) as made:
+        for node in scheduled.nodes:
+            made.kernel(func_of(node.callee))  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+    assert not [t for t in threading.enumerate() if t.name == "pliant-llvm"]
