@@ -105,7 +105,9 @@ class _Generator:
             return ops.logical_or(value, ops.logical_and(value, value))
         if dtype.storage or dtype.bits < 8:
             return value
-        low, high = (case.low, case.high) if dtype.is_float else (int(case.low), max(int(case.low), int(case.high) - 1))
+        if dtype.is_float:
+            return ops.minimum(ops.maximum(value, float(case.low)), float(case.high))
+        low, high = max(int(case.low), int(dtype.min)), min(max(int(case.low), int(case.high) - 1), int(dtype.max))
         return ops.minimum(ops.maximum(value, low), high)
 
     def result(self, value: g.Value, plain: bool) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from compiled_graphs import compiled, host_of, interpret_host
+from compiled_graphs import compiled, host_of, interpret_host, lowered
 
 import pliant
 from pliant import InOut, State, Tensor, bool_, dim, f32, function, kernel, ops
+from pliant.graph.node import CallLoop, walk_nodes
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 
@@ -82,6 +83,15 @@ def test_interpreters_agree() -> None:
         for run in (lambda *a: run_graph(refresh.graph, a), lambda *a: interpret_host(host, a)):
             (found,) = run(x, changed, w, state.copy(), 0.5)
             np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5)
+
+
+def test_it_is_a_few_kernels_and_no_python() -> None:
+    state = lowered(refresh.graph)
+    called = [n.callee.name for n in walk_nodes(state.function.nodes) if isinstance(n, CallLoop)]
+    assert called == ["cast_mean_less", "nonzero", "take", "matmul", "index_put", "matmul_overwrite"]
+    assert not state.functions and state.leaving is None
+    assert state.host is not None
+    assert sorted(str(t.bytes) for t in state.host.temporaries) == ["1", "4", "8", "n * 160", "n * 8", "n * 96"]
 
 
 def test_memory_is_planned_for_all_rows() -> None:

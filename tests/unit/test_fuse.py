@@ -174,6 +174,36 @@ def test_what_is_scattered_is_computed_where_it_is_put(f: Any, more: list[Any], 
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@kernel
+def decayed(y: Tensor[f32, n, m], state: InOut[f32, n, m]) -> None:
+    for i, j in grid(n, m):
+        state[i, j] = state[i, j] * 0.5 + y[i, j]
+
+
+def test_a_product_is_written_into_the_state_that_it_updates() -> None:
+    @function
+    def f(x: Tensor[f32, n, k], w: Tensor[f32, k, m], s: State[f32, n, m]) -> State[f32, n, m]:
+        return decayed(ops.relu(x @ w), s)
+
+    x, w, s = random(5, 4), random(4, 19, seed=1), random(5, 19, seed=2)
+    assert calls(fused(f, [x, w, s])) == ["matmul_relu_decayed"]
+    assert not temporaries(f)
+    for checked in (False, True):
+        found = compiled(f.graph, poison=True, checked=checked)(x, w, s.copy())
+        np.testing.assert_allclose(found, s / 2 + np.maximum(x @ w, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_are_written_into_the_state_that_they_update() -> None:
+    @function
+    def f(x: Tensor[f32, n, m], s: State[f32, n, m]) -> State[f32, n, m]:
+        return decayed(ops.softmax(x), s)
+
+    x, s = random(5, 19), random(5, 19, seed=2)
+    assert calls(fused(f, [x, s])) == ["softmax_decayed"]
+    e = np.exp(x)
+    np.testing.assert_allclose(compiled(f.graph, poison=True)(x, s.copy()), s / 2 + e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
+
+
 def test_what_was_read_of_a_state_is_not_computed_after_its_update() -> None:
     @function
     def f(x: State[f32, n], ids: Tensor[i32, n]) -> State[f32, n]:

@@ -92,8 +92,9 @@ class _Groups:
                 self.group[n] = _Group([n], self.kind[n] not in PROLOGUES, rows)
                 self.maker.update((out, n) for out in n.outs)
             elif isinstance(n, g.CallLoop) and updates_state(n):
-                self.kind[n] = Kind.OPAQUE  # whatever it is: it stays where it is, and others may come to it
-                self.group[n] = _Group([n], True)
+                kind = pattern_kind(func_of(n.callee))  # it stays where it is, and others come to it
+                self.kind[n] = kind if kind in (Kind.ELEMENTWISE, Kind.BROADCAST) else Kind.OPAQUE
+                self.group[n] = _Group([n], self.kind[n] is Kind.OPAQUE)
 
     def join(self, n: g.CallLoop) -> None:
         """Has the makers of the node's arguments join its group where that is right, until none is."""

@@ -24,6 +24,7 @@ from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, register, tensor_of
 from ..stage import Indices, Read, Stage
+from .shape import number
 from .window import ZERO, Pads, all_of, pad_pairs, read_inside
 
 T = TypeVar("T")
@@ -133,4 +134,4 @@ def pad(x: T, pads: Any, mode: str = "constant", value: Any = 0) -> T:
         raise Error(f"pad: {value} is no value of {dtype}")
     pairs = pad_pairs("pad", list(pads) if isinstance(pads, tuple | list) else pads, len(shape))
     plain = tuple((simplify(a), simplify(b)) for a, b in pairs)
-    return emit("pad", (given,), PadAttrs(plain, mode, Const(value if dtype.is_float else int(value), dtype)))
+    return emit("pad", (given,), PadAttrs(plain, mode, number("pad", value if dtype.is_float else int(value), dtype)))

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...dtype import DType, i64
 from ...dtype import dtype as to_dtype
-from ...dtype import i64
 from ...support.errors import Error, ShapeError, counted
 from ...support.record import dataclass
 from ...sym.expr import And, Cast, Const, Expr, Le, Lt, Mul, Select, const, product
@@ -300,10 +300,17 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Any:
     if isinstance(value, Const):
         literal = value
     elif isinstance(value, bool | int | float):
-        literal = Const(value, to_dtype(dtype if dtype is not None else "bool" if isinstance(value, bool) else "f32"))
+        literal = number("full", value, to_dtype(dtype if dtype is not None else "bool" if isinstance(value, bool) else "f32"))
     else:
         raise Error(f"full: the value is a number, not {value!r}")
     return emit("full", (), FullAttrs(tuple(as_dim("full", s) for s in shape), literal))
+
+
+def number(what: str, value: float, dtype: DType) -> Const:
+    """A number as a literal of a dtype; floats below 16 bits are only made of others, by rounding."""
+    if dtype.storage and dtype.is_float:
+        raise ShapeError(f"{what}: there are no numbers of {dtype}", help=f'make it of f32, and round it: ops.cast(y, "{dtype}")')
+    return Const(value, dtype)
 
 
 def scalar(value: Any) -> Any:
