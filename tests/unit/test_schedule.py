@@ -41,6 +41,8 @@ STEPS = [
     ("matmul_i32", "o, p = s.split(j, 4); s.cache_write('c', o)"),
     ("matmul_i32", "o, p = s.split(j, 4); q, r = s.split(k, 3); s.reorder(q, p, r); s.cache_read('c', 'b', q)"),
     ("matmul", "s.cache_read('c', 'b', i, order=(1, 0))"),
+    ("matmul", "s.cache_read('c', 'b', i, order=(1, 0), dtype='f64')"),
+    ("matmul_i32", "s.reindex('c', 'a', dtype='i64'); s.reindex('c', 'b')"),
     ("matmul", "s.contract('c')"),
     ("matmul", "s.cache_write('c', i); s.parallel(i)"),
     ("chain", "s.compute_inline('t'); s.reverse_compute_inline('out')"),

@@ -27,6 +27,8 @@ class Instruction:
     description: str
     implementation: str
     remark: str = ""
+    constants: int = 0  # registers that it takes beside its factors and sums
+    widened: str = ""  # the instruction that does the same with left factors of 16 bits: widening them once is better than at each use
 
     def is_on(self, target: Target) -> bool:
         """Whether a machine has it."""
@@ -36,7 +38,9 @@ class Instruction:
 _HEAD = "from pliant import InOut, Tensor, block, cast, f32, f64, fma, grid, i16, i32, i8, kernel, u8, vector\n"
 
 
-def _dot(name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, right: str, group: int, low: bool = False) -> Instruction:
+def _dot(
+    name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, right: str, group: int, low: bool = False, widened: str = ""
+) -> Instruction:
     """`lanes` sums of `group` products; with `low` the left factors have seven bits, which the program has to show by `& 127`."""
     factor = "(a[{}] & 127)" if low else "a[{}]"
     head = f"\n@kernel\ndef f(c: InOut[i32, {lanes}], a: Tensor[{left}, {group}], b: Tensor[{right}, {lanes}, {group}]) -> None:\n"
@@ -46,7 +50,18 @@ def _dot(name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, ri
 """
     terms = " + ".join(f"cast(i32, {factor.format(t)}) * cast(i32, b[j, {t}])" for t in range(group))
     implementation = f"{_HEAD}{head}    for j in vector({lanes}):\n        c[j] += {terms}\n"
-    return Instruction(name, arch, needs, description, implementation, "left factors below 128" if low else "")
+    return Instruction(name, arch, needs, description, implementation, "left factors below 128" if low else "", 1 if low else 0, widened)
+
+
+def _pairs(machine: str, arch: str, needs: tuple[str, ...], lanes: int, lefts: str, rights: str, suffix: str = "") -> list[Instruction]:
+    """Sums of pairs of products of 8 bits, which the machine multiplies as 16 bits; and the same with left factors that have these."""
+    found = [_dot(f"{machine}.dot_s16{b}{suffix}", arch, needs, lanes, "i16", _T[b], 2) for b in rights.split()]
+    for a in lefts.split():
+        found += [
+            _dot(f"{machine}.dot_{a}{b}{suffix}", arch, needs, lanes, _T[a], _T[b], 2, widened=f"{machine}.dot_s16{b}{suffix}")
+            for b in rights.split()
+        ]
+    return found
 
 
 def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -> Instruction:
@@ -69,12 +84,12 @@ def _table() -> dict[str, Instruction]:
         _dot("avx512vnni.dot_s16s16", x86, vnni512, 16, "i16", "i16", 2),
         *(_dot(f"avxvnni.dot_{a}{b}", x86, ("avxvnni",), 8, _T[a], _T[b], 4) for a, b in signs),
         *(_dot(f"avxvnni.dot_{a}{b}_x4", x86, ("avxvnni",), 4, _T[a], _T[b], 4) for a, b in signs),
-        *(_dot(f"avx2.dot_{a}{b}", x86, ("avx2",), 8, _T[a], _T[b], 2) for a in ("u8", "s8") for b in ("u8", "s8")),
-        *(_dot(f"avx2.dot_{a}{b}_x4", x86, ("avx2",), 4, _T[a], _T[b], 2) for a in ("u8", "s8") for b in ("u8", "s8")),
+        *_pairs("avx2", x86, ("avx2",), 8, "u8 s8", "u8 s8"),
+        *_pairs("avx2", x86, ("avx2",), 4, "u8 s8", "u8 s8", "_x4"),
         _dot("avx2.dot_s16s16", x86, ("avx2",), 8, "i16", "i16", 2),
         _dot("avx2.dot_u7s8", x86, ("avx2",), 8, "u8", "i8", 4, low=True),
         *(_dot(f"neon.dot_{a}{b}", arm, ("dotprod",), 4, _T[a], _T[b], 4) for a, b in (("s8", "s8"), ("u8", "u8"), ("u8", "s8"))),
-        *(_dot(f"wasm.dot_{a}{b}", wasm, ("simd128",), 4, _T[a], _T[b], 2) for a, b in (("s8", "s8"), ("u8", "s8"))),
+        *_pairs("wasm", wasm, ("simd128",), 4, "s8 u8", "s8"),
         _dot("wasm.dot_s16s16", wasm, ("simd128",), 4, "i16", "i16", 2),
         _dot("wasm.relaxed_dot_u7s8", wasm, ("relaxed-simd",), 4, "u8", "i8", 4, low=True),
         *(_fma(f"fma.{d}x{n}", x86, ("fma",), d, n) for d, n in (("f32", 4), ("f32", 8), ("f64", 4))),

@@ -15,6 +15,7 @@ of a sum is the same number.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from ...dtype import i64
@@ -24,7 +25,7 @@ from ...support.record import dataclass
 from ...sym.expr import TRUE, Const, Expr, FloorMod, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
-from ...target.instructions import instructions_of
+from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
 from ..nest import blocks, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
@@ -44,6 +45,7 @@ class DotProduct:
 
     roles: Matmul
     wide: Load
+    narrow: Load  # the other factor
     lanes: int
     group: int
     instructions: dict[int, str]  # by lanes
@@ -59,26 +61,25 @@ def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | str
     out = plain_iters(s.targets[0].indices, block)
     if not out or set(out) != {i.var for i in block.iters if i.kind == "S"}:
         return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
-    found: dict[tuple[int, int], tuple[str, Load]] = {}
+    found: dict[tuple[int, int], tuple[str, Load, Load]] = {}
     for i in instructions_of(target):
         m = mapping(func, block, i.name)
         if isinstance(m, str) or len(m.fused) != 2 or any(len(vs) != 1 for vs in m.fused) or m.fused[0][0] is not out[-1]:
             continue
         lanes, group = (int(x.stop.value) for x in tile_of_instruction(i.name).loops if isinstance(x.stop, Const))
-        found[group, lanes] = (
-            i.name,
-            next(p for p in m.operands.values() if out[-1] in free_vars(p) and p.buffer is not s.targets[0].buffer),
-        )
+        factors = [p for p in m.operands.values() if p.buffer is not s.targets[0].buffer]
+        narrow, wide = sorted(factors, key=lambda p: out[-1] in free_vars(p))
+        found[group, lanes] = i.name, narrow, wide
     if not found:
         return f"no instruction does what block `{block.name}` does"
     group, lanes = max(found, key=lambda size: (size[0] * size[1], size))
-    wide = found[group, lanes][1]
+    _, narrow, wide = found[group, lanes]
     rows = [v for v in out[:-1] if v not in free_vars(wide)]
     row = rows[-1].name if rows else None
     batch = tuple(v.name for v in out[:-1] if v.name != row)
     roles = Matmul(batch, row, out[-1].name, tuple(i.var.name for i in block.iters if i.kind == "R"))
-    names = {n: name for (g, n), (name, _) in found.items() if g == group}
-    return DotProduct(roles, wide, lanes, group, names, _is_packed(func, wide.buffer, lanes, group))
+    names = {n: name for (g, n), (name, *_) in found.items() if g == group}
+    return DotProduct(roles, wide, narrow, lanes, group, names, _is_packed(func, wide.buffer, lanes, group))
 
 
 def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
@@ -129,11 +130,27 @@ def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = Fa
         raise NotApplicable(
             f"`{dot.wide.buffer.name}` does not lie in words of {dot.group} for {dot.lanes} columns, as the instruction wants"
         )
-    loops = plain_loops(func, block)
+    dot = _widened(s, name, dot)
+    block = find_block(s.program, name)
+    loops = plain_loops(s.program, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
     rule = _Rule(s, name, dot, {v.name: x for v, x in loops.items()}, target)
     return with_epilogue(s, block, rule.apply)
+
+
+def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
+    """Widen the rows once, before the product, where the machine multiplies wider factors; the product by instructions that take these."""
+    wider = {lanes: INSTRUCTIONS[i].widened for lanes, i in dot.instructions.items()}
+    if not all(wider.values()) or not tried(partial(s.reindex, name, dot.narrow.buffer.name, dtype="i16")):
+        return dot
+    copy = f"{dot.narrow.buffer.name}_reindex"
+    *rows, depth = s.loops(copy)
+    for outermost in rows[:1]:
+        tried(partial(s.parallel, outermost))
+    if (constant_extent(s.program, depth.loop) or 0) >= 2 * dot.lanes:
+        s.vectorize(s.split(depth, None, 2 * dot.lanes, tail="cut")[1])
+    return replace(dot, instructions=wider)
 
 
 class _Rule(TiledProduct):
@@ -142,8 +159,11 @@ class _Rule(TiledProduct):
     def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
         self.dot = dot
-        few = self.tile.rows <= MOST_ROWS
-        self.tile = TileSize(self.tile.rows if few else 6, self.tile.vectors if few else 4, dot.lanes)
+        rows, vectors = (self.tile.rows, self.tile.vectors) if self.tile.rows <= MOST_ROWS else (6, 4)
+        constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
+        if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
+            rows, vectors = (target.n_vector_registers - 3 - 2 - constants) // 3, 3
+        self.tile = TileSize(min(rows, MOST_ROWS), vectors, dot.lanes)
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""

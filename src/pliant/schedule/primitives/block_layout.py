@@ -21,6 +21,7 @@ from ..own_nest import box_of, own_nest
 from ..refusal import refuse
 from .cache import redirected
 from .loops import reassociation
+from .widen import FromCopy, as_dtype, wider
 
 
 @legal
@@ -126,11 +127,11 @@ def _rounding(func: Func, block: Block, nest: dict[Var, For], map: IndexMap) -> 
 
 
 @legal
-def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace") -> tuple[Func, Forward]:
+def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", dtype: str | None = None) -> tuple[Func, Forward]:
     """Let a block use a copy of a buffer that its iterators index directly: an operand is copied before the loops, a result after.
 
     The copy is `…_reindex`, as is the block that makes it; it has one dimension for each iterator in the buffer's indices, in the
-    order of the iterators.
+    order of the iterators. An operand may be copied to a wider `dtype`: what would be widened at each use is so once.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -170,8 +171,11 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace") -
         )
         raise refuse(f"{what}: {reason}", func, (block, f"{buffer}[{', '.join(map(str, place))}]"))
     _check_range(func, block, source, place, {i.var: extents[i.var] for i in kept}, what)
-    copy = Buffer(f"{buffer}_reindex", source.dtype, tuple(extents[i.var] for i in kept), None, scope)
-    new = redirected(block, source, copy, tuple(i.var for i in kept)).with_(reads=None, writes=None)
+    if writes and dtype is not None:
+        raise refuse(f"{what} as {dtype}: it is a result, of which every element is stored once", func, (block, "writes it"))
+    copy = Buffer(f"{buffer}_reindex", wider(func, block, source, dtype, what), tuple(extents[i.var] for i in kept), None, scope)
+    here = tuple(i.var for i in kept)
+    new = (redirected(block, source, copy, here) if writes else _reading(block, source, Load(copy, here))).with_(reads=None, writes=None)
     nest = _copy_nest(func, block, kept, extents, source, place, copy, writes)
     edit = Edit(func)
     inner = Edit(Func("", (), root))
@@ -181,6 +185,11 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace") -
     edit.moved.update(inner.moved)
     edit.replace(root, seq(Alloc(copy), *((body, nest) if writes else (nest, body))))
     return edit.done(made=(blocks(nest)[0],))
+
+
+def _reading(block: Block, source: Buffer, place: Load) -> Block:
+    replacer = FromCopy(source, place)
+    return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
 
 
 def _nodes(e: Expr) -> list[Expr]:
@@ -231,7 +240,7 @@ def _copy_nest(
     fresh: dict[Var, Expr] = {i.var: own.var for i, own in zip(kept, iters, strict=True)}
     there = tuple(substitute(e, fresh) for e in place)
     here = tuple(i.var for i in iters)
-    store = Store(source, there, Load(copy, here)) if writes else Store(copy, here, Load(source, there))
+    store = Store(source, there, Load(copy, here)) if writes else Store(copy, here, as_dtype(copy.dtype, Load(source, there)))
     nest: Stmt = Block(fresh_name(copy.name, block_names(func)), iters, store, span=block.span)
     for x in reversed(loops):
         nest = x.with_(body=nest)

@@ -15,6 +15,7 @@ from ..legal import legal
 from ..nest import accesses, allocation, block_names, blocks, facts_at, fed_by, loop_facts, loops_above, path_to
 from ..refusal import refuse
 from ..tile import Tile, inner_loops, nest_of, rebound, spatial_predicate, tile_of
+from .widen import FromCopy, as_dtype, wider
 
 
 @legal
@@ -72,12 +73,19 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
 
 @legal
 def cache_read(
-    func: Func, block: Block, buffer: str, at: For | None = None, scope: Scope = "stack", order: tuple[int, ...] | None = None
+    func: Func,
+    block: Block,
+    buffer: str,
+    at: For | None = None,
+    scope: Scope = "stack",
+    order: tuple[int, ...] | None = None,
+    dtype: str | None = None,
 ) -> tuple[Func, Forward]:
     """Let the blocks inside of `at` read the tile of a buffer that an iteration needs from a copy, made where it begins.
 
     `block` is one of the readers; all others inside of `at` must read the same tile. The copy is `…_copy` in the given
-    scope, as is the block that makes it; `order` gives its dimensions in another order.
+    scope, as is the block that makes it; `order` gives its dimensions in another order, `dtype` a wider dtype: what would be widened at
+    each use is so once.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -110,6 +118,7 @@ def cache_read(
         raise refuse(f"{what}: block `{writer.name}` writes it there", func, (writer, "writes"), (block, "reads"))
     if order is not None and sorted(order) != list(range(source.ndim)):
         raise refuse(f"{what}: order {order} is no permutation of its {source.ndim} dimensions", func, (block, "this block"))
+    wide = wider(func, block, source, dtype, what)
     tiles = {b: _read_tile(func, b, source, at, what) for b in blocks(around) if any(a.buffer is source for a in accesses(b))}
     base = tiles[block].base
     for b, tile in tiles.items():
@@ -119,13 +128,13 @@ def cache_read(
             )
     extent = tuple(max(t.extent[d] for t in tiles.values()) for d in range(source.ndim))
     perm = tuple(order) if order is not None else tuple(range(source.ndim))
-    copy = Buffer(f"{buffer}_copy", source.dtype, tuple(Const(extent[d], i64) for d in perm), None, scope)
+    copy = Buffer(f"{buffer}_copy", wide, tuple(Const(extent[d], i64) for d in perm), None, scope)
     edit = Edit(func)
     inner = Edit(Func("", (), around))
     for b, tile in tiles.items():
         bound = rebound(func, b, "cache what is read by")
         place = Load(copy, tuple(substitute(tile.offset[d], bound.iters) for d in perm))
-        replacer = Replacer(loads=lambda e, place=place: place if e.buffer is source else None)  # type: ignore[misc]
+        replacer = FromCopy(source, place)
         init = bound.block.init
         new = bound.block.with_(body=replacer.stmt(bound.block.body), init=None if init is None else replacer.stmt(init))
         inner.replace(b, new)
@@ -167,7 +176,7 @@ def _copy_nest(
     body: Stmt = Block(
         fresh_name(copy.name, block_names(func)),
         (*iters, *(own[d] for d in perm)),
-        Store(copy, tuple(own[d].var for d in perm), Load(source, place)),
+        Store(copy, tuple(own[d].var for d in perm), as_dtype(copy.dtype, Load(source, place))),
         predicate=all_of(*(Const(0, i64) <= place[d] for d in below), *(place[d] < source.shape[d] for d in within)),
         span=block.span,
     )
