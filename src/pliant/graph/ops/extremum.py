@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import bool_, i64
+from ...dtype import DType, bool_, i32, i64
 from ...support.record import dataclass
-from ...sym.expr import And, Const, Eq, Expr, Lt, Ne, Not, Or, Select, const
+from ...sym.expr import Cast, Const, Eq, Expr, Le, Lt, Ne, Or, Select, const
+from ...sym.prove import prove
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, operand, register
-from ..stage import AnyStage, Combine, Indices, Read, Stage, TupleStage
-from .reduce import AxisAttrs, limit, normal_axis, reduced_shape
+from ..stage import Indices, Read, Stage
+from .reduce import AxisAttrs, accumulator, limit, normal_axis, reduced_shape
 from .shape import reshape
 
 T = TypeVar("T")
@@ -47,43 +48,53 @@ def _deduce(d: Deduction, attrs: PlaceAttrs) -> tuple[Annotation, ...]:
     return (place,) if d.what.startswith("arg") else (Tensor(x.dtype, shape), place)
 
 
-def _combine(largest: bool, last: bool) -> Combine:
-    def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        (x, i), (y, j) = a, b
-        beats: Expr = Lt(x, y) if largest else Lt(y, x)
-        same: Expr = Eq(x, y)
-        if x.dtype.is_float:
-            x_nan, y_nan = Ne(x, x), Ne(y, y)
-            beats, same = Or(beats, And(y_nan, Not(x_nan))), Or(same, And(x_nan, y_nan))
-        later = Or(beats, And(same, Lt(i, j) if last else Lt(j, i)))
-        return Select(later, y, x), Select(later, j, i)
+def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bool) -> tuple[Stage, Stage]:
+    """The extremum along an axis, NaN if there is one; then the place of the first, or last, element that is it. Both reduce by lanes."""
+    axis, wide = attrs.axis, accumulator(x.dtype)
+    index = i32 if prove(Le(x.shape[axis], const(i32.max))) else i64
+    never = Const(-1 if attrs.select_last_index else index.max, index)
 
-    return combine
+    def element(i: Indices, r: Indices, read: Read) -> Expr:
+        found = read(0, *i[:axis], r[0], *(i[axis + 1 :] if attrs.keepdims else i[axis:]))
+        return found if found.dtype is wide else Cast(wide, found)
 
+    def place(i: Indices, r: Indices, read: Read) -> Expr:
+        found = element(i, r, read)
+        here: Expr = Eq(found, read("extremum", *i))
+        if wide.is_float:
+            here = Or(here, Ne(found, found))
+        return Select(here, Cast(index, r[0]) if index is i32 else r[0], never)
 
-def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bool, names: tuple[str, str]) -> TupleStage:
-    """The extremum along an axis, and its place. What it begins with loses to every element: it comes after, or before, all."""
-    axis = attrs.axis
-
-    def values(i: Indices, r: Indices, read: Read) -> tuple[Expr, ...]:
-        after = i[axis + 1 :] if attrs.keepdims else i[axis:]
-        return read(0, *i[:axis], r[0], *after), r[0]
-
-    init = (limit(x.dtype, not largest), Const(-1 if attrs.select_last_index else i64.max, i64))
-    return TupleStage(names, (x.dtype, i64), shape, values, (x.shape[axis],), _combine(largest, attrs.select_last_index), init)
+    return (
+        Stage("extremum", wide, shape, element, (x.shape[axis],), "max" if largest else "min", limit(wide, not largest)),
+        Stage("place", index, shape, place, (x.shape[axis],), "max" if attrs.select_last_index else "min", never),
+    )
 
 
-def _arg_stages(largest: bool) -> Callable[..., tuple[AnyStage, ...]]:
-    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PlaceAttrs) -> tuple[AnyStage, ...]:
+def _read_as(name: str, stage: str, dtype: DType, shape: tuple[Expr, ...]) -> Stage:
+    """A result: what a stage found, in the result's dtype."""
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        found = read(stage, *i)
+        return found if found.dtype is dtype else Cast(dtype, found)
+
+    return Stage(name, dtype, shape, value)
+
+
+def _arg_stages(largest: bool) -> Callable[..., tuple[Stage, ...]]:
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PlaceAttrs) -> tuple[Stage, ...]:
         shape = outs[0].shape
-        found = _extremum(args[0], shape, attrs, largest, ("extremum", "place"))
-        return (found, Stage("out", i64, shape, lambda i, r, read: read("place", *i)))
+        return (*_extremum(args[0], shape, attrs, largest), _read_as("out", "place", i64, shape))
 
     return stages
 
 
-def _with_index_stages(largest: bool) -> Callable[..., tuple[AnyStage, ...]]:
-    return lambda args, outs, attrs: (_extremum(args[0], outs[0].shape, attrs, largest, ("extremum", "place")),)
+def _with_index_stages(largest: bool) -> Callable[..., tuple[Stage, ...]]:
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PlaceAttrs) -> tuple[Stage, ...]:
+        x, shape = args[0], outs[0].shape
+        return (*_extremum(x, shape, attrs, largest), _read_as("value", "extremum", x.dtype, shape), _read_as("index", "place", i64, shape))
+
+    return stages
 
 
 def _place(x: Array, attrs: PlaceAttrs, largest: bool) -> Array:
@@ -113,15 +124,15 @@ def _deduce_hardmax(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
     return (Tensor(d.tensor(0).dtype, d.tensor(0).shape),)
 
 
-def _hardmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[AnyStage, ...]:
+def _hardmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
     x, axis = args[0], attrs.axis
     rows = reduced_shape(x.shape, (axis,), False)
 
     def one_hot(i: Indices, r: Indices, read: Read) -> Expr:
-        here = Eq(i[axis], read("place", *i[:axis], *i[axis + 1 :]))
+        here = Eq(i[axis], Cast(i64, read("place", *i[:axis], *i[axis + 1 :])))
         return Select(here, Const(1.0, x.dtype), Const(0.0, x.dtype))
 
-    return (_extremum(x, rows, PlaceAttrs(axis), True, ("largest", "place")), Stage("out", x.dtype, x.shape, one_hot))
+    return (*_extremum(x, rows, PlaceAttrs(axis), True), Stage("out", x.dtype, x.shape, one_hot))
 
 
 def _hardmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
