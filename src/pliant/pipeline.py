@@ -204,6 +204,12 @@ STEPS: tuple[Step, ...] = (
         optional=True,
     ),
     Step(
+        "integer_products",
+        _pass(".graph.passes.integer_products:integer_products", Op),
+        "products of numbers that stand for codes are products of the codes",
+        optional=True,
+    ),
+    Step(
         "fold_constants",
         _pass(".graph.passes.fold_constants:fold_constants", Op),
         "small results of literals alone are literals",

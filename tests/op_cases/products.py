@@ -16,6 +16,14 @@ CASES: dict[str, Case] = {
     "matmul_column": Case(ops.matmul, (("b", "n", "k"), ("k",))),
     "matmul_vectors": Case(ops.matmul, (("k",), ("k",))),
     "matmul_integer": Case(ops.matmul_integer, (("n", "k"), ("k", "m")), (u8, i8), -128, 255),
+    "unfold": Case(lambda x, z: ops.unfold(x, z, (3, 2), stride=(2, 1), padding=((1, 2), 0)), (("b", "h", "w", "c"), ()), (u8, u8), 0, 255),
+    "unfold_dilated": Case(lambda x, z: ops.unfold(x, z, 3, padding=1, dilation=2), (("b", "h", "c"), ()), (i8, i8), -128, 127),
+    "conv_integer": Case(
+        lambda x, w, z: ops.conv_integer(x, w, z, padding=1), (("b", "c", "h", "w"), ("n", "c", 3, 3), ()), (u8, i8, u8), -128, 255
+    ),
+    "conv_integer_zeros": Case(
+        lambda x, w, z, y: ops.conv_integer(x, w, z, y, stride=2), (("b", "c", "h"), ("n", "c", 2), (), ("n",)), (i8, u8, i8, u8), -128, 255
+    ),
     "matmul_integer_batch": Case(ops.matmul_integer, (("b", "n", "k"), ("k", "m")), (i8, i8), -128, 127),
     "matmul_integer_zero": Case(ops.matmul_integer, (("n", "k"), ("k", "m"), (), ()), (u8, i8, u8, i8), -128, 255),
     "matmul_integer_zeros": Case(ops.matmul_integer, (("n", "k"), ("k", "m"), ("n",), ("m",)), (u8, u8, u8, u8), 0, 255),

@@ -256,7 +256,8 @@ class Importer:
         if rule is None:
             return self._without_rule(site)
         inner = any(a.type in (5, 10) for a in site.attributes.values())  # a graph inside may use what is not known
-        if site.items and not inner and all(i is None or _is_literal(i) for i in site.items):
+        codes = site.op == "DequantizeLinear" and not site.domain  # stay beside what they stand for: products are made of them
+        if site.items and not inner and not codes and all(i is None or _is_literal(i) for i in site.items):
             found = self._evaluated(site, rule)
             if found is not None:
                 return found

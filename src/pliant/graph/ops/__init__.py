@@ -77,6 +77,7 @@ from .shape import concat, full, permute, reshape, scalar, take
 from .slicing import slice, strided_slice
 from .softmax import log_softmax, logsumexp, softmax
 from .sort import argsort, bucketize, searchsorted, sort, topk
+from .unfold import conv_integer, unfold
 from .transcendental import (
     acos,
     acosh,
@@ -147,6 +148,7 @@ __all__ = [
     "concat",
     "constant",
     "conv",
+    "conv_integer",
     "conv_transpose",
     "cos",
     "cosh",
@@ -299,6 +301,7 @@ __all__ = [
     "trunc",
     "trunc_divide",
     "unbind",
+    "unfold",
     "unique",
     "unsqueeze",
     "var",

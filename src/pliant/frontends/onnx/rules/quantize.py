@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dtype import ALL, f32, i32, u8
+from ....dtype import ALL, f32, i8, i32, u8
 from ....sym.expr import const
 from ..emit import ops
-from ..items import WIDE, Narrow, fills_bytes
+from ..items import WIDE, Known, Narrow, fills_bytes
 from ..registry import rule
 from ..site import Site
 from .elementwise import in_bytes
@@ -49,7 +49,7 @@ def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     rank, block = site.rank(0), site.integer("block_size", 0)
     scale = site.x(1)
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
-        scale, zero = ops.reshape(scale, ()), None if zero is None else ops.reshape(zero, ())
+        scale, zero = _one(site, 1, scale), None if zero is None else _one(site, 2, zero)
     if zero is not None and len(zero.tensor.shape) != len(scale.tensor.shape):
         site.require(zero.tensor.shape == (const(1),), f"the zero point is {zero.tensor}, and the scale {scale.tensor}")
         zero = ops.reshape(zero, scale.tensor.shape)
@@ -58,6 +58,14 @@ def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     given = site.integer("axis", 1)
     axis = 0 if rank == 0 or (site.rank(1) == 0) or (rank == 1 and given == 1) else site.normal(given, rank)
     return scale, zero, axis, block
+
+
+def _one(site: Site, k: int, value: Any) -> Any:
+    """An input of one element as a tensor without dims: a literal stays one."""
+    item = site.item(k)
+    if isinstance(item, Known) and item.dtype.bits >= 8:
+        return site.value_of(Known(item.array.reshape(()), item.dtype, item.name))
+    return ops.reshape(value, ())
 
 
 @rule("DynamicQuantizeLinear")
@@ -90,10 +98,7 @@ def _requantized(site: Site, total: Any, factor: Any, scale: int, zero: int) -> 
 @rule("ConvInteger")
 def conv_integer(site: Site) -> Any:
     """A convolution of integers, in i32, each less its zero point."""
-    kernel, rank = _weights(site, 1)
-    x = centred(site, 0, 2, row=False)
-    w = _centred_kernel(site, 1, 3)
-    return _integer_conv(site, x, w, kernel, rank, None)
+    return _integer_conv(site, (0, 2), (1, 3))
 
 
 def _centred_kernel(site: Site, k: int, zero: int) -> Any:
@@ -106,18 +111,23 @@ def _centred_kernel(site: Site, k: int, zero: int) -> Any:
     return ops.sub(w, z)
 
 
-def _integer_conv(site: Site, x: Any, w: Any, kernel: list[int], rank: int, bias: Any) -> Any:
+def _integer_conv(site: Site, left: tuple[int, int], right: tuple[int, int]) -> Any:
+    """The sums of products of codes less their zero points, in i32, by the numbers of these inputs; groups have their own kernels."""
+    kernel, rank = _weights(site, right[0])
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
-    return ops.conv(x, w, bias, stride=strides, padding=pads, dilation=dilations, groups=site.integer("group", 1))
+    named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations}
+    groups = site.integer("group", 1)
+    if groups == 1 and all(isinstance(k, int) for k in kernel) and site.dtype(left[0]) in (i8, u8) and site.dtype(right[0]) in (i8, u8):
+        zeros = [site.get(k) for k in (left[1], right[1])]
+        return ops.conv_integer(site.x(left[0]), site.x(right[0]), *zeros, **named)
+    return ops.conv(centred(site, *left, row=False), _centred_kernel(site, *right), groups=groups, **named)
 
 
 @rule("QLinearConv")
 def qlinear_conv(site: Site) -> Any:
     """The codes of a convolution of codes: integers inside, one rounding."""
-    kernel, rank = _weights(site, 3)
-    x = centred(site, 0, 2, row=False)
-    total = _integer_conv(site, x, _centred_kernel(site, 3, 5), kernel, rank, site.get(8))
-    w_scale: Any = site.x(4)
-    if site.rank(4) == 1:
-        w_scale = ops.reshape(w_scale, (-1, *[1] * rank))
+    total: Any = _integer_conv(site, (0, 2), (3, 5))
+    tall = (-1, *[1] * (site.rank(0) - 2))
+    total = ops.add(total, ops.reshape(site.x(8), tall)) if site.has(8) else total
+    w_scale: Any = ops.reshape(site.x(4), tall) if site.rank(4) == 1 else site.x(4)
     return _requantized(site, total, ops.mul(ops.reshape(site.x(1), ()), w_scale), 6, 7)

@@ -1,0 +1,203 @@
+"""Products of numbers that stand for codes become products of the codes.
+
+    a = ops.dequantize_linear(qx, sx, zx)           ->      t = ops.conv_integer(qx, qw, zx, zw)          # in i32
+    w = ops.dequantize_linear(qw, sw, zw)                   y = ops.cast(t, f32) * (sx * sw) + b
+    y = ops.conv(a, w, b)
+
+The sum of products of codes is exact; scale and bias, and whatever follows element by element (activations, a residual, the quantisation of
+the result), are done as it leaves the kernel. Scales and zero points are one for the operand, and one for the weight or for each of its
+channels. What stays as it is: groups, sums that could leave i32, a scale that differs along a dim that is summed over.
+
+Convolutions of integers have their channels last. A transpose to that form is moved back through operators on elements until it meets the
+one that undid it, so that between two convolutions there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dtype import f32, i8, u8
+from ...support.errors import Error
+from ...sym.expr import Const, product
+from ...sym.simplify import simplify
+from .. import ops as _ops
+from ..node import Function, Node, Op, Tensor, Value
+from ..operators import TABLE, building
+from ..ops.linalg import PLAIN
+from ..ops.shape import PermuteAttrs, ScalarAttrs, ShapeAttrs
+from ..ops.unfold import conv_integer_last
+from ..rewrite import Rewriter
+
+ops: Any = _ops  # its types are about dtypes of what users write
+MOST_TERMS = (1 << 31) // (255 * 128)  # of a sum that stays in i32 whatever the codes are
+BY_ELEMENT = ("cast", "bit_cast", "quantize_linear", "dequantize_linear")
+Array = np.ndarray[Any, Any]
+
+
+def integer_products(function: Function) -> Function:
+    """The function whose products of codes are computed as such; the same object where there are none."""
+    return _Products(function).run()
+
+
+class _Codes:
+    """Codes that stand for an operand: scale and zero point are one, or one for each index along `axis`."""
+
+    def __init__(self, node: Op) -> None:
+        self.codes, self.scale = node.args[:2]
+        self.zero = node.args[2] if len(node.args) > 2 else None
+        self.axis = node.attrs.axis if self.scale.tensor.shape else None
+
+
+class _Emitter:
+    """Emits what operators are made of in place of a node."""
+
+    def __init__(self, rewriter: Rewriter, near: Node) -> None:
+        self.rewriter, self.near = rewriter, near
+
+    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
+        """The results of an operator."""
+        found = self.rewriter.make(name, args, attrs, self.near)
+        if found is None:
+            raise Error(f"{name} does not fit here")
+        return found
+
+    def constant(self, array: Array) -> Value:
+        """A literal tensor."""
+        return self.rewriter.constant(array, "const", self.near.origin, self.near.span)
+
+    literal = constant
+
+    def scalar(self, value: Any) -> Value:
+        """A host scalar."""
+        return self.op("scalar", (), ScalarAttrs(value))[0]
+
+
+class _Products(Rewriter):
+    def __init__(self, function: Function) -> None:
+        super().__init__(function, lambda r, node: self.changed(node))
+        self.rows: dict[Value, Value | None] = {}  # by images (n, c, …), a row for each place, where that costs no transpose
+
+    def changed(self, node: Node) -> Sequence[Value] | None:
+        if not isinstance(node, Op):
+            return None
+        if node.op in ("conv", "matmul") and node.outs[0].tensor.dtype is f32:
+            return self.made(node, self.convolution if node.op == "conv" else self.product)
+        if node.op == "permute" and node.attrs.axes == _to_last(len(node.attrs.axes)) and len(node.attrs.axes) > 2:
+            rows = self.rows_of(node.args[0], node)
+            return None if rows is None else self.op("reshape", (rows,), ShapeAttrs(node.outs[0].tensor.shape), node)
+        return None
+
+    def made(self, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
+        with building(_Emitter(self, node)):  # type: ignore[arg-type]
+            try:
+                found = make(node)
+            except Error:
+                return None
+        return None if found is None or found.annotation != node.outs[0].annotation else (found,)
+
+    # Products.
+
+    def codes(self, value: Value, axis: int | None) -> _Codes | None:
+        """The codes of an operand, whose scale may differ along one axis."""
+        node = self.op_of(value, "dequantize_linear")
+        if node is None or node.attrs.block_size or node.args[0].tensor.dtype not in (i8, u8) or node.args[1].tensor.dtype is not f32:
+            return None
+        found = _Codes(node)
+        zero = None if found.zero is None else self.array_of(found.zero)
+        if zero is not None and not zero.any():
+            found.zero = None
+        return found if found.axis is None or (found.axis == axis and self.makers.get(found.scale) is not None) else None
+
+    def convolution(self, node: Op) -> Value | None:
+        x, w = self.codes(node.args[0], None), self.codes(node.args[1], 0)
+        if x is None or w is None or node.attrs.groups != 1 or not _fits(w.codes.tensor.shape[1:]):
+            return None
+        rank, a = len(node.outs[0].tensor.shape), node.attrs
+        last = ops.permute(x.codes, _to_last(rank))
+        total = conv_integer_last(last, w.codes, x.zero, w.zero, a.stride, list(a.padding), a.dilation)
+        rows = ops.reshape(total, (-1, w.codes.tensor.shape[0]))
+        real = _scaled(rows, x, w, node.args[2] if len(node.args) > 2 else None)
+        found: Value = ops.permute(ops.reshape(real, total.tensor.shape), _to_first(rank))
+        return found
+
+    def product(self, node: Op) -> Value | None:
+        (a, b), attrs = node.args, node.attrs or PLAIN
+        right = len(b.tensor.shape) - (2 if attrs.transpose_b else 1)
+        x, w = self.codes(a, None), self.codes(b, right)
+        if x is None or w is None or len(b.tensor.shape) != 2 or len(a.tensor.shape) < 2 or attrs.transpose_a:
+            return None
+        matrix = ops.permute(w.codes, (1, 0)) if attrs.transpose_b else w.codes
+        if not _fits(matrix.tensor.shape[:1]):
+            return None
+        found: Value = _scaled(ops.matmul_integer(x.codes, matrix, x.zero, w.zero), x, w, None)
+        return found
+
+    # Channels last.
+
+    def rows_of(self, image: Value, near: Op) -> Value | None:
+        """An image as rows of channels, where a transpose back is found behind operators on elements."""
+        if image not in self.rows:
+            self.rows[image] = None
+            self.rows[image] = self.turned(image, near)
+        return self.rows[image]
+
+    def turned(self, image: Value, near: Op) -> Value | None:
+        node = self.makers.get(image)
+        if not isinstance(node, Op) or node.requires or not isinstance(image.annotation, Tensor):
+            return None
+        if node.op == "permute":
+            return self.flat(node.args[0], near) if node.attrs.axes == _to_first(len(image.tensor.shape)) else None
+        if len(node.outs) != 1 or not (TABLE[node.op].broadcasts or node.op in BY_ELEMENT):
+            return None
+        whole = [a for a in node.args if isinstance(a.annotation, Tensor) and a.tensor.shape == image.tensor.shape]
+        if not any(self.rows_of(a, near) is not None for a in whole):
+            return None
+        args = [self.operand(a, image, near) for a in node.args]
+        given = [a for a in args if a is not None]
+        found = self.make(node.op, given, node.attrs, near) if len(given) == len(args) else None
+        return None if found is None else found[0]
+
+    def operand(self, value: Value, image: Value, near: Op) -> Value | None:
+        """An operand of an image as one of its rows; None where it is neither a number nor an image of the same shape."""
+        if not isinstance(value.annotation, Tensor) or not value.tensor.shape:
+            return value
+        if value.tensor.shape != image.tensor.shape:
+            return None
+        found = self.rows_of(value, near)
+        if found is None:
+            made = self.make("permute", (value,), PermuteAttrs(_to_last(len(image.tensor.shape))), near)
+            found = None if made is None else self.flat(made[0], near)
+        return found
+
+    def flat(self, image: Value, near: Op) -> Value | None:
+        """An image with channels last as rows."""
+        shape = image.tensor.shape
+        rows = (simplify(product(shape[:-1])), shape[-1])
+        before = self.op_of(image, "reshape")
+        if before is not None and before.args[0].tensor.shape == rows:
+            return before.args[0]
+        made = self.make("reshape", (image,), ShapeAttrs(rows), near)
+        return None if made is None else made[0]
+
+
+def _scaled(total: Any, x: _Codes, w: _Codes, bias: Value | None) -> Any:
+    """What the sums stand for, channels last."""
+    real = ops.mul(ops.cast(total, f32), ops.mul(x.scale, w.scale))
+    return real if bias is None else ops.add(real, bias)
+
+
+def _fits(summed: Sequence[Any]) -> bool:
+    """Whether sums over these dims stay in i32."""
+    terms = simplify(product(tuple(summed)))
+    return isinstance(terms, Const) and terms.value <= MOST_TERMS
+
+
+def _to_last(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank), 1)
+
+
+def _to_first(rank: int) -> tuple[int, ...]:
+    return (0, rank - 1, *range(1, rank - 1))
