@@ -161,6 +161,18 @@ def f(x: Tensor[f32, n], index: Tensor[i64, n], y: Out[f32, n, 4], z: Out[f32, n
     assert writes == {"y": "i:+1, 0:+4", "z": "i:+1"}
 
 
+def test_a_condition_that_tells_a_dim_by_a_loop_is_no_bound() -> None:
+    func = program("""
+def f(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for t in range(n):
+        if n == t * 6 + 1:
+            for i in range(n):
+                y[i] = x[i]
+""")
+    found = regions(func.body, symbol_facts(func))
+    assert [str(e) for e in (*found.reads[0].extents, *found.writes[0].extents)] == ["n", "n"]
+
+
 def test_memory_of_its_own_is_no_region() -> None:
     func = program(SOFTMAX)
     reads, writes = shown(regions(func.body, symbol_facts(func)))

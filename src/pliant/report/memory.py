@@ -73,8 +73,8 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> str:
     marks = "".join(_mark(share, top, up) for share in (0.0, 0.5, 1.0))
     ends = f'<text x="{LEFT}" y="{HEIGHT - 6}">step {first}</text><text x="{WIDTH}" y="{HEIGHT - 6}" text-anchor="end">step {last}</text>'
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="memory over time">{marks}'
-        f'{"".join(box(*b) for b in boxes)}<polyline points="{line}" class="live"/>{ends}</svg>'
+        f'<div class="scroll"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="memory over time">{marks}'
+        f'{"".join(box(*b) for b in boxes)}<polyline points="{line}" class="live"/>{ends}</svg></div>'
         f"<p>Workspace {in_bytes(top)}; the largest set that is alive at one step is {in_bytes(max(live))} (the line).</p>"
     )
 

@@ -94,7 +94,8 @@ def _header(x: _Facts) -> str:
 def _layers(x: _Facts) -> str:
     tree = tree_of([(s.layers[0] if s.layers else "", i) for i, s in enumerate(x.steps)])
     total = sum(t.duration for t in x.times if t is not None)
-    return f'<div class="tree">{_branch(x, tree, x.f.interface.name, total, depth=0)}</div>'
+    note = "<p>Shares are of the time in kernels.</p>" if total else ""
+    return f'{note}<div class="tree">{_branch(x, tree, x.f.interface.name, total, depth=0)}</div>'
 
 
 def _branch(x: _Facts, tree: Tree, name: str, total: int, depth: int) -> str:
@@ -135,8 +136,8 @@ def _launches(x: _Facts) -> str:
     cells = "".join(f'<th class="n">{h}</th>' if i > 2 or i == 0 else f"<th>{h}</th>" for i, h in enumerate(head))
     rows = "".join(_launch_row(x, i, timed) for i in range(len(x.steps)))
     return (
-        "<p>A launch computes a group of operators that were fused; its name tells which. Limits are those of arithmetic and of memory, "
-        "whichever binds; what comes from a cache can exceed the latter.</p>"
+        "<p>A launch computes a group of operators that were fused; its name tells which. Shares are of the whole run. "
+        "Limits are those of arithmetic and of memory, whichever binds; what comes from a cache can exceed the latter.</p>"
         f'<input id="filter" placeholder="filter by kernel or layer" aria-label="filter"><div class="scroll"><table>'
         f"<thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -12,7 +12,7 @@ header { border-bottom: 1px solid var(--line); padding: 28px 0 16px; }
 h1 { font-size: 26px; margin: 0 0 4px; }
 h2 { font-size: 19px; margin: 40px 0 10px; padding-top: 8px; }
 nav { position: sticky; top: 0; background: var(--back); border-bottom: 1px solid var(--line); padding: 8px 0; z-index: 1; }
-nav a { margin-right: 18px; }
+nav a { display: inline-block; margin-right: 18px; }
 p, .soft { color: var(--soft); margin: 4px 0; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 18px; margin: 12px 0 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
@@ -42,7 +42,18 @@ svg { width: 100%; height: auto; background: var(--box); border: 1px solid var(-
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
 .grid { stroke: var(--line); } .live { fill: none; stroke: var(--ink); stroke-width: 1.5; }
 input { font: inherit; color: inherit; background: var(--box); border: 1px solid var(--line); border-radius: 6px; }
-input { padding: 4px 10px; width: 280px; margin: 6px 0; }
+input { padding: 4px 10px; width: 280px; margin: 6px 0; max-width: 100%; }
+.row .soft { white-space: nowrap; margin: 0; }
+@media (max-width: 700px) {
+  main { padding: 0 14px 60px; }
+  dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 6px; }
+  .row { flex-wrap: wrap; gap: 0 8px; }
+  .row .time { width: auto; }
+  .bar { width: 56px; }
+  .tree details, .tree div.row { margin-left: 3px; padding-left: 7px; }
+  table { min-width: 640px; }
+  svg { min-width: 640px; }
+}
 """
 
 SCRIPT = """

@@ -158,9 +158,18 @@ class _Walker:
                 starts.append(Const(0, i64))
                 ends.append(size)
             else:
-                starts.append(_clamped(Max, lower(index, facts, self.inner), Const(0, i64), facts))
-                ends.append(simplify(_clamped(Min, upper(index, facts, self.inner), size - 1, facts) + 1, facts))
+                starts.append(self.clamped(Max, lower(index, facts, self.inner), Const(0, i64), facts))
+                ends.append(self.simplified(self.clamped(Min, upper(index, facts, self.inner), size - 1, facts) + 1, facts))
         self.join(into, place.buffer, tuple(map(self.outer, starts)), tuple(map(self.outer, ends)))
+
+    def clamped(self, kind: type[Max | Min], bound: Expr, limit: Expr, facts: Facts) -> Expr:
+        """A bound made of dims alone, cut at the buffer's edge; one that moves with outer variables is left as simple as it is."""
+        return self.simplified(kind(bound, limit), facts) if all(isinstance(v, Dim) for v in free_vars(bound)) else bound
+
+    def simplified(self, e: Expr, facts: Facts) -> Expr:
+        """`e` made simpler by what is known there, unless that tells a dim by what is bound inside: `n == tile * 6 + 1`."""
+        found = simplify(e, facts)
+        return found if free_vars(found).isdisjoint(self.inner) else simplify(e)
 
     def outer(self, e: Expr) -> Expr:
         """A bound must not use what is bound inside; if one does, that is a mistake of the elimination."""
@@ -185,11 +194,6 @@ class _Walker:
 
 def _reads(e: Expr) -> bool:
     return any(isinstance(n, Load) for n in walk(e))
-
-
-def _clamped(kind: type[Max | Min], bound: Expr, limit: Expr, facts: Facts) -> Expr:
-    """A bound made of dims alone, cut at the buffer's edge; one that moves with outer variables is left as simple as it is."""
-    return simplify(kind(bound, limit), facts) if all(isinstance(v, Dim) for v in free_vars(bound)) else bound
 
 
 def _least(a: Expr, b: Expr) -> Expr:
