@@ -37,8 +37,8 @@ def _parts(format: Format) -> Any:
     return call
 
 
-def _linear(format: Format, rows: int) -> Any:
-    return lambda x: ops.block_linear(x, weights(format, rows, 256), format=format.name)
+def _linear(format: Format, rows: int, length: int = 256) -> Any:
+    return lambda x: ops.block_linear(x, weights(format, rows, length), format=format.name)
 
 
 def _take(format: Format) -> Any:
@@ -50,6 +50,7 @@ CASES |= {f"block_take_{f.name}": Case(_take(f), (("n", "m"),), (i32,), 0, 7) fo
 CASES |= {f"block_linear_{f.name}": Case(_linear(f, 21), (("n", 256),)) for f in FORMATS}
 CASES |= {
     "block_linear_nine": Case(_linear(BY_NAME["Q4_1"], 16), ((9, 256),)),
+    "block_linear_chunks": Case(_linear(BY_NAME["Q5_1"], 16 * 9 + 3, 64), (("n", 64),)),
     "block_linear_none": Case(_linear(BY_NAME["Q8_0"], 3), (("zero", 256),)),
     "block_take_one": Case(_take(BY_NAME["Q8_0"]), ((),), (i64,), 0, 7),
     "quantize_groups": Case(ops.quantize_groups, (("n", "m", 32),)),

@@ -30,7 +30,8 @@ class GeluFeedForward(FeedForward):
     """The gated network with gelu."""
 
     def forward(self, x: Any) -> Any:
-        return self.down(ops.gelu(self.gate(x), approximate="tanh") * self.up(x))
+        gate, up = self.gate_up(x)
+        return self.down(ops.gelu(gate, approximate="tanh") * up)
 
 
 class GemmaLayer(nn.Module):

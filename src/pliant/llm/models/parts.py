@@ -82,6 +82,22 @@ class Product(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
+class Products(nn.Module):
+    """Several products with the same `x`: one, with the rows of all weights, where these are of one format."""
+
+    def __init__(self, *products: Product) -> None:
+        self.parts = nn.ModuleList(products)
+
+    def forward(self, x: Any) -> tuple[Any, ...]:
+        weights = [p.weight for p in self.parts]
+        if weights[0].format.codes is None or any(w.format is not weights[0].format for w in weights):
+            return tuple(p(x) for p in self.parts)
+        whole = np.concatenate([_ordered(blocks(p.weight), p.order) for p in self.parts])
+        y = ops.block_linear(x, ops.constant(whole), format=weights[0].format.name)
+        found = ops.split(y, [w.shape[0] for w in weights], axis=1)
+        return tuple(a if p.bias is None else a + p.bias for a, p in zip(found, self.parts, strict=True))
+
+
 def product(x: Any, w: GgufTensor, order: np.ndarray[Any, Any] | None = None) -> Any:
     """`x @ w.T`."""
     if w.format.codes is not None:
@@ -125,12 +141,13 @@ class FeedForward(nn.Module):
     """The gated network of a layer."""
 
     def __init__(self, file: GgufFile, prefix: str, s: Settings) -> None:
-        self.gate = Product(file, f"{prefix}.ffn_gate", s.ffn, s.width)
-        self.up = Product(file, f"{prefix}.ffn_up", s.ffn, s.width)
+        gate, up = (Product(file, f"{prefix}.ffn_{part}", s.ffn, s.width) for part in ("gate", "up"))
+        self.gate_up = Products(gate, up)
         self.down = Product(file, f"{prefix}.ffn_down", s.width, s.ffn)
 
     def forward(self, x: Any) -> Any:
-        return self.down(ops.silu(self.gate(x)) * self.up(x))
+        gate, up = self.gate_up(x)
+        return self.down(ops.silu(gate) * up)
 
 
 class Attention(nn.Module):
@@ -139,9 +156,11 @@ class Attention(nn.Module):
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         prefix, q, kv = f"blk.{number}", s.heads * s.size, s.kv_heads * s.size
         order = (halves_first(s.heads, s.size), halves_first(s.kv_heads, s.size)) if s.interleaved else (None, None)
-        self.q = Product(file, f"{prefix}.attn_q", q, s.width, order[0])
-        self.k = Product(file, f"{prefix}.attn_k", kv, s.width, order[1])
-        self.v = Product(file, f"{prefix}.attn_v", kv, s.width)
+        self.qkv = Products(
+            Product(file, f"{prefix}.attn_q", q, s.width, order[0]),
+            Product(file, f"{prefix}.attn_k", kv, s.width, order[1]),
+            Product(file, f"{prefix}.attn_v", kv, s.width),
+        )
         self.out = Product(file, f"{prefix}.attn_output", s.width, q)
         self.q_norm, self.k_norm = (
             Norm(file, f"{prefix}.attn_{side}_norm", s.size, s.eps) if f"{prefix}.attn_{side}_norm.weight" in file.tensors else None
@@ -151,9 +170,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
         s, tokens = self.settings, x.shape[0]
-        q = ops.reshape(self.q(x), (tokens, s.heads, s.size))
-        k = ops.reshape(self.k(x), (tokens, s.kv_heads, s.size))
-        v = ops.reshape(self.v(x), (tokens, s.kv_heads, s.size))
+        q, k, v = (ops.reshape(a, (tokens, -1, s.size)) for a in self.qkv(x))
         q, k = (a if norm is None else norm(a) for a, norm in ((q, self.q_norm), (k, self.k_norm)))
         q, k = (ops.rotary_embedding(a, step.positions, step.frequencies) for a in (q, k))
         keys, values = self.kernels.append(k, v, self.number, step.positions, step.sequence, step.page_table, keys, values)

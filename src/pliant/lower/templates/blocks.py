@@ -1,7 +1,7 @@
 """Products of 8-bit activations and weights of block formats (graph/ops/blocks.py): sums of products of a group in i32, of groups in f32;
 and what makes codes of activations.
 
-for pack of 16 rows of weights (parallel):
+for pack of 16 rows of weights, CHUNK of them together (parallel):
     for tile of ROWS rows of activations, then of 4, 2, 1:
         acc[i, l] = 0                                          # in registers
         for group g:
@@ -26,6 +26,7 @@ from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Dim, Div, Eq, Ex
 from .build import ZERO, Site
 
 LARGEST = 1 << 24  # groups and packs: with these no index of bytes wraps
+CHUNK = 4  # packs that a thread takes at once: a few microseconds of reading even of short rows
 ROWS = 8  # a power of two; sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
 
 
@@ -55,7 +56,9 @@ def matmul(site: Site) -> Stmt:
 
     whole = For(tile, ZERO, count // ROWS, "serial", rows(ROWS, tile * ROWS))
     tails = [If(Eq(count // r % 2, Const(1, i64)), rows(r, count // (2 * r) * (2 * r))) for r in (4, 2, 1)]
-    return For(pack, ZERO, site.buffer(3).shape[0], "parallel", seq(whole, *tails))
+    packs, chunk, k = site.buffer(3).shape[0], Var("c"), Var("k")
+    some = _loop(k, CHUNK, "serial", seq(Let(pack, chunk * CHUNK + k), If(Lt(pack, packs), seq(whole, *tails))))
+    return For(chunk, ZERO, (packs + (CHUNK - 1)) // CHUNK, "parallel", some, {"grain": 1})
 
 
 def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
