@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +72,28 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
         store.put(b"%d" % number, bytes(1000))
     assert store.size() <= 10_000
     assert store.get(b"0") is not None and store.get(b"11") is not None and store.get(b"1") is None
+
+
+PUT = """
+from pathlib import Path
+from pliant.runtime.cache import Cache
+store = Cache(Path({folder!r}))
+print("ready", flush=True)
+while True:
+    for fill in b"abc":
+        store.put(b"key", bytes([fill]) * (4 << 20))
+"""
+
+
+def test_kill_9_while_it_is_written(store: Cache, start: Callable[..., subprocess.Popen[str]]) -> None:
+    for wait in (0.0, 0.01, 0.02, 0.05, 0.1):
+        child = start(PUT.format(folder=str(store.folder)))
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        time.sleep(wait)
+        child.kill()
+        child.communicate()
+        found = store.get(b"key")
+        assert found is None or found in [bytes([fill]) * (4 << 20) for fill in b"abc"], "all of one writer, or nothing"
 
 
 def test_leftovers_of_killed_processes_go(store: Cache) -> None:
