@@ -17,17 +17,17 @@ import numpy as np
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
 from ...graph.builder import Builder
-from ...graph.node import Const, Function, Tensor, Value
+from ...graph.node import Function, Tensor, Value
 from ...graph.operators import building
 from ...support.errors import Error, ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ...sym.expr import Const as Literal
-from ...sym.expr import Expr, const
+from ...sym.expr import Expr
 from .check import check_node, schema_of
 from .fold import fold
 from .functions import body_of, enter_function
 from .inputs import declared, identifier, initializers
-from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, fills_bytes, numbers
+from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, numbers
 from .reader import Model, domain_of, walk
 from .rules import rule_of
 from .site import NeededError, Site
@@ -237,7 +237,7 @@ class Importer:
 
     def _narrow(self, site: Site, found: list[Any]) -> list[Any]:
         """Results that have the type of an operand of less than a byte, which was computed with in bytes, are of that type too."""
-        narrow = {k: i.dtype for k, i in enumerate(site.items) if isinstance(i, Narrow)}
+        narrow = {k: i.dtype for k, i in enumerate(site.items) if isinstance(i, Narrow | Known) and i.dtype.bits < 8}
         schema = schema_of(site.op, site.version, site.domain) if narrow else None
         if schema is None:
             return found
@@ -318,16 +318,10 @@ class Importer:
     def _literal(self, item: Known) -> Value:
         kept, self.builder.hint = self.builder.hint, identifier(item.name) if item.name else "const"
         array, dtype = item.array, item.dtype
-        if not fills_bytes(dtype, array.shape):
+        if dtype.bits < 8:  # literals have no packed form
             wide = to_dtype(WIDE[dtype.name]).numpy()
-            made = self.builder.literal(np.ascontiguousarray(array.astype(np.float32 if dtype.is_float else wide).astype(wide)))
-        elif dtype.bits < 8:
-            from ...dtype import pack
-
-            annotation = Tensor(dtype, tuple(const(n) for n in array.shape))
-            made = self.builder.emit(Const, [annotation], (), array=pack(array, dtype))[0]
-        else:
-            made = self.builder.literal(np.ascontiguousarray(array).reshape(array.shape))
+            array = array.astype(np.float32 if dtype.is_float else wide).astype(wide)
+        made = self.builder.literal(np.ascontiguousarray(array).reshape(array.shape))
         self.builder.hint = kept
         return made
 

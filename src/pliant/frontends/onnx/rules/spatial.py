@@ -100,21 +100,26 @@ def conv_transpose(site: Site) -> Any:
 @rule("MaxPool", "AveragePool", "LpPool")
 def pool(site: Site) -> Any:
     """One number of each window."""
+    kernel, named = pool_of(site)
+    if site.op == "MaxPool":
+        if len(site.node.output) > 1 and site.node.output[1]:
+            from .pooling import pool_with_places
+
+            return pool_with_places(site, kernel, named)
+        return ops.max_pool(site.x(0), kernel, **named)
+    if site.op == "AveragePool":
+        return ops.avg_pool(site.x(0), kernel, count_include_pad=bool(site.integer("count_include_pad", 0)), **named)
+    return ops.lp_pool(site.x(0), kernel, p=site.integer("p", 2), **named)
+
+
+def pool_of(site: Site) -> tuple[list[int], dict[str, Any]]:
+    """The kernel of a pool, and how its windows lie."""
     kernel = site.ints("kernel_shape", None)
     rank = site.rank(0) - 2
     site.require(kernel is not None and len(kernel) == rank and min(kernel) > 0, f'attribute "kernel_shape" is {kernel}')
     strides, dilations, pads = windows(site, kernel or [], rank, site.shape(0)[2:])
     ceil = bool(site.integer("ceil_mode", 0))
-    named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations, "ceil_mode": ceil}
-    if site.op == "MaxPool":
-        if len(site.node.output) > 1 and site.node.output[1]:
-            from .pooling import pool_with_places
-
-            return pool_with_places(site, kernel or [], named)
-        return ops.max_pool(site.x(0), kernel, **named)
-    if site.op == "AveragePool":
-        return ops.avg_pool(site.x(0), kernel, count_include_pad=bool(site.integer("count_include_pad", 0)), **named)
-    return ops.lp_pool(site.x(0), kernel, p=site.integer("p", 2), **named)
+    return kernel or [], {"stride": strides, "padding": pads, "dilation": dilations, "ceil_mode": ceil}
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

@@ -1,0 +1,186 @@
+"""Operators of the domain com.microsoft, which tools of onnxruntime write: fused forms of what the standard has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....dtype import ALL, f32, i64
+from ..emit import ops
+from ..items import Known
+from ..registry import rule
+from ..site import Site
+from .spatial import conv
+
+MS = "com.microsoft"
+
+
+@rule("Gelu", "BiasGelu", domain=MS)
+def gelu(site: Site) -> Any:
+    """The unit with erf, of a sum where there is a bias."""
+    return ops.gelu(_with_bias(site, 1))
+
+
+@rule("FastGelu", domain=MS)
+def fast_gelu(site: Site) -> Any:
+    """The unit with tanh, of a sum where there is a bias."""
+    return ops.gelu(_with_bias(site, 1), approximate="tanh")
+
+
+@rule("QuickGelu", domain=MS)
+def quick_gelu(site: Site) -> Any:
+    """x * sigmoid(alpha * x)."""
+    x = site.x(0)
+    return ops.mul(x, ops.sigmoid(ops.mul(x, site.real("alpha", 1.702))))
+
+
+def _with_bias(site: Site, k: int) -> Any:
+    return ops.add(site.x(0), site.x(k)) if site.has(k) else site.x(0)
+
+
+@rule("SimplifiedLayerNormalization")
+@rule("SimplifiedLayerNormalization", domain=MS)
+def simplified_layer_norm(site: Site) -> Any:
+    """Over the root of the mean square of the last axes; onnxruntime has it in the default domain."""
+    return _simplified(site, site.x(0), site.x(1), site.axis("axis", site.rank(0), -1))
+
+
+def _simplified(site: Site, x: Any, weight: Any, axis: int) -> Any:
+    of, rank = x.tensor.dtype, len(x.tensor.shape)
+    wide: Any = ops.cast(x, f32) if of.bits == 16 else x
+    mean = ops.mean(ops.mul(wide, wide), axis=list(range(axis, rank)), keepdims=True)
+    y: Any = ops.mul(wide, ops.rsqrt(ops.add(mean, site.real("epsilon", 1e-5))))
+    return ops.mul(y if y.tensor.dtype is of else ops.cast(y, of), weight)
+
+
+@rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
+def skip_layer_norm(site: Site) -> Any:
+    """The norm of a sum, and the sum as fourth result."""
+    simplified = site.op.startswith("SkipSimplified")
+    total: Any = ops.add(site.x(0), site.x(1))
+    bias = 3 if simplified else 4
+    total = ops.add(total, site.x(bias)) if site.has(bias) else total
+    if simplified:
+        y = _simplified(site, total, site.x(2), site.rank(0) - 1)
+    else:
+        y = ops.layer_norm(total, site.x(2), site.get(3), eps=site.real("epsilon", 1e-12))
+    return y, None, None, total
+
+
+@rule("EmbedLayerNormalization", domain=MS)
+def embed_layer_norm(site: Site) -> Any:
+    """The norm of a sum of embeddings: of words, of positions, of segments; how many words count as second result."""
+    total: Any = ops.take(site.x(2), site.x(0), 0)
+    length = site.tensor(0).shape[1]
+    places = site.x(8) if site.has(8) else ops.arange(length)
+    total = ops.add(total, ops.take(site.x(3), places, 0))
+    if site.has(1) and site.has(4):
+        total = ops.add(total, ops.take(site.x(4), site.x(1), 0))
+    y = ops.layer_norm(total, site.x(5), site.x(6), eps=site.real("epsilon", 1e-12))
+    used = ops.sum(site.x(7), axis=1) if site.has(7) else ops.zeros((site.tensor(0).shape[0],), "i32")
+    return y, used, total
+
+
+@rule("FusedMatMul", domain=MS)
+def fused_matmul(site: Site) -> Any:
+    """alpha * A' @ B'."""
+    for name in ("transBatchA", "transBatchB"):
+        if site.integer(name, 0):
+            raise site.unsupported(f'attribute "{name}" is not supported')
+    site.require(min(site.rank(0), site.rank(1)) >= 2, "an operand has less than two dims")
+    found = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
+    alpha = site.real("alpha", 1.0)
+    return found if alpha == 1.0 else ops.mul(found, alpha)
+
+
+@rule("FusedConv", domain=MS)
+def fused_conv(site: Site) -> Any:
+    """A convolution, a residual, an activation."""
+    y: Any = conv(site)
+    y = ops.add(y, site.x(3)) if site.has(3) else y
+    params = site.floats("activation_params", None) or []
+    units: dict[str, Any] = {
+        "": lambda: y, "Relu": lambda: ops.relu(y), "Tanh": lambda: ops.tanh(y), "Sigmoid": lambda: ops.sigmoid(y),
+        "LeakyRelu": lambda: ops.leaky_relu(y, alpha=params[0] if params else 0.01),
+        "Clip": lambda: ops.clip(y, params[0], params[1]),
+        "HardSigmoid": lambda: ops.hard_sigmoid(y, alpha=params[0] if params else 0.2, beta=params[1] if params else 0.5),
+    }  # fmt: skip
+    return units[site.text("activation", "", *units)]()
+
+
+@rule("MatMulNBits", domain=MS)
+def matmul_nbits(site: Site) -> Any:
+    """A product with a weight (n, k) of 4- or 8-bit codes in blocks along k, each of which has a scale and perhaps a zero point."""
+    k, n, bits, size = (site.integer(name, d) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
+    site.require(min(k, n) > 0 and size >= 16 and size & (size - 1) == 0, f"K {k}, N {n}, blocks of {size}")
+    if bits not in (4, 8) or site.has(4):
+        raise site.unsupported("other codes than of 4 and 8 bits, and g_idx, are not supported")
+    blocks = -(-k // size)
+    codes = _codes(site, 1, (n, blocks * size), bits)
+    scale = ops.reshape(site.x(2), (n, blocks))
+    scale = scale if site.dtype(2) is f32 else ops.cast(scale, f32)
+    zero = _zeros(site, n, blocks, bits)
+    weight: Any = ops.dequantize_linear(codes, scale, zero, 1, size)
+    weight = weight if blocks * size == k else ops.slice(weight, 1, 0, k)
+    x = site.x(0) if site.dtype(0) is f32 else ops.cast(site.x(0), f32)
+    y: Any = ops.matmul(x, weight, transpose_b=True)
+    y = y if site.dtype(0) is f32 else ops.cast(y, site.dtype(0))
+    return ops.add(y, site.x(5)) if site.has(5) else y
+
+
+def _codes(site: Site, k: int, shape: tuple[int, int], bits: int) -> Any:
+    """Codes of a literal, one in each byte or two, the low half first."""
+    array = site.known(k)
+    site.require(array.dtype == np.uint8 and array.size * (8 // bits) == shape[0] * shape[1], f"input {k} is {array.dtype}{array.shape}")
+    if bits == 8:
+        return site.value_of(Known(array.reshape(shape), ALL["u8"]))
+    halves = np.stack([array.reshape(-1) & 15, array.reshape(-1) >> 4], axis=-1)
+    return site.value_of(Known(halves.reshape(shape).astype(ALL["u4"].numpy()), ALL["u4"]))
+
+
+def _zeros(site: Site, n: int, blocks: int, bits: int) -> Any:
+    """Zero points, one for each block: codes in rows of whole bytes, or floats; the middle of the range where none are given."""
+    if not site.has(3):
+        return ops.full((n, blocks), 1 << (bits - 1), "u8")
+    array = site.known(3)
+    if array.dtype != np.uint8:
+        raise site.unsupported("zero points that are floats are not supported")
+    if bits == 8:
+        return site.value_of(Known(array.reshape(n, blocks), ALL["u8"]))
+    row = -(-blocks // 2)
+    site.require(array.size == n * row, f"{array.size} bytes of zero points, {n * row} are expected")
+    halves = np.stack([array.reshape(n, row) & 15, array.reshape(n, row) >> 4], axis=-1).reshape(n, 2 * row)[:, :blocks]
+    return site.value_of(Known(np.ascontiguousarray(halves).astype(np.uint8), ALL["u8"]))
+
+
+@rule("RotaryEmbedding", domain=MS)
+def rotary_embedding(site: Site) -> Any:
+    """Pairs of each head turned by angles whose cosines and sines are given for every position."""
+    shape = site.tensor(0).shape
+    if site.integer("rotary_embedding_dim", 0) or site.integer("is_packed_batching", 0):
+        raise site.unsupported("a part of the head, and packed batches, are not supported")
+    site.require(len(shape) in (3, 4), f"the operand has {len(shape)} dims")
+    half = site.tensor(2).shape[1]
+    x = site.x(0)
+    if len(shape) == 3:
+        x = ops.reshape(x, (shape[0], shape[1], -1, half * 2))  # [batch, n, heads, d]
+        length, axis = shape[1], 2
+    else:
+        length, axis = shape[2], 1
+    places = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
+    places = ops.add(ops.reshape(places, (1, 1)), ops.unsqueeze(ops.arange(length), 0)) if site.shape(1) in ((1,), ()) else places
+    cos, sin = (ops.unsqueeze(ops.take(site.x(k), places, 0), axis) for k in (2, 3))
+    return ops.reshape(turned(x, cos, sin, bool(site.integer("interleaved", 0)), half), shape)
+
+
+def turned(x: Any, cos: Any, sin: Any, interleaved: bool, half: Any) -> Any:
+    """Pairs of the last dim turned: neighbours, or those half of it apart."""
+    rank = len(x.tensor.shape)
+    if interleaved:
+        pairs = ops.reshape(x, (*x.tensor.shape[:-1], half, 2))
+        a, b = (ops.squeeze(ops.slice(pairs, rank, k, k + 1), rank) for k in (0, 1))
+    else:
+        a, b = ops.slice(x, rank - 1, 0, half), ops.slice(x, rank - 1, half, None)
+    first, second = ops.sub(ops.mul(a, cos), ops.mul(b, sin)), ops.add(ops.mul(b, cos), ops.mul(a, sin))
+    return ops.reshape(ops.stack([first, second], rank), x.tensor.shape) if interleaved else ops.concat([first, second], rank - 1)
