@@ -57,3 +57,25 @@ CASES |= {
     "quantize_groups_small": Case(ops.quantize_groups, (("n", "m", 8),), (f32,), -1e-3, 1e-3),
     "quantize_groups_zeros": Case(ops.quantize_groups, (("n", "m", 16),), (f32,), 0, 0),
 }
+
+
+def _half(format: str, rows: int) -> Any:
+    values = np.random.default_rng(rows).uniform(-0.2, 0.2, (rows, 37)).astype(np.float32)
+    bits = values.astype(np.float16).view(np.uint16) if format == "F16" else (values.view(np.uint32) >> 16).astype(np.uint16)
+    return lambda x: ops.half_linear(x, ops.constant(bits), format=format)
+
+
+def _half_take(format: str) -> Any:
+    bits = np.random.default_rng(5).integers(0, 0x7000, (7, 19), dtype=np.uint16)
+    return lambda ids: ops.half_take(ops.constant(bits), ids, format=format)
+
+
+CASES |= {f"half_linear_{f}": Case(_half(f, rows), (("n", 37),)) for f, rows in (("F16", 70), ("BF16", 64))}
+CASES |= {f"half_take_{f}": Case(_half_take(f), (("n", "m"),), (i32,), 0, 7) for f in ("F16", "BF16")}
+CASES |= {
+    "half_linear_many": Case(_half("F16", 130), ((11, 37),)),
+    "half_linear_none": Case(_half("F16", 3), (("zero", 37),)),
+    "half_weights": Case(
+        lambda x: (ops.relu(x), ops.half_weights(ops.constant(np.arange(70 * 5, dtype=np.uint16).reshape(70, 5)))), (("n",),)
+    ),
+}

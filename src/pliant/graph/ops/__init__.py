@@ -58,6 +58,7 @@ from .elementwise import (
     trunc_divide,
 )
 from .extremum import argmax, argmin, hardmax, max_with_index, min_with_index
+from .halves import half_linear, half_matmul, half_take, half_weights
 from .index import embedding, gather, gather_nd, index_select, reverse_sequence
 from .integers import matmul_integer
 from .linalg import linear, matmul, outer
@@ -186,6 +187,10 @@ __all__ = [
     "greater",
     "greater_equal",
     "group_norm",
+    "half_linear",
+    "half_matmul",
+    "half_take",
+    "half_weights",
     "hard_sigmoid",
     "hard_swish",
     "hardmax",

@@ -13,6 +13,8 @@ from ... import State, Tensor, dim, f16, i32, nn, ops
 from ...frontends.gguf import GgufFile
 from ...frontends.gguf.parse import shown
 from ...frontends.gguf.reader import GgufTensor
+from ...graph.ops.halves import FORMATS as HALVES
+from ...quantization.formats import Format
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ..paged import PAGE, Paged, b, layers, p, pages, t
@@ -89,29 +91,36 @@ class Products(nn.Module):
         self.parts = nn.ModuleList(products)
 
     def forward(self, x: Any) -> tuple[Any, ...]:
-        weights = [p.weight for p in self.parts]
-        if weights[0].format.codes is None or any(w.format is not weights[0].format for w in weights):
+        if len({p.weight.format.name for p in self.parts}) > 1:
             return tuple(p(x) for p in self.parts)
-        whole = np.concatenate([_ordered(blocks(p.weight), p.order) for p in self.parts])
-        y = ops.block_linear(x, ops.constant(whole), format=weights[0].format.name)
-        found = ops.split(y, [w.shape[0] for w in weights], axis=1)
+        rows = np.concatenate([_ordered(stored(p.weight), p.order) for p in self.parts])
+        y = _times(x, rows, self.parts[0].weight.format)
+        found = ops.split(y, [p.weight.shape[0] for p in self.parts], axis=1)
         return tuple(a if p.bias is None else a + p.bias for a, p in zip(found, self.parts, strict=True))
 
 
 def product(x: Any, w: GgufTensor, order: np.ndarray[Any, Any] | None = None) -> Any:
     """`x @ w.T`."""
+    return _times(x, _ordered(stored(w), order), w.format)
+
+
+def stored(w: GgufTensor) -> np.ndarray[Any, Any]:
+    """A matrix as products take it: the bytes of blocks u8[rows, blocks, bytes], numbers of 16 bits u16[rows, columns], others f32."""
     if w.format.codes is not None:
-        return ops.block_linear(x, ops.constant(_ordered(blocks(w), order)), format=w.format.name)
-    return ops.linear(x, ops.constant(_ordered(plain(w), order)))
+        return w.data.reshape(w.shape[0], -1, w.format.size)
+    return w.array().view(np.uint16) if w.format.name in HALVES else plain(w)
 
 
-def blocks(w: GgufTensor) -> np.ndarray[Any, Any]:
-    """The bytes of a quantised matrix, block by block: u8[rows, blocks, bytes]."""
-    return w.data.reshape(w.shape[0], -1, w.format.size)
+def _times(x: Any, rows: np.ndarray[Any, Any], format: Format) -> Any:
+    if format.codes is not None:
+        return ops.block_linear(x, ops.constant(rows), format=format.name)
+    if format.name in HALVES:
+        return ops.half_linear(x, ops.constant(rows), format=format.name)
+    return ops.linear(x, ops.constant(rows))
 
 
 def plain(w: GgufTensor) -> np.ndarray[Any, Any]:
-    """The values of a matrix of numbers, f32."""
+    """The values of a tensor, f32."""
     return w.dequantized() if w.format.name != "F32" else np.asarray(w.array(), np.float32)
 
 
@@ -249,9 +258,10 @@ class Decoder(nn.Module):
 
     def embed(self, tokens: Any) -> Any:
         """The rows of the embedding."""
-        if self.embedding.format.codes is not None:
-            return ops.block_take(ops.constant(blocks(self.embedding)), tokens, format=self.embedding.format.name)
-        return ops.take(ops.constant(plain(self.embedding)), tokens, axis=0)
+        rows, format = ops.constant(stored(self.embedding)), self.embedding.format
+        if format.codes is not None:
+            return ops.block_take(rows, tokens, format=format.name)
+        return ops.half_take(rows, tokens, format=format.name) if format.name in HALVES else ops.take(rows, tokens, axis=0)
 
 
 def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
