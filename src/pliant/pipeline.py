@@ -165,7 +165,7 @@ def _host(s: State) -> State:
     from .lower.host import build_host
 
     assert s.kernels is not None
-    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan))
+    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked))
 
 
 def _emit(s: State) -> State:

@@ -76,6 +76,34 @@ def test_an_operator_in_a_function_is_named() -> None:
     assert caught.value.where.line == line_of("return ops.floor_divide")
 
 
+@function
+def scaled(x: Tensor[f32, n], s: i64, t: i64) -> Tensor[f32, n]:
+    share = s // (t - 3)
+    return x * ops.cast(share, f32)
+
+
+def test_arithmetic_of_host_scalars_is_checked() -> None:
+    f = pliant.compile(scaled, checked=True)
+    assert np.array_equal(f(X, 7, 5), X * 3)
+    with pytest.raises(pliant.Error, match=r"`s // sub` divides by zero in `floor_divide`: `s` is 7, `sub` is 0") as caught:
+        f(X, 7, 3)
+    assert caught.value.where is not None
+    assert caught.value.where.line == line_of("share = s // (t - 3)")
+    assert np.array_equal(pliant.compile(scaled)(X, 7, 3), X * 0)  # what the quotient is where nobody looks
+
+
+@function
+def part(x: Tensor[f32, n], y: Tensor[f32, m]) -> Tensor[f32, n]:
+    return x * ops.cast(n // (m - 2), f32)
+
+
+def test_arithmetic_of_dims_is_checked() -> None:
+    f = pliant.compile(part, checked=True)
+    assert np.array_equal(f(X, X[:3]), X * 5)
+    with pytest.raises(pliant.Error, match="divides by zero"):
+        f(X, X[:2])
+
+
 def test_checked_and_unchecked_are_different_entries_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
     x, y = np.array([6, 8]), np.array([3, 0])

@@ -38,6 +38,7 @@ from ..sym.simplify import simplify
 from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
 from .callee import func_of
 from .capacity import at_capacity, run_time_dims
+from .host_checks import scalar_checks, size_checks
 from .host_dims import RunTimeDims, counted_by
 from .host_while import emit_while
 from .plan import Plan, Temporary, plan_memory
@@ -75,7 +76,9 @@ class HostProgram:
     temporaries: tuple[Temporary, ...]
 
 
-def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = False, share: bool = True) -> HostProgram:
+def build_host(
+    function: g.Function, copy_kernel: CopyKernel, poison: bool = False, share: bool = True, checked: bool = False
+) -> HostProgram:
     """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor; temporaries `share` memory if wished."""
     limits = run_time_dims(function)
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
@@ -84,12 +87,12 @@ def build_host(function: g.Function, copy_kernel: CopyKernel, poison: bool = Fal
     aliases = [_alias(function, r) for r in function.results]
     names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
     outputs = tuple(Output(name, t, a, counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
-    run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits))
+    run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), checked=checked)
     body = run.body()
     temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
     plan = plan_memory(temporaries, share)
     if poison:  # once more, now that the end of every temporary is known
-        run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), ends=[t.last for t in temporaries])
+        run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), ends=[t.last for t in temporaries], checked=checked)
         body = run.body()
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
     shapes = [(f"output `{name}`", t.shape) for name, t in zip(names, layout.outputs, strict=True)]
@@ -200,6 +203,7 @@ class Run:
     consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
     ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
     fill: Func = field(default_factory=poison_kernel)
+    checked: bool = False  # arithmetic of host scalars is checked
     dims: Buffer = field(init=False)
     step: int = 0
 
@@ -397,13 +401,15 @@ class Run:
         """An operator on host scalars: its value is known from the dims, or computed by its formula."""
         if out.value is not None:
             self.values[n.outs[0]] = out.value
-            return []
+            return size_checks(n, out.value) if self.checked else []
         args = [self.scalar(a) for a in n.args]
         make = TABLE[n.op].stages
         assert make is not None
         (stage,) = make(tuple(tensor_of(a.annotation) for a in n.args), (tensor_of(out),), n.attrs)
         assert isinstance(stage, Stage)
-        return [self.let(n.outs[0], stage.value((), (), lambda k, *indices: args[k]))]
+        formula = stage.value
+        checks = scalar_checks(n, lambda given: formula((), (), lambda k, *_: given[int(k)]), args) if self.checked else []
+        return [*checks, self.let(n.outs[0], formula((), (), lambda k, *_: args[int(k)]))]
 
     def let(self, value: g.Value, e: Expr) -> Stmt:
         """Has a host scalar computed now: what it is read from may be gone when it is used."""
