@@ -127,7 +127,7 @@ def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, di
 def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> str:
     """The rates for people: best and median, share of the limit, and how many times faster than the peers."""
     peers = [name for name in rates if name != OURS]
-    head = f"{'tokens/s':28} {'best':>9} {'median':>9} {'of limit':>9}" + "".join(f" {p:>10} {'median':>9} {'times':>6}" for p in peers)
+    head = f"{'tokens/s':28} {OURS:>9} {'median':>9} {'of limit':>9}" + "".join(f" {p:>10} {'median':>9} {'times':>6}" for p in peers)
     lines = [head]
     for cell, found in rates[OURS].items():
         threads, what, tokens = cell
@@ -140,7 +140,9 @@ def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, flo
     lines += [f"{peer}: {means(rates, peer)}" for peer in peers]
     for threads, rate in limits.items():
         lines.append(f"limits, {_threads(threads)}: {rate['operations'] / 1e9:.0f} GFLOP/s (f32), {rate['bytes'] / 1e9:.1f} GB/s")
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, "first the best round; the limit of prefill: multiply-adds in f32 (quantised products may pass it), of decode: memory"]
+    )
 
 
 def means(rates: Rates, peer: str) -> str:
