@@ -23,6 +23,7 @@ _PLACES = {
     ".artifact": "load",
     ".explanation": "explain",
     ".program": "Program",
+    ".quantized": "quantization_errors quantize",
     ".own_operators": "Operator operator",
     ".templates": "Template template",
     ".dtype": "DType",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     )
     from .own_operators import Operator, operator
     from .program import Program
+    from .quantized import quantization_errors, quantize
     from .runtime.executable import Executable
     from .runtime.threads import set_threads, threads
     from .schedule.schedule import Schedule

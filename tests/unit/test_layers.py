@@ -40,6 +40,7 @@ SEES |= {
     "explanation": API,
     "lineage": {*API, "report"},  # an executable's report, made when it is asked for
     "measure": API,
+    "quantized": API,
     "templates": API,
     "report": API,
     "onnx_backend": {*API, "frontends"},

@@ -6,9 +6,10 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 from . import progress
-from .model_options import add_dims, read_dims
+from .model_options import add_dims, add_quantize, read_dims, small_feeds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,21 +17,46 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx or .pliant file")
     parser.add_argument("-o", "--output", help="the artifact to write; beside the model if not said")
     add_dims(parser)
+    add_quantize(parser)
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compiles, and writes the artifact."""
-    from ..api import compile
+    from ..api import compile, program_of
 
     dims = read_dims(options.dim)
     target = options.output or str(Path(options.model).with_suffix(".pliant"))
     progress(f"compiling {options.model}")
     start = time.perf_counter()
-    executable = compile(options.model, dims=dims)
+    program = program_of(options.model)
+    source = _quantized(program, options.quantize)
+    executable = compile(source, dims=dims)
     seconds = time.perf_counter() - start
     executable.save(target)
-    progress("")
     facts = {"file": target, "bytes": Path(target).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}
-    print(json.dumps(facts) if options.json else f"{facts['contract']}\n{target}: {facts['bytes']} bytes, compiled in {seconds:.1f} s")
+    errors = _errors(program, source, dims) if options.quantize else []
+    progress("")
+    if options.json:
+        print(json.dumps(facts | {"errors": [dict(zip(("name", "largest", "relative"), e, strict=True)) for e in errors]}))
+        return 0
+    print(f"{facts['contract']}\n{target}: {facts['bytes']} bytes, compiled in {seconds:.1f} s")
+    for name, largest, relative in errors:
+        print(f"{name}: at most {largest:.3g} off, {100 * relative:.3g} % of its size (on random inputs)")
     return 0
+
+
+def _quantized(program: Any, weights: str | None) -> Any:
+    from ..quantized import quantize
+
+    return program if weights is None else quantize(program, weights)
+
+
+def _errors(program: Any, source: Any, dims: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """How far the outputs are off, on random inputs of a small shape."""
+    from ..graph.node import Tensor
+    from ..quantized import quantization_errors
+
+    inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
+    given = small_feeds(inputs, dims)
+    return [(e.name, e.largest, e.relative) for e in quantization_errors(program, source, given)]

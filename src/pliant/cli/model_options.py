@@ -38,6 +38,20 @@ def read_dims(options: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def add_quantize(parser: argparse.ArgumentParser) -> None:
+    """The option `--quantize`."""
+    parser.add_argument("--quantize", choices=("int8", "int4"), help="weights as codes of 8 or 4 bits; says how far outputs are off")
+
+
+def small_feeds(inputs: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Any]:
+    """Random arrays for a measurement: dims as they are given, else 32, or what a range has that is nearest."""
+    values: dict[str, Any] = {str(d): 32 for t in inputs.values() for d in t.shape if not _is_number(d)}
+    for name, value in dims.items():
+        values[name] = min(max(32, value[0]), value[1]) if isinstance(value, tuple) else value
+    values |= {name: values.get(value, 32) for name, value in values.items() if isinstance(value, str)}
+    return feeds(inputs, dict.fromkeys(inputs, "random"), values)
+
+
 def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Where each input comes from, as it was written."""
     found = dict.fromkeys(names, "random")

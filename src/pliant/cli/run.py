@@ -8,13 +8,14 @@ import time
 from typing import Any
 
 from . import Usage, progress
-from .model_options import add_dims, feeds, read_dims, read_inputs
+from .model_options import add_dims, add_quantize, feeds, read_dims, read_inputs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command line."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     add_dims(parser)
+    add_quantize(parser)
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help="a .npy file, an image, random or zeros")
     parser.add_argument("-o", "--output", help="writes the outputs to an .npz file")
     parser.add_argument("--repeat", type=int, default=5, help="how many times it is run for the time; the best counts")
@@ -39,6 +40,11 @@ def run(options: argparse.Namespace) -> int:
     dims, sources = read_dims(options.dim), read_inputs(options.input, list(inputs))
     given = feeds(inputs, sources, dims)
     progress(f"compiling {options.model}")
+    exact = program
+    if options.quantize:
+        from ..quantized import quantize
+
+        program = quantize(program, options.quantize)
     executable = compile(program, dims={k: v for k, v in dims.items() if not isinstance(v, int)}, threads=options.threads)
     progress("")
     found, times = executable.run(given), []
@@ -50,6 +56,11 @@ def run(options: argparse.Namespace) -> int:
         np.savez(options.output, **found)
     operations = executable.cost(**executable.symbols_of(given)).operations
     facts = {"outputs": [_facts(n, a) for n, a in found.items()], "seconds": min(times), "operations": operations}
+    if options.quantize:
+        from ..quantized import quantization_errors
+
+        for shown, error in zip(facts["outputs"], quantization_errors(exact, program, given, options.threads), strict=True):
+            shown |= {"largest_error": error.largest, "relative_error": error.relative}
     print(json.dumps(facts) if options.json else _text(facts))
     if options.profile:
         print(executable.profile(*given.values()))
@@ -71,5 +82,7 @@ def _text(facts: dict[str, Any]) -> str:
     for o in facts["outputs"]:
         range_ = f", {o['min']:.6g} to {o['max']:.6g}, mean {o['mean']:.6g}" if "min" in o else ""
         lines.append(f"{o['name']}: {o['dtype']} {tuple(o['shape'])}{range_}")
+        if "largest_error" in o:
+            lines.append(f"  at most {o['largest_error']:.3g} off what floats give, {100 * o['relative_error']:.3g} % of its size")
     rate = facts["operations"] / facts["seconds"] / 1e9
     return "\n".join([*lines, f"{facts['seconds'] * 1e3:.3f} ms, {rate:.1f} GFLOP/s"])

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...dtype import f32, i8, u8
 from ...support.errors import Error
 from ...sym.expr import Const, product
@@ -27,14 +25,14 @@ from .. import ops as _ops
 from ..node import Function, Node, Op, Tensor, Value
 from ..operators import TABLE, building
 from ..ops.linalg import PLAIN
-from ..ops.shape import PermuteAttrs, ScalarAttrs, ShapeAttrs
+from ..ops.shape import PermuteAttrs, ShapeAttrs
 from ..ops.unfold import conv_integer_last
 from ..rewrite import Rewriter
+from .in_place import InPlace
 
 ops: Any = _ops  # its types are about dtypes of what users write
 MOST_TERMS = (1 << 31) // (255 * 128)  # of a sum that stays in i32 whatever the codes are
 BY_ELEMENT = ("cast", "bit_cast", "quantize_linear", "dequantize_linear")
-Array = np.ndarray[Any, Any]
 
 
 def integer_products(function: Function) -> Function:
@@ -49,30 +47,6 @@ class _Codes:
         self.codes, self.scale = node.args[:2]
         self.zero = node.args[2] if len(node.args) > 2 else None
         self.axis = node.attrs.axis if self.scale.tensor.shape else None
-
-
-class _Emitter:
-    """Emits what operators are made of in place of a node."""
-
-    def __init__(self, rewriter: Rewriter, near: Node) -> None:
-        self.rewriter, self.near = rewriter, near
-
-    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """The results of an operator."""
-        found = self.rewriter.make(name, args, attrs, self.near)
-        if found is None:
-            raise Error(f"{name} does not fit here")
-        return found
-
-    def constant(self, array: Array) -> Value:
-        """A literal tensor."""
-        return self.rewriter.constant(array, "const", self.near.origin, self.near.span)
-
-    literal = constant
-
-    def scalar(self, value: Any) -> Value:
-        """A host scalar."""
-        return self.op("scalar", (), ScalarAttrs(value))[0]
 
 
 class _Products(Rewriter):
@@ -91,7 +65,7 @@ class _Products(Rewriter):
         return None
 
     def made(self, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
-        with building(_Emitter(self, node)):  # type: ignore[arg-type]
+        with building(InPlace(self, node)):  # type: ignore[arg-type]
             try:
                 found = make(node)
             except Error:
