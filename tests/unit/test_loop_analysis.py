@@ -202,6 +202,18 @@ def f(table: Tensor[f32, 1000, 8], index: Tensor[i64, n], y: Out[f32, n, 8]) -> 
     assert int(evaluate(cost(func).operations, env)) == 0
 
 
+def test_loops_that_end_at_a_let_are_counted_over_dims() -> None:
+    func = program("""
+def f(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for t in range((n + 3) // 4):
+        rows = min(n - t * 4, 4)
+        for r in range(rows):
+            y[t * 4 + r] = x[t * 4 + r] + 1.0
+""")
+    assert int(evaluate(cost(func).operations, {func.symbols[0]: 8})) == 8
+    assert int(evaluate(cost(func).bytes, {func.symbols[0]: 8})) == 64
+
+
 def test_the_cost_of_one_iteration() -> None:
     func = program(MATMUL)
     outer = next(s for s in walk_stmts(func.body) if isinstance(s, For))

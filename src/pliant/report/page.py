@@ -158,7 +158,8 @@ def _timed(t: Launch, x: _Facts) -> list[str]:
     if limit is None or t.operations is None or t.bytes is None:
         return [*shown, "", "", ""]
     seconds = t.duration * 1e-9
-    return [*shown, per_second(t.operations / seconds, "FLOP"), per_second(t.bytes / seconds, "B"), f"{limit:.0%}"]
+    operations = per_second(t.operations / seconds, "FLOP") if t.operations else ""
+    return [*shown, operations, per_second(t.bytes / seconds, "B"), f"{limit:.0%}"]
 
 
 # Kernels.

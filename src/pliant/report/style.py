@@ -51,7 +51,7 @@ input { padding: 4px 10px; width: 280px; margin: 6px 0; max-width: 100%; }
   .row .time { width: auto; }
   .bar { width: 56px; }
   .tree details, .tree div.row { margin-left: 3px; padding-left: 7px; }
-  table { min-width: 640px; }
+  table { min-width: 860px; }
   svg { min-width: 640px; }
 }
 """

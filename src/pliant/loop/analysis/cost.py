@@ -24,7 +24,7 @@ from ...sym.prove import prove
 from ...sym.region import upper
 from ...sym.simplify import simplify
 from ..buffer import Buffer, Load
-from ..stmt import Block, Call, For, Func, Reduce, Region, Stmt, Store, children, exprs
+from ..stmt import Block, Call, For, Func, Let, Reduce, Region, Stmt, Store, children, exprs
 from .regions import regions, symbol_facts
 
 _FREE = (E.Const, E.Var, E.Bitcast)
@@ -86,11 +86,12 @@ class _Counter:
     stores: dict[Buffer, Expr] = field(default_factory=dict)
     inner: tuple[Var, ...] = ()
     called: set[Buffer] = field(default_factory=set)
+    values: dict[Var, Expr] = field(default_factory=dict)  # lets, which ends of loops may be made of
 
     def stmt(self, s: Stmt, times: tuple[Expr, ...], facts: Facts) -> None:
         match s:
             case For():
-                extent = simplify(s.stop - s.start, facts)
+                extent = simplify(substitute(s.stop - s.start, self.values), facts)
                 most = simplify(Max(upper(extent, facts, self.inner), Const(0, i64)), facts)
                 self.inner = (*self.inner, s.var)
                 self.stmt(s.body, (*times, most), facts.with_loop(s.var, extent, s.start))
@@ -98,6 +99,8 @@ class _Counter:
             case Block():
                 self.block(s, times, facts)
                 return
+            case Let() if not any(isinstance(n, Load) for n in E.walk(s.value)):
+                self.values[s.var] = substitute(s.value, self.values)
             case Store():
                 self.access(self.stores, s.buffer, times)
             case Reduce():
