@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -152,11 +153,54 @@ SAMPLES = (
     "Add", "Conv", "ConvTranspose", "MaxPool", "AveragePool", "Gemm", "MatMul", "Concat", "Split", "Slice", "Gather", "Resize", "Pad",
     "TopK", "LSTM", "GRU", "Expand", "Tile", "Squeeze", "ReduceSum", "LayerNormalization", "BatchNormalization", "Einsum", "Cast",
     "OneHot", "ScatterND", "Where", "QuantizeLinear", "NonMaxSuppression", "CumSum",
+    "GridSample", "DFT", "STFT", "MelWeightMatrix", "RoiAlign", "MaxRoiPool", "MaxUnpool", "Det", "Unique", "Scan",
 )  # fmt: skip
+
+# Operators with numbers that ask for too much, or make no sense: inputs (a shape, or a literal), attributes, and what is said.
+_SENSELESS: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
+    ("MelWeightMatrix", [1 << 40, 1 << 40, 16000, 20.0, 8000.0], {}, "bins of"),
+    ("MelWeightMatrix", [8, 16, 0, 20.0, 8000.0], {}, "rate 0"),
+    ("HannWindow", [1 << 40], {}, "a window of"),
+    ("DFT", [(4, 8, 3)], {"axis": 1}, "the last dim is 3"),
+    ("DFT", [(4, 8, 2)], {"axis": 2}, "real and imaginary"),
+    ("DFT", [(4, 8, 2), 0], {"axis": 1}, "0 points"),
+    ("STFT", [(1, 8, 1), 0], {}, "a step of 0"),
+    ("STFT", [(1, 8, 1), 2, None, 9], {}, "a window of 9"),
+    ("GridSample", [(1, 2, 4, 4), (1, 3, 3, 3)], {}, "does not fit the image"),
+    ("MaxUnpool", [(1, 1, 2, 2), [[[[0, 1], [2, 3]]]]], {"kernel_shape": [2]}, "kernel_shape"),
+    ("Col2Im", [(1, 5, 5), [5, 5], [0, 1]], {}, "do not fit each other"),
+    ("MaxRoiPool", [(1, 2, 4, 4), (1, 4)], {"pooled_shape": [2, 2]}, "pooled_shape"),
+    ("Det", [(2, 3)], {}, "2 by 3"),
+    ("Resize", [(1, 1, 4, 4), None, [1.0, 1.0, -1.0, 1.0]], {}, "scales"),
+    ("Resize", [(1, 1, 4, 4), [0.0], [1.0, 1.0, 2.0, 2.0]], {"coordinate_transformation_mode": "tf_crop_and_resize"}, "a region of"),
+    ("Tile", [(2, 2), [1 << 40, 1 << 40]], {}, ""),
+    ("Expand", [(1, 1), [1 << 40, 1 << 40]], {}, ""),
+    ("SplitToSequence", [(1 << 20, 1)], {}, "into a sequence"),
+    ("BitCast", [(2, 2)], {"to": TensorProto.INT64}, ""),
+)
+
+
+def _senseless(op: str, given: list[Any], attributes: dict[str, Any]) -> bytes:
+    """A model of one node over inputs (tuples: their shapes) and literals."""
+    names, infos, weights = [], [], []
+    for k, item in enumerate(given):
+        names.append("" if item is None else f"i{k}")
+        if isinstance(item, tuple):
+            infos.append(helper.make_tensor_value_info(names[-1], F, item))
+        elif item is not None:
+            array = np.asarray(item)
+            array = array.astype(np.float32) if array.dtype.kind == "f" else array.astype(np.int64)
+            weights.append(onnx.numpy_helper.from_array(array, names[-1]))
+    version = 26 if op == "BitCast" else 19
+    node = helper.make_node(op, names, ["y"], name="it", **attributes)
+    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", F, None)], weights)
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8).SerializeToString())
 
 
 def _broken_nodes() -> Iterator[tuple[str, bytes, str]]:
-    """Nodes of many operators with an attribute of nobody, without inputs, and with one of another type."""
+    """Nodes of many operators with an attribute of nobody, without inputs, and with one of another type; some with senseless numbers."""
+    for op, given, attributes, says in _SENSELESS:
+        yield f"a senseless {op} ({says})", _senseless(op, given, attributes), says or 'node "it"'
     for op in SAMPLES:
         schema = onnx.defs.get_schema(op, 17)
         names = [f"i{k}" for k in range(max(schema.min_input, 1))]

@@ -33,6 +33,7 @@ from .rules import rule_of
 from .site import NeededError, Site
 
 SMALL = 4096  # elements of what is computed while importing
+LARGEST = (1 << 31) - 1  # of one dim
 EXPANDED = 10_000  # nodes that functions and unrolled loops may add
 # What Python says of values that no rule has thought of: a mistake of the model, as long as nobody shows that it is one of ours.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
@@ -225,6 +226,9 @@ class Importer:
                 raise site.wrong(f'"{name}" is computed twice')
             if item is None:
                 raise site.unsupported(f'its result "{name}" is not supported')
+            large = [n.value for n in _dims_of(item) if isinstance(n, Literal) and n.value > LARGEST]
+            if large:
+                raise site.wrong(f'its result "{name}" has a dim of {large[0]} elements')
             site.scope.items[name] = as_item(item)
             self.sources[name] = sources
 
@@ -403,6 +407,10 @@ class Importer:
             elif at in inputs:
                 found[at] = None
         return list(found)
+
+
+def _dims_of(item: Any) -> tuple[Expr, ...]:
+    return item.annotation.shape if isinstance(item, Value) and isinstance(item.annotation, Tensor) else ()
 
 
 def _size(output: Output) -> int:
