@@ -10,9 +10,9 @@ import pytest
 import pliant
 from pliant import Tensor, bf16, dim, f16, f32, function, i32, ops
 from pliant.dtype import DType
+from pliant.report.assembly import assembly
 
-n = dim("n")
-m = dim("m")
+n, m, h, w = dim("n"), dim("m"), dim("h"), dim("w")
 RNG = np.random.default_rng(7)
 SHAPES = [(1, 1), (3, 63), (5, 64), (2, 129), (4, 1000), (301, 70)]
 
@@ -60,3 +60,67 @@ def test_a_nan_is_first(dtype: DType, largest: bool) -> None:
     x[4, 17], x[5, 18], x[6, :] = np.inf, -np.inf, np.inf if largest else -np.inf
     x[0, 3] = x[1, 100] = np.inf
     np.testing.assert_array_equal(f(x), first(x, 1, largest))
+
+
+@function
+def pooled(x: Tensor[f32, n, m, h, w]):  # type: ignore[no-untyped-def]
+    return ops.mean(x, axis=(2, 3)), ops.max(x, axis=(1, 2, 3)), ops.sum(x), ops.argmin(x), ops.sum(x, axis=(0, 1)), ops.min(x, axis=(1, 2))
+
+
+@function
+def fixed(x: Tensor[f32, 3, 10, 7, 9]):  # type: ignore[no-untyped-def]
+    return ops.mean(x, axis=(2, 3)), ops.max(x, axis=(1, 2, 3)), ops.sum(x), ops.argmin(x), ops.sum(x, axis=(0, 1)), ops.min(x, axis=(1, 2))
+
+
+def in_numpy(x: np.ndarray) -> tuple[Any, ...]:
+    wide = x.astype(np.float64)
+    return wide.mean((2, 3)), x.max((1, 2, 3)), wide.sum(), x.argmin(), wide.sum((0, 1)), x.min((1, 2))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 7, 7), (1, 5, 32, 32), (3, 1, 13, 65), (2, 40, 1, 200), (4, 3, 129, 1)])
+def test_over_several_axes(shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    for got, want in zip(pooled(x), in_numpy(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-3)
+
+
+def test_over_several_axes_of_known_size() -> None:
+    x = RNG.standard_normal((3, 10, 7, 9)).astype(np.float32)
+    for got, want in zip(fixed(x), in_numpy(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_neighbours_of_joined_loops_are_loaded_together() -> None:
+    """Quotients and remainders by the sizes of axes are gone: no address is looked up lane by lane."""
+    f: Any = pliant.compile(pooled, target="llvm:x86-64-v4")
+    code = assembly(f._lineage)
+    assert any("vaddps" in text for text in code.values())
+    assert not any("gather" in text for text in code.values())
+
+
+@function
+def weights(x: Tensor[f32, m]) -> Tensor[f32, m]:
+    return ops.softmax(x)
+
+
+@pytest.mark.parametrize("size", [1, 64, 1001])
+def test_softmax_of_one_row(size: int) -> None:
+    x = (RNG.standard_normal(size) * 30).astype(np.float32)
+    e = np.exp(x.astype(np.float64) - x.max())
+    np.testing.assert_allclose(weights(x), e / e.sum(), rtol=1e-5, atol=1e-37)  # differences of up to 90 are rounded
+
+
+def test_softmax_at_the_ends() -> None:
+    """What is masked out has weight 0; a NaN or nothing but minus infinity makes the row NaN."""
+    x = np.full((4, 200), -np.inf, np.float32)
+    x[0, 150], x[1, 3], x[1, 4], x[3, 0], x[3, 7] = 5.0, 1e30, -1e30, 1.0, np.nan
+    got = rows_of_weights(x)
+    want = np.zeros_like(x)
+    want[0, 150] = want[1, 3] = 1.0
+    want[2:] = np.nan
+    np.testing.assert_array_equal(got, want)
+
+
+@function
+def rows_of_weights(x: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
+    return ops.softmax(x)

@@ -172,7 +172,7 @@ class Floats(Builder):
     def extreme(self, least: bool, a: Val, b: Val) -> Val:
         """min or max: NaN if either is, and -0.0 < +0.0."""
         a, b = self.level(a, b)
-        if a.lanes * a.dtype.bits < 128 or "avx512dq" not in self.target.features:
+        if a.lanes * a.dtype.bits < 128 or not {"avx512dq", "avx512vl"} <= {*self.target.features}:
             return self.intrinsic("minimum" if least else "maximum", [a, b])
         # vrange sees to the zeros; where either is NaN, the bits of both together are one. LLVM takes 5 instructions in a chain.
         u = u32 if a.dtype is f32 else u64
@@ -180,8 +180,8 @@ class Floats(Builder):
         return self.select(self.compare("fcmp uno", a, b), self.convert("bitcast", joined, a.dtype), self._range(least, a, b))
 
     def _range(self, least: bool, a: Val, b: Val) -> Val:
-        """min or max of numbers, by registers of at most 512 bits."""
-        most = 512 // a.dtype.bits
+        """min or max of numbers, by registers as wide as the target wants them."""
+        most = self.target.vector_bits // a.dtype.bits
         if a.lanes > most:
             halves = [range(a.lanes // 2), range(a.lanes // 2, a.lanes)]
             parts = [self._range(least, self._lanes_of(a, h), self._lanes_of(b, h)) for h in halves]
@@ -190,7 +190,7 @@ class Floats(Builder):
             return self.value(f"shufflevector {first.typed}, {parts[1].typed}, <{a.lanes} x i32> <{every}>", a.dtype, a.lanes)
         name = f"llvm.x86.avx512.mask.range.p{'s' if a.dtype is f32 else 'd'}.{a.lanes * a.dtype.bits}"
         mask = f"i{max(a.lanes, 8)}"
-        rounding = a.lanes == most
+        rounding = a.lanes * a.dtype.bits == 512
         self.declarations.declare(name, a.type, ", ".join([a.type, a.type, "i32", a.type, mask, *(["i32"] * rounding)]))
         args = [a.typed, b.typed, f"i32 {4 if least else 5}", f"{a.type} zeroinitializer", f"{mask} -1", *(["i32 4"] * rounding)]
         return self.value(f"call {a.type} @{name}({', '.join(args)})", a.dtype, a.lanes)

@@ -20,10 +20,11 @@ from ..loop.buffer import Load
 from ..support.errors import InternalError
 from ..support.record import dataclass
 from ..sym.bounds import int_range
-from ..sym.expr import Binary, Const, Expr, Var, binary, fold_up, free_vars, rewrite
+from ..sym.expr import Binary, Const, Expr, FloorDiv, FloorMod, Var, binary, fold_up, free_vars, rewrite
 from ..sym.facts import Facts
-from ..sym.poly import Poly, add, multiply, poly_of
+from ..sym.poly import Poly, add, multiply, poly_of, times, without
 from ..sym.prove import prove
+from ..sym.simplify import simplify
 from .llvm_build import Declarations
 from .llvm_float import Floats
 from .llvm_types import Val
@@ -196,7 +197,23 @@ class Scopes(Floats):
                 total = add(total, multiply(a, b))
             else:
                 total = add(total, {(index * stride,): 1})
-        return total
+        return self._rejoined(total)
+
+    def _rejoined(self, p: Poly) -> Poly:
+        """`a // b * b + a % b` is `a`: what loops that were fused go through one after the other are neighbours in memory."""
+        for m, c in p.items():
+            for atom in m:
+                if not isinstance(atom, FloorMod):
+                    continue
+                a, b = atom.args
+                size, rest = self.poly(b), without(m, (atom,))
+                for quotient in (FloorDiv(a, b), simplify(FloorDiv(a, b))) if len(size) == 1 else ():
+                    ((factor, number),) = size.items()
+                    other = times(times(rest or (), (quotient,)), factor)
+                    if p.get(other) == c * number:
+                        left = {k: v for k, v in p.items() if k not in (m, other)}
+                        return self._rejoined(add(left, multiply({rest or (): c}, self.poly(a))))
+        return p
 
     def depth_of(self, e: Expr) -> int:
         """How many loops are around the innermost variable of `e`."""

@@ -12,11 +12,12 @@ equals the row in a batch.
 from __future__ import annotations
 
 from functools import partial
+from itertools import takewhile
 
 from ...loop.stmt import Block, For, Reduce
 from ...sym.expr import TRUE, Const, Var, free_vars
 from ...target import Target
-from ..nest import accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
+from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
 
@@ -37,6 +38,10 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
             raise NotApplicable(problem)
         if any(i.kind == "O" for i in b.iters):
             raise NotApplicable(f"block `{b.name}` has an ordered iterator")
+    if all(not _repeated(s, b) for b in sums):
+        for b in sums:
+            _vectorise(s, b.name)
+        return f"rows: {_listed([b.name for b in sums])} over one row, in {LANES} lanes"
     anchor = inside[-1]
     rows = _rows(s, anchor, sums)
     joined = [anchor.name]
@@ -50,8 +55,11 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
     together = [n for n in names if n in joined]
     for name in together:
         _vectorise(s, name)
-    stages = ", ".join(f"`{n}`" for n in together)
-    return f"rows: {stages} together, one row after the other, sums in {LANES} lanes"
+    return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
 
 
 def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
@@ -103,6 +111,11 @@ def _vectorise(s: Schedule, name: str) -> None:
     """Vectorise one stage of a row: along the row, a reduction by lanes."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
+    flat = _flat(block, inner)
+    if len(flat) > 1 and isinstance(block.body, Reduce):
+        handles = {h.loop: h for h in s.loops(name)}
+        tried(partial(_flat_lanes, s, name, [handles[x] for x in flat]))
+        return
     if not inner or inner[-1].kind != "serial" or not _contiguous(block, inner[-1]):
         return
     last = next(h for h in s.loops(name) if h.loop is inner[-1])
@@ -139,6 +152,31 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
         last = s.loops(total)[-1]
         s.unroll(last)
         s.decompose_reduction(total, last)
+
+
+def _flat_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:
+    """Sum in lanes over several loops that go through memory together."""
+    with s.attempt():
+        _lanes(s, name, s.fuse(*loops))
+
+
+def _flat(block: Block, inner: list[For]) -> list[For]:
+    """The innermost loops of a reduction through which all that it reads lies in one piece."""
+    iters = {i.value: i for i in block.iters}
+    kept = list(takewhile(lambda x: x.kind == "serial" and x.var in iters and iters[x.var].kind == "R", reversed(inner)))[::-1]
+    while kept and not all(_in_one_piece(a, kept) for a in accesses(block)):
+        kept = kept[1:]
+    return kept
+
+
+def _in_one_piece(a: Access, loops: list[For]) -> bool:
+    """Whether an access does not move with the loops, or has them as its last indices, each over the whole of its dim."""
+    over, vars_ = a.over_loops(), [x.var for x in loops]
+    if all(free_vars(e).isdisjoint(vars_) for e in over):
+        return True
+    whole = all(x.stop is n for x, n in zip(loops, a.buffer.shape[-len(loops) :], strict=False))
+    leading = all(free_vars(e).isdisjoint(vars_) for e in over[: -len(loops)])
+    return a.buffer.strides is None and list(over[-len(loops) :]) == vars_ and whole and leading
 
 
 def _number_of_lanes(extent: int | None) -> int:
