@@ -220,3 +220,24 @@ def test_a_schedule_does_not_make_neighbours_parallel() -> None:
     with pytest.raises(pliant.ScheduleError, match="write the same byte of `q`"):
         s.parallel(c)
     s.parallel(r)
+
+
+# Literals.
+
+
+def test_literals_below_a_byte_in_graph_programs(tmp_path: Any) -> None:
+    table = np.array([[1, -2, 3, 4], [5, -6, 7, -8]], np.int8)
+
+    @function
+    def f(x: Tensor[pliant.f32, rows, 4]) -> Tensor[pliant.f32, rows, 4]:
+        codes = pliant.ops.constant([[1, -2, 3, 4], [5, -6, 7, -8]], dtype=i4)
+        return x * 2.0 + pliant.ops.sum(pliant.ops.dequantize_linear(codes, 0.5), axis=0)
+
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    want = x * 2 + table.sum(0) / 2
+    compiled = compile(f)
+    compiled.save(tmp_path / "f.pliant")
+    again = pliant.parse(str(pliant.api.program_of(f)))
+    for program in (compiled, pliant.load(tmp_path / "f.pliant"), compile(again), compile(f, checked=True)):
+        np.testing.assert_allclose(program(x), want, rtol=1e-5)
+    np.testing.assert_allclose(run_graph(f.graph, [x])[0], want, rtol=1e-5)

@@ -198,7 +198,8 @@ class _Interpreter:
     def node(self, node: Node, values: dict[Value, Array], env: Env) -> Sequence[Array]:
         match node:
             case Const():
-                return [node.array]
+                kind = node.outs[0].tensor.dtype
+                return [pack(node.array, kind) if kind.bits < 8 and node.array.dtype != np.uint8 else node.array]
             case Op():
                 return self.op(node, values, env)
             case CallLoop():
