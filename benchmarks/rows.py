@@ -1,4 +1,6 @@
-"""Softmax and layer norm over 512 x 1024 against torch and numpy, with 2 threads (PLIANT_NUM_THREADS says otherwise).
+"""Softmax, layer norm, argmax and reductions over 512 x 1024 against torch and numpy, with 2 threads (PLIANT_NUM_THREADS says otherwise).
+
+`copy` is the machine's limit for what reads and writes as much as softmax does: 2 MB in, 2 MB out.
 
 python benchmarks/rows.py [--rounds 5]
 """
@@ -14,11 +16,15 @@ import numpy as np
 from contest import Times, contest, ratio
 
 import pliant
-from pliant import Tensor, dim, f32, function, ops
+from pliant import Tensor, dim, f32, function, i64, ops
 
 THREADS = int(os.environ.get("PLIANT_NUM_THREADS", "2"))
-n = dim("n")
-m = dim("m")
+n, m, h, w = dim("n"), dim("m"), dim("h"), dim("w")
+
+
+@function
+def copy(x: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
+    return x * 2.0
 
 
 @function
@@ -27,14 +33,50 @@ def softmax(x: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
 
 
 @function
-def layer_norm(x: Tensor[f32, n, m], w: Tensor[f32, m], b: Tensor[f32, m]) -> Tensor[f32, n, m]:
-    return ops.layer_norm(x, w, b)
+def layer_norm(x: Tensor[f32, n, m], weight: Tensor[f32, m], bias: Tensor[f32, m]) -> Tensor[f32, n, m]:
+    return ops.layer_norm(x, weight, bias)
+
+
+@function
+def argmax_rows(x: Tensor[f32, n, m]) -> Tensor[i64, n]:
+    return ops.argmax(x, axis=1)
+
+
+@function
+def argmax_columns(x: Tensor[f32, n, m]) -> Tensor[i64, m]:
+    return ops.argmax(x, axis=0)
+
+
+@function
+def sum_rows(x: Tensor[f32, n, m]) -> Tensor[f32, n]:
+    return ops.sum(x, axis=1)
+
+
+@function
+def sum_columns(x: Tensor[f32, n, m]) -> Tensor[f32, m]:
+    return ops.sum(x, axis=0)
+
+
+@function
+def sum_all(x: Tensor[f32, n, m]) -> Tensor[f32]:
+    return ops.sum(x)
+
+
+@function
+def average_pool(x: Tensor[f32, n, m, h, w]) -> Tensor[f32, n, m]:
+    return ops.mean(x, axis=(2, 3))
+
+
+FUNCTIONS: dict[str, Any] = {
+    f.__name__: f
+    for f in (copy, softmax, layer_norm, argmax_rows, argmax_columns, sum_rows, sum_columns, sum_all, average_pool)
+}  # fmt: skip
+SHAPES = {"layer_norm": [(512, 1024), (1024,), (1024,)], "average_pool": [(1, 2048, 15, 17)]}
 
 
 def arguments(name: str) -> list[Any]:
     rng = np.random.default_rng(0)
-    shapes = [(512, 1024), (1024,), (1024,)][: 1 if name == "softmax" else 3]
-    return [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    return [rng.standard_normal(s).astype(np.float32) for s in SHAPES.get(name, [(512, 1024)])]
 
 
 def best(run: Callable[[], object], rounds: int = 500) -> float:
@@ -49,7 +91,7 @@ def best(run: Callable[[], object], rounds: int = 500) -> float:
 
 
 def ours(name: str) -> float:
-    f: Any = pliant.compile({"softmax": softmax, "layer_norm": layer_norm}[name], threads=THREADS)
+    f: Any = pliant.compile(FUNCTIONS[name], threads=THREADS)
     given = arguments(name)
     return best(lambda: f(*given))
 
@@ -58,35 +100,56 @@ def theirs(name: str) -> float:
     import torch
 
     torch.set_num_threads(THREADS)
-    x, *rest = (torch.from_numpy(a) for a in arguments(name))
-    if name == "softmax":
-        return best(lambda: torch.softmax(x, -1))
-    return best(lambda: torch.nn.functional.layer_norm(x, (1024,), *rest))
+    run: dict[str, Callable[..., object]] = {
+        "copy": lambda x: x * 2.0,
+        "softmax": lambda x: torch.softmax(x, -1),
+        "layer_norm": lambda x, weight, bias: torch.nn.functional.layer_norm(x, (1024,), weight, bias),
+        "argmax_rows": lambda x: torch.argmax(x, 1),
+        "argmax_columns": lambda x: torch.argmax(x, 0),
+        "sum_rows": lambda x: x.sum(1),
+        "sum_columns": lambda x: x.sum(0),
+        "sum_all": lambda x: x.sum(),
+        "average_pool": lambda x: x.mean((2, 3)),
+    }
+    given = [torch.from_numpy(a) for a in arguments(name)]
+    return best(lambda: run[name](*given))
 
 
 def in_numpy(name: str) -> float:
-    x, *rest = arguments(name)
-
-    def exponentials() -> Any:
+    def exponentials(x: Any) -> Any:
         e = np.exp(x - x.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
 
-    def normalised() -> Any:
+    def normalised(x: Any, weight: Any, bias: Any) -> Any:
         c = x - x.mean(axis=1, keepdims=True)
-        return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1e-5) * rest[0] + rest[1]
+        return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1e-5) * weight + bias
 
-    return best(exponentials if name == "softmax" else normalised, rounds=50)
+    run: dict[str, Callable[..., object]] = {
+        "copy": np.copy,
+        "softmax": exponentials,
+        "layer_norm": normalised,
+        "argmax_rows": lambda x: x.argmax(1),
+        "argmax_columns": lambda x: x.argmax(0),
+        "sum_rows": lambda x: x.sum(1),
+        "sum_columns": lambda x: x.sum(0),
+        "sum_all": lambda x: x.sum(),
+        "average_pool": lambda x: x.mean((2, 3)),
+    }
+    given = arguments(name)
+    return best(lambda: run[name](*given), rounds=50)
 
 
 MEASURES = {"pliant": ours, "torch": theirs, "numpy": in_numpy}
-CONTESTANTS = {f"{who} {name}": (lambda f=f, name=name: f(name)) for name in ("softmax", "layer_norm") for who, f in MEASURES.items()}
+CONTESTANTS = {f"{who} {name}": (lambda f=f, name=name: f(name)) for name in FUNCTIONS for who, f in MEASURES.items()}
 
 
 def report(times: Times) -> None:
-    """How many times faster than torch, and than numpy."""
-    for name in ("softmax", "layer_norm"):
+    """How many times faster than torch, and than numpy; and how far softmax and layer norm are from the machine's limit."""
+    for name in FUNCTIONS:
         for peer in ("torch", "numpy"):
             ratio(times, f"pliant {name}", f"{peer} {name}", f"{name}, against {peer}")
+    for name in ("softmax", "layer_norm"):
+        ratio(times, f"pliant {name}", "pliant copy", f"{name}, against a copy")
 
 
 if __name__ == "__main__":
