@@ -117,3 +117,42 @@ def test_an_operator_runs_in_python_when_asked(monkeypatch: pytest.MonkeyPatch) 
         pliant.from_onnx(model)
     y = pliant.compile(pliant.from_onnx(model, fallback=True))(np.array([[1, 2], [3, 4]], np.float32))
     assert abs(float(y) + 8) < 1e-5
+
+
+def test_sizes_of_a_benchmark() -> None:
+    from pliant.cli import Usage
+    from pliant.cli.bench_onnx import dim_sets, table
+
+    assert dim_sets(["n=17,128", "b=1"]) == [{"n": 17, "b": 1}, {"n": 128, "b": 1}]
+    assert dim_sets([]) == [{}]
+    for wrong in (["n"], ["n=x"], ["n=1,2", "m=1,2,3"]):
+        with pytest.raises(Usage):
+            dim_sets(wrong)
+    row = {"dims": {"n": 17}, "best": {"pliant": 0.002, "onnxruntime": 0.004}, "median": {"pliant": 0.003, "onnxruntime": 0.005}}
+    text = table([row | {"times": {"onnxruntime": 2.0}}], ["onnxruntime"], 2)
+    assert text.splitlines()[1].split() == ["n", "=", "17", "2.000", "3.000", "4.000", "5.000", "2.00x"]
+
+
+def test_a_benchmark_says_what_is_missing_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
+    assert main(["bench", str(tmp_path / "m.onnx"), "--vs", "onnxruntim"]) == 2
+    assert "onnxruntime" in capsys.readouterr().err
+    assert main(["bench", str(tmp_path / "m.onnx")]) == 2
+    assert "the value of dim `n` is missing" in capsys.readouterr().err
+
+
+def test_inspect_counts_products() -> None:
+    from pliant.frontends.onnx.importer import Importer
+    from pliant.frontends.onnx.reader import read_model
+    from pliant.frontends.onnx.summary import multiply_adds
+
+    model = onnx.parser.parse_model("""
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4, 8, 8] x, float[6, 2, 3, 3] w, float[36, 5] v) => (float[n, 6, 5] y) {
+    a = Conv <group = 2> (x, w)
+    shape = Constant <value_ints = [0, 6, 36]> ()
+    b = Reshape(a, shape)
+    y = MatMul(b, v)
+}""")
+    total = multiply_adds(Importer(read_model(model)).run())
+    assert str(total) == f"n * {6 * 36 * 2 * 9 + 6 * 5 * 36}"

@@ -94,3 +94,8 @@ def test_others_stay(call: Any, shapes: Any, dtype: DType) -> None:
 def test_operands_that_vary_along_rows_end_them() -> None:
     function = made(lambda x, weight, v: ops.add(ops.conv(x, weight), v), (n, 4, h, w), (6, 4, 1, 1), (h, w))
     check(function, ["matmul", "add"])
+
+
+def test_an_image_of_one_spatial_dim_is_its_rows() -> None:
+    function = made(lambda x, weight: ops.relu(ops.conv(x, weight)), (n, 8, h), (4, 8, 1))
+    check(function, ["matmul", "relu"])

@@ -1,4 +1,5 @@
 """`pliant bench -m MODEL [--vs llama.cpp]`: how many tokens a language model reads (prefill) and writes (decode) in a second.
+(`pliant bench MODEL.onnx`: `bench_onnx.py`.)
 
 Each contestant runs in a process of its own, in alternating rounds; shown are the best round, the median, and which share of the machine's
 limits that is: of its multiply-adds in f32 for reading (quantised products may exceed that), of its memory bandwidth for writing. Nothing
@@ -28,8 +29,10 @@ Rates = dict[str, dict[Cell, list[float]]]  # by contestant
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command line."""
+    parser.add_argument("model_file", nargs="?", metavar="MODEL.onnx", help="an ONNX model, instead of a language model")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N,N", help="of an ONNX model: a dim, or several sizes of it")
     parser.add_argument("-m", "--model", metavar="MODEL", help="a path, a name of `pliant models list`, or hf:org/repo[:quant]")
-    parser.add_argument("--vs", metavar="PEER", help=f"measure a peer beside: {', '.join(PEERS)}")
+    parser.add_argument("--vs", metavar="PEER", help=f"measure a peer beside: {', '.join(PEERS)}; of ONNX models onnxruntime, openvino")
     parser.add_argument("--peer-python", metavar="PATH", help="the Python that has the peer (else PLIANT_PEER_PYTHON, else this one)")
     parser.add_argument("--threads", default=None, metavar="N,N", help="numbers of threads (else one, and all)")
     parser.add_argument("--prompt", default="16,128,512", metavar="N,N", help="tokens of the prompts that are read")
@@ -42,11 +45,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures and prints."""
+    if options.rounds < 1 or not options.seconds > 0:
+        raise Usage("--rounds and --seconds are more than 0")
+    if options.model_file:
+        from . import bench_onnx
+
+        return bench_onnx.run(options)
     peers = [choose(options.vs, PEERS, "peer")] if options.vs else []
     threads = numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads()
     prompts, contexts = numbers(options.prompt, "--prompt", low=1), numbers(options.context, "--context", low=0)
-    if options.rounds < 1 or not options.seconds > 0:
-        raise Usage("--rounds and --seconds are more than 0")
     from ..llm.catalogue import DEFAULT
     from ..llm.locate import locate
 

@@ -6,7 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ...graph.node import Const, Function, Op, Tensor, walk_nodes
 from ...support.errors import Error
+from ...support.units import in_bytes
+from ...sym.expr import Expr, const, free_vars, product
+from ...sym.semantics import evaluate
+from ...sym.simplify import simplify
 from .dtypes import type_name
 from .importer import Importer
 from .reader import domain_of, read_model, walk
@@ -34,15 +39,63 @@ def onnx_facts(path: str) -> dict[str, Any]:
         return found
     found["inputs"] = [repr(p) for p in function.params]
     found["outputs"] = [f"{name}: {r.annotation}" for name, r in zip(function.attrs["outputs"], function.results, strict=True)]
+    literals = [n.array for n in function.nodes if isinstance(n, Const)]
+    found["weights"] = {"tensors": len(literals), "bytes": sum(a.nbytes for a in literals)}
+    total = multiply_adds(function)
+    found["multiply_adds"] = str(total)
+    found["sizes"] = [{"dims": dims, "multiply_adds": _at(total, dims)} for dims in _samples(function)]
     return found
+
+
+def multiply_adds(function: Function) -> Expr:
+    """How many products of convolutions and matrix products are summed, as a formula of the dims; loops count once."""
+    total: Expr = const(0)
+    for n in walk_nodes(function.nodes):
+        if not isinstance(n, Op) or n.op not in ("conv", "conv_transpose", "matmul", "matmul_integer"):
+            continue
+        x, w = (a.tensor.shape for a in n.args[:2])
+        if n.op == "conv":
+            terms = (*n.outs[0].tensor.shape, *w[1:])
+        elif n.op == "conv_transpose":
+            terms = (*x, *w[1:])
+        else:
+            turned = n.attrs is not None and getattr(n.attrs, "transpose_a", False)
+            terms = (*n.outs[0].tensor.shape, x[-2 if turned else -1])
+        total = total + product(terms)
+    return simplify(total)
+
+
+def _samples(function: Function) -> list[dict[str, int]]:
+    """Two sizes that a model may be run with: a batch of 1, and 256 or 512 for all other dims."""
+    first = {str(p.annotation.shape[0]) for p in function.params if isinstance(p.annotation, Tensor) and p.annotation.shape}
+    names = dict.fromkeys(str(d) for p in function.params if isinstance(p.annotation, Tensor) for d in p.annotation.shape if free_vars(d))
+    return [{name: 1 if name in first else size for name in names} for size in ((256, 512) if set(names) - first else (256,))]
+
+
+def _at(total: Expr, dims: dict[str, int]) -> int | None:
+    """The formula for these dims; None where it has others, which only a run tells."""
+    values = {v: dims[v.name] for v in free_vars(total) if v.name in dims}
+    return int(evaluate(total, values)) if len(values) == len(free_vars(total)) else None
+
+
+def _short(text: str) -> str:
+    """A value and its type; a type whose dims are long formulas is cut, which --json is not."""
+    return text if len(text) <= 160 else text[:157] + "…"
 
 
 def onnx_text(facts: dict[str, Any]) -> str:
     """The facts as text."""
     opsets = ", ".join(f"{d} {v}" for d, v in facts["opsets"].items())
     lines = [f"{facts['file']}: {facts['bytes']} bytes, opset {opsets}" + (f", made by {facts['made_by']}" if facts["made_by"] else "")]
-    lines += [f"  {text}" for text in facts["inputs"]] + [f"  -> {text}" for text in facts["outputs"]]
+    lines += [f"  {_short(text)}" for text in facts["inputs"]] + [f"  -> {_short(text)}" for text in facts["outputs"]]
     total = sum(facts["operators"].values())
     lines.append(f"{total} nodes: " + ", ".join(f"{n} {name}" for name, n in facts["operators"].items()))
-    lines.append(f"{len(facts['tensors'])} initialisers")
+    if not facts["problem"]:
+        lines.append(f"weights: {in_bytes(facts['weights']['bytes'])} in {facts['weights']['tensors']} tensors")
+        if len(facts["multiply_adds"]) <= 80:
+            lines.append(f"multiply-adds: {facts['multiply_adds']}")
+        for size in facts["sizes"]:
+            if size["multiply_adds"] is not None and size["dims"]:
+                where = ", ".join(f"{name} = {n}" for name, n in size["dims"].items())
+                lines.append(f"multiply-adds at {where}: {size['multiply_adds'] / 1e6:.4g} million")
     return "\n".join([*lines, *([facts["problem"]] if facts["problem"] else [])])

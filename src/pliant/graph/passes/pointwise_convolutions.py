@@ -60,6 +60,8 @@ class _Products(Rewriter):
         if not TABLE[node.op].broadcasts or len(node.outs) != 1 or not isinstance(node.outs[0].annotation, Tensor):
             return None
         out = node.outs[0].tensor
+        if len(out.shape) == 3:  # one spatial dim: the image is its rows
+            return None
         if not any(a in self.flat and a.tensor.shape == out.shape for a in node.args):
             return None
         rows = [self.operand(a, out.shape, node) for a in node.args]

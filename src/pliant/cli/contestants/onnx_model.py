@@ -1,0 +1,76 @@
+"""One run of an ONNX model by Pliant or a peer: seconds of the best call and of the median one, for each set of dims.
+
+Numbers of dims come from the command line; inputs are random, the same for all contestants. A peer is asked for as its users do.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def main(given: dict[str, Any]) -> dict[str, Any]:
+    """Measures each set of dims."""
+    from ...graph.node import Tensor
+    from ...program import Program
+    from ..model_options import feeds
+
+    program = _program(given["model"])
+    assert isinstance(program, Program)
+    inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
+    run = {"pliant": _pliant, "onnxruntime": _onnxruntime, "openvino": _openvino}[given["contestant"]](given, program)
+    found = []
+    for dims in given["dims"]:
+        arrays = list(feeds(inputs, dict.fromkeys(inputs, "random"), dims).values())
+        found.append(_measured(lambda arrays=arrays: run(arrays), given["seconds"]))  # type: ignore[misc]
+    return {"times": found}
+
+
+def _program(path: str) -> Any:
+    from ...frontends.onnx import from_onnx
+
+    return from_onnx(path)
+
+
+def _measured(call: Callable[[], Any], seconds: float) -> dict[str, float]:
+    for _ in range(2):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return {"best": min(times), "median": statistics.median(times)}
+
+
+def _pliant(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
+    from ...api import compile
+
+    executable = compile(program, threads=given["threads"])
+    return lambda arrays: executable(*arrays)
+
+
+def _onnxruntime(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = given["threads"]
+    session = onnxruntime.InferenceSession(given["model"], options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
+
+
+def _openvino(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
+    openvino: Any = import_module("openvino")
+    settings = {"INFERENCE_NUM_THREADS": given["threads"], "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.Core().compile_model(given["model"], "CPU", settings).create_infer_request()
+    return lambda arrays: request.infer(arrays)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))
