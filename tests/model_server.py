@@ -98,12 +98,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def wheel(member: str, data: bytes) -> bytes:
-    """A wheel that holds one file."""
+def wheel(files: dict[str, bytes]) -> bytes:
+    """A wheel that holds these files."""
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("pkg/__init__.py", "raise SystemExit('nothing of a package may run')")
-        archive.writestr(member, data)
+        for name, data in files.items():
+            archive.writestr(name, data)
     return raw.getvalue()
 
 

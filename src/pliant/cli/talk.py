@@ -97,6 +97,7 @@ class Talk:
 
     def _stats(self, _: str) -> None:
         self.stats = not self.stats
+        remark(f"how fast answers are is {'said' if self.stats else 'not said any more'}")
 
     def _quit(self, _: str) -> None:
         self.running = False

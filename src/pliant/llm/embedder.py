@@ -1,6 +1,7 @@
-"""`pliant.Embedder`: texts to vectors, with a BERT model of a folder as the Hugging Face hub has them.
+"""`pliant.Embedder`: texts to vectors, with a BERT model: one that is known by name, or a folder as the Hugging Face hub has them.
 
-    e = pliant.Embedder("all-MiniLM-L6-v2/")      # config.json, model.safetensors, tokenizer.json; how to pool in 1_Pooling/config.json
+    e = pliant.Embedder("minilm")                 # all-MiniLM-L6-v2, fetched if need be
+    e = pliant.Embedder("my-bert/")               # config.json, model.safetensors, tokenizer.json; how to pool in 1_Pooling/config.json
     a, b = e.embed(["a cat on a mat", "a kitten on a rug"])
     a @ b                                         # how alike they are
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from ..frontends.safetensors import load_safetensors
 from ..support.errors import Error, ModelFileError, UnsupportedError
+from .catalogue import CATALOGUE
+from .locate import locate
 from .models.bert import Bert, Settings
 from .tokenizer import from_json
 
@@ -30,10 +33,19 @@ MAX_JSON = 1 << 20
 class Embedder:
     """A sentence embedder."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        offline: bool = False,
+        progress: Callable[[str], None] | None = None,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        """`announce` hears what will be fetched before it is, `progress` what is being done; offline, nothing is fetched."""
         import pliant
 
-        place = Path(folder)
+        place = _folder(source, offline, progress, announce)
         self.settings = _settings(place)
         self.tokenizer = from_json(place / "tokenizer.json")
         if len(self.tokenizer) > self.settings.words:
@@ -66,6 +78,23 @@ class Embedder:
             raise Error(f"a text has {len(ids)} tokens, and the model reads {limit}", help="cut it into parts, or pass truncate=True")
         after = list(self.tokenizer.vocabulary.after)
         return ids[: limit - len(after)] + after
+
+
+def _folder(source: str | os.PathLike[str], offline: bool, progress: Callable[[str], None] | None, announce: Any) -> Path:
+    """The folder of a model that is known by name, or the one that is named."""
+    known, place = CATALOGUE.get(os.fspath(source)), Path(source).expanduser()
+    if known is not None and known.embeds:
+        return locate(source, offline=offline, progress=progress, announce=announce).parent
+    if place.is_dir():
+        return place
+    from ..support.resolve import near
+
+    names = [m.name for m in CATALOGUE.values() if m.embeds]
+    raise ModelFileError(
+        f"there is no embedder `{os.fspath(source)}`",
+        facts=["known names: " + ", ".join(names)],
+        help=near(os.fspath(source), names) or "a known name, or a folder with config.json, model.safetensors and tokenizer.json",
+    )
 
 
 def _padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frontends.gguf import open_gguf
-from ..support.errors import Error
+from ..support.errors import Error, UnsupportedError
+from .catalogue import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
 from .prompt import Prompt, Prompts
@@ -49,7 +50,7 @@ class LLM:
         """`cache` is how keys and values are kept (f16 or f32), `context` how many tokens a conversation may have; `announce` hears what
         will be fetched before it is, `progress` what is being done."""
         say = progress or _nothing
-        path = locate(source, offline=offline, progress=progress, announce=announce)
+        path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
         self.file = open_gguf(path)
         self.name = os.fspath(source)
         self.tokenizer: Tokenizer = from_gguf(self.file)
@@ -150,6 +151,14 @@ class LLM:
         if max_tokens is not None and len(state.tokens) >= max_tokens:
             return "length"
         return "context" if length >= self.context else None
+
+
+def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The source, if it is not known to be of another kind of model."""
+    known = CATALOGUE.get(os.fspath(source))
+    if known is not None and known.embeds:
+        raise UnsupportedError(f"`{known.name}` makes vectors of texts, and writes none", help=f'pliant.Embedder("{known.name}")')
+    return source
 
 
 def options(sampling: dict[str, Any]) -> SamplingOptions:
