@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -71,6 +72,12 @@ def test_pieces_call_each_other(small: None) -> None:
 def test_nothing_is_left_running(small: None) -> None:
     package()
     assert not [t for t in threading.enumerate() if t.name == "pliant-llvm"]
+
+
+def test_pythons_threads_are_left_as_they_were(small: None) -> None:
+    before = sys.getswitchinterval()
+    package()
+    assert sys.getswitchinterval() == before
 
 
 def test_a_failure_of_llvm_is_told(small: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ LLVM's own lock (of llvmlite) lets one thread in at a time, so that there is one
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from types import TracebackType
 
@@ -26,6 +28,25 @@ from .llvm import Module, State
 from .llvm_build import Declarations
 
 _PIECE = 50_000  # letters from which on a piece is complete: less is not worth LLVM's start
+
+
+_waking = threading.Lock()
+_awake: list[float] = []  # for each thread of LLVM at work, how long Python's threads were left alone before
+
+
+@contextmanager
+def _woken_soon() -> Iterator[None]:
+    """Inside, a thread that comes back from LLVM waits a tenth of a millisecond for Python's lock, not five, after each of many calls."""
+    with _waking:
+        _awake.append(_awake[-1] if _awake else sys.getswitchinterval())
+        sys.setswitchinterval(1e-4)
+    try:
+        yield
+    finally:
+        with _waking:
+            before = _awake.pop()
+            if not _awake:
+                sys.setswitchinterval(before)
 
 
 class Pieces:
@@ -90,13 +111,14 @@ class Pieces:
         self.texts.put(text)
 
     def _work(self) -> None:
-        while (text := self.texts.get()) is not None:
-            if self.stopped or self.failure is not None:
-                continue
-            try:
-                self.objects.append(emit_object(text, self.target, self.level))
-            except BaseException as error:  # whoever waits for the code is told
-                self.failure = error
+        with _woken_soon():
+            while (text := self.texts.get()) is not None:
+                if self.stopped or self.failure is not None:
+                    continue
+                try:
+                    self.objects.append(emit_object(text, self.target, self.level))
+                except BaseException as error:  # whoever waits for the code is told
+                    self.failure = error
 
     def _wait(self) -> None:
         """Until everything is done that was given, or the piece at work when it is stopped; then nothing more can be given."""

@@ -86,6 +86,7 @@ class _Canonical:
     def __init__(self) -> None:
         self.values: dict[Value, int] = {}
         self.dims: dict[Expr, str] = {}
+        self.texts: dict[Expr, str] = {}  # sizes come again and again
 
     def function(self, f: Function) -> Form:
         params = tuple((p.name, self.define(p)) for p in f.params)
@@ -100,7 +101,10 @@ class _Canonical:
         return self.values.get(value, -1)
 
     def expr(self, e: Expr) -> str:
-        return text(e, None, self._name)
+        found = self.texts.get(e)
+        if found is None:
+            found = self.texts[e] = text(e, None, self._name)
+        return found
 
     def _name(self, e: Expr) -> str:
         if e not in self.dims:

@@ -59,7 +59,7 @@ def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
     if not share:
         return _one_after_the_other(sizes)
     points = sample_points(sizes)
-    at_points = {size: np.array([_at(size, point) for point in points], np.int64) for size in dict.fromkeys(sizes)}
+    at_points = _at_points(list(dict.fromkeys(sizes)), points)
     near = _alive_together(temporaries)
     order = _best(temporaries, near, [at_points[size] for size in sizes])
     return _stacked(order, near, sizes)
@@ -123,8 +123,10 @@ def _typical(v: Var) -> list[int]:
     return sorted(rounded)
 
 
-def _at(size: Expr, point: Point) -> int:
-    return int(evaluate(size, point))
+def _at_points(sizes: Sequence[Expr], points: Sequence[Point]) -> dict[Expr, Values]:
+    """Each size at all points."""
+    env = {v: np.array([point[v] for point in points], np.int64) for v in points[0]}
+    return {size: np.broadcast_to(np.asarray(evaluate(size, env), np.int64), (len(points),)) for size in sizes}
 
 
 def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) -> int:

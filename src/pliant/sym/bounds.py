@@ -18,7 +18,7 @@ from ..dtype import DType, bool_
 from . import expr as E
 from .expr import Const, Expr, depth, walk
 from .facts import EMPTY, Facts
-from .poly import RING, Poly, add, constant, poly_of
+from .poly import RING, Mono, Poly, add, constant, poly_of
 
 
 class Interval(NamedTuple):
@@ -44,10 +44,11 @@ def int_range(e: Expr, facts: Facts) -> Range:
     """`bounds` of an integer or bool expression: both ends known."""
     if type(e) is Const:
         return (int(e.payload), int(e.payload))
-    cache = facts.cache("bounds")
-    found: Range | None = cache.get(e)
+    cache = facts.caches.get("bounds")
+    found: Range | None = None if cache is None else cache.get(e)
     if found is None:
         if depth(e) > DEEP:
+            cache = facts.cache("bounds")
             for node in walk(e):
                 if node not in cache and type(node) not in RING and not node.dtype.is_float:
                     _find_range(node, facts)
@@ -94,20 +95,32 @@ def _product(a: Range, b: Range) -> Range:
     return (min(corners), max(corners))
 
 
+def mono_range(m: Mono, facts: Facts) -> Range:
+    """The range of a product of atoms as an integer."""
+    r = int_range(m[0], facts)
+    for i, atom in enumerate(m[1:], 1):
+        r = _product(r, int_range(atom, facts))
+        if atom is m[i - 1] and i == 1:  # a square
+            r = (max(r[0], 0), r[1])
+    narrower = facts.products.get(m) if facts.products else None
+    return r if narrower is None else (max(r[0], narrower[0]), min(r[1], narrower[1]))
+
+
 def poly_interval(p: Poly, facts: Facts) -> Range:
     """The range of a polynomial as an integer, from the ranges of its atoms."""
-    lo = hi = p.get((), 0)
+    lo = hi = 0
     for m, c in p.items():
-        if m:
-            r = int_range(m[0], facts)
-            for i, atom in enumerate(m[1:], 1):
-                r = _product(r, int_range(atom, facts))
-                if atom is m[i - 1] and i == 1:  # a square
-                    r = (max(r[0], 0), r[1])
-            if m in facts.products:
-                r = (max(r[0], facts.products[m][0]), min(r[1], facts.products[m][1]))
-            lo += c * (r[0] if c > 0 else r[1])
-            hi += c * (r[1] if c > 0 else r[0])
+        if not m:
+            lo += c
+            hi += c
+            continue
+        low, high = mono_range(m, facts)
+        if c > 0:
+            lo += c * low
+            hi += c * high
+        else:
+            lo += c * high
+            hi += c * low
     return (lo, hi)
 
 

@@ -11,10 +11,12 @@ variable knows its dtype's range; a `Dim` carries its own range and divisibility
 
 from __future__ import annotations
 
+import functools
 from math import lcm
 from typing import Any
 
-from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, walk
+from ..dtype import DType
+from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, free_vars, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
 _CACHE_LIMIT = 20_000  # entries of one memo
@@ -35,7 +37,10 @@ class Cache(dict[Any, Any]):
 class Facts:
     """What is known; see the module."""
 
-    __slots__ = ("caches", "children", "effort", "ends", "equal", "inequalities", "known", "multiples", "products", "ranges", "used")
+    __slots__ = (
+        *("caches", "changed", "children", "effort", "ends", "equal"),
+        *("inequalities", "known", "multiples", "products", "ranges", "used"),
+    )
 
     def __init__(self) -> None:
         self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
@@ -45,7 +50,8 @@ class Facts:
         self.equal: dict[Expr, Expr] = {}  # simplified node -> what to put in its place
         self.inequalities: tuple[Poly, ...] = ()  # each >= 0 as integers
         self.known: dict[Expr, bool] = {}  # simplified condition -> its truth
-        self.used: dict[Mono, list[Poly]] = {}  # monomial -> the inequalities it is in
+        self.used: dict[Mono, tuple[Poly, ...]] = {}  # monomial -> the inequalities it is in
+        self.changed: set[Expr] | None = set()  # variables of what was narrowed since this was settled; None: anything may have changed
         self.effort = 0  # how many more steps proofs may take, where the usual ones do not help
         self.children: dict[Any, Facts] = {}
         self.caches: dict[str, Cache] = {}
@@ -61,7 +67,7 @@ class Facts:
         """The constant range of an atom, from what was said of it and its dtype alone."""
         found = self.ranges.get(atom)
         if found is None:
-            return (atom.min, atom.max) if isinstance(atom, Dim) else (atom.dtype.min, atom.dtype.max)
+            return (atom.min, atom.max) if isinstance(atom, Dim) else _whole(atom.dtype)
         return found
 
     def multiple_of(self, var: Expr) -> int:
@@ -96,6 +102,7 @@ class Facts:
         if found is None:
             found = self._copy()
             found.multiples[var] = lcm(found.multiples.get(var, 1), k)
+            found.changed = None
             found = self._remember(("multiple", var, k), found)
         return found
 
@@ -158,7 +165,8 @@ class Facts:
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
         new.ends, new.products, new.effort = dict(self.ends), dict(self.products), self.effort
         new.inequalities, new.known = self.inequalities, dict(self.known)
-        new.used = {m: list(hs) for m, hs in self.used.items()}
+        new.used = dict(self.used)
+        new.changed = None if self.changed is None or self.equal else set(self.changed)
         return new
 
     def _remember(self, key: Any, new: Facts) -> Facts:
@@ -229,6 +237,7 @@ class Facts:
         for x, y in ((a, b), (b, a)):
             if isinstance(x, FloorMod) and isinstance(y, Const) and y.value == 0 and isinstance(x.args[1], Const) and x.args[1].value > 0:
                 self.multiples[x.args[0]] = lcm(self.multiples.get(x.args[0], 1), x.args[1].value)
+                self.changed = None
         self._orient(a, b, poly_of(rest))
 
     def _orient(self, a: Expr, b: Expr, difference: Poly) -> None:
@@ -243,11 +252,13 @@ class Facts:
 
             self._keep_range(var, others)
             self.equal[var] = to_expr(others, var.dtype)
+            self.changed = None
             self.caches.clear()
             return
         for x, y in ((a, b), (b, a)):
             if isinstance(y, Const) and not isinstance(x, Const):
                 self.equal[x] = y
+                self.changed = None
                 self.caches.clear()
 
     def _keep_range(self, var: Expr, value: Poly) -> None:
@@ -281,23 +292,31 @@ class Facts:
             self.inequalities += (p,)
             for m in p:
                 if m:
-                    self.used.setdefault(m, []).append(p)
+                    self.used[m] = (*self.used.get(m, ()), p)
         self._narrow(p)
 
     def _narrow(self, p: Poly) -> bool:
         """Ranges of single atoms that follow from an inequality and the ranges of the rest."""
-        from .bounds import poly_interval
+        from .bounds import mono_range
 
         changed = False
+        most: dict[Mono, int] = {}  # of each term, as long as nothing changes
         for m, c in p.items():
             if not m:
                 continue
-            rest = poly_interval({n: d for n, d in p.items() if n != m}, self)[1]  # c * x >= -rest
+            if not most:
+                for n, d in p.items():
+                    most[n] = d * mono_range(n, self)[d > 0] if n else d
+                total = sum(most.values())
+            rest = total - most[m]  # c * x >= -rest
             if len(m) > 1:
-                changed |= self._narrow_product(m, c, rest)
-                continue
-            lo, hi = self.range_of(m[0])
-            changed |= self._narrow_to(m[0], max(lo, -(rest // c)) if c > 0 else lo, hi if c > 0 else min(hi, rest // -c))
+                narrowed = self._narrow_product(m, c, rest)
+            else:
+                lo, hi = self.range_of(m[0])
+                narrowed = self._narrow_to(m[0], max(lo, -(rest // c)) if c > 0 else lo, hi if c > 0 else min(hi, rest // -c))
+            if narrowed:
+                changed = True
+                most = {}
         return changed
 
     def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
@@ -309,7 +328,7 @@ class Facts:
         changed = (lo, hi) != was
         if changed:
             self.products[m] = (lo, hi)
-            self.caches.clear()
+            self._note(*m)
         if lo >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
             for a in m:
                 lo, hi = self.range_of(a)
@@ -320,14 +339,34 @@ class Facts:
         if (lo, hi) == self.range_of(atom):
             return False
         self.ranges[atom] = (lo, hi)
-        self.caches.clear()
+        self._note(atom)
         return True
 
+    def _note(self, *atoms: Expr) -> None:
+        """What was known of expressions with these atoms in them may have become narrower."""
+        self.caches.clear()
+        if self.changed is not None:
+            for atom in atoms:
+                self.changed |= free_vars(atom)
+            if not all(map(free_vars, atoms)):  # an element at a fixed place: no variable tells where it stands
+                self.changed = None
+
     def _propagate(self) -> None:
+        """Narrow what follows from what was narrowed: inequalities without a variable of it have nothing new to say."""
         for _ in range(3):
-            narrowed = [self._narrow(p) for p in self.inequalities]
+            narrowed = [self._narrow(p) for p in self.inequalities if self._may_narrow(p)]
             if not any(narrowed):
+                self.changed = set()
                 return
+
+    def _may_narrow(self, p: Poly) -> bool:
+        changed = self.changed
+        return changed is None or any(not changed.isdisjoint(free_vars(atom)) for m in p for atom in m)
+
+
+@functools.cache
+def _whole(d: DType) -> tuple[int, int]:
+    return (d.min, d.max)
 
 
 def _end(value: Expr | int | None, var: Expr) -> Expr | None:

@@ -21,6 +21,7 @@ from .bounds import exact, int_range, multiple, poly_interval
 from .expr import Expr
 from .facts import Facts
 from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, replace, scale, without
+from .refute import refuted
 
 STEPS = 80  # polynomials tried in one proof, all its cases together
 SPLITS = 3  # nested case distinctions
@@ -36,8 +37,12 @@ def nonneg(p: Poly, facts: Facts) -> bool:
     found: bool | None = cache.get(key)
     if found is None:
         cache.put(key, False)  # a proof must not ask for itself
-        found = cache.put(key, _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and _shortest_first(p, facts)))
+        found = cache.put(key, not refuted(p, facts) and _proven(p, facts))
     return found
+
+
+def _proven(p: Poly, facts: Facts) -> bool:
+    return _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and _shortest_first(p, facts))
 
 
 def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
