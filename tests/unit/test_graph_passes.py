@@ -293,6 +293,16 @@ def test_a_right_operand_is_moved_once_and_a_transpose_twice_is_none() -> None:
     assert names(after) == ["permute", "matmul"]
 
 
+def test_a_right_operand_is_not_moved_for_a_few_rows() -> None:
+    @function
+    def f(x: Tensor[f32, 3, 4, m], y: Tensor[f32, 3, k, m]) -> Tensor[f32, 3, 4, k]:
+        return ops.matmul(x, y, transpose_b=True)
+
+    assert transposes_into_matmul(f.graph) is f.graph
+    x, y = whole(3, 4, 21), whole(3, 17, 21, seed=1)
+    np.testing.assert_array_equal(pliant.compile(f)(x, y), x @ y.swapaxes(1, 2))
+
+
 def test_the_weight_of_a_linear_that_was_transposed_is_read_as_it_was() -> None:
     @function
     def f(x: Tensor[f32, n, m], w: Tensor[f32, m, k], b: Tensor[f32, k]) -> tuple[Tensor[f32, n, k], Tensor[f32, n, k]]:

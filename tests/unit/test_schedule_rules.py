@@ -119,3 +119,39 @@ def test_one_column_more_than_panels(columns: int) -> None:
         a, b, c = make_arguments(func, {"n": n})
         assert native.call(func, [a, b, c], [n], threads=2) == 0
         np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_one_row_goes_through_the_matrix_as_it_lies() -> None:
+    text = KERNELS["matmul"].replace("12", "45").replace("40", "1001")
+    several = default_schedule(parse(text), target("native"))[0]
+    one, why = default_schedule(parse(text.replace("[f32, n, ", "[f32, 1, ").replace("grid(n, ", "grid(1, ")), target("native"))
+    assert "in tiles of 1x" in why
+    one = one.with_(name="one")
+    native = Lifted([several, one], level=1)
+    a, b, c = make_arguments(several, {"n": 3})
+    assert native.call(several, [a, b, c], [3]) == 0
+    found = np.zeros_like(c[:1])
+    assert native.call(one, [a[:1].copy(), b, found], [], threads=2) == 0
+    assert found.tobytes() == c[:1].tobytes()
+    expected = np.zeros_like(found)
+    run_loop(one, [a[:1].copy(), b, expected], [])
+    assert expected.tobytes() == found.tobytes()
+
+
+def test_f16_is_widened_once() -> None:
+    text = KERNELS["matmul"].replace("a: Tensor[f32,", "a: Tensor[f16,").replace("a[vi, vk]", "cast(f32, a[vi, vk])")
+    func, _ = default_schedule(parse(text), target("native"))
+    assert "a_reindex = alloc((n, 12), f32)" in str(func)
+    native = Lifted([func], level=1)
+    expected = make_arguments(func, {"n": 23})
+    found = [x.copy() for x in expected]
+    assert native.call(func, found, [23], threads=2) == 0
+    run_loop(func, expected, [23])
+    assert expected[2].tobytes() == found[2].tobytes()
+    np.testing.assert_allclose(found[2], found[0].astype(np.float64) @ found[1], rtol=1e-4, atol=1e-4)
+
+
+def test_crowded_panels_are_copied_where_there_are_many_rows() -> None:
+    for columns, expected in ((1000, "matmul: "), (1024, "if n > 191: "), (2048, "if n > 63: ")):
+        text = KERNELS["matmul"].replace("12", "1024").replace("40", str(columns))
+        assert default_schedule(parse(text), target("llvm:znver4"))[1].startswith(expected)

@@ -2,8 +2,9 @@
 
 A tile of a product reads single elements of its left operand, in any order, and whole rows of its right operand. So a permute of the
 last two dims of the left operand becomes a way of reading it, and nothing is moved; a right operand that is given transposed is
-moved once, before, rather than gathered element by element for every tile; and the weight of a `linear`, which lies as (out, in),
-is left to the choice of layouts, unless it is a permute already, which then is not done at all.
+moved once, before, rather than gathered element by element for every tile, unless there are a few rows only, which are multiplied with
+its rows as they lie; and the weight of a `linear`, which lies as (out, in), is left to the choice of layouts, unless it is a permute
+already, which then is not done at all.
 
     t = ops.permute(a, [0, 2, 1])               ->      y = ops.matmul(a, b, transpose_a=True)
     y = ops.matmul(t, b)
@@ -19,10 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...sym.expr import Const
 from ..node import Function, Node, Op, Value, is_state
 from ..ops.linalg import PLAIN, MatmulAttrs
 from ..ops.shape import PermuteAttrs
 from ..rewrite import Rewriter
+
+FEW_ROWS = 7  # up to this many, reading the right operand for each of them takes less time than moving it once
 
 
 def transposes_into_matmul(function: Function) -> Function:
@@ -45,11 +49,16 @@ def _rewrite(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if left is not None:
         a, how = left, MatmulAttrs(not how.transpose_a, how.transpose_b)
     if how.transpose_b:
-        moved = right or _moved(r, b, node)
+        moved = right or (None if _has_few_rows(a, how) else _moved(r, b, node))
         if moved is None:
             return None
         b, how = moved, MatmulAttrs(how.transpose_a)
     return r.op("matmul", (a, b), None if how == PLAIN else how, node)
+
+
+def _has_few_rows(a: Value, how: MatmulAttrs) -> bool:
+    rows = a.tensor.shape[-2]
+    return not how.transpose_a and isinstance(rows, Const) and rows.value <= FEW_ROWS
 
 
 def _moved(r: Rewriter, value: Value, node: Op) -> Value | None:

@@ -23,7 +23,7 @@ from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .convolution import schedule_convolution
 from .convolution_roles import along_channels, windows_of
-from .dot_products import copied_words, dot_product_of, schedule_dot_product
+from .dot_products import dot_product_of, schedule_dot_product, worth_words
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
 from .match import (
@@ -35,10 +35,12 @@ from .match import (
     matmul_of,
     reads_once,
     root_nests,
+    sums_rows,
     tried,
     untouched,
 )
-from .matmul import MANY_ROWS, copied_rows, schedule_matmul
+from .matmul import schedule_matmul, worth_copies
+from .one_row import is_one_row, schedule_one_row
 from .reduction import schedule_rows
 from .transposes import schedule_transpose, transposed
 from .windows import schedule_windows
@@ -54,9 +56,9 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
 
 def default_family(func: Func, target: Target) -> Family:
     """The family of the program by the rules for the target."""
-    rows = next((e for b in blocks(func.body) for f in (copied_words, copied_rows) if (e := f(func, b, target)) is not None), None)
-    guard = TRUE if rows is None else simplify(rows >= MANY_ROWS, base_facts(func))
-    if rows is None or guard is FALSE:
+    worth = next((e for b in blocks(func.body) for f in (worth_words, worth_copies) if (e := f(func, b, target)) is not None), FALSE)
+    guard = simplify(worth, base_facts(func))
+    if guard is FALSE:
         return Family(func, (_variant(func, target, TRUE, copy=False),))
     copying = _variant(func, target, guard, copy=True)
     return Family(func, (copying,) if guard is TRUE else (copying, _variant(func, target, TRUE, copy=False)))
@@ -73,7 +75,9 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
         if not isinstance(dot_product_of(s.program, b, target), str):
             said += _attempt(s, "dot products", partial(schedule_dot_product, s, b.name, target, copy))
     for b in untouched(s.program):
-        if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
+        if is_one_row(s.program, b):
+            said += _attempt(s, "one row", partial(schedule_one_row, s, b.name, target))
+        elif not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
             said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
     if copy:  # into the copies of panels
         said += _inline_decoding(s, decoding)
@@ -96,6 +100,8 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
     said: list[str] = []
     for b in blocks(s.program.body):
+        if sums_rows(b):
+            continue
         if along_channels(s.program, b, target) and isinstance(matmul_of(b), str) and isinstance(dot_product_of(s.program, b, target), str):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):

@@ -32,7 +32,7 @@ from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, find_block, plain_loops, tried
-from .matmul import TiledProduct, TileSize, with_epilogue
+from .matmul import MANY_ROWS, TiledProduct, TileSize, with_epilogue
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
@@ -92,8 +92,8 @@ def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
     return all(isinstance(low, FloorMod) and low.args[1] is Const(n, i64) and high is low.args[0] // n for high, low, n in digits)
 
 
-def copied_words(func: Func, block: Block, target: Target) -> Expr | None:
-    """The number of rows of a product whose right-hand side is worth bringing into words when there are many of these."""
+def worth_words(func: Func, block: Block, target: Target) -> Expr | None:
+    """The condition under which it is worth to bring panels of the right-hand side into words: that there are many rows."""
     dot = dot_product_of(func, block, target)
     loops = plain_loops(func, block)
     if (
@@ -108,7 +108,7 @@ def copied_words(func: Func, block: Block, target: Target) -> Expr | None:
     (depth,) = dot.roles.reduced
     size = extent[depth]
     fits = isinstance(size, Const) and dot.group <= size.value <= LARGEST_COPY // PANEL
-    return extent[dot.roles.row] if fits else None
+    return extent[dot.roles.row] >= MANY_ROWS if fits else None
 
 
 def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:

@@ -92,6 +92,15 @@ def matmul_of(block: Block) -> Matmul | str:
     return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
 
 
+def sums_rows(block: Block) -> bool:
+    """Whether a block sums products along rows of both factors, c[i, j] += a[i, k] * b[j, k]: each sum is one of vectors."""
+    s = block.body
+    reduced = [i.var for i in block.iters if i.kind == "R"]
+    if not isinstance(s, Reduce) or s.combiner.name != "add" or not isinstance(s.values[0], Mul) or len(reduced) != 1:
+        return False
+    return all(along(e, reduced[0]) for e in walk(s.values[0]) if isinstance(e, Load))
+
+
 def along(e: Load, v: Var) -> bool:
     """Whether a load goes through neighbouring elements with `v`."""
     strides = e.buffer.strides

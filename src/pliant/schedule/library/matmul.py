@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from math import gcd, prod
 
-from ...dtype import DType
+from ...dtype import DType, f16
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -30,8 +30,11 @@ from .match import Matmul, NotApplicable, alone, decodes, elementwise, find_bloc
 
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
+IN_FLIGHT = 12  # so many sums hide the latency of each other
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
-CROWDED = 8.0  # a panel of this many times what fits into its sets of the second cache is worth a copy (4 are not, measured on Zen 4)
+# A panel of so many times what fits into its sets of the second cache is worth a copy from so many rows on (measured on Zen 4: a product
+# of 1024^3 then runs at 92 % of the FMA rate on one thread, in place at 86 %; for 128 rows both at 83 %).
+CROWDED = ((8.0, MANY_ROWS), (4.0, 192))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,17 @@ def _use(tile: TileSize, columns: int) -> float:
     return columns / (2 * rounds * tile.columns) - (rest > 0) / 100 - (rest == 1) / 2
 
 
-def copied_rows(func: Func, block: Block, target: Target) -> Expr | None:
-    """The number of rows of a product whose panels are worth a copy when there are many of these; None where they are not.
+def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
+    """The condition under which panels of a product are worth a copy: that there are many rows; None where they never are.
 
     Rows of a panel lie a row of the whole right-hand side apart. If that is a large power of two, they share few sets of the second cache,
-    which then holds a part of the panel only.
+    which then holds a part of the panel only. What is decoded is so once for all rows.
     """
     roles = matmul_of(block)
     loops = plain_loops(func, block)
     if isinstance(roles, str) or isinstance(loops, str) or roles.row is None or roles.pack or roles.batch:
         return None
-    wide = _wide(block, roles)
+    wide = wide_load(block, roles)
     extent = {v.name: x.extent for v, x in loops.items()}
     columns = extent[roles.column]
     depth = prod(e.value if isinstance(e, Const) else 0 for e in (extent[name] for name in roles.reduced))
@@ -89,8 +92,9 @@ def copied_rows(func: Func, block: Block, target: Target) -> Expr | None:
     if not 0 < depth * width <= LARGEST_COPY:
         return None
     if any(decodes(func, b) for b in writers(func, wide.buffer)):
-        return extent[roles.row]  # a panel is decoded once for all rows
-    return extent[roles.row] if _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8) >= CROWDED else None
+        return extent[roles.row] >= MANY_ROWS
+    found = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
+    return next((extent[roles.row] >= rows for crowded, rows in CROWDED if found >= crowded), None)
 
 
 def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
@@ -109,7 +113,7 @@ def _result(block: Block) -> DType:
     return block.body.targets[0].dtype
 
 
-def _wide(block: Block, roles: Matmul) -> Load | None:
+def wide_load(block: Block, roles: Matmul) -> Load | None:
     """The one load along the columns, if the factor is that load alone (or a cast of it)."""
     body = block.body
     assert isinstance(body, Reduce)
@@ -128,8 +132,27 @@ def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) 
     loops = plain_loops(func, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
+    if roles.row is not None and _widen_rows(s, block, roles):
+        block = find_block(s.program, name)
+        loops = plain_loops(s.program, block)
+        assert not isinstance(loops, str)
     rule = TiledProduct(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
     return with_epilogue(s, block, rule.apply)
+
+
+def _widen_rows(s: Schedule, block: Block, roles: Matmul) -> bool:
+    """Widen f16 on the left-hand side once, before the product: in a product, each element would be converted alone, for every panel.
+
+    (That costs a quarter of the time. A bf16 is the half of an f32, which integer units make while vector units multiply.)
+    """
+    body = block.body
+    assert isinstance(body, Reduce)
+    column = iter_named(block, roles.column).var
+    found = {e for e in walk(body.values[0]) if isinstance(e, Load) and column not in free_vars(e)}
+    narrow = found.pop() if len(found) == 1 else None
+    if narrow is None or narrow.dtype is not f16 or not _result(block).is_float or _result(block) is f16:
+        return False
+    return tried(partial(s.reindex, block.name, narrow.buffer.name, dtype=str(_result(block))))
 
 
 def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
@@ -153,7 +176,7 @@ class TiledProduct:
         self.reduced = [handles[loops[v]] for v in roles.reduced]
         block = find_block(s.program, name)
         self.dtype = _result(block)
-        self.wide = _wide(block, roles)
+        self.wide = wide_load(block, roles)
         # One panel of decoded weights at a time, which all threads make and use: copies for each would be all of them.
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
@@ -181,9 +204,13 @@ class TiledProduct:
         return self.s.loops(name)[-1 - len(self.reduced) - (self.row is not None)]
 
     def last_panel(self, column: LoopHandle, lanes: int) -> TileSize:
-        """The tile for columns that are fewer than a panel: vectors, the last of them in part; one column alone is no vector."""
+        """The tile for columns that are fewer than a panel: vectors, the last of them in part; one column alone is no vector.
+
+        No more rows than hide the latency of sums: each number of rows is a body of its own, for a small part of the columns.
+        """
         left = constant_extent(self.s.program, column.loop)
-        return TileSize(self.tile.rows, 1 if left is None else -(-left // lanes), 1 if left == 1 else lanes)
+        vectors = 1 if left is None else -(-left // lanes)
+        return TileSize(min(self.tile.rows, -(-IN_FLIGHT // vectors)), vectors, 1 if left == 1 else lanes)
 
     def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body
@@ -200,7 +227,7 @@ class TiledProduct:
         panel, shared = self._share(panel, batch, bool(rest))
         s.reorder(panel, *below, vector, lane)
         self.copy_panel(name, panel)
-        self._rows(name, panel, shared)
+        self._rows(name, panel, shared, tile.rows)
         return rest
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
@@ -226,9 +253,9 @@ class TiledProduct:
         joined = s.fuse(*outer) if len(outer) > 1 else outer[0]
         return panel if beside else joined, tried(partial(s.parallel, joined))
 
-    def _rows(self, name: str, panel: LoopHandle, shared: bool) -> None:
+    def _rows(self, name: str, panel: LoopHandle, shared: bool, size: int) -> None:
         """Tiles of rows, and smaller ones for those that remain: every tile is unrolled, and none has a predicate for rows."""
-        s, size = self.s, self.tile.rows
+        s = self.s
         if self.row is None:
             self.tile_at(name, panel, None)
             return

@@ -1,0 +1,78 @@
+"""The default rule of one row times a matrix that lies as it was given: c[j] += a[k] * b[k, j].
+
+    for wide panel of columns (parallel):
+        tile of c on the stack = 0
+        for eight rows of b: for each vector of columns: for k unrolled: tile[v, :] = fma(a[k], b[k, v, :], tile[v, :])
+        c = epilogue(tile)
+
+Every element of b is used once, so what counts is that it is read as it lies: long pieces of a few rows, not a narrow panel of all
+rows, of which each may be on a page of its own. The sum over k runs in order, as in `matmul.py`.
+"""
+
+from __future__ import annotations
+
+from ...dtype import i64
+from ...loop.stmt import Block, For, Func, Reduce
+from ...sym.expr import Const
+from ...target import Target
+from ..nest import blocks, writers
+from ..schedule import LoopHandle, Schedule
+from .match import Matmul, NotApplicable, alone, find_block, matmul_of, plain_loops
+from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
+
+WIDEST = 2**12  # bytes of a row in a panel: a page
+ONE = Const(1, i64)
+TOGETHER = 8  # rows of the matrix that are added to a vector of sums before it is stored
+FEWEST = 512  # columns that are worth it
+
+
+def is_one_row(func: Func, block: Block) -> bool:
+    """Whether a block is one row times a plain matrix with long rows."""
+    roles, loops = matmul_of(block), plain_loops(func, block)
+    if isinstance(roles, str) or isinstance(loops, str) or roles.pack or roles.batch or len(roles.reduced) != 1:
+        return False
+    extents = {v.name: x.extent for v, x in loops.items()}
+    rows, columns, wide = extents.get(roles.row or "", ONE), extents[roles.column], wide_load(block, roles)
+    if rows is not ONE or not isinstance(columns, Const) or columns.value < FEWEST or wide is None:
+        return False
+    assert isinstance(block.body, Reduce)
+    return wide.buffer.dtype is block.body.targets[0].dtype and not writers(func, wide.buffer)
+
+
+def schedule_one_row(s: Schedule, name: str, target: Target) -> str:
+    """Go through the matrix of the product `name` as it lies, with its elementwise consumers in the write-back."""
+    block = find_block(s.program, name)
+    roles, loops = matmul_of(block), plain_loops(s.program, block)
+    if isinstance(roles, str) or isinstance(loops, str):
+        raise NotApplicable(f"block `{name}` is no product")
+    rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target)
+    return with_epilogue(s, block, rule.apply)
+
+
+class _Rule(TiledProduct):
+    """One application of the rule."""
+
+    def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target) -> None:
+        super().__init__(s, name, roles, loops, target, copy=False)
+        lanes = self.tile.lanes
+        width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
+        self.tile = TileSize(1, max(1, width // lanes), lanes)
+
+    def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
+        """Add eight rows of the matrix at a time to the sums; the loops inside of `at` are (row,) depth, vectors, lanes."""
+        s = self.s
+        *_, depth, vector, lane = s.loops(name)
+        if row is not None:
+            s.unroll(row)
+        written = s.cache_write(name, at, scope="stack")
+        *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
+        self.lanes(last)
+        init = s.decompose_reduction(name, depth)
+        self.lanes(s.loops(init)[-1])
+        before = {b.name for b in blocks(s.program.body)}
+        some, each = s.split(depth, None, TOGETHER, tail="cut")
+        for rest in [b.name for b in blocks(s.program.body) if b.name not in before]:
+            self.lanes(s.loops(rest)[-1])
+        s.reorder(some, vector, each, lane)
+        s.unroll(each)
+        self.lanes(lane)
