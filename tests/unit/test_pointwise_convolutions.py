@@ -99,3 +99,15 @@ def test_operands_that_vary_along_rows_end_them() -> None:
 def test_an_image_of_one_spatial_dim_is_its_rows() -> None:
     function = made(lambda x, weight: ops.relu(ops.conv(x, weight)), (n, 8, h), (4, 8, 1))
     check(function, ["matmul", "relu"])
+
+
+def test_transposed_convolutions_whose_windows_lie_side_by_side() -> None:
+    weight = np.random.default_rng(1).standard_normal((6, 5, 3, 2)).astype(np.float32)
+    bias = np.arange(5, dtype=np.float32)
+    check(made(lambda x: ops.conv_transpose(x, weight, bias, stride=(3, 2)), (n, 6, h, w)), ["permute", "matmul", "permute", "add"])
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"stride": 3, "padding": 1}, {"stride": 3, "output_padding": 1}])
+def test_transposed_convolutions_whose_windows_meet_or_are_cut_stay(options: dict[str, Any]) -> None:
+    weight = np.ones((6, 5, 3, 3), np.float32)
+    check(made(lambda x: ops.conv_transpose(x, weight, **options), (n, 6, h, w)), ["conv_transpose"])

@@ -19,6 +19,7 @@ from ..sym.affine import Refusal
 from ..sym.expr import Const, Expr, Select
 from ..sym.index_map import Layout
 from ..target import Target
+from .block_channels import block_channels, channel_packs
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
 from .lift_constants import known_values
@@ -27,6 +28,7 @@ from .lift_constants import known_values
 def choose_layouts(function: g.Function, target: Target) -> g.Function:
     """The function with its weights packed for the target."""
     known = known_values(function)
+    function = block_channels(function, target, known)
     packed: dict[tuple[g.Value, str], g.Value] = {}
     nodes: list[g.Node] = []
     for n in function.nodes:
@@ -40,8 +42,12 @@ def choose_layouts(function: g.Function, target: Target) -> g.Function:
 def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target) -> Iterator[g.Node]:
     """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
-    wanted = wanted_layouts(func, target)
     given = [p.value for p in func.params if p.role != "out"]
+    if func.attrs.get("layouts"):  # images in blocks of channels
+        literals = {b for b, v in zip(given, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
+        wanted = dict(channel_packs(func, literals, target))
+    else:
+        wanted = wanted_layouts(func, target)
     for position, buffer in enumerate(given):
         value = args[position]
         if not isinstance(buffer, Buffer) or buffer not in wanted or not isinstance(value, g.Value) or value not in known:

@@ -5,8 +5,12 @@
                                                                              q = ops.relu(m)
                                                                              z = ops.reshape(q, (n, j, h, w))
 
+A transposed convolution whose windows lie side by side is one of single elements, too: each place of a window is a channel of its own,
+and places are moved to where they belong afterwards.
+
 Reshapes only rename memory. What follows element by element is done before the last of them, so that it can still join the product. The sum
-over channels keeps its order. Small images stay: their rows are shorter than what a tile of a product has columns.
+over channels keeps its order. Small images stay: their rows are shorter than what a tile of a product has columns. So do images between
+other operators whose channels will lie in blocks.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ from ...sym.expr import Const, Expr, const, product
 from ...sym.simplify import simplify
 from ..node import Function, Node, Op, Tensor, Value
 from ..operators import TABLE
-from ..ops.conv import ConvAttrs
+from ..ops.conv import ConvAttrs, ConvTransposeAttrs
 from ..ops.reduce import accumulator
-from ..ops.shape import ShapeAttrs
+from ..ops.shape import PermuteAttrs, ShapeAttrs
 from ..rewrite import Rewriter
 
 LEAST_PLACES = 64  # of an image that is worth a row
+CHANNELS = 4  # of the smallest block
 Shape = tuple[Expr, ...]
 
 
@@ -40,12 +45,35 @@ class _Products(Rewriter):
     def rewrite(self, node: Node) -> Sequence[Value] | None:
         if not isinstance(node, Op):
             return None
+        if node.op == "conv_transpose":
+            return self.spread(node)
         return self.convolution(node) if node.op == "conv" else self.elementwise(node)
+
+    def spread(self, node: Op) -> Sequence[Value] | None:
+        """The convolution that makes a channel of each place of a window, and what puts them side by side."""
+        x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
+        kernel = tuple(int(e.value) for e in weight.shape[2:] if isinstance(e, Const))
+        rank = len(x.shape) - 2
+        if not _side_by_side(attrs, kernel, rank) or accumulator(x.dtype) is not x.dtype:
+            return None
+        channels, window = weight.shape[1], tuple(const(k) for k in kernel)
+        every = simplify(product((channels, *window)))
+        turned = self.made("permute", (node.args[1],), PermuteAttrs((*range(1, rank + 2), 0)), node)
+        flat = turned and self.reshaped(turned, (every, x.shape[1], *(const(1),) * rank), node)
+        plain = ConvAttrs((1,) * rank, ((const(0), const(0)),) * rank, (1,) * rank)
+        places = flat and self.made("conv", (node.args[0], flat), plain, node)
+        apart = places and self.reshaped(places, (x.shape[0], channels, *window, *x.shape[2:]), node)
+        order = (0, 1, *(axis for k in range(rank) for axis in (2 + rank + k, 2 + k)))
+        found = apart and self.made("permute", (apart,), PermuteAttrs(order), node)
+        if found and len(node.args) == 3:
+            bias = self.reshaped(node.args[2], (channels, *(const(1),) * 2 * rank), node)
+            found = bias and self.made("add", (found, bias), None, node)
+        return self.op("reshape", (found,), ShapeAttrs(node.outs[0].tensor.shape), node) if found else None
 
     def convolution(self, node: Op) -> Sequence[Value] | None:
         """The product that a convolution is."""
         x, weight = node.args[0], node.args[1]
-        if not _is_pointwise(node):
+        if not _is_pointwise(node) or (x in self.makers and _in_blocks(weight)):
             return None
         out, channels = node.outs[0].tensor, weight.tensor.shape[:2]
         left, right = self.reshaped(weight, channels, node), self.row(x, _flat(x.tensor.shape), node)
@@ -102,6 +130,17 @@ class _Products(Rewriter):
     def made(self, name: str, args: Sequence[Value], attrs: Any, node: Op) -> Value | None:
         found = self.make(name, args, attrs, node)
         return None if found is None else found[0]
+
+
+def _in_blocks(weight: Value) -> bool:
+    """Whether what a convolution reads or makes will lie in blocks of channels (`lower/block_channels.py`), which are no rows."""
+    return any(isinstance(n, Const) and n.value % CHANNELS == 0 for n in weight.tensor.shape[:2])
+
+
+def _side_by_side(attrs: ConvTransposeAttrs, kernel: tuple[int, ...], rank: int) -> bool:
+    """Whether the windows of a transposed convolution fill its result, and none meets another."""
+    padded = any(not isinstance(p, Const) or p.value != 0 for pair in attrs.padding for p in pair)
+    return len(kernel) == rank and kernel == attrs.stride and attrs.groups == 1 and not padded and not any(attrs.output_padding)
 
 
 def _flat(image: Shape) -> Shape:

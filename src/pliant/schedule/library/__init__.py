@@ -22,7 +22,7 @@ from ..family import Family, Variant
 from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .convolution import schedule_convolution
-from .convolution_roles import along_channels, windows_of
+from .convolution_roles import along_channels, blocked_convolution_of, in_blocks, windows_of
 from .dot_products import dot_product_of, schedule_dot_product, worth_words
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
@@ -100,12 +100,16 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
     said: list[str] = []
     for b in blocks(s.program.body):
+        if not isinstance(blocked_convolution_of(s.program, b, target), str):
+            said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
+    for b in untouched(s.program):
         if sums_rows(b):
             continue
         if along_channels(s.program, b, target) and isinstance(matmul_of(b), str) and isinstance(dot_product_of(s.program, b, target), str):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):
-        if b in untouched(s.program) and not isinstance(windows_of(b), str) and isinstance(matmul_of(b), str):
+        other = isinstance(matmul_of(b), str) or in_blocks(s.program, b, target)  # pools of blocks of channels reduce columns, too
+        if other and b in untouched(s.program) and not isinstance(windows_of(b), str):
             said += _attempt(s, "windows", partial(schedule_windows, s, b.name, target))
     return said
 

@@ -16,26 +16,76 @@ The sum runs in the order of the program's reduction loops for every element, wh
 
 from __future__ import annotations
 
-from ...loop.buffer import Load
+from functools import partial
+
+from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Reduce
 from ...target import Target
-from ..nest import accesses, allocation, blocks, constant_extent, plain_iters
+from ..nest import accesses, allocation, blocks, constant_extent, plain_iters, readers
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from .convolution_roles import Convolution, convolution_of
+from .convolution_roles import Convolution, blocked_convolution_of, convolution_of
 from .layouts import packs
-from .match import NotApplicable, alone, along, find_block, iter_named, known_sums, packed, tried
+from .match import (
+    NotApplicable,
+    alone,
+    along,
+    elementwise,
+    find_block,
+    iter_named,
+    known_sums,
+    packed,
+    plain_loops,
+    reads_once,
+    tried,
+    untouched,
+)
 from .matmul import with_epilogue
-from .register_tiles import tile_size
+from .register_tiles import Tile, tile_size
+from .sharing import share
+
+SMALLER = (8, 4, 2)  # tiles for what remains of rows of unknown length
 
 
 def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
     """Tile the convolution `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     block = find_block(s.program, name)
-    roles = convolution_of(block)
+    roles = blocked_convolution_of(s.program, block, target)
+    if isinstance(roles, str):
+        roles = convolution_of(block)
     if isinstance(roles, str):
         raise NotApplicable(roles)
     known_sums(s.program, block)
-    return with_epilogue(s, block, lambda: _Rule(s, name, roles, target).apply())
+    _join(s, block)
+    text = with_epilogue(s, find_block(s.program, name), lambda: _Rule(s, name, roles, target).apply())
+    if roles.lane:
+        _share_copies(s, name)
+    return text
+
+
+def _join(s: Schedule, block: Block) -> None:
+    """Make one block of the elementwise ones that follow, as far as each is read once by another of them: `y * sigmoid(y)`."""
+    order = blocks(s.program.body)
+    for b in order[order.index(block) + 1 :]:
+        store = elementwise(b)
+        if store is None or allocation(s.program, store.buffer) is None:
+            continue
+        users = readers(s.program, store.buffer)
+        if len(users) == 1 and elementwise(users[0]) is not None and reads_once(users[0], store) and _reads(b) & _reads(users[0]):
+            tried(partial(s.compute_inline, b.name))
+
+
+def _reads(block: Block) -> set[Buffer]:
+    return {a.buffer for a in accesses(block) if not a.write}
+
+
+def _share_copies(s: Schedule, name: str) -> None:
+    """Operands that are padded, in blocks of channels: threads over their rows."""
+    for b in untouched(s.program):
+        if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), str) or len(loops) < 3:
+            continue
+        handles = s.loops(b.name)
+        share(s, list(handles[: len(handles) - 2]))
+        s.vectorize(handles[-1])
 
 
 class _Rule:
@@ -47,13 +97,15 @@ class _Rule:
         self.dtype = _target(block).dtype
         self.inside = allocation(s.program, _target(block).buffer) is not None  # the sum is nobody's result
         self.result = [v.name for v in plain_iters(_target(block).indices, block) or ()]
-        self.lanes = max(1, target.vector_bits // self.dtype.bits)
-        columns = constant_extent(s.program, self._loop(name, roles.column).loop)
+        columns = constant_extent(s.program, self._loop(name, roles.column).loop) if roles.column else 1
         if columns is None or columns == 0:
             raise NotApplicable(f"the number of columns of block `{name}` is not a constant")
-        self.columns = columns
+        lane = constant_extent(s.program, self._loop(name, roles.lane).loop) if roles.lane else None
+        self.lanes = lane or max(1, target.vector_bits // self.dtype.bits)
+        self.columns = columns * (lane or 1)
         self.rows = constant_extent(s.program, self._loop(name, roles.row).loop)
-        self.tile = tile_size(target, self.rows, max(columns // self.lanes, 1))
+        vectors = max(self.columns // self.lanes, 1)
+        self.tile = _dynamic_tile(target, vectors) if self.rows is None and lane else tile_size(target, self.rows, vectors)
 
     def _loop(self, name: str, iterator: str) -> LoopHandle:
         """The loop that an iterator is bound to."""
@@ -63,12 +115,16 @@ class _Rule:
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
         s, r = self.s, self.roles
-        side = self._pack()
-        if self.inside:
+        side = "before" if r.lane else self._pack()
+        if self.inside and not r.lane:
             self._columns_last(s.block(self.name))
-        s.reorder(*(self._loop(self.name, v) for v in (r.column, *r.outer, r.row, *r.reduced)))
+        s.reorder(*(self._loop(self.name, v) for v in (r.column, r.lane, *r.outer, r.row, *r.reduced) if v))
         if self.dtype.is_float and self.target.has_fma:
             s.contract(self.name)
+        if r.lane:
+            lane = self._loop(self.name, r.lane)
+            self._vectors(self._loop(self.name, r.column), lane) if r.column else self._panel(self.name, None, lane)
+            return self._said(side)
         column = self._loop(self.name, r.column)
         if self.columns < self.lanes:
             self._few(self.name, column, self.columns)
@@ -78,6 +134,9 @@ class _Rule:
             for rest in self._names() - before:
                 self._few(rest, s.loops(rest)[0], self.columns % self.lanes)
             self._vectors(vectors, lane)
+        return self._said(side)
+
+    def _said(self, side: str) -> str:
         t = self.tile
         return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers, weights packed {side}"
 
@@ -122,11 +181,14 @@ class _Rule:
         below = chain[chain.index(lane) + 1 :]
         outer, row, reduced = below[: len(self.roles.outer)], below[len(self.roles.outer)], below[len(self.roles.outer) + 1 :]
         inner = [*([vector] if vector else []), lane]
-        shared = [*([panel] if panel else []), *outer]
+        shared = [*outer[:-1], *([panel] if panel else []), *outer[-1:]]
         s.reorder(*shared, row, *reduced, *inner)
-        at = self._share(shared)
+        at = share(s, shared)
         if self.rows is not None and self.rows <= self.tile.rows:
             self._tile(name, at, row, len(inner))
+            return
+        if self.rows is None and self.roles.lane:
+            self._smaller_and_smaller(name, row, len(inner))
             return
         before = self._names()
         tiles, within = s.split(row, None, self.tile.rows, tail="balance")
@@ -136,27 +198,32 @@ class _Rule:
             self._tile(tail, around, own, len(inner))
         self._tile(name, tiles, within, len(inner))
 
-    def _share(self, loops: list[LoopHandle]) -> LoopHandle | None:
-        """Make one parallel loop of some, or, where an extent may be negative, of the last alone; the innermost loop there is then."""
+    def _smaller_and_smaller(self, name: str, row: LoopHandle, depth: int) -> None:
+        """Tiles of neighbours whose number is not known: as many large ones as there are, then at most one or two of each smaller size."""
         s = self.s
-        joined = list(loops)
-        if len(loops) > 1:
-            tried(lambda: joined.append(s.fuse(*loops)))
-        if joined:
-            s.parallel(joined[-1])
-        return joined[-1] if joined else None
+        for size in (self.tile.rows, *(n for n in SMALLER if n < self.tile.rows)):
+            before = self._names()
+            tiles, within = s.split(row, None, size, tail="cut")
+            rest = self._names() - before
+            self._tile(name, tiles, within, depth)
+            if not rest:
+                return
+            (name,) = rest
+            row = s.loops(name)[-depth - len(self.roles.reduced) - 1]
+        self._tile(name, row, None, depth)
 
-    def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle, depth: int) -> None:
-        """Accumulate one tile in registers; the loops inside of `at` are row, reduced, (vectors,) lanes."""
+    def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle | None, depth: int) -> None:
+        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, (vectors,) lanes."""
         s = self.s
         chain = s.loops(name)
         *vectors, lane = chain[-depth:]
-        reduced = chain[chain.index(row) + 1 : -depth]
-        s.reorder(*reduced, row, *vectors, lane)
+        reduced = chain[-depth - len(self.roles.reduced) : -depth]
+        rows = [row] if row else []
+        s.reorder(*reduced, *rows, *vectors, lane)
         written = s.cache_write(name, at, scope="register")
-        if not self.inside:
+        if not self.inside and not self.roles.lane:
             self._columns_last(written)
-        for h in (row, *vectors):
+        for h in (*rows, *vectors):
             s.unroll(h)
         self._lanes(lane)
         *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
@@ -180,6 +247,14 @@ class _Rule:
         body = block.block.body
         buffer = body.targets[0].buffer if isinstance(body, Reduce) else next(a.buffer for a in accesses(block.block) if not a.write)
         self.s.transform_layout(buffer.name, f"lambda {', '.join(dims)}: ({order})", block=block)
+
+
+def _dynamic_tile(target: Target, vectors: int) -> Tile:
+    """The largest tile where the number of neighbours is not known."""
+    sums = 24 if target.n_vector_registers >= 32 else 12 if target.n_vector_registers >= 16 else 4
+    wide = next(v for v in ((2, 3, 1) if vectors > 1 else (1,)) if vectors % v == 0 or v == 1)
+    wide = min(wide, vectors)
+    return Tile(min(sums // wide, 12), wide)
 
 
 def _target(block: Block) -> Load:

@@ -12,13 +12,15 @@ from math import prod
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.record import dataclass
-from ...sym.expr import Cast, Expr, Mul, Var, free_vars, walk
+from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..dependence import linear
 from ..nest import constant_extent, plain_iters
-from .match import iter_named, plain_loops
+from ..primitives.layout import layouts_of
+from .match import along, iter_named, plain_loops
 
 STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
+LEAST_LANES = 4  # of a vector that is worth a block of channels
 ANY_WIDTH = 0.8  # the part of the lanes that is used along rows of unknown length
 
 
@@ -28,9 +30,10 @@ class Convolution:
 
     outer: tuple[str, ...]  # the other indices of the result
     row: str  # the last index of the result, which `w` does not have
-    column: str  # which `x` does not have
+    column: str  # which `x` does not have; empty where there is one block of channels alone
     reduced: tuple[str, ...]
     weight: Load
+    lane: str | None = None  # channels in blocks: the index inside of a block, the last one of the result; `column` counts blocks then
 
 
 def convolution_of(block: Block) -> Convolution | str:
@@ -53,6 +56,32 @@ def convolution_of(block: Block) -> Convolution | str:
             reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
             return Convolution(outer, row.name, columns[0].name, reduced, weight)
     return f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
+
+
+def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | str:
+    """The roles of the iterators of a convolution with channels in blocks, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`."""
+    if not in_blocks(func, block, target):
+        return f"what block `{block.name}` makes does not lie in blocks of channels"
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
+        return f"block `{block.name}` is no sum with an init"
+    out = plain_iters(s.targets[0].indices, block)
+    if not isinstance(s.values[0], Mul) or not out or len(out) < 2 or set(out) != {i.var for i in block.iters if i.kind == "S"}:
+        return f"block `{block.name}` does not sum products at its S iterators"
+    *_, row, lane = out
+    if any(i.kind == "O" for i in block.iters):
+        return f"block `{block.name}` has an ordered iterator"
+    factors = s.values[0].args
+    for wide, narrow in (factors, factors[::-1]):
+        weight = _loaded(wide)
+        columns = [v for v in out[:-2] if v in free_vars(wide) and v not in free_vars(narrow)]
+        if weight is None or len(columns) > 1 or row in free_vars(wide) or lane in free_vars(narrow):
+            continue
+        if row in free_vars(narrow) and along(weight, lane):
+            outer = tuple(v.name for v in out[:-2] if v not in columns)
+            reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+            return Convolution(outer, row.name, columns[0].name if columns else "", reduced, weight, lane.name)
+    return f"no block of channels of the result of block `{block.name}` belongs to one factor alone"
 
 
 def _loaded(e: Expr) -> Load | None:
@@ -101,6 +130,22 @@ def _step(e: Load, v: Var) -> int:
         return 0
     parts = linear(e.indices[-1], v)
     return max(int(parts[0][()]), 0) if parts is not None and list(parts[0]) == [()] else 0
+
+
+def block_sizes(target: Target) -> tuple[int, ...]:
+    """How many channels a block may have, the best first: those of a whole vector, of a half, of a quarter."""
+    lanes = target.vector_bits // 32
+    return tuple(n for n in (lanes, lanes // 2, lanes // 4) if n >= LEAST_LANES)
+
+
+def in_blocks(func: Func, block: Block, target: Target) -> bool:
+    """Whether the last index of what a reduction makes is a vector: channels of a block, in a program over images in blocks."""
+    s = block.body
+    size = s.targets[0].buffer.shape[-1] if isinstance(s, Reduce) and s.targets[0].buffer.ndim else None
+    if not isinstance(size, Const) or size.value not in block_sizes(target):
+        return False
+    maps = [p.map for p in layouts_of(func).values()]
+    return any(len(m.inputs) > 2 and free_vars(m.results[-1]) == {m.inputs[1]} for m in maps)
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:

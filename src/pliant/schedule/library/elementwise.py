@@ -13,7 +13,8 @@ from ...sym.expr import Const, free_vars, rewrite
 from ...target import Target
 from ..nest import accesses, constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, along, elementwise, find_block, plain_loops
+from .match import NotApplicable, along, elementwise, find_block, plain_loops, tried
+from .sharing import share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
 
@@ -40,13 +41,12 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
     nest = [handles[loops[v]] for v in order]
     if len(nest) > 1:
         s.reorder(*nest)
-    if len(nest) == 1 or is_flat(block):
-        return _flat(s, name, s.fuse(*nest) if len(nest) > 1 else nest[0])
+    joined: list[LoopHandle] = list(nest) if len(nest) == 1 else []
+    if joined or (is_flat(block) and tried(lambda: joined.append(s.fuse(*nest)))):
+        return _flat(s, name, joined[0])
     *rows, columns = nest
     s.vectorize(columns)
-    outer = s.fuse(*rows) if len(rows) > 1 else rows[0] if rows else None
-    if outer is not None:
-        s.parallel(outer)
+    share(s, rows)
     return f"elementwise: `{name}` with vectors along `{columns.id.name}`"
 
 

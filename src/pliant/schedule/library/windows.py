@@ -28,10 +28,11 @@ from ...sym.expr import Const, Mul
 from ...target import Target
 from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
-from .convolution_roles import Windows, windows_of
+from .convolution_roles import Windows, in_blocks, windows_of
 from .match import NotApplicable, alone, elementwise, find_block, iter_named, known_sums, tried
 from .matmul import with_epilogue
 from .register_tiles import Tile, tile_size
+from .sharing import share
 
 MOST_TAPS = 64  # of a window that is unrolled
 MOST_ROWS = 4  # of a tile
@@ -66,6 +67,8 @@ class _Rule:
     def _tile_size(self) -> Tile:
         """Rows that divide the image, or channels and vectors as sums of products like them best."""
         tiled = self._extent(self.roles.tiled) if self.roles.tiled else 1
+        if self.roles.rows and tiled is None and in_blocks(self.s.program, find_block(self.s.program, self.name), self.target):
+            return Tile(MOST_ROWS, 1)
         if self.roles.rows:
             return Tile(next((r for r in range(MOST_ROWS, 0, -1) if tiled and tiled % r == 0), 1), 1)
         width = self._extent(self.roles.column)
@@ -110,14 +113,7 @@ class _Rule:
         outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
         column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
         s.reorder(*outer, *tiles, column, *within, *reduced)
-        shared = [*outer, *tiles]
-        at = shared[-1] if shared else None
-        if len(shared) > 1:
-            joined: list[LoopHandle] = []
-            tried(lambda: joined.append(s.fuse(*shared)))
-            at = joined[0] if joined else at
-        if at is not None:
-            s.parallel(at)
+        at = share(s, [*outer, *tiles])
         copied = self.roles.rows and at is not None and self._padded_rows(at)
         self._columns(name, column, len(within))
         return copied
