@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -55,7 +56,7 @@ def test_records_lie_where_native_code_expects_them() -> None:
     assert (Pool.shed.offset, Pool.clock.offset, Pool.rate.offset) == (48, 56, 80)
     assert (ctypes.sizeof(Worker), Worker.shed_until.offset, Worker.waited_for.offset) == (128, 24, 40)
     assert (Worker.clock_id.offset, Worker.ran.offset, Worker.allowance.offset, Worker.charged.offset) == (48, 56, 64, 72)
-    assert Pool.allowance.offset == 88
+    assert (Pool.allowance.offset, Pool.processor.offset, Pool.step_aside.offset) == (88, 96, 104)
     assert (View.pool.offset, View.limit.offset) == (0, 8)
 
 
@@ -329,6 +330,50 @@ def test_a_core_that_is_borrowed_now_and_then_is_kept() -> None:
         assert record.allowance == 0
     finally:
         pool.allowance, record.shed_until, record.charged = normal, 0, 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processor of a thread")
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_worker_on_the_launchers_processor_steps_aside(goes_on: bool) -> None:
+    """All threads are told that they are on processor 7: a worker lets the launcher go on, and serves only if that does not."""
+    launch = Launch(2)
+    me = threading.get_ident()
+    pool = pool_module._pool
+    record = pool.worker[0]
+    used: set[int] = set()
+    asked, done = threading.Event(), threading.Event()
+
+    def step_aside() -> int:
+        asked.set()
+        if goes_on:
+            done.wait(5)
+        return 0
+
+    def body(begin: int, end: int) -> int:
+        used.add(threading.get_ident())
+        if threading.get_ident() == me and begin == 0:
+            asked.wait(5)
+            if not goes_on:
+                time.sleep(0.05)
+        if begin == 3 and goes_on:
+            done.set()
+        return 0
+
+    processor = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 7)
+    aside = ctypes.CFUNCTYPE(ctypes.c_int64)(step_aside)
+    before, record.shed_until = (pool.processor, pool.step_aside), 0
+    try:
+        pool.processor, pool.step_aside = (ctypes.cast(f, ctypes.c_void_p) for f in (processor, aside))
+        assert launch(body, 4, 1) == 0
+        assert asked.is_set() and (used == {me}) == goes_on
+        deadline = time.monotonic() + 5
+        while goes_on and not record.shed_until and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert (record.shed_until > 0) == goes_on
+    finally:
+        done.set()
+        pool.processor, pool.step_aside = before
+        record.shed_until = 0
 
 
 LATE = """

@@ -8,10 +8,11 @@ took a ticket, hence always the job of a launch that is still waiting for it: a 
 the present launch, and never touches what belonged to a finished one. The first answer other than 0 empties the range.
 
 A worker without work spins for a while, then sleeps in a semaphore of its own. A launcher that has to wait long asks the system
-how much the workers it waits for really ran. Time that is lost because one of them had no core is charged to that worker's allowance, which
-grows by a quarter of the time that passes, up to one of the system's slices or two. Whoever has used it up is shed (woken and served no more)
-for 8 times the time lost, longer when it happens again soon. So a core that others borrow now and then is kept, and one that they
-hold is given up. A worker that just has a long chunk loses nothing.
+how much the workers it waits for really ran. Time that is lost because one of them had no core is charged to that worker's allowance,
+which grows by a quarter of the time that passes, up to one of the system's slices or two. Whoever has used it up is shed (woken and
+served no more) for 8 times the time lost, longer when it happens again soon. So a core that others borrow now and then is kept, and one
+that they hold is given up. A worker that just has a long chunk loses nothing. One that finds itself on the launcher's processor, because
+others hold the rest, steps aside, and is shed as well.
 
 The layout of the records is `Pool`, `Worker` and `View` in runtime/threads.py; offsets here are in bytes.
 """
@@ -220,6 +221,20 @@ define internal i1 @any_ticket(ptr %pool) {{
   ret i1 %any
 }}
 
+; The number of the processor that this thread is on, or -1 where the system cannot say.
+define internal i64 @this_processor(ptr %pool) {{
+  %at = getelementptr i8, ptr %pool, i64 96
+  %ask = load ptr, ptr %at
+  %none = icmp eq ptr %ask, null
+  br i1 %none, label %unknown, label %call
+unknown:
+  ret i64 -1
+call:
+  %number = call {cc}i32 %ask()
+  %wide = sext i32 %number to i64
+  ret i64 %wide
+}}
+
 ; The life of a worker thread; it never returns.
 define {cc}void @worker_loop(ptr %pool, i64 %index) {{
 entry:
@@ -241,7 +256,28 @@ poll:
   br i1 %any, label %allowed, label %pause
 allowed:
   %may = call i1 @may_serve(ptr %pool, ptr %me, i64 %index)
-  br i1 %may, label %try, label %pause
+  br i1 %may, label %place, label %pause
+place:
+  ; On the launcher's processor there is nothing to gain: let the launcher go on. If it does, this worker is in its way, and is shed.
+  %here = call i64 @this_processor(ptr %pool)
+  %launched.at = getelementptr i8, ptr %pool, i64 584
+  %there = load atomic i64, ptr %launched.at monotonic, align 8
+  %known = icmp sge i64 %here, 0
+  %same = icmp eq i64 %here, %there
+  %crowded = and i1 %known, %same
+  br i1 %crowded, label %leave, label %try
+leave:
+  %yield.at = getelementptr i8, ptr %pool, i64 104
+  %yield.fn = load ptr, ptr %yield.at
+  call {cc}i64 %yield.fn()
+  %still = call i1 @any_ticket(ptr %pool)
+  br i1 %still, label %try, label %crowd
+crowd:
+  %stall.at = getelementptr i8, ptr %pool, i64 40
+  %stall = load i64, ptr %stall.at
+  %left = call i64 {counter}()
+  call void @shed_for(ptr %pool, ptr %me, i64 %stall, i64 %left)
+  br label %doze
 try:
   %ticket = call i64 @take(ptr %pool, i1 false)
   %took = icmp sge i64 %ticket, 0
@@ -395,12 +431,30 @@ guess:
   ret i1 %long
 }}
 
-; Charges the noted workers that lost their core, and sheds those without allowance for 8 times the time lost, or for twice the last
-; time if that ended not long ago.
-define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %now) {{
-entry:
+; Sheds a worker for the time %wish, or for twice the last time if that ended not long ago.
+define internal void @shed_for(ptr %pool, ptr %w, i64 %wish, i64 %now) {{
   %max.at = getelementptr i8, ptr %pool, i64 48
   %max = load i64, ptr %max.at
+  %until.at = getelementptr i8, ptr %w, i64 24
+  %until = load atomic i64, ptr %until.at monotonic, align 8
+  %period.at = getelementptr i8, ptr %w, i64 32
+  %period = load i64, ptr %period.at
+  %since = sub i64 %now, %until
+  %window = shl i64 %period, 2
+  %soon = icmp slt i64 %since, %window
+  %twice = shl i64 %period, 1
+  %grown = select i1 %soon, i64 %twice, i64 0
+  %long = call i64 @llvm.smax.i64(i64 %grown, i64 %wish)
+  %new = call i64 @llvm.smin.i64(i64 %long, i64 %max)
+  store i64 %new, ptr %period.at
+  %then = add i64 %now, %new
+  store atomic i64 %then, ptr %until.at monotonic, align 8
+  ret void
+}}
+
+; Charges the noted workers that lost their core, and sheds those without allowance for 8 times the time lost.
+define internal void @shed_waited(ptr %pool, i64 %workers, i64 %lost, i64 %waited, i64 %now) {{
+entry:
   %wish = shl i64 %lost, 3
   br label %next
 next:
@@ -440,18 +494,7 @@ charge:
   %broke = icmp slt i64 %left, 0
   br i1 %broke, label %shed, label %step
 shed:
-  %period.at = getelementptr i8, ptr %w, i64 32
-  %period = load i64, ptr %period.at
-  %since = sub i64 %now, %until
-  %window = shl i64 %period, 2
-  %soon = icmp slt i64 %since, %window
-  %twice = shl i64 %period, 1
-  %grown = select i1 %soon, i64 %twice, i64 0
-  %long = call i64 @llvm.smax.i64(i64 %grown, i64 %wish)
-  %new = call i64 @llvm.smin.i64(i64 %long, i64 %max)
-  store i64 %new, ptr %period.at
-  %then = add i64 %now, %new
-  store atomic i64 %then, ptr %until.at monotonic, align 8
+  call void @shed_for(ptr %pool, ptr %w, i64 %wish, i64 %now)
   br label %step
 step:
   br label %next
@@ -570,6 +613,9 @@ launch:
   store i64 %total, ptr %job.total
   %job.limit = getelementptr i8, ptr %pool, i64 576
   store atomic i64 %workers, ptr %job.limit monotonic, align 8
+  %job.processor = getelementptr i8, ptr %pool, i64 584
+  %processor = call i64 @this_processor(ptr %pool)
+  store atomic i64 %processor, ptr %job.processor monotonic, align 8
   %done.at = getelementptr i8, ptr %pool, i64 384
   store atomic i64 0, ptr %done.at monotonic, align 8
   %result.at = getelementptr i8, ptr %pool, i64 392

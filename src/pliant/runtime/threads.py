@@ -70,7 +70,9 @@ class Pool(ctypes.Structure):
         ("recent", ctypes.c_int64),
         ("rate", ctypes.c_int64),
         ("allowance", ctypes.c_int64),
-        ("_1", ctypes.c_int64 * 4),
+        ("processor", ctypes.c_void_p),
+        ("step_aside", ctypes.c_void_p),
+        ("_1", ctypes.c_int64 * 2),
         ("busy", ctypes.c_int64),
         ("asleep", ctypes.c_int64),
         ("_2", ctypes.c_int64 * 6),
@@ -150,7 +152,7 @@ def _new_pool() -> Pool:
     semaphores = _semaphores()
     pool.wait, pool.post = semaphores.wait, semaphores.post
     pool.semaphore = semaphores.make(ctypes.addressof(pool) + Pool.semaphore_memory.offset)
-    pool.clock = _clock()
+    pool.clock, pool.processor, pool.step_aside = (_of_linux(name) for name in ("clock_gettime", "sched_getcpu", "sched_yield"))
     rate = _ticks_per_microsecond()
     pool.rate = int(rate * 1024 / 1000)  # in 1024 nanoseconds
     times = (_SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE)
@@ -168,10 +170,10 @@ def _ticks_per_microsecond() -> float:
     return min(max(float(last - first) * 1000 / (end - begin), 1.0), 10_000.0)
 
 
-def _clock() -> int:
-    """The address of clock_gettime, if it can tell how long another thread ran; else 0."""
+def _of_linux(name: str) -> int:
+    """The address of a function that only Linux has in this form (a clock that tells how long another thread ran), else 0."""
     if sys.platform == "linux":
-        return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
+        return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
     return 0
 
 
