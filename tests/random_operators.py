@@ -25,7 +25,7 @@ from pliant.graph.operators import TABLE
 from pliant.sym.expr import Dim, const, free_vars
 
 EACH = 5  # operators of a function
-ODD = (1, 2, 3, 4, 5, 7, 8, 16, 17)
+ODD = (0, 0, 1, 2, 3, 4, 5, 7, 8, 16, 17)
 # Whose floats are elements of their arguments.
 MOVES = {
     *("permute", "reshape", "slice", "concat", "take", "gather", "gather_nd", "expand", "flip", "tile", "where", "sort", "topk", "roll"),

@@ -168,7 +168,7 @@ def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
         from .support.errors import ShapeError
 
         raise ShapeError(f"the last dim of an array of {to} is packed: it must be a multiple of {per}", facts=[f"shape {codes.shape}"])
-    parts = codes.reshape(*codes.shape[:-1], -1, per) << (np.arange(per, dtype=np.uint8) * to.bits)
+    parts = codes.reshape(*codes.shape[:-1], codes.shape[-1] // per, per) << (np.arange(per, dtype=np.uint8) * to.bits)
     return np.asarray(np.bitwise_or.reduce(parts, axis=-1), np.uint8)
 
 

@@ -101,3 +101,16 @@ def test_queries_that_see_nothing_and_scores_that_are_no_numbers() -> None:
 def test_there_is_no_matrix_of_scores() -> None:
     sizes = [t.bytes for t in host_of(masked.graph).temporaries]
     assert sizes and "n" not in {v.name for e in sizes for v in free_vars(e)}
+
+
+def test_no_heads_of_keys_for_those_of_queries() -> None:
+    shared = dim("shared")
+
+    @function
+    def f(q: Tensor[f32, b, 4, n, 8], k: Tensor[f32, b, shared, m, 8], v: Tensor[f32, b, shared, m, 8]) -> Tensor[f32, b, 4, n, 8]:
+        return ops.scaled_dot_product_attention(q, k, v)
+
+    q, k = random(1, 4, 3, 8), random(1, 2, 5, 8, seed=1)
+    np.testing.assert_allclose(f(q, k, k), expected(q, k, k, True), rtol=1e-5, atol=1e-6)
+    with pytest.raises(pliant.ShapeError, match="4 heads of queries cannot share `shared` of keys evenly"):
+        f(q, k[:, :0], k[:, :0])

@@ -57,6 +57,18 @@ def test_dims_stand_for_numbers(name: str) -> None:
             assert found.dtype == value.tensor.dtype.numpy()
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_empty_dims(name: str) -> None:
+    """Each dim of a case may have no elements: the result is what was deduced, or the case says what it needs."""
+    case = CASES[name]
+    function, _, _ = build(case, True)
+    for empty in {s for shape in case.shapes for s in shape if isinstance(s, str)}:
+        if any(d.bits < 8 for d in case.dtypes):
+            continue
+        sizes = SIZES | {empty: 0}
+        _run(function, case, [tuple(sizes[s] if isinstance(s, str) else s for s in shape) for shape in case.shapes])
+
+
 def mutations(case: Case) -> Iterator[Case]:
     """The case with one of its operands changed."""
     shapes = [tuple(SIZES[s] if isinstance(s, str) else s for s in shape) for shape in case.shapes]

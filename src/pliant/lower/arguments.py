@@ -205,7 +205,8 @@ def contract_check(d: Dim, subject: str = "", asked: g.Require | None = None) ->
         cond = all_of(cond, Eq(FloorMod(d, const(d.multiple_of)), const(0)))
     message = f"{subject}`{d.name}` = {{0}} is outside its contract: {d.contract}"
     if asked is not None:
-        help_ = f"it is asked for inside: {asked.message.replace(' is {0}', '')}"
+        named = [f"`{v}`" if free_vars(v) else str(v) for v in asked.values]
+        help_ = f"it is asked for inside: {asked.message.replace(' is {0}', '').format(*named)}"
         return Check(cond, message, (d,), help_, "shape", asked.span)
     return Check(cond, message, (d,), "the contract comes from the declaration of the dim and from `dims=` of compile", "shape")
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...dtype import bf16, bool_, f16, f32
 from ...support.errors import counted
 from ...support.record import dataclass
-from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Min, Mul, Select, Sub, const
+from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Min, Mul, Or, Select, Sub, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
@@ -64,6 +64,8 @@ def _deduce(d: Deduction, attrs: AttentionAttrs) -> tuple[Annotation, ...]:
         heads, shared = q.shape[-3], k.shape[-3]
         message = f"{d.what}: {{0}} heads of queries cannot share {{1}} of keys evenly"
         d.require(Eq(FloorMod(heads, shared), ZERO), message, (heads, shared), arg=1)
+        if heads is not shared:  # a remainder by 0 is 0
+            d.require(Or(Lt(ZERO, shared), Eq(heads, ZERO)), message, (heads, shared), arg=1)
     if attrs.window is not None and attrs.window < 1:
         raise d.error(f"{d.what}: window {attrs.window} is less than 1")
     if len(d.args) == 4:

@@ -11,6 +11,7 @@ Sorting is stable: equal elements keep their order, also when it is descending. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -126,7 +127,8 @@ def _searchsorted_reference(args: Sequence[Array], attrs: SearchAttrs) -> list[A
     side: Any = "right" if attrs.right else "left"
     if order.ndim == 1:
         return [np.asarray(np.searchsorted(order, values, side), np.int64)]
-    rows = zip(order.reshape(-1, order.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+    count = math.prod(values.shape[:-1])
+    rows = zip(order.reshape(count, order.shape[-1]), values.reshape(count, values.shape[-1]), strict=True)
     found = [np.searchsorted(a, b, side) for a, b in rows]
     return [np.array(found, np.int64).reshape(values.shape)]
 
