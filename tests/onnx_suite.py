@@ -41,6 +41,11 @@ def missing(name: str) -> str | None:
     return next((what for what, names in _MISSING.items() if re.fullmatch(names, name)), None)
 
 
+def missing_words() -> tuple[str, ...]:
+    """What is missing, in words."""
+    return tuple(_MISSING)
+
+
 @dataclass(frozen=True)
 class Case:
     """One case: a model, and its inputs and outputs."""
@@ -142,3 +147,20 @@ def reason_of(error: BaseException) -> str | None:
         return None
     text = str(error)
     return next((reason for pattern, reason in REASONS if re.search(pattern, text)), None)
+
+
+def outcome(case: Case) -> str | None:
+    """None where a case passes in the interpreter; else what is missing, or why it is left out."""
+    try:
+        run_case(case, interpret=True)
+    except Exception as error:
+        return missing(case.name) or reason_of(error) or f"{type(error).__name__} in {case.name}"
+    return None
+
+
+def outcomes() -> dict[str, list[str | None]]:
+    """What became of every case, by the suite's kinds."""
+    found: dict[str, list[str | None]] = {}
+    for case in (*node_cases(), *file_cases()):
+        found.setdefault(case.kind, []).append(outcome(case))
+    return found

@@ -156,3 +156,11 @@ g (float[n, 4, 8, 8] x, float[6, 2, 3, 3] w, float[36, 5] v) => (float[n, 6, 5] 
 }""")
     total = multiply_adds(Importer(read_model(model)).run())
     assert str(total) == f"n * {6 * 36 * 2 * 9 + 6 * 5 * 36}"
+
+
+def test_inputs_that_are_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
+    assert main(["run", str(tmp_path / "m.onnx"), "--dim", "n=2", "-i", "x=1.5", "-o", str(tmp_path / "out.npz"), "--repeat", "1"]) == 0
+    assert np.load(tmp_path / "out.npz")["y"].tolist() == [[3.0] * 4] * 2
+    assert main(["run", str(tmp_path / "m.onnx"), "--dim", "n=2", "-i", "x=nothing.npy"]) == 2
+    assert "there is no file `nothing.npy`" in capsys.readouterr().err

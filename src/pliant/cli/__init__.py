@@ -139,6 +139,8 @@ def _report(problem: Exception) -> int:
     from ..support.errors import Error, ModelFileError, UnsupportedError
 
     if isinstance(problem, Error):
+        caller = ("<", sys.argv[0])  # the call of this command is no place of the user's
+        problem.places = [(span, note) for span, note in problem.places if not span.file.startswith(caller)]
         print(f"pliant: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, ModelFileError | UnsupportedError) else 1
     print(

@@ -3,6 +3,7 @@
 --dim height=480        a value          -i x=photo.jpg    an image: RGB, 0..1, in the layout of the input
 --dim height=1..1280    a range          -i x=x.npy        an array
 --dim width=height      the same dim     -i x=zeros        zeros, or random (which is what is not said)
+                                         -i rate=16000     one number everywhere
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any]) -> dict[str, Any]:
     """An array for each input (by name: its annotation); dims come from the options, and from files."""
     values = {name: value for name, value in dims.items() if isinstance(value, int)}
-    arrays = {name: _file(sources[name], inputs[name]) for name in inputs if sources[name] not in ("random", "zeros")}
+    arrays = {name: _file(sources[name], inputs[name]) for name in inputs if not _is_made(sources[name])}
     for name, array in arrays.items():
         for dim, n in zip(inputs[name].shape, array.shape, strict=False):
             values.setdefault(str(dim), n)
@@ -80,6 +81,14 @@ def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[s
     return {name: arrays[name] if name in arrays else _made(sources[name], t, values) for name, t in inputs.items()}
 
 
+def _is_made(source: str) -> bool:
+    """Whether an input is no file: random numbers, or one number everywhere."""
+    try:
+        return source in ("random", "zeros") or float(source) is not None
+    except ValueError:
+        return False
+
+
 def _is_number(dim: Any) -> bool:
     return str(dim).isdigit()
 
@@ -88,8 +97,8 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
     import numpy as np
 
     shape = [int(str(d)) if _is_number(d) else values[str(d)] for d in t.shape]
-    if kind == "zeros":
-        return np.zeros(shape, t.dtype.numpy())
+    if kind != "random":
+        return np.full(shape, 0 if kind == "zeros" else float(kind), t.dtype.numpy())
     random = np.random.default_rng(0)
     if t.dtype.is_float:
         return random.standard_normal(shape).astype(t.dtype.numpy())
@@ -100,7 +109,7 @@ def _file(path: str, t: Any) -> Any:
     import numpy as np
 
     if not Path(path).exists():
-        raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random` or `zeros`")
+        raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random`, `zeros` or a number")
     if Path(path).suffix != ".npy":
         return _image(path, t)
     try:

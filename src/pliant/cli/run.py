@@ -16,7 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx or .pliant file")
     add_dims(parser)
     add_quantize(parser)
-    parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help="a .npy file, an image, random or zeros")
+    help_ = "a .npy file, an image, random, zeros or a number"
+    parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help=help_)
     parser.add_argument("-o", "--output", help="writes the outputs to an .npz file")
     parser.add_argument("--repeat", type=int, default=5, help="how many times it is run for the time; the best counts")
     parser.add_argument("--threads", type=int, help="how many threads compute")
