@@ -167,6 +167,8 @@ def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
 class TiledProduct:
     """One application of the rule."""
 
+    sums = "in registers"
+
     def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target, copy: bool) -> None:
         self.s, self.name, self.roles, self.target, self.copy = s, name, roles, target, copy
         handles = {h.loop: h for h in s.loops(name)}
@@ -197,7 +199,7 @@ class TiledProduct:
                 column = self.column_of(name)
                 self.panels(name, column, self.last_panel(column, t.lanes), [], guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
-        return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} in registers, right-hand side {side}"
+        return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
 
     def column_of(self, name: str) -> LoopHandle:
         """The loop over the columns of a block, around those over rows and over what is summed."""

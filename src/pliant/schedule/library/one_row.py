@@ -52,6 +52,8 @@ def schedule_one_row(s: Schedule, name: str, target: Target) -> str:
 class _Rule(TiledProduct):
     """One application of the rule."""
 
+    sums = "on the stack"
+
     def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, roles, loops, target, copy=False)
         lanes = self.tile.lanes
