@@ -228,7 +228,7 @@ def test_a_kept_file_with_other_numbers_is_made_again(model: Path) -> None:
     (path,) = kept_files()
     ready = Ready(open_gguf(model), "f16")
     assert ready._folder is not None and ready._key is not None and ready._kept is not None
-    ready._folder.keep(ready._name, ready._key, ready._kept._replace(facts={"layers": "many"}))
+    ready._folder.keep(ready._name, ready._key, ready._kept._replace(facts={**ready._kept.facts, "numbers": {"layers": "many"}}))
     assert (logits(model) == first).all() and kept_files() == [path]
     assert Ready(open_gguf(model), "f16")._kept is not None
 
@@ -238,6 +238,19 @@ def test_a_model_that_is_removed_is_forgotten(model: Path) -> None:
     assert len(kept_files()) == 2
     assert forget(model.with_name("other.gguf")) == 0
     assert forget(model) > 1000 and not kept_files()
+
+
+def test_what_is_left_of_models_that_are_gone_goes(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(model.read_bytes())
+    os.utime(other, (1e9, 1e9))
+    logits(model)
+    (first,) = kept_files()
+    (first.parent / "broken.ready").write_bytes(b"x")
+    model.unlink()
+    logits(other)
+    (second,) = kept_files()
+    assert second != first and forget(other) > 0
 
 
 def test_wrong_settings_are_said_before_anything_is_compiled(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 
 What was kept is mapped: no compiler is loaded, nothing of the model's file is read but its head, and processes share the memory. The key
 covers all that decides it: the model's files (place, size, time of change), the form of the cache, the machine, the compiler's sources and
-its switches.
+its switches. What was kept of models that are gone goes when another one is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class Ready:
         program = self._program()
         package = compile_program(program)
         constants = package.interface.memory(all_literals(package, program.constants))
-        found = Kept(package, constants, {name: getattr(self.numbers, name) for name in Numbers.__dataclass_fields__})
+        numbers = {name: getattr(self.numbers, name) for name in Numbers.__dataclass_fields__}
+        found = Kept(package, constants, {"numbers": numbers, "models": [stamp.path for stamp in self._file.stamps]})
         if self._folder is not None and self._key:  # the next start needs it, and this one does not wait for it
             threading.Thread(target=_keep, args=(self._folder, self._name, self._key, self._file, found), name="pliant-keep").start()
         return found
@@ -100,10 +102,10 @@ def _model(file: GgufFile, cache: str) -> Any:
 
 def _numbers(kept: Kept) -> Numbers | None:
     """The numbers that were kept; None where they are not those of a decoder."""
-    fields = Numbers.__dataclass_fields__
-    if set(kept.facts) != set(fields) or not all(type(n) is int and 0 < n < 1 << 31 for n in kept.facts.values()):
+    found = kept.facts.get("numbers")
+    if not isinstance(found, dict) or set(found) != set(Numbers.__dataclass_fields__):
         return None
-    return Numbers(**kept.facts)
+    return Numbers(**found) if all(type(n) is int and 0 < n < 1 << 31 for n in found.values()) else None
 
 
 def _keep(folder: KeptPrograms, name: str, key: bytes, file: GgufFile, program: Kept) -> None:
@@ -116,6 +118,13 @@ def _keep(folder: KeptPrograms, name: str, key: bytes, file: GgufFile, program: 
         if now != stamp or time.time() - stamp.changed / 1e9 < _SETTLED:
             return
     folder.keep(name, key, program)
+    folder.sweep(_is_gone)
+
+
+def _is_gone(facts: Mapping[str, Any]) -> bool:
+    """Whether the files of a model are not there any more."""
+    models = facts.get("models")
+    return not isinstance(models, list) or not all(isinstance(path, str) and os.path.exists(path) for path in models)
 
 
 def _name(file: GgufFile, cache: str, machine: str) -> str:

@@ -16,7 +16,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +93,16 @@ class KeptPrograms:
     def remove(self, prefix: str = "") -> int:
         """Removes what was kept under names that begin so; answers how many bytes that frees."""
         return sum(size for _, size, path in self._scan() if path.name.startswith(prefix) and _unlink(path))
+
+    def sweep(self, unneeded: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Removes what is not needed any more, as its facts tell, and what is broken."""
+        for path in self.files():
+            try:
+                facts = _only(container.read(path), "key").facts.get("facts")
+            except ModelFileError:
+                facts = None
+            if not isinstance(facts, dict) or unneeded(facts):
+                _unlink(path)
 
     def clear(self) -> None:
         """Removes every file."""
