@@ -47,13 +47,20 @@ def block_channels(function: g.Function, target: Target, known: set[g.Value]) ->
         left_out |= changed.refused
 
 
+def _stays(n: g.CallLoop) -> bool:
+    """Whether a program is compiled as it stands, or updates state, which lies as its owner has it."""
+    func = func_of(n.callee)
+    return bool(func.attrs.get("scheduled")) or any(p.role == "inout" for p in func.params)
+
+
 def _buffers(n: g.CallLoop) -> dict[Buffer, Key]:
     """The buffers of the loop program that is called, and what they are outside; temporaries belong to the call."""
     func = func_of(n.callee)
     given = [p.value for p in func.params if p.role != "out"]
-    written = [p.value for p in func.params if p.role == "out"]
+    made = zip((p for p in func.params if p.role != "in"), n.outs, strict=True)
+    written = [(p.value, v) for p, v in made if p.role == "out"]
     found: dict[Buffer, Key] = {b: (n, b) for b in index(func.body).allocations}
-    pairs = [*zip(given, n.args, strict=True), *zip(written, n.outs, strict=True)]
+    pairs = [*zip(given, n.args, strict=True), *written]
     found.update((b, v) for b, v in pairs if isinstance(b, Buffer) and isinstance(v, g.Value))
     return found
 
@@ -69,10 +76,10 @@ class _Classes:
         self.calls = [n for n in function.nodes if isinstance(n, g.CallLoop)]
         self.fixed: set[Key] = {*function.params, *function.results, *known}
         for n in function.nodes:
-            if not isinstance(n, g.CallLoop) or n in left_out or func_of(n.callee).attrs.get("scheduled"):
+            if not isinstance(n, g.CallLoop) or n in left_out or _stays(n):
                 self.fixed.update(g.all_uses(n), n.outs)
         for n in self.calls:
-            if n not in left_out and not func_of(n.callee).attrs.get("scheduled"):
+            if n not in left_out and not _stays(n):
                 self.look(n)
 
     def root(self, key: Key) -> Key:
