@@ -108,7 +108,8 @@ def _passed(value: Any, annotation: Any) -> Array:
     if dtype.bits < 8:
         return pack(array, dtype)
     own = array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")  # one in each byte, as bytes
-    return array.astype(np.float32).astype(dtype.numpy()) if own else array
+    array = array.astype(np.float32).astype(dtype.numpy()) if own else array
+    return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def _returned(array: Any, annotation: Any) -> Array:

@@ -130,6 +130,8 @@ def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
     size, less = extent(image.spatial[k], at.tensor.dtype), image.last(k, at.tensor.dtype)
     x = ops.mul(ops.div(ops.add(at, 1.0), 2.0), less) if align else ops.div(ops.sub(ops.mul(ops.add(at, 1.0), size), 1.0), 2.0)
     x = ops.round(x) if mode == "nearest" else x
+    if mode == "cubic":  # runtimes move each of its pixels inside instead
+        return x
     if image.outside == "border":
         return ops.minimum(ops.maximum(x, 0.0), less)
     return image.reflected(x, k) if image.outside == "reflection" else x
