@@ -20,7 +20,7 @@ from schedule_kernels import KERNELS, kernel, make_arguments, parse
 
 from pliant.interp.loop import run_loop
 from pliant.schedule import default_schedule
-from pliant.schedule.library.matmul import tile_size
+from pliant.schedule.library.matmul import Extents, tile_size
 from pliant.target import target
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -54,7 +54,7 @@ def test_tiles_fit_the_registers() -> None:
     for name in ("llvm:x86-64-v2", "llvm:x86-64-v3", "llvm:x86-64-v4", "llvm:cortex-a76", "wasm+simd128"):
         t = target(name)
         for dtype in (kernel("matmul").buffers[0].dtype, kernel("transpose").buffers[0].dtype):
-            tile = tile_size(t, dtype, None)
+            tile, _ = tile_size(t, Extents(None, None, None, dtype, dtype))
             vectors = tile.columns // tile.lanes
             assert tile.rows * vectors + vectors + 1 <= t.n_vector_registers
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 UNHIDDEN = 0.1  # the part of every term but the longest that shows
 START = 12  # cycles to begin a tile and to leave it
-NARROW = 8  # the most vectors of a tile
 WAYS = 8  # lines of a set of the first cache
 PAGE = 4096  # bytes of a way: addresses this far apart share a set
 
@@ -68,11 +67,11 @@ class Tiles:
     vectors: np.ndarray[Any, Any]
 
     @staticmethod
-    def that_fit(target: Target, most_rows: int = 28) -> Tiles:
+    def that_fit(target: Target, most_rows: int = 28, most_vectors: int = 8) -> Tiles:
         """All tiles whose sums, with a vector of each column and one element of a, fit the registers."""
         import numpy as np
 
-        rows, vectors = (x.ravel() for x in np.meshgrid(np.arange(1, most_rows + 1), np.arange(1, NARROW + 1), indexing="ij"))
+        rows, vectors = (x.ravel() for x in np.meshgrid(np.arange(1, most_rows + 1), np.arange(1, most_vectors + 1), indexing="ij"))
         fit = (rows * vectors + vectors + 1 <= target.n_vector_registers) | ((rows == 1) & (vectors == 1))
         return Tiles(target, rows[fit], vectors[fit])
 
@@ -131,9 +130,9 @@ class Choice:
     text: str
 
 
-def choose_tile(target: Target, works: list[Product], most_rows: int, threads: int = 2) -> Choice:
+def choose_tile(target: Target, works: list[Product], most_rows: int, most_vectors: int = 8, threads: int = 2) -> Choice:
     """The fastest register tile for the works in the mean; its terms are those of the last work."""
-    tiles = Tiles.that_fit(target, most_rows)
+    tiles = Tiles.that_fit(target, most_rows, most_vectors)
     n = tiles.best(works, threads)
     cost = tiles.cost(works[-1], threads)
     rows, vectors = int(tiles.rows[n]), int(tiles.vectors[n])

@@ -32,7 +32,7 @@ from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, find_block, plain_loops, tried
-from .matmul import MANY_ROWS, TiledProduct, TileSize, with_epilogue
+from .matmul import MANY_ROWS, TiledProduct, TileSize, tile_size, with_epilogue
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
@@ -159,7 +159,8 @@ class _Rule(TiledProduct):
     def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
         self.dot = dot
-        rows, vectors = (self.tile.rows, self.tile.vectors) if self.tile.rows <= MOST_ROWS else (6, 4)
+        tile, self.model = tile_size(target, self.extents(self.dtype, dot.group))
+        rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
         if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
             rows, vectors = (target.n_vector_registers - 3 - 2 - constants) // 3, 3

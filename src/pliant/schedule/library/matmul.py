@@ -24,10 +24,16 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
+from ..model import Product, choose_tile
 from ..nest import blocks, constant_extent, writers
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 
+SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
+SOME = 512  # columns, or steps of a sum, that are not known
+DYNAMIC_ROWS = 8  # the most rows of a tile where there is a body for each smaller number of rows
+MOST_ROWS = 12
+MOST_VECTORS = 5  # streams through the right-hand side
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
 IN_FLIGHT = 12  # so many sums hide the latency of each other
@@ -51,24 +57,32 @@ class TileSize:
         return self.vectors * self.lanes
 
 
-def tile_size(target: Target, dtype: DType, columns: int | None) -> TileSize:
-    """The register tile: nearly all registers are sums; of such tiles the one whose panels waste the least of two threads' time."""
-    lanes = max(1, target.vector_bits // dtype.bits)
-    if target.n_vector_registers >= 32:
-        choices = [(6, 4), (8, 3), (12, 2)]
-    elif target.n_vector_registers >= 16:
-        choices = [(6, 2), (4, 3)]
-    else:
-        choices = [(2, 2)]
-    tiles = [TileSize(rows, vectors, lanes) for rows, vectors in choices]
-    return tiles[0] if columns is None else max(tiles, key=lambda t: _use(t, columns))
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """The sizes of a product, None where they are not known, and the dtypes of its result and of its right-hand side."""
+
+    rows: int | None
+    columns: int | None
+    depth: int | None
+    result: DType
+    wide: DType
+
+    def works(self) -> list[Product]:
+        """What a tile is chosen for: this product, or a few such as it may be."""
+        sizes = self.result.bits // 8, max(self.wide.bits // 8, 1)
+        return [
+            Product(r, self.columns or SOME, self.depth or SOME, 1, *sizes)
+            for r in (SOME_ROWS if self.rows is None else [max(self.rows, 1)])
+        ]
 
 
-def _use(tile: TileSize, columns: int) -> float:
-    """The share of two threads' time that is spent on columns that are there; less where a narrower panel, or one column, comes last."""
-    panels, rest = divmod(columns, tile.columns)
-    rounds = -(-panels // 2) + (rest > 0) / 2
-    return columns / (2 * rounds * tile.columns) - (rest > 0) / 100 - (rest == 1) / 2
+def tile_size(target: Target, extents: Extents) -> tuple[TileSize, str]:
+    """The register tile that the model takes, and its terms in words."""
+    lanes = max(1, target.vector_bits // extents.result.bits)
+    most = DYNAMIC_ROWS if extents.rows is None else min(MOST_ROWS, max(extents.rows, 1))
+    vectors = MOST_VECTORS if extents.columns is None else min(MOST_VECTORS, max(1, -(-extents.columns // lanes)))
+    found = choose_tile(target, extents.works(), most, vectors)
+    return TileSize(found.rows, found.vectors, lanes), found.text
 
 
 def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
@@ -87,7 +101,9 @@ def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
     depth = prod(e.value if isinstance(e, Const) else 0 for e in (extent[name] for name in roles.reduced))
     if wide is None or not isinstance(columns, Const) or not depth:
         return None
-    tile = tile_size(target, _result(block), columns.value)
+    rows = extent[roles.row]
+    sizes = Extents(rows.value if isinstance(rows, Const) else None, columns.value, depth, _result(block), wide.buffer.dtype)
+    tile, _ = tile_size(target, sizes)
     width = wide.buffer.dtype.bits * tile.columns // 8
     if not 0 < depth * width <= LARGEST_COPY:
         return None
@@ -137,7 +153,7 @@ def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) 
         loops = plain_loops(s.program, block)
         assert not isinstance(loops, str)
     rule = TiledProduct(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
-    return with_epilogue(s, block, rule.apply)
+    return f"{with_epilogue(s, block, rule.apply)}; {rule.model}"
 
 
 def _widen_rows(s: Schedule, block: Block, roles: Matmul) -> bool:
@@ -182,7 +198,14 @@ class TiledProduct:
         # One panel of decoded weights at a time, which all threads make and use: copies for each would be all of them.
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
-        self.tile = tile_size(target, self.dtype, self.columns)
+        self.tile, self.model = tile_size(target, self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype))
+
+    def extents(self, wide: DType, group: int = 1) -> Extents:
+        """The sizes of the product where a step of the sum takes `group` elements, together a `wide`."""
+        depths = [constant_extent(self.s.program, h.loop) for h in self.reduced]
+        depth = None if None in depths else -(-prod(d or 0 for d in depths) // group)
+        rows = constant_extent(self.s.program, self.row.loop) if self.row else 1
+        return Extents(rows, self.columns, depth, self.dtype, wide)
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
