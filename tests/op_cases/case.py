@@ -17,7 +17,7 @@ from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, MatchCast, Op, Scalar, Tensor, Value
 from pliant.graph.operators import TABLE, node_defines, tensor_of
-from pliant.graph.stage import AnyStage, Stage
+from pliant.graph.stage import Stage
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.loop.buffer import loaded_dtype
@@ -39,7 +39,7 @@ class Element(Expr):
         return Expr.__new__(cls, dtype, source, indices)  # type: ignore[return-value]
 
 
-def run_stages(stages: Sequence[AnyStage], args: Sequence[np.ndarray], outs: int, env: dict[Var, int]) -> list[np.ndarray]:
+def run_stages(stages: Sequence[Stage], args: Sequence[np.ndarray], outs: int, env: dict[Var, int]) -> list[np.ndarray]:
     """What the stages compute, by the meaning of expressions."""
     named: dict[Any, np.ndarray] = dict(enumerate(args))
     dtypes: dict[Any, DType] = {}
@@ -68,19 +68,15 @@ def run_stages(stages: Sequence[AnyStage], args: Sequence[np.ndarray], outs: int
         places = tuple(Var(f"i{d}") for d in range(len(shape)))
         points = tuple(Var(f"r{d}") for d in range(len(extents)))
         grid = dict(zip(places, np.indices(shape, np.int64), strict=True))
-        single = isinstance(stage, Stage)
-        names, kinds = ((stage.name,), (stage.dtype,)) if single else (stage.names, stage.dtypes)
-        values = (stage.value(places, points, read),) if single else stage.values(places, points, read)
-        assert tuple(v.dtype for v in values) == tuple(map(loaded_dtype, kinds))
+        value = stage.value(places, points, read)
+        assert value.dtype is loaded_dtype(stage.dtype)
         if not stage.reduce:
-            results = [evaluate(values[0], {**env, **grid}, load)]
+            result = evaluate(value, {**env, **grid}, load)
         else:
-            results = reduced(stage, values, shape, [{**env, **grid, **at} for at in points_of(points, extents)], load)
-        for name, kind, result in zip(names, kinds, results, strict=True):
-            named[name] = np.broadcast_to(np.asarray(result), shape).astype(kind.numpy())
-            dtypes[name] = kind
-    last = [name for s in stages for name in ((s.name,) if isinstance(s, Stage) else s.names)]
-    return [named[name] for name in last[len(last) - outs :]]
+            result = reduced(stage, value, shape, [{**env, **grid, **at} for at in points_of(points, extents)], load)
+        named[stage.name] = np.broadcast_to(np.asarray(result), shape).astype(stage.dtype.numpy())
+        dtypes[stage.name] = stage.dtype
+    return [named[s.name] for s in stages[len(stages) - outs :]]
 
 
 def points_of(points: Sequence[Var], extents: Sequence[int]) -> list[dict[Var, int]]:
@@ -88,17 +84,14 @@ def points_of(points: Sequence[Var], extents: Sequence[int]) -> list[dict[Var, i
     return [dict(zip(points, point, strict=True)) for point in itertools.product(*map(range, extents))]
 
 
-def reduced(stage: AnyStage, values: Sequence[Expr], shape: tuple[int, ...], envs: list[dict[Var, Any]], load: Any) -> list[Any]:
-    """The init of a stage combined with its values at every point."""
-    inits = (stage.init,) if isinstance(stage, Stage) else stage.init
-    left, right = ([Var(side, v.dtype) for v in values] for side in "ab")
-    joins = [COMBINERS[stage.combiner](*left, *right)] if isinstance(stage, Stage) else stage.combine(tuple(left), tuple(right))
-    assert all(i is not None and i.dtype is v.dtype for i, v in zip(inits, values, strict=True))
-    found = [np.broadcast_to(evaluate(i, {}), shape) for i in inits]
+def reduced(stage: Stage, value: Expr, shape: tuple[int, ...], envs: list[dict[Var, Any]], load: Any) -> Any:
+    """The init of a stage combined with its value at every point."""
+    left, right = (Var(side, value.dtype) for side in "ab")
+    joined = COMBINERS[stage.combiner](left, right)
+    assert stage.init is not None and stage.init.dtype is value.dtype
+    found: Any = np.broadcast_to(evaluate(stage.init, {}), shape)
     for env in envs:
-        terms = [evaluate(v, env, load) for v in values]
-        sides = {**dict(zip(left, found, strict=True)), **dict(zip(right, terms, strict=True))}
-        found = [evaluate(j, sides) for j in joins]
+        found = evaluate(joined, {left: found, right: evaluate(value, env, load)})
     return found
 
 

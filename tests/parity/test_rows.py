@@ -124,3 +124,25 @@ def test_softmax_at_the_ends() -> None:
 @function
 def rows_of_weights(x: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
     return ops.softmax(x)
+
+
+@function
+def normalised(x: Tensor[f32, n, m], weight: Tensor[f32, m], bias: Tensor[f32, m]) -> Tensor[f32, n, m]:
+    return ops.layer_norm(x, weight, bias)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 63), (2, 129), (5, 1000)])
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_norms_of_rows_far_from_zero(shape: tuple[int, int], mean: float) -> None:
+    """The variance is made about the mean: numbers that differ little for their size lose no more than their own rounding."""
+    x = (RNG.standard_normal(shape) + mean).astype(np.float32)
+    weight, bias = RNG.standard_normal((2, shape[1])).astype(np.float32)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    want = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * weight + bias
+    np.testing.assert_allclose(normalised(x, weight, bias), want, rtol=1e-5, atol=2e-6 + 1e-6 * mean)
+
+
+def test_sums_of_squares_round_once() -> None:
+    f: Any = pliant.compile(normalised, target="llvm:x86-64-v4")
+    assert any("vfmadd" in text for text in assembly(f._lineage).values())

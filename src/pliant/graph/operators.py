@@ -26,12 +26,12 @@ from ..support.source import caller_span
 from ..sym.expr import Const, Expr, Var
 from .deduce import Deduction
 from .node import Annotation, Callee, Function, MatchCast, Node, Op, Scalar, Tensor, Value, is_state
-from .stage import AnyStage
+from .stage import Stage
 
 Array = np.ndarray[Any, Any]
 Deduce = Callable[[Deduction, Any], tuple[Annotation, ...]]
 Reference = Callable[[Sequence[Array], Any], Sequence[Array]]  # attrs have numbers in place of expressions
-Stages = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[AnyStage, ...]]  # arguments, results, attrs
+Stages = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[Stage, ...]]  # arguments, results, attrs
 Capacity = Callable[[tuple[Tensor, ...], Any], tuple[Expr, ...]]  # arguments, attrs
 
 

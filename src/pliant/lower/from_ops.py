@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..dtype import DType, i64
+from ..dtype import i64
 from ..graph import node as g
 from ..graph.operators import TABLE, tensor_of
-from ..graph.stage import AnyStage, Indices, Read, Stage
+from ..graph.stage import Indices, Read, Stage
 from ..loop.buffer import Buffer
 from ..loop.stmt import (
     NAMED_COMBINERS,
     Alloc,
     Block,
     Check,
-    Combiner,
     For,
     Func,
     Iter,
@@ -124,7 +123,7 @@ def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:
     return sources
 
 
-def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[AnyStage], results: int) -> tuple[Func, tuple[Var, ...]]:
+def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[Stage], results: int) -> tuple[Func, tuple[Var, ...]]:
     """The loop program of some stages: what is read, then the variables that no shape tells as scalars (returned too), then the results."""
     named: dict[str, Buffer] = {}
 
@@ -133,20 +132,17 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
         return source.load(*indices) if isinstance(source, Buffer) else source
 
     params = tuple(Param(s) for s in sources if isinstance(s, Buffer | Var))
-    tensors = [t for stage in stages for t in _tensors_of(stage)]
     outs: list[Buffer] = []
     body: list[Stmt] = []
-    for stage in stages:
-        buffers: list[Buffer] = []
-        for tensor, dtype in _tensors_of(stage):
-            last = len(named) >= len(tensors) - results
-            named[tensor] = Buffer(tensor, dtype, stage.shape, scope="global" if last else "workspace")
-            buffers.append(named[tensor])
-            if last:
-                outs.append(named[tensor])
-            else:
-                body.append(Alloc(named[tensor]))
-        body.append(_stage_loops(stage, buffers, read))
+    for number, stage in enumerate(stages):
+        last = number >= len(stages) - results
+        buffer = Buffer(stage.name, stage.dtype, stage.shape, scope="global" if last else "workspace")
+        named[stage.name] = buffer
+        if last:
+            outs.append(buffer)
+        else:
+            body.append(Alloc(buffer))
+        body.append(_stage_loops(stage, buffer, read))
     inside = seq(*body)
     written = tuple(Param(b, "out") for b in outs)
     known = Func(name, (*params, *written), inside)
@@ -154,12 +150,7 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
     return known.with_(params=(*params, *(Param(v) for v in extra), *written)), extra
 
 
-def _tensors_of(stage: AnyStage) -> tuple[tuple[str, DType], ...]:
-    """Name and dtype of each tensor that a stage computes."""
-    return ((stage.name, stage.dtype),) if isinstance(stage, Stage) else tuple(zip(stage.names, stage.dtypes, strict=True))
-
-
-def _stage_loops(stage: AnyStage, buffers: Sequence[Buffer], read: Read) -> Stmt:
+def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
     extents = (*stage.shape, *stage.reduce)
     spatial_kinds: list[IterKind] = ["S" for _ in stage.shape]
     kinds: list[IterKind] = spatial_kinds + ["R" for _ in stage.reduce]
@@ -167,29 +158,24 @@ def _stage_loops(stage: AnyStage, buffers: Sequence[Buffer], read: Read) -> Stmt
     iters = tuple(Iter(Var(f"v{v.name}", i64), kind, v) for v, kind in zip(loops, kinds, strict=True))
     variables = tuple(i.var for i in iters)
     spatial, reduction = variables[: len(stage.shape)], variables[len(stage.shape) :]
-    init, inside = _stage_body(stage, buffers, spatial, reduction, read)
-    body: Stmt = Block(buffers[0].name, iters, inside, init)
+    init, inside = _stage_body(stage, buffer, spatial, reduction, read)
+    body: Stmt = Block(buffer.name, iters, inside, init)
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
         body = For(var, Const(0, i64), extent, "serial", body)
     return body
 
 
-def _stage_body(stage: AnyStage, buffers: Sequence[Buffer], at: Indices, point: Indices, read: Read) -> tuple[Stmt | None, Stmt]:
+def _stage_body(stage: Stage, buffer: Buffer, at: Indices, point: Indices, read: Read) -> tuple[Stmt | None, Stmt]:
     """The init of a stage, and what is done at each of its points."""
-    places = tuple(b.load(*at) for b in buffers)
-    if not isinstance(stage, Stage):
-        left, right = (tuple(Var(f"{side}{k}", d) for k, d in enumerate(stage.dtypes)) for side in "ab")
-        combiner = Combiner("lambda", left, right, stage.combine(left, right))
-        init = seq(*(Store(b, at, e) for b, e in zip(buffers, stage.init, strict=True)))
-        return init, Reduce(combiner, places, stage.values(at, point, read))
     value = stage.value(at, point, read)
-    inside: Stmt = Reduce(NAMED_COMBINERS[stage.combiner], places, (value,)) if stage.reduce else Store(buffers[0], at, value)
+    combiner = NAMED_COMBINERS[stage.combiner]
+    inside: Stmt = Reduce(combiner, (buffer.load(*at),), (value,)) if stage.reduce else Store(buffer, at, value)
     if stage.check is not None:
         inside = seq(Check(*stage.check(at, read)), inside)
     if not stage.reduce:
         return None, inside
     assert stage.init is not None
-    return Store(buffers[0], at, stage.init), inside
+    return Store(buffer, at, stage.init), inside
 
 
 def free_variables(s: Stmt) -> tuple[Var, ...]:

@@ -120,7 +120,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     def exponential(i: Indices, r: Indices, read: Read) -> Expr:
         largest = read("largest", *i[:-1])
         nothing = Eq(largest, limit(wide, False))
-        return Select(nothing, Const(0.0, wide), Call("exp", Sub(read("scores", *i), largest)))
+        return Select(nothing, Const(0.0, wide), Call("decay", Sub(read("scores", *i), largest)))
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
         total = read("total", *i[:-1])

@@ -4,7 +4,7 @@
     for each head and tile of queries, in parallel:
         for each tile of keys that one of them sees:
             scores[6, 64] = q[6, :] @ keys[:, 64] * scale + mask, -inf where unseen      16 columns at once in registers
-            new = max(best, scores); p = exp(scores - new); shrink = exp(best - new); best = new
+            new = max(best, scores); p = decay(scores - new); shrink = decay(best - new); best = new
             total = total * shrink + p, in lanes;  acc[6, :] = acc * shrink + p @ v
         out = acc / total                                                                zeros where nothing is seen
 
@@ -245,9 +245,9 @@ def _softmax(b: dict[str, Buffer], rows_do: Callable[[Make], Stmt]) -> list[Stmt
         return seq(
             Let(new, Max(best.load(r), lanes.load(r, ZERO))),
             Let(safe, Select(Eq(new, NEVER), NOTHING, new)),
-            Store(shrink, (r,), Call("exp", Sub(best.load(r), safe))),
+            Store(shrink, (r,), Call("decay", Sub(best.load(r), safe))),
             Store(best, (r,), new),
-            _over("x", KEYS, "vector", lambda x: Store(score, (r, x), Call("exp", Sub(score.load(r, x), safe)))),
+            _over("x", KEYS, "vector", lambda x: Store(score, (r, x), Call("decay", Sub(score.load(r, x), safe)))),
         )
 
     def add(r: Expr, x: Expr) -> Stmt:

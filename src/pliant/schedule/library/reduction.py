@@ -5,8 +5,8 @@
         total[i] = the sum of the lanes, by halves
         for j in vector(m): y[i, j] = f(x[i, j], total[i])
 
-The number of lanes is a constant of this rule, not of the machine: results are the same on every target, and a row alone
-equals the row in a batch.
+Sums of products round once, by fused multiply-adds. The number of lanes is a constant of this rule, not of the machine: results are
+the same on every target, and a row alone equals the row in a batch.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
     above = s.loops(name)
     at = above[above.index(loop) - 1] if above.index(loop) else None
     with s.attempt():
+        tried(partial(s.contract, name))
         outer, lane = s.split(loop, lanes)
         total = s.rfactor(name, lane, at, scope="register")
         s.vectorize(lane)
