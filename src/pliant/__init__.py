@@ -249,6 +249,8 @@ __all__ = [
     "parallel",
     "parse",
     "prod_over",
+    "quantization_errors",
+    "quantize",
     "reads",
     "register_library",
     "rsqrt",

@@ -7,8 +7,6 @@ Q8_0 has a scale for each block, Q4_1 a scale and a minimum, both as f16: codes 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,5 +53,5 @@ def _over(x: NDArray[np.float32], scale: NDArray[np.float16]) -> NDArray[np.floa
 
 
 def _bytes(x: NDArray[np.float16]) -> NDArray[np.uint8]:
-    found: Any = np.ascontiguousarray(x).view(np.uint8)
+    found: NDArray[np.uint8] = np.ascontiguousarray(x).view(np.uint8)
     return found

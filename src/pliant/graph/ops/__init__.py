@@ -78,7 +78,6 @@ from .shape import concat, full, permute, reshape, scalar, take
 from .slicing import slice, strided_slice
 from .softmax import log_softmax, logsumexp, softmax
 from .sort import argsort, bucketize, searchsorted, sort, topk
-from .unfold import conv_integer, unfold
 from .transcendental import (
     acos,
     acosh,
@@ -102,6 +101,7 @@ from .transcendental import (
     sinh,
     tan,
 )
+from .unfold import conv_integer, unfold
 
 __all__ = [
     "abs",
