@@ -13,10 +13,11 @@ from ...sym.expr import Const, free_vars, rewrite
 from ...target import Target
 from ..nest import accesses, constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, along, elementwise, find_block, plain_loops, tried
+from .match import NotApplicable, along, elementwise, find_block, has_block, plain_loops, tried
 from .sharing import share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
+STEP = 32  # of what remains of a loop over dims of unknown size
 
 
 def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
@@ -70,17 +71,14 @@ def _flat(s: Schedule, name: str, flat: LoopHandle) -> str:
     if extent is not None and extent <= CHUNK:
         s.vectorize(flat)
         return f"elementwise: `{name}` as one vector loop"
-    chunks, inner = s.split(flat, CHUNK, tail="cut")
+    try:
+        chunks, inner = s.split(flat, CHUNK, tail="cut")
+    except ScheduleError:  # dims of unknown size: that their quotients are apart is seen as long as a predicate bounds the whole
+        chunks, inner = s.split(flat, CHUNK)
+        s.partition(chunks)
+        s.split(s.loops(f"{name}_rest")[-1], STEP)
     s.vectorize(inner)
     s.parallel(chunks)
-    rest = next((h for h in _rest(s, name)), None)
-    if rest is not None:
-        s.vectorize(rest)
+    if has_block(s.program, f"{name}_rest"):
+        s.vectorize(s.loops(f"{name}_rest")[-1])
     return f"elementwise: `{name}` as one flat vector loop in chunks of {CHUNK}"
-
-
-def _rest(s: Schedule, name: str) -> tuple[LoopHandle, ...]:
-    try:
-        return s.loops(f"{name}_rest")
-    except ScheduleError:
-        return ()
