@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import time
@@ -47,6 +48,32 @@ def test_what_was_kept_is_found_under_its_key_alone(folder: KeptPrograms) -> Non
     assert folder.find("a", b"other key") is None and folder.find("b", b"key") is None
     assert len(folder.files()) == 1, "a file under another key is somebody's"
     assert folder.keep("a", b"other key", program()) and folder.find("a", b"key") is None and len(folder.files()) == 1
+
+
+def test_what_was_mapped_is_mapped_again(folder: KeptPrograms, tmp_path: Path) -> None:
+    (tmp_path / "words").write_bytes(FIRST.tobytes())
+    with open(tmp_path / "words", "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    words = np.frombuffer(memoryview(mapped), np.float32).reshape(3, 4)
+    package = program().package
+    constants = tuple(Constant(str(i), a.nbytes) for i, a in enumerate((words, SECOND, words)))
+    package = package._replace(interface=package.interface._replace(constants=constants))
+    assert folder.keep("a", b"key", Kept(package, [words, SECOND, words], {}))
+    found = folder.find("a", b"key")
+    assert found is not None and [kept._is_mapped(a) for a in found.constants] == [True, False, True]
+    assert (found.constants[0] == FIRST).all() and (found.constants[1] == SECOND).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, (4 << 20) - 64, 4 << 20, (9 << 20) + 5])
+def test_parts_of_a_file_are_copied_whole(tmp_path: Path, size: int) -> None:
+    data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+    with kept.container.Writer(tmp_path / "file") as w:
+        w.add("other", "", b"x" * 1000)
+        w.add("array", "", data)
+    file = kept.container.read(tmp_path / "file")
+    (section,) = file.find("array")
+    copied = file.copied(section.offset, section.offset + size)
+    assert copied.ctypes.data % 64 == 0 and (copied == data).all() and bytes(section.data) == data.tobytes()
 
 
 def test_broken_files_are_not_found_and_go(folder: KeptPrograms) -> None:

@@ -3,9 +3,9 @@
     model = Ready(open_gguf("model.gguf"), "f16")
     model.numbers.layers, model.run(threads=2)
 
-What was kept is mapped: no compiler is loaded, nothing of the model's file is read but its head, and processes share the memory. The key
-covers all that decides it: the model's files (place, size, time of change), the form of the cache, the machine, the compiler's sources and
-its switches. What was kept of models that are gone goes when another one is kept.
+With what was kept, no compiler is loaded, and nothing of the model's file is read but its head. The key covers all that decides it: the
+model's files (place, size, time of change), the form of the cache, the machine, the compiler's sources and its switches. What was kept of
+models that are gone goes when another one is kept.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ VERSION = 1
 ALIGNMENT = 64
 _HEAD = struct.Struct("<8sIIQQ32s")
 _INDEX_LIMIT = 256 << 20
+_PIECE = 4 << 20  # bytes that are copied at once
 _FIELDS = {"kind", "name", "offset", "size", "sha256", "facts"}
 _KEYS = {"pliant", "sections"}
 
@@ -120,6 +121,7 @@ class Section:
     kind: str
     name: str
     facts: Mapping[str, Any]
+    offset: int  # of its bytes in the file
     data: memoryview
     sha256: str
     file: str
@@ -140,6 +142,21 @@ class Container:
     version: int
     made_by: str
     sections: tuple[Section, ...]
+    data: mmap.mmap
+
+    def copied(self, begin: int, end: int) -> Any:
+        """A part of the file as bytes in memory of their own, aligned as in the file; of the mapping, little is resident at any time."""
+        import numpy as np
+
+        memory = np.empty(end - begin + ALIGNMENT, np.uint8)  # numpy asks for large pages, which a file's memory does not have
+        found = memory[(begin - memory.ctypes.data) % ALIGNMENT :][: end - begin]
+        mapped = np.frombuffer(self.data, np.uint8)
+        for at in range(begin - begin % _PIECE, end, _PIECE):
+            first, last = max(at, begin), min(at + _PIECE, end)
+            found[first - begin : last - begin] = mapped[first:last]
+            if hasattr(mmap, "MADV_DONTNEED"):
+                self.data.madvise(mmap.MADV_DONTNEED, at, last - at)
+        return found
 
     def find(self, kind: str) -> list[Section]:
         """The sections of a kind, in order."""
@@ -154,10 +171,10 @@ def read(path: str | os.PathLike[str]) -> Container:
             size = os.fstat(opened.fileno()).st_size
             if size < _HEAD.size:
                 raise broken(file, f"it has {size} bytes, its head alone has {_HEAD.size}")
-            data = memoryview(mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ))
+            mapped = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as problem:
         raise ModelFileError(f"cannot read {file}: {problem.strerror or problem}") from None
-    magic, version, zero, place, length, digest = _HEAD.unpack_from(data)
+    magic, version, zero, place, length, digest = _HEAD.unpack_from(mapped)
     if magic != MAGIC:
         raise broken(file, "it does not begin as one")
     if version != VERSION:
@@ -168,20 +185,20 @@ def read(path: str | os.PathLike[str]) -> Container:
         )
     if zero or not _HEAD.size <= place <= size or place + length != size or length > _INDEX_LIMIT:
         raise broken(file, f"its index of {length} bytes at {place} does not end with the file, which has {size} bytes")
-    index = bytes(data[place:])
+    index = mapped[place:]
     if hashlib.sha256(index).digest() != digest:
         raise broken(file, "its index has changed")
-    return _container(file, data, index, place)
+    return _container(file, mapped, index, place)
 
 
-def _container(file: str, data: memoryview, index: bytes, end: int) -> Container:
+def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Container:
     try:
         made = json.loads(index)
     except (ValueError, RecursionError):
         raise broken(file, "its index is not JSON") from None
     if not isinstance(made, dict) or set(made) != _KEYS or not isinstance(made["pliant"], str) or not isinstance(made["sections"], list):
         raise broken(file, "its index has not the fields of one")
-    sections = []
+    sections, data = [], memoryview(mapped)
     at = _HEAD.size
     for entry in made["sections"]:
         if not isinstance(entry, dict) or set(entry) != _FIELDS or not isinstance(entry["facts"], dict):
@@ -192,8 +209,8 @@ def _container(file: str, data: memoryview, index: bytes, end: int) -> Container
         if size < 0 or offset < at or offset % ALIGNMENT or offset + size > end:
             raise broken(file, f"its {shown(kind)} {shown(name)} of {size} bytes at {offset} is not where a section can be")
         at = offset + size
-        sections.append(Section(kind, name, entry["facts"], data[offset:at], digest, file))
-    return Container(file, len(data), VERSION, made["pliant"], tuple(sections))
+        sections.append(Section(kind, name, entry["facts"], offset, data[offset:at], digest, file))
+    return Container(file, len(data), VERSION, made["pliant"], tuple(sections), mapped)
 
 
 def shown(text: str) -> str:

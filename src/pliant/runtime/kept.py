@@ -1,18 +1,21 @@
-"""Programs that are ready to run, kept on disk: machine code with its constants as it reads them, mapped and not read when they are needed.
+"""Programs that are ready to run, kept on disk: machine code with its constants as it reads them.
 
     folder = KeptPrograms(cache.folder() / "ready")
     folder.keep("smollm2-f16", key, Kept(package, arrays, {"words": 49152}))
-    folder.find("smollm2-f16", key)             # -> Kept, or None; arrays are views of the file
+    folder.find("smollm2-f16", key)             # -> Kept, or None
 
 A file is a container (container.py). It holds the whole key that it was kept under, so that what was made from another model, by another
 compiler or for another machine is not found; a file of another form is not found either, and goes. Code and index are compared with their
-checksums; the arrays, which would have to be read as a whole for that, are not: they were synced before the file got its name. The
-least recently used files go when the folder grows over its bound, and a file that the disk has no room for is not written.
+checksums; the arrays, of which that would take longer than all the rest, are not: they were synced before the file got its name. Arrays
+are copied into memory, which has large pages where the system gives them: a model decodes faster so. Only those that were mapped when they
+were kept, a model's table of words say, of which few rows are read, are mapped again. The least recently used files go when the folder
+grows over its bound, and a file that the disk has no room for is not written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
 import time
@@ -76,7 +79,8 @@ class KeptPrograms:
                 w.add("key", "", key, numbers=numbers, facts=dict(program.facts))
                 w.add("code", "", program.package.to_bytes())
                 for number, array in enumerate(arrays):
-                    w.add("array", str(number), array.reshape(-1).view("u1"), dtype=array.dtype.str, shape=list(array.shape))
+                    kind = "mapped" if _is_mapped(array) else "array"
+                    w.add(kind, str(number), array.reshape(-1).view("u1"), dtype=array.dtype.str, shape=list(array.shape))
         except (OSError, Error):
             return False
         self._bound()
@@ -133,14 +137,18 @@ class KeptPrograms:
 
 
 def _unique(arrays: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Each array once, and the number of each constant's."""
-    places: dict[int, int] = {}
-    unique: list[Any] = []
-    for array in arrays:
-        if id(array) not in places:
-            places[id(array)] = len(unique)
-            unique.append(array)
-    return unique, [places[id(array)] for array in arrays]
+    """Each array once, those that are mapped behind the others, and the number of each constant's."""
+    unique = sorted({id(a): a for a in arrays}.values(), key=_is_mapped)
+    places = {id(a): number for number, a in enumerate(unique)}
+    return unique, [places[id(a)] for a in arrays]
+
+
+def _is_mapped(array: Any) -> bool:
+    """Whether an array lies in a mapped file."""
+    owner = array
+    while getattr(owner, "base", None) is not None:
+        owner = owner.base
+    return isinstance(owner, memoryview) and isinstance(owner.obj, mmap.mmap)
 
 
 def _read(path: Path, key: bytes) -> Kept | None:
@@ -149,7 +157,7 @@ def _read(path: Path, key: bytes) -> Kept | None:
     held, code = (_only(sections, kind) for kind in ("key", "code"))
     if held.data != key:
         return None
-    arrays = [_array(s) for s in sections.find("array")]
+    arrays = _arrays(sections)
     numbers, facts = held.facts.get("numbers"), held.facts.get("facts")
     if not isinstance(numbers, list) or not isinstance(facts, dict) or not all(type(n) is int and 0 <= n < len(arrays) for n in numbers):
         raise container.broken(str(path), "its constants are not those of a program")
@@ -166,15 +174,25 @@ def _only(sections: container.Container, kind: str) -> container.Section:
     return found[0]
 
 
-def _array(section: container.Section) -> Any:
-    """The array in the bytes of a section, in place."""
+def _arrays(file: container.Container) -> list[Any]:
+    """The arrays of a file: those to be copied, in one piece of memory, then those that are mapped."""
     import numpy as np
 
+    found = file.find("array")
+    begin, end = (found[0].offset, found[-1].offset + len(found[-1].data)) if found else (0, 0)
+    whole = file.copied(begin, end)
+    whole.flags.writeable = False
+    copied = [_array(s, whole[s.offset - begin :][: len(s.data)]) for s in found]
+    return copied + [_array(s, np.frombuffer(s.data, np.uint8)) for s in file.find("mapped")]
+
+
+def _array(section: container.Section, data: Any) -> Any:
+    """The array in the bytes of a section, in place."""
     kind, shape = section.facts.get("dtype"), section.facts.get("shape")
     if kind not in _KINDS or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise container.broken(section.file, f"array {container.shown(section.name)} is not described as one")
     try:
-        return np.frombuffer(section.data, kind).reshape(shape)
+        return data.view(kind).reshape(shape)
     except ValueError:
         raise container.broken(section.file, f"array {container.shown(section.name)} has not the bytes of its shape") from None
 
