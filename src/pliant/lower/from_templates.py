@@ -24,7 +24,7 @@ from ..loop.stmt import For, Func, Param, walk_stmts
 from ..sym.expr import Expr, Var
 from .callee import callee_of
 from .from_ops import Lowering, free_variables, sources_of
-from .templates import Site, build, promoted
+from .templates import Site, build, moved, promoted
 
 
 def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
@@ -94,6 +94,8 @@ def _program(
     attrs: dict[str, Any] = {"scheduled": True} if shared else {}
     if counted:
         attrs["counted"] = counted
+    if free := moved(TABLE[n.op].template, site):
+        attrs["moved"] = tuple(b.name for b in free)
     known = Func(n.op, (*given, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
     return callee_of(known.with_(params=(*given, *(Param(v) for v in extra), *written))), extra, values

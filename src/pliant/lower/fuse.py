@@ -7,6 +7,7 @@ What may join is decided by what the loops are (`loop.analysis.pattern`), not by
 - updates: what a scatter, or another program that has no simpler kind or updates state, reads once is computed where it is read;
 - decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
 - reductions over the same rows join each other, with what stands between them (`lower.rows`): a norm written in parts is one program;
+- moves of what a template reads or writes are done where it does that (`lower.moves`);
 - a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
 Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
 
@@ -28,6 +29,7 @@ from ..sym.expr import Expr, Le, product
 from ..sym.prove import prove
 from .callee import func_of
 from .merge import merge
+from .moves import moves_into_templates
 from .rows import Extents, has_rows, reads_by_rows, rows_of
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
@@ -42,7 +44,8 @@ def fuse(function: g.Function) -> g.Function:
 
 
 def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    nodes = _copied_to_readers(tuple(_fuse_inside(n) for n in nodes), results)
+    nodes = tuple(_fuse_inside(n) for n in nodes)
+    nodes = _copied_to_readers(moves_into_templates(nodes, _users(nodes, results)), results)
     groups = _Groups(nodes, results)
     for n in nodes:
         if isinstance(n, g.CallLoop):

@@ -20,7 +20,7 @@ from ...dtype import bool_, f32, i64
 from ...graph.ops.attention import AttentionAttrs, seen
 from ...graph.ops.elementwise import project
 from ...loop.buffer import Buffer
-from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
+from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, seq
 from ...support.record import dataclass
 from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Fma, Le, Lt, Max, Min, Mul, Select, Sub, Var, product
 from .build import ONE, ZERO, Site
@@ -33,30 +33,51 @@ Make = Callable[[Expr], Stmt]
 def flash(site: Site) -> Stmt:
     """`scaled_dot_product_attention` of heads whose sizes are constants."""
     made = _Attention.of(site)
-    return seq(*made.views, Alloc(made.turned), made.turn(), made.attend())
+    return seq(Alloc(made.turned), made.turn(), made.attend())
+
+
+def flash_moved(site: Site) -> tuple[Buffer, ...]:
+    """Queries and keys are read once and copied, results are written once: they may lie in any order. Values are read for each tile."""
+    return site.buffer(0), site.buffer(1), site.outs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """An operand with its leading dims as one."""
+
+    whole: Buffer
+
+    @property
+    def shape(self) -> tuple[Expr, Expr, Expr]:
+        rows, width = self.whole.shape[-2:]
+        return product(self.whole.shape[:-2]), rows, width
+
+    def at(self, h: Expr, row: Expr, x: Expr) -> tuple[Expr, ...]:
+        """The indices of an element of a head."""
+        return *_unflattened(h, self.whole.shape[:-2]), row, x
+
+    def load(self, h: Expr, row: Expr, x: Expr) -> Expr:
+        """An element of a head as f32."""
+        return _wide(self.whole.load(*self.at(h, row, x)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """The operands with their leading dims as one, and the memory for the keys' tiles."""
+    """The operands, and the memory for the keys' tiles."""
 
     site: Site
-    views: tuple[Stmt, ...]
-    q: Buffer  # [heads, n, d]
-    k: Buffer  # [kv_heads, m, d]
-    v: Buffer  # [kv_heads, m, e]
-    out: Buffer  # [heads, n, e]
+    q: _Heads  # [heads, n, d]
+    k: _Heads  # [kv_heads, m, d]
+    v: _Heads  # [kv_heads, m, e]
+    out: _Heads  # [heads, n, e]
     turned: Buffer  # [kv_heads, tiles, d, 64]
 
     @staticmethod
     def of(site: Site) -> _Attention:
-        wholes = (*(site.buffer(i) for i in range(3)), site.outs[0])
-        flat = [Buffer(f"{name}_rows", b.dtype, (product(b.shape[:-2]), *b.shape[-2:])) for name, b in zip("qkvy", wholes, strict=True)]
-        views = tuple(View(f, w, (ZERO,) * w.ndim) for f, w in zip(flat, wholes, strict=True))
-        heads, m, d = flat[1].shape
+        q, k, v, out = map(_Heads, (site.buffer(0), site.buffer(1), site.buffer(2), site.outs[0]))
+        heads, m, d = k.shape
         turned = Buffer("turned", f32, (heads, _tiles(m, KEYS), d, Const(KEYS, i64)), scope="workspace")
-        q, k, v, out = flat
-        return _Attention(site, views, q, k, v, out, turned)
+        return _Attention(site, q, k, v, out, turned)
 
     @property
     def attrs(self) -> AttentionAttrs:
@@ -68,7 +89,7 @@ class _Attention:
         m, d = self.k.shape[1:]
         h, t, x, at = (Var(name, i64) for name in ("h", "t", "x", "at"))
         key = t * KEYS + x
-        value = Select(Lt(key, m), _wide(self.k.load(h, key, at)), NOTHING)
+        value = Select(Lt(key, m), self.k.load(h, key, at), NOTHING)
         body = For(x, ZERO, Const(KEYS, i64), "serial", For(at, ZERO, d, "serial", Store(self.turned, (h, t, at, x), value)))
         return _shared_out((h, t), self.turned.shape[:2], body)
 
@@ -107,7 +128,7 @@ class _Tile:
         stop = Var("stop", i64)
 
         def begin(r: Expr) -> Stmt:
-            queries = _over("x", d, "vector", lambda x: Store(b["queries"], (r, x), Mul(_wide(self.query(r, x)), self.of.scale())))
+            queries = _over("x", d, "vector", lambda x: Store(b["queries"], (r, x), Mul(self.query(r, x), self.of.scale())))
             zero = _over("x", e, "vector", lambda x: Store(b["acc"], (r, x), NOTHING))
             return seq(Store(b["best"], (r,), NEVER), _lanes(lambda x: Store(b["total"], (r, x), NOTHING)), queries, zero)
 
@@ -118,7 +139,7 @@ class _Tile:
 
             def write(x: Expr) -> Stmt:
                 value = Add(Div(b["acc"].load(r, x), divisor), NOTHING)  # a zero loses its sign
-                return Store(self.of.out, (self.h, at, x), _narrow(self.of.out, value))
+                return Store(self.of.out.whole, self.of.out.at(self.h, at, x), _narrow(self.of.out.whole, value))
 
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
@@ -221,7 +242,7 @@ class _Tile:
             def step(key: Expr) -> Stmt:
                 def product_of(r: Expr, x: Expr) -> Expr:
                     place = Min(t * KEYS + key, self.of.v.shape[1] - 1)  # `stop` says so; this is for the proof
-                    return Fma(score.load(r, key), _wide(self.of.v.load(kv, place, c * wide + x)), part.load(r, x))
+                    return Fma(score.load(r, key), self.of.v.load(kv, place, c * wide + x), part.load(r, x))
 
                 return self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(part, (r, x), product_of(r, x))))
 
@@ -298,10 +319,10 @@ def _tiles(extent: Expr, size: int) -> Expr:
 def _unflattened(flat: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
     """The indices of an element of `shape` from its place in order."""
     found: list[Expr] = []
-    for extent in reversed(shape):
+    for extent in reversed(shape[1:]):
         found.append(flat % extent)
         flat = flat // extent
-    return tuple(reversed(found))
+    return tuple(reversed([*found, flat][: len(shape)]))
 
 
 def _wide(e: Expr) -> Expr:
