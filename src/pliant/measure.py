@@ -10,7 +10,7 @@ A run is short, so that some meet no disturbance even on a busy machine; all run
 from __future__ import annotations
 
 import functools
-import itertools
+import statistics
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ chunks = dim("chunks")
 rows = dim("rows")
 
 _READ_ROWS = 8  # accumulators of a reading chunk, enough to hide the latency of an addition
-_PART_BYTES = 32 << 20  # what one run reads; the next one reads another part
+_PARTS = 8  # of the buffer that is read; a run reads one of them, the next run another
 _CHUNK_BYTES = 1 << 20
 _RUN = 1e-3  # seconds of a run that are timed well, and yet fit into one time slice of a busy system
 
@@ -112,22 +112,30 @@ def fma_rate(threads: int, seconds: float = 0.2) -> float:
 
 
 def read_bandwidth(threads: int, seconds: float = 0.2) -> float:
-    """Bytes in a second that `threads` threads read from memory: a buffer much larger than the caches, front to back."""
+    """Bytes in a second that `threads` threads read from memory: of each part of a large buffer the best run, and of the parts the median.
+
+    A cache may hold on to some of the parts, however large the buffer is; those are not what counts.
+    """
     import numpy as np
 
-    parts = itertools.cycle(_large_buffer())
+    parts = _large_buffer()
     f = compile(read_all(target("native")), threads=threads)
-    part = next(parts)
-    y = np.empty((part.shape[0], *part.shape[2:]), np.float32)
-    return float(part.nbytes) / best_time(lambda: f(next(parts), out=y), seconds)
+    y = np.empty((parts.shape[1], *parts.shape[3:]), np.float32)
+    best, end, passes = [float("inf")] * len(parts), time.perf_counter() + seconds, 0
+    while passes < 3 or time.perf_counter() < end:
+        for number, part in enumerate(parts):
+            begin = time.perf_counter()
+            f(part, out=y)
+            best[number] = min(best[number], time.perf_counter() - begin)
+        passes += 1
+    return float(parts[0].nbytes) / statistics.median(best)
 
 
 def _large_buffer() -> np.ndarray[Any, Any]:
-    """Memory in parts, of which every page is there (pages never written would all be one page of zeros, in the cache)."""
+    """Eight parts, each as large as the last cache, of which every page is there (pages never written would all be one page of zeros)."""
     import numpy as np
 
     machine = target("native")
     lanes = machine.vector_bits // 32
-    size = min(max(4 * machine.caches.l3, 64 << 20), 1 << 30)
-    inner = _CHUNK_BYTES // (4 * _READ_ROWS * lanes)
-    return np.ones((size // _PART_BYTES, _PART_BYTES // _CHUNK_BYTES, inner, _READ_ROWS, lanes), np.float32)
+    count = -(-min(max(machine.caches.l3, 32 << 20), 256 << 20) // _CHUNK_BYTES)
+    return np.ones((_PARTS, count, _CHUNK_BYTES // (4 * _READ_ROWS * lanes), _READ_ROWS, lanes), np.float32)

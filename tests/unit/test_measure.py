@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pliant import compile
+from pliant import compile, measure
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.measure import best_time, multiply_add, read_all
@@ -51,3 +51,16 @@ def test_best_time_runs_at_least_three_times() -> None:
     calls: list[int] = []
     assert best_time(lambda: calls.append(1), 0.0) >= 0.0
     assert len(calls) == 3
+
+
+def test_a_part_that_a_cache_holds_is_not_the_memorys_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, now = np.ones((8, 2, 1, 1, 16), np.float32), [0.0]
+
+    def read(part: np.ndarray, out: np.ndarray) -> None:
+        now[0] += 0.1 if np.shares_memory(part, held) else 2.0 if now[0] == 0.0 else 1.0
+
+    held = parts[3]
+    monkeypatch.setattr(measure, "_large_buffer", lambda: parts)
+    monkeypatch.setattr(measure, "compile", lambda program, threads: read)
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    assert measure.read_bandwidth(2, seconds=30.0) == pytest.approx(parts[0].nbytes / 1.0)
