@@ -228,6 +228,12 @@ STEPS: tuple[Step, ...] = (
         optional=True,
     ),
     Step(
+        "recognise_attention",
+        _pass(".graph.passes.recognise_attention:recognise_attention", Op),
+        "products around a softmax of scores are attention",
+        optional=True,
+    ),
+    Step(
         "combine_matmuls",
         _pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
         "products of one input with literals, whose results are only moved, are one product",

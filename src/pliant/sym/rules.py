@@ -149,6 +149,9 @@ rule("select-false", ANY, op(E.Select, lit(False), x, y), y)
 rule("select-not", ANY, op(E.Select, op(E.Not, b), x, y), op(E.Select, b, y, x))
 rule("select-of-truth", BOOL, op(E.Select, b, lit(True), lit(False)), b)
 rule("select-of-lie", BOOL, op(E.Select, b, lit(False), lit(True)), op(E.Not, b))
+# Where both are equal it is all one; floats are equal that differ (0.0 and -0.0), so these are for the others only.
+rule("select-equal-first", INT + BOOL, op(E.Select, op(E.Eq, x, y), x, y), y)
+rule("select-equal-second", INT + BOOL, op(E.Select, op(E.Eq, x, y), y, x), x)
 rule("select-select-same", ANY, op(E.Select, b, op(E.Select, b, x, y), z), op(E.Select, b, x, z))
 rule("select-select-other", ANY, op(E.Select, b, x, op(E.Select, b, y, z)), op(E.Select, b, x, z))
 
