@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 UNHIDDEN = 0.1  # the part of every term but the longest that shows
+ABOUT = 0.02  # what the model cannot tell apart
 START = 12  # cycles to begin a tile and to leave it
 WAYS = 8  # lines of a set of the first cache
 PAGE = 4096  # bytes of a way: addresses this far apart share a set
@@ -67,12 +68,12 @@ class Tiles:
     vectors: np.ndarray[Any, Any]
 
     @staticmethod
-    def that_fit(target: Target, most_rows: int = 28, most_vectors: int = 8) -> Tiles:
-        """All tiles whose sums, with a vector of each column and one element of a, fit the registers."""
+    def that_fit(target: Target, most_rows: int = 28, most_vectors: int = 8, spare: int = 0) -> Tiles:
+        """All tiles whose sums, with a vector of each column, one element of a and `spare` more, fit the registers."""
         import numpy as np
 
         rows, vectors = (x.ravel() for x in np.meshgrid(np.arange(1, most_rows + 1), np.arange(1, most_vectors + 1), indexing="ij"))
-        fit = (rows * vectors + vectors + 1 <= target.n_vector_registers) | ((rows == 1) & (vectors == 1))
+        fit = (rows * vectors + vectors + 1 + spare <= target.n_vector_registers) | ((rows == 1) & (vectors == 1))
         return Tiles(target, rows[fit], vectors[fit])
 
     def cost(self, work: Product, threads: int = 2) -> Cost:
@@ -80,7 +81,7 @@ class Tiles:
         import numpy as np
 
         rate, caches = throughput(self.target), self.target.caches
-        lanes = max(1, self.target.vector_bits // (8 * work.size))
+        lanes = self._lanes(work)
         columns = -(-work.columns // lanes)  # in vectors
         vectors = np.minimum(self.vectors, columns)
         rows = np.minimum(self.rows, max(work.rows, 1))
@@ -104,6 +105,9 @@ class Tiles:
         least = work.batch * work.rows * work.columns * work.depth / (lanes * rate.multiply_adds * threads)
         return Cost(compute, loads, latency, l2, l3, edges, busy, cycles, least)
 
+    def _lanes(self, work: Product) -> int:
+        return max(1, self.target.vector_bits // (8 * work.size))
+
     def _refetched(self, rows: np.ndarray[Any, Any], work: Product) -> np.ndarray[Any, Any]:
         """How many times what is read of a tile's rows comes from the second cache."""
         import numpy as np
@@ -117,8 +121,10 @@ class Tiles:
 
         slower = sum(self.cost(w, threads).cycles / max(self.cost(w, threads).least, 1e-9) for w in works)
         assert isinstance(slower, np.ndarray)
-        good = np.flatnonzero(slower <= slower.min() * 1.005)  # of tiles that are as good as the best, the largest
-        return int(good[(self.rows[good] * self.vectors[good]).argmax()])
+        # Of tiles about as good as the best: one that leaves no narrower panel, which would need code of its own; then the largest.
+        good = np.flatnonzero(slower <= slower.min() * (1 + ABOUT))
+        whole = [all(w.columns % (int(v) * self._lanes(w)) == 0 for w in works) for v in self.vectors[good]]
+        return int(good[np.lexsort((self.vectors[good], self.rows[good] * self.vectors[good], whole))[-1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +136,9 @@ class Choice:
     text: str
 
 
-def choose_tile(target: Target, works: list[Product], most_rows: int, most_vectors: int = 8, threads: int = 2) -> Choice:
+def choose_tile(target: Target, works: list[Product], most_rows: int, most_vectors: int = 8, spare: int = 0, threads: int = 2) -> Choice:
     """The fastest register tile for the works in the mean; its terms are those of the last work."""
-    tiles = Tiles.that_fit(target, most_rows, most_vectors)
+    tiles = Tiles.that_fit(target, most_rows, most_vectors, spare)
     n = tiles.best(works, threads)
     cost = tiles.cost(works[-1], threads)
     rows, vectors = int(tiles.rows[n]), int(tiles.vectors[n])

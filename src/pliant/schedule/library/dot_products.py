@@ -159,7 +159,7 @@ class _Rule(TiledProduct):
     def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
         self.dot = dot
-        tile, self.model = tile_size(target, self.extents(self.dtype, dot.group))
+        tile, self.model = tile_size(target, self.extents(self.dtype, dot.group), spare=1)  # a product, before it is added
         rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
         if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most

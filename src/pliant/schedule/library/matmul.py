@@ -76,12 +76,12 @@ class Extents:
         ]
 
 
-def tile_size(target: Target, extents: Extents) -> tuple[TileSize, str]:
-    """The register tile that the model takes, and its terms in words."""
+def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSize, str]:
+    """The register tile that the model takes where `spare` registers are needed besides, and its terms in words."""
     lanes = max(1, target.vector_bits // extents.result.bits)
     most = DYNAMIC_ROWS if extents.rows is None else min(MOST_ROWS, max(extents.rows, 1))
     vectors = MOST_VECTORS if extents.columns is None else min(MOST_VECTORS, max(1, -(-extents.columns // lanes)))
-    found = choose_tile(target, extents.works(), most, vectors)
+    found = choose_tile(target, extents.works(), most, vectors, spare)
     return TileSize(found.rows, found.vectors, lanes), found.text
 
 
