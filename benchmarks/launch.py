@@ -158,6 +158,8 @@ def measure_kernel(threads: int) -> float:
                 value = ops.add(value, float(k))
         f = pliant.compile(Program.of(builder.finish([value])), threads=threads)
         x, y = np.ones(16, np.float32), np.ones(16, np.float32)
+        launches = len(f.profile(x).launches)
+        assert launches == length, f"{launches} launches of {length} operators: these are not what is measured"
         return min(timed(lambda: f(x, out=y), 200) for _ in range(50))
 
     os.environ["PLIANT_DISABLE"] = "fuse,simplify"
