@@ -212,17 +212,25 @@ class TiledProduct:
         s, t = self.s, self.tile
         if self.roles.pack and self.roles.pack != t.lanes:
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
-        s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
+        whole = self.columns is not None and (self.columns < t.columns or self.columns % t.columns == 0)
+        # Columns behind the last whole panel are loops beside those over panels: around the batches, so that both are shared out with them.
+        outer = (*self.batch, self.column) if whole else (self.column, *self.batch)
+        s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
         if self.columns is not None and self.columns < t.columns:
             self.panels(self.name, self.column, TileSize(t.rows, -(-self.columns // t.lanes), t.lanes), self.batch, guard=True)
         else:
             for name in self.panels(self.name, self.column, t, self.batch):
-                column = self.column_of(name)
-                self.panels(name, column, self.last_panel(column, t.lanes), [], guard=True)
+                column, *batch = self._around(name)
+                self.panels(name, column, self.last_panel(column, t.lanes), batch, guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
+
+    def _around(self, name: str) -> list[LoopHandle]:
+        """The loops over the columns and over the batches of a block that does what whole panels leave."""
+        inner = len(self.reduced) + (self.row is not None)
+        return self.s.loops(name)[-1 - len(self.batch) - inner : -inner]
 
     def column_of(self, name: str) -> LoopHandle:
         """The loop over the columns of a block, around those over rows and over what is summed."""
@@ -249,8 +257,8 @@ class TiledProduct:
         before = {b.name for b in blocks(s.program.body)}
         panel, vector, lane = s.split(column, None, tile.vectors, tile.lanes, tail="guard" if guard else "cut")
         rest = [b.name for b in blocks(s.program.body) if b.name not in before]
-        panel, shared = self._share(panel, batch, bool(rest))
         s.reorder(panel, *below, vector, lane)
+        panel, shared = self._share(panel, batch, below, bool(rest))
         self.copy_panel(name, panel)
         self._rows(name, panel, shared, tile.rows)
         return rest
@@ -264,8 +272,8 @@ class TiledProduct:
         if self.decoded:
             tried(partial(self.s.parallel, self.s.loops(made)[-2]))
 
-    def _share(self, panel: LoopHandle, batch: list[LoopHandle], beside: bool) -> tuple[LoopHandle, bool]:
-        """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels.
+    def _share(self, panel: LoopHandle, batch: list[LoopHandle], below: list[LoopHandle], beside: bool) -> tuple[LoopHandle, bool]:
+        """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels in them.
 
         Early, because the proof that iterations are independent is about one block now and about all its tiles later.
         """
@@ -274,7 +282,9 @@ class TiledProduct:
         if not batch:
             many = (count is None or count >= FEW_PANELS) and not (self.copy and self.decoded)
             return panel, many and tried(partial(s.parallel, panel))
-        outer = [*batch] if beside else [*batch, panel]
+        inside = batch[0] in below
+        beside = beside and not inside
+        outer = [panel, *batch] if inside else [*batch] if beside else [*batch, panel]
         joined = s.fuse(*outer) if len(outer) > 1 else outer[0]
         return panel if beside else joined, tried(partial(s.parallel, joined))
 
