@@ -109,6 +109,14 @@ def _call_libraries(s: State) -> State:
     return replace(s, function=call_libraries(s.function))
 
 
+def _name_sizes(s: State) -> State:
+    if s.checked or not any(isinstance(n, CallLoop) for n in walk_nodes(s.function.nodes)):  # messages of checks show sizes
+        return s
+    from .lower.name_dims import name_sizes
+
+    return replace(s, function=name_sizes(s.function))
+
+
 def _choose_layouts(s: State) -> State:
     if not s.constants:
         return s
@@ -263,6 +271,7 @@ STEPS: tuple[Step, ...] = (
         "elementwise loop programs have joined their producers and consumers",
         optional=True,
     ),
+    Step("name_sizes", _name_sizes, "loop programs have symbols for sizes that they use as a whole; none stands twice", optional=True),
     Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
     Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),

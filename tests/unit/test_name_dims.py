@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from compiled_graphs import lowered
 
 import pliant
 from pliant import Out, Tensor, dim, f32, function, kernel, ops
+from pliant.graph.node import CallLoop
 from pliant.loop.structural import same
 from pliant.loop.verify import verify
 from pliant.lower.kernels import Kernels
 from pliant.lower.name_dims import name_dims
+from pliant.pipeline import STEPS
 from pliant.sym.expr import DIM_MAX
 from pliant.target import target
 
@@ -85,3 +88,14 @@ def test_results_of_a_chain_of_halves() -> None:
     for shape in ((1, 3, 1, 0), (1, 3, 5, 8), (1, 3, 4, 33)):
         x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
         np.testing.assert_allclose(f(x), np.exp(x[:, :, ::2, ::2]), rtol=1e-6)
+
+
+def test_calls_of_like_programs_are_calls_of_one() -> None:
+    @function
+    def chain(x: Tensor[f32, n, 4]) -> Tensor[f32, (n + 1) // 2, 4]:
+        return ops.exp(ops.exp(x)[::2])
+
+    nodes = lowered(chain.graph, [s for s in STEPS if s.name in ("lower_ops", "name_sizes")]).function.nodes
+    first, second = (c for c in nodes if isinstance(c, CallLoop) and c.callee.name == "exp")
+    assert first.callee.program is second.callee.program
+    assert [str(e) for e in (*first.dims, *second.dims)] == ["n", "(n + 1) // 2"]

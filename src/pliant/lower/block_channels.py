@@ -31,16 +31,18 @@ from ..target import Target
 from .callee import callee_of, func_of
 
 Key = g.Value | tuple[g.CallLoop, Buffer]  # a value of the function, or a temporary of one loop program
+_Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # programs over buffers in layouts
 
 
 def block_channels(function: g.Function, target: Target, known: set[g.Value]) -> g.Function:
     """The function with images in blocks of channels, where convolutions make them."""
     left_out: set[g.CallLoop] = set()
+    made: _Made = {}
     while True:
         maps = _Classes(function, known, left_out).maps(target)
         if not maps:
             return function
-        changed = _Change(maps)
+        changed = _Change(maps, made)
         nodes = tuple(changed.node(n) for n in function.nodes)
         if not changed.refused:
             return function.with_(nodes=nodes)
@@ -188,8 +190,9 @@ def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
 class _Change:
     """The calls over values in their new layouts."""
 
-    def __init__(self, maps: dict[Key, IndexMap]) -> None:
+    def __init__(self, maps: dict[Key, IndexMap], made: _Made) -> None:
         self.maps = maps
+        self.made = made
         self.values: dict[g.Value, g.Value] = {}
         self.refused: set[g.CallLoop] = set()
 
@@ -199,9 +202,8 @@ class _Change:
         mapped = {b: self.maps[k] for b, k in _buffers(n).items() if k in self.maps}
         if not mapped:
             return n
-        try:
-            func = _with_blocks(func_of(n.callee), mapped)
-        except ScheduleError:
+        func = self.program(func_of(n.callee), mapped)
+        if func is None:
             self.refused.add(n)
             return n
         given = dict(zip(n.callee.symbols, n.dims, strict=True))
@@ -211,6 +213,16 @@ class _Change:
             outs=tuple(map(self.value, n.outs)),
             dims=tuple(given[v] for v in func.symbols),
         )
+
+    def program(self, func: Func, maps: dict[Buffer, IndexMap]) -> Func | None:
+        """A program over buffers in blocks, the same one for each of its calls; None where that cannot be."""
+        key = func, tuple((b, str(m)) for b, m in maps.items())
+        if key not in self.made:
+            try:
+                self.made[key] = _with_blocks(func, maps)
+            except ScheduleError:
+                self.made[key] = None
+        return self.made[key]
 
     def value(self, v: g.Value) -> g.Value:
         """A value in its layout."""

@@ -24,7 +24,6 @@ from ..target import Target
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
 from .lift_workspace import lift_workspace
-from .name_dims import name_dims
 from .reuse_outputs import reuse_outputs
 
 if TYPE_CHECKING:
@@ -72,13 +71,8 @@ class Kernels:
         called = func_of(n.callee)
         if self.checked and called.span is None:  # an operator: its place is that of the call
             called = called.with_(span=n.span)
-        dims = n.dims
-        if not self.checked and not called.attrs.get("scheduled"):
-            named, sizes = name_dims(called)
-            given = dict(zip(called.symbols, n.dims, strict=True))
-            called, dims = named, tuple(substitute(sizes.get(v, v), given) for v in named.symbols)
         ready = self.make_ready(called, self.checked)
-        values = dict(zip(ready.func.symbols, dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
+        values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
         scalars = {i for i, _ in ready.sizes}
         extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in ready.scratch)
         return n.with_(

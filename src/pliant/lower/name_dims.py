@@ -6,6 +6,8 @@ What is known of the size is known of the symbol; nobody can ask for more, becau
 such programs are short, and layers that differ only in where their sizes come from are one program.
 
     named, sizes = name_dims(func)              # sizes: what each new symbol stands for
+
+`name_sizes` does so for the programs of a function, before anything is asked about them that has to be proven.
 """
 
 from __future__ import annotations
@@ -13,11 +15,59 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dtype import i64
+from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Func, Param, Replacer, Stmt, View, exprs, walk_stmts
+from ..loop.structural import structural_hash
 from ..sym.bounds import int_range, multiple
-from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, walk
+from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute, walk
 from ..sym.facts import Facts
+from .callee import callee_of, func_of
+
+
+def name_sizes(function: g.Function) -> g.Function:
+    """The function with symbols for the sizes in its loop programs; programs that are alike then are one."""
+    nodes = _Programs().nodes(function.nodes)
+    return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)
+
+
+class _Programs:
+    """The programs of a function, by structure."""
+
+    def __init__(self) -> None:
+        self.named: dict[Func, tuple[Func, tuple[Expr, ...]]] = {}  # what stands for a program, and the values of its symbols
+        self.alike: dict[bytes, Func] = {}
+
+    def nodes(self, nodes: tuple[g.Node, ...]) -> tuple[g.Node, ...]:
+        return tuple(map(self.node, nodes))
+
+    def node(self, n: g.Node) -> g.Node:
+        match n:
+            case g.CallLoop():
+                return self.call(n)
+            case g.If():
+                return n.with_(then=self.body(n.then), orelse=self.body(n.orelse))
+            case g.While():
+                return n.with_(cond=self.body(n.cond), body=self.body(n.body))
+        return n
+
+    def body(self, b: g.Body) -> g.Body:
+        return g.Body(b.params, self.nodes(b.nodes), b.results)
+
+    def call(self, n: g.CallLoop) -> g.Node:
+        """The call of the program that stands for all of its like."""
+        func = func_of(n.callee)
+        if func.attrs.get("scheduled"):
+            return n
+        if func not in self.named:
+            named, sizes = name_dims(func)
+            one = self.alike.setdefault(structural_hash(named), named)
+            self.named[func] = one, tuple(sizes.get(v, v) for v in named.symbols)
+        one, values = self.named[func]
+        if one is func:
+            return n
+        given = dict(zip(func.symbols, n.dims, strict=True))
+        return n.with_(callee=callee_of(one), dims=tuple(substitute(e, given) for e in values))
 
 
 def name_dims(func: Func) -> tuple[Func, dict[Var, Expr]]:

@@ -103,17 +103,29 @@ def detect_iter_map(
     bindings: Sequence[Expr], loops: Mapping[Var, Expr], predicate: Expr | None = None, facts: Facts = EMPTY
 ) -> IterMap | Refusal:
     """The bindings as independent maps of loops that run from 0 to their extents, where the predicate holds; or why they are not."""
+    alone = _alone(bindings, loops, facts) if predicate in (None, TRUE) else set()
     for var, extent in loops.items():
-        facts = facts.with_loop(var, extent)
+        if var not in alone:
+            facts = facts.with_loop(var, extent)
     try:
-        return _Detector(loops, predicate, facts).detect(bindings)
+        return _Detector(loops, predicate, facts, alone).detect(bindings)
     except _NotAffine as failure:
         return Refusal(str(failure))
 
 
+def _alone(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> set[Var]:
+    """Loops that are a binding each, and of which nothing is known that says something of the others: most are so."""
+    used = [free_vars(e) for e in bindings]
+    found = {e for e in bindings if isinstance(e, Var) and e in loops and sum(e in u for u in used) == 1}
+    found = {v for v in found if int_range(loops[v], facts)[1] > 1}  # one that can only be 0 is no part of its binding
+    others = {*loops, *(v for x, extent in loops.items() if x not in found for v in free_vars(extent))}
+    return {v for v in found if free_vars(loops[v]).isdisjoint(others)}
+
+
 class _Detector:
-    def __init__(self, loops: Mapping[Var, Expr], predicate: Expr | None, facts: Facts) -> None:
+    def __init__(self, loops: Mapping[Var, Expr], predicate: Expr | None, facts: Facts, alone: set[Var]) -> None:
         self.facts = facts
+        self.alone = alone
         self.inside = facts if predicate is None else facts.with_condition(predicate)  # what an instance may rely on
         self.loops = {v: Mark(v, simplify(extent, facts)) for v, extent in loops.items()}
         self.fused: dict[frozenset[tuple[Mark, Expr, Expr, Expr]], Mark] = {}
@@ -124,7 +136,7 @@ class _Detector:
             self._limit(part)
 
     def detect(self, bindings: Sequence[Expr]) -> IterMap:
-        sums = [self._ordered(self._sum(simplify(e, self.facts)), str(e)) for e in bindings]
+        sums = [self._atom(e) if e in self.alone else self._ordered(self._sum(simplify(e, self.facts)), str(e)) for e in bindings]
         extents = []
         for s in sums:
             extent = self._span(s)

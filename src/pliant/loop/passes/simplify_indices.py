@@ -18,13 +18,13 @@ from ...sym.facts import DIM_MAX, EMPTY, Facts
 from ...sym.region import lower, upper
 from ...sym.simplify import simplify
 from ..buffer import Buffer, Load
-from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children, walk_stmts
+from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children
 
 
 def simplify_indices(func: Func) -> Func:
     """The function with every index simplified that has a quotient in it."""
     simplifier = Simplifier(None)
-    if not any(map(simplifier.concerned, walk_stmts(func.body))):  # the usual case, which needs no facts
+    if not simplifier.any_inside(func.body):  # the usual case, which needs no facts
         return func
     body = simplifier.stmt(func.body, dim_facts(func))
     return func if body is func.body else func.with_(body=body)
@@ -45,9 +45,12 @@ class Simplifier:
     def __init__(self, only: Collection[Buffer] | None) -> None:
         self.only = only  # the buffers whose indices are looked at, None for all
         self.moved: dict[Stmt, Stmt] = {}
+        self.seen: dict[Stmt, bool] = {}
 
     def stmt(self, s: Stmt, facts: Facts) -> Stmt:
         """`s` where `facts` hold."""
+        if not self.any_inside(s):
+            return s
         match s:
             case Seq():
                 new: Stmt = self.sequence(s, facts)
@@ -62,7 +65,7 @@ class Simplifier:
             case _ if children(s):
                 new = self.inside(s, facts)
             case _:
-                new = _Leaf(self, facts).stmt(s) if self.concerned(s) else s
+                new = _Leaf(self, facts).stmt(s)
         if new is not s:
             self.moved[s] = new
         return new
@@ -78,6 +81,14 @@ class Simplifier:
             if isinstance(x, Let) and x.var.dtype.is_int and fixed(x.value) is not None:
                 facts = facts.with_equal(x.var, x.value)
         return s if all(a is b for a, b in zip(made, s.body, strict=True)) else s.with_(body=tuple(made))
+
+    def any_inside(self, s: Stmt) -> bool:
+        """Whether there is something to do; what is known inside costs much to find out."""
+        found = self.seen.get(s)
+        if found is None:
+            inner = children(s)
+            found = self.seen[s] = any(map(self.any_inside, inner)) if inner else self.concerned(s)
+        return found
 
     def concerned(self, s: Stmt) -> bool:
         """Whether a statement has an index with a quotient in it."""
