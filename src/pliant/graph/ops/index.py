@@ -144,6 +144,9 @@ def _gather_nd_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs:
 def _gather_nd_reference(args: Sequence[Array], attrs: BatchAttrs) -> list[Array]:
     x, index = args
     b, points = attrs.batch_dims, index.shape[:-1]
+    shape = (*points, *x.shape[b + index.shape[-1] :])
+    if 0 in shape:  # nothing is read at any index
+        return [np.empty(shape, x.dtype)]
     places = [checked("gather_nd", index[..., k], x.shape[b + k]) for k in range(index.shape[-1])]
     return [x[(*np.indices(points, np.int64)[:b], *places)]]
 

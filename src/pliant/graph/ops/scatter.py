@@ -100,6 +100,8 @@ def _deduce_scatter_nd(d: Deduction, attrs: ScatterNDAttrs) -> tuple[Annotation,
 
 def _scatter_nd_reference(args: Sequence[Array], attrs: ScatterNDAttrs) -> list[Array]:
     x, index, updates = args
+    if not updates.size:  # nothing is put at any index
+        return [x.copy()]
     places = tuple(checked("scatter_nd", index[..., k], x.shape[k]) for k in range(index.shape[-1]))
     return [_put(x, places, updates, attrs.reduction)]
 
@@ -133,6 +135,8 @@ def _deduce_index_put(d: Deduction, attrs: IndexPutAttrs) -> tuple[Annotation, .
 
 def _index_put_reference(args: Sequence[Array], attrs: IndexPutAttrs) -> list[Array]:
     x, values, *indices = args
+    if 0 in x.shape[len(indices) :]:  # nothing is put at any index
+        return [x.copy()]
     places = np.broadcast_arrays(*(checked("index_put", index, x.shape[k]) for k, index in enumerate(indices)))
     shape = (*places[0].shape, *x.shape[len(indices) :])
     return [_put(x, tuple(places), np.broadcast_to(values, shape), "add" if attrs.accumulate else "none")]

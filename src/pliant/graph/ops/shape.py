@@ -200,6 +200,9 @@ def inside(name: str, index: Expr, axis: int, extent: Expr) -> tuple[Expr, str, 
 
 def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
     extent, index = args[0].shape[attrs.axis], args[1].astype(np.int64)
+    shape = (*args[0].shape[: attrs.axis], *index.shape, *args[0].shape[attrs.axis + 1 :])
+    if 0 in shape:  # nothing is read at any index
+        return [np.empty(shape, args[0].dtype)]
     wrong = index[(index < -extent) | (index >= extent)]
     if wrong.size:
         raise ShapeError(f"take: index {int(wrong.flat[0])} is outside of dim {attrs.axis}, which has {extent} elements")
