@@ -109,6 +109,15 @@ def test_what_it_says_of_itself(add: Executable) -> None:
     assert add.contract.check({"a": (16,), "b": (16,)}) == {"n": 16}
 
 
+def test_a_long_formula_of_memory_is_not_printed() -> None:
+    package = add_package()
+    formula = "4*n + " * 100 + "0"
+    long = Executable(package._replace(interface=package.interface._replace(workspace=formula)))
+    assert str(long.contract).splitlines()[-1] == "  workspace: as many bytes as workspace(n=…) says, at most 8192"
+    assert repr(long.workspace) == "<workspace: as many bytes as workspace(n=…) says>"
+    assert str(long.workspace) == formula  # who asks for it gets it
+
+
 def test_state_is_updated_in_place(count: Executable) -> None:
     state = np.arange(100)
     result = count(state, 5)

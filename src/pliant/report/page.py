@@ -18,6 +18,7 @@ from ..lineage import Lineage
 from ..loop.printer import print_func
 from ..loop.stmt import Func
 from ..lower.callee import func_of
+from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
 from ..support.units import in_bytes, per_second
 from .assembly import assembly
@@ -77,7 +78,7 @@ def _header(x: _Facts) -> str:
         ("target", f"{x.lineage.target.name}: {x.lineage.target.cpu}, vectors of {x.lineage.target.vector_bits} bits"),
         ("code", f"{in_bytes(len(f.package.blob.code))}, {len(x.numbers)} kernels, {len(x.steps)} launches"),
         ("constants", in_bytes(constants)),
-        ("workspace", f"{f.interface.workspace} bytes"),
+        ("workspace", workspace_text(f.interface)),
     ]
     if p is not None:
         dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items()) or "no dims"

@@ -20,6 +20,16 @@ from ..support.errors import ShapeError
 from ..support.source import caller_span
 from .interface import Interface
 
+_READABLE = 160  # characters; formulas of whole networks have a hundred thousand
+
+
+def workspace_text(interface: Interface) -> str:
+    """The formula of the memory that a call needs; where it is too long to be read, how its value is asked for."""
+    if len(interface.workspace) <= _READABLE:
+        return f"{interface.workspace} bytes"
+    dims = ", ".join(f"{symbol.name}=…" for symbol in interface.symbols)
+    return f"as many bytes as workspace({dims}) says"
+
 
 class _Program(Protocol):
     """What of an executable is needed here: its compiled answers."""
@@ -49,7 +59,7 @@ class Contract:
         lines += [f"  {symbol}" for symbol in interface.symbols]
         lines += [f"  {count}: counted while it runs" for count in interface.counts]
         most = f", at most {interface.workspace_max}" if interface.workspace_max is not None else ""
-        lines.append(f"  workspace: {interface.workspace} bytes{most}")
+        lines.append(f"  workspace: {workspace_text(interface)}{most}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -89,7 +99,7 @@ class Workspace:
         return self._program.interface.workspace
 
     def __repr__(self) -> str:
-        return f"<workspace: {self} bytes>"
+        return f"<workspace: {workspace_text(self._program.interface)}>"
 
 
 def _whole(name: str, value: object) -> int:
