@@ -1,6 +1,7 @@
 """Decoders in numpy and float64, written for reading: what the models of tests/tiny_models.py must compute.
 
-logits(values, shape, "llama", ids)      # f64[tokens, words]; `values` are the file's tensors by name
+logits(values, shape, "llama", ids)              # f64[tokens, words]; `values` are the file's tensors by name
+logits_of_rows(values, shape, "llama", rows)     # the same of several sequences, which share the products with weights
 """
 
 from __future__ import annotations
@@ -74,9 +75,16 @@ def window_and_base(architecture: str, s: Shape, layer: int) -> tuple[int, float
 
 def logits(values: dict[str, Any], s: Shape, architecture: str, ids: list[int]) -> Array:
     """The logits after each token."""
+    return logits_of_rows(values, s, architecture, [ids])[0]
+
+
+def logits_of_rows(values: dict[str, Any], s: Shape, architecture: str, rows: list[list[int]]) -> list[Array]:
+    """The logits after each token of several sequences."""
     gemma = architecture.startswith("gemma")
     values = unfused(values, s) if architecture == "phi3" else values
     cap, bound = (5.0, 3.0) if architecture == "gemma2" else (0.0, 0.0)
+    ids = [token for row in rows for token in row]
+    ends = np.cumsum([len(row) for row in rows])[:-1]
 
     def linear(x: Array, name: str) -> Array:
         return x @ values[f"{name}.weight"].T + values.get(f"{name}.bias", 0.0)
@@ -92,11 +100,14 @@ def logits(values: dict[str, Any], s: Shape, architecture: str, ids: list[int]) 
         q, k, v = (linear(y, f"{p}.attn_{part}").reshape(len(ids), -1, s.size) for part in "qkv")
         if architecture in ("qwen3", "gemma3"):
             q, k = norm(q, values[f"{p}.attn_q_norm.weight"], s.eps), norm(k, values[f"{p}.attn_k_norm.weight"], s.eps)
-        q, k = (rotate(a, base, architecture == "llama", stretch) for a in (q, k))
-        x = x + after(linear(attend(q, k, v, s.size**-0.5, window, cap), f"{p}.attn_output"), f"{p}.post_attention_norm")
+        found = []
+        for one in zip(*(np.split(a, ends) for a in (q, k, v)), strict=True):
+            turned = (rotate(a, base, architecture == "llama", stretch) for a in one[:2])
+            found.append(attend(*turned, one[2], s.size**-0.5, window, cap))
+        x = x + after(linear(np.concatenate(found), f"{p}.attn_output"), f"{p}.post_attention_norm")
         y = norm(x, values[f"{p}.ffn_norm.weight"], s.eps)
         gate = (gelu if gemma else silu)(linear(y, f"{p}.ffn_gate"))
         x = x + after(linear(gate * linear(y, f"{p}.ffn_up"), f"{p}.ffn_down"), f"{p}.post_ffw_norm")
     head = values.get("output.weight", values["token_embd.weight"])
-    found = norm(x, values["output_norm.weight"], s.eps) @ head.T
-    return np.tanh(found / bound) * bound if bound else found
+    result = norm(x, values["output_norm.weight"], s.eps) @ head.T
+    return np.split(np.tanh(result / bound) * bound if bound else result, ends)
