@@ -37,6 +37,19 @@ def test_inspect(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["operators"] == {"Constant": 1, "Mul": 1, "Relu": 1}
 
 
+def test_inspect_counts_the_weights_of_branches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, float[n, 2] x) => (float[n, 2] y) {
+        y = If (c) <
+            then_branch = a () => (float[n, 2] p) { w = Constant<value = float[2] {1.0, 2.0}>() p = Mul(x, w) },
+            else_branch = b () => (float[n, 2] q) { v = Constant<value = float[2] {3.0, 4.0}>() q = Add(x, v) }
+        >
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "branches.onnx")
+    assert main(["inspect", str(tmp_path / "branches.onnx"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == {"tensors": 2, "bytes": 16}
+
+
 def test_inspect_lists_everything_that_is_not_supported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "odd.onnx"
     text = TEXT.replace("Relu(a)", "TfIdfVectorizer(b)").replace("a = Mul(x, two)", "b = StringNormalizer(x)")

@@ -39,7 +39,7 @@ def onnx_facts(path: str) -> dict[str, Any]:
         return found
     found["inputs"] = [repr(p) for p in function.params]
     found["outputs"] = [f"{name}: {r.annotation}" for name, r in zip(function.attrs["outputs"], function.results, strict=True)]
-    literals = [n.array for n in function.nodes if isinstance(n, Const)]
+    literals = {id(n.array): n.array for n in walk_nodes(function.nodes) if isinstance(n, Const)}.values()  # branches may share one
     found["weights"] = {"tensors": len(literals), "bytes": sum(a.nbytes for a in literals)}
     total = multiply_adds(function)
     found["multiply_adds"] = str(total)

@@ -212,9 +212,10 @@ class TiledProduct:
         s, t = self.s, self.tile
         if self.roles.pack and self.roles.pack != t.lanes:
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
-        whole = self.columns is not None and (self.columns < t.columns or self.columns % t.columns == 0)
-        # Columns behind the last whole panel are loops beside those over panels: around the batches, so that both are shared out with them.
-        outer = (*self.batch, self.column) if whole else (self.column, *self.batch)
+        # Columns behind the last whole panel are loops beside those over panels: around the batches, so that both are shared out with
+        # them. (Where the number of panels is not known, no proof is found that they and the batches can be one loop.)
+        inside = self.batch if self.columns is not None and self.columns >= t.columns and self.columns % t.columns else []
+        outer = (self.column, *inside) if inside else (*self.batch, self.column)
         s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
@@ -222,15 +223,11 @@ class TiledProduct:
             self.panels(self.name, self.column, TileSize(t.rows, -(-self.columns // t.lanes), t.lanes), self.batch, guard=True)
         else:
             for name in self.panels(self.name, self.column, t, self.batch):
-                column, *batch = self._around(name)
+                below = len(self.reduced) + (self.row is not None)
+                column, *batch = self.s.loops(name)[-1 - len(inside) - below : -below]
                 self.panels(name, column, self.last_panel(column, t.lanes), batch, guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
-
-    def _around(self, name: str) -> list[LoopHandle]:
-        """The loops over the columns and over the batches of a block that does what whole panels leave."""
-        inner = len(self.reduced) + (self.row is not None)
-        return self.s.loops(name)[-1 - len(self.batch) - inner : -inner]
 
     def column_of(self, name: str) -> LoopHandle:
         """The loop over the columns of a block, around those over rows and over what is summed."""

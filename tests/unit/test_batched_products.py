@@ -1,0 +1,45 @@
+"""Batches of products whose columns are no whole panels: every element, for any number of batches, and what threads share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from native_loops import Lifted
+from schedule_kernels import make_arguments, parse
+
+from pliant.schedule import default_schedule
+from pliant.target import target
+
+TEXT = """
+g = dim("g")
+n = dim("n")
+@kernel
+def product(a: Tensor[f32, g, n, 7], b: Tensor[f32, 7, COLUMNS], c: Out[f32, g, n, COLUMNS]) -> None:
+    for x, i, j, k in grid(g, n, COLUMNS, 7):
+        with block("c", "SSSR", x, i, j, k) as (vx, vi, vj, vk):
+            with init():
+                c[vx, vi, vj] = 0.0
+            c[vx, vi, vj] += a[vx, vi, vk] * b[vk, vj]
+"""
+
+
+@pytest.mark.parametrize("columns", ["5", "131", "m"])
+def test_batches_and_panels_are_shared_out(columns: str) -> None:
+    text = ("m = dim('m')\n" if columns == "m" else "") + TEXT.replace("COLUMNS", columns)
+    func, why = default_schedule(parse(text), target("llvm:x86-64-v3"))
+    assert why.startswith("matmul: ")
+    outermost = [line for line in str(func).splitlines() if line.startswith("    for ")]
+    assert len(outermost) == (2 if columns == "131" else 1)
+    assert all(" in parallel(" in line for line in outermost)
+    native = Lifted([func], level=1)
+    for batches, rows in ((1, 13), (3, 1), (2, 8), (0, 4)):
+        sizes = {"g": batches, "n": rows, "m": 77}
+        a, b, c = make_arguments(func, sizes)
+        assert native.call(func, [a, b, c], [sizes[v.name] for v in func.symbols], threads=2) == 0
+        np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
