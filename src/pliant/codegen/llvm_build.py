@@ -151,5 +151,23 @@ class Builder:
 
     def any_lane(self, mask: Val) -> Val:
         """Whether any lane of a mask is set."""
+        halves = self.halves(mask)
+        if halves:
+            return self.any_lane(self.binary("or", *halves))
         bits = self.raw(f"bitcast {mask.typed} to i{mask.lanes}")
         return self.value(f"icmp ne i{mask.lanes} {bits}, 0", bool_)
+
+    def halves(self, mask: Val) -> tuple[Val, Val] | tuple[()]:
+        """The halves of a mask that LLVM cannot look at as a whole: wider ones than a register fail in its wasm part."""
+        if self.target.kind != "wasm" or mask.lanes <= 16 or mask.lanes % 2:
+            return ()
+        return self.part(mask, 0, mask.lanes // 2), self.part(mask, mask.lanes // 2, mask.lanes // 2)
+
+    def part(self, v: Val, begin: int, lanes: int) -> Val:
+        """Some neighbouring lanes of a vector."""
+        return self.value(f"shufflevector {v.typed}, {v.type} poison, <{lanes} x i32> {places(begin, lanes)}", v.dtype, lanes)
+
+
+def places(begin: int, count: int) -> str:
+    """The operand of a shuffle that takes so many lanes from a place on."""
+    return f"<{', '.join(f'i32 {n}' for n in range(begin, begin + count))}>"

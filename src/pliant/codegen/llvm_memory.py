@@ -17,7 +17,7 @@ from ..support.record import dataclass
 from ..sym.expr import Expr, free_vars
 from ..sym.poly import Poly, add
 from .llvm_address import Addresses
-from .llvm_build import Declarations
+from .llvm_build import Declarations, places
 from .llvm_storage import decode, encode
 from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
@@ -90,12 +90,28 @@ class Memory(Addresses):
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
         type_name, align = memory_type(buffer.dtype, lanes), buffer.dtype.itemsize
         if lanes and self.mask is not None:
+            halves = self.halves(self.mask)
+            if halves:
+                low, high = self._halved(buffer, pointer, lanes, halves)
+                order = f"<{lanes} x i32> {places(0, lanes)}"
+                return self.value(f"shufflevector {low.typed}, {high.typed}, {order}", low.dtype, lanes)
             name = f"llvm.masked.load.{overload(type_name)}.p0"
             self.declarations.declare(name, type_name, f"ptr, i32, <{lanes} x i1>, {type_name}")
             text = f"call {type_name} @{name}(ptr {pointer}, i32 {align}, {self.mask.typed}, {type_name} zeroinitializer)"
         else:
             text = f"load {type_name}, ptr {pointer}, align {align}"
         return self._from_memory(buffer, self.raw(text), lanes)
+
+    def _halved(self, buffer: Buffer, pointer: str, lanes: int, masks: tuple[Val, Val]) -> list[Val]:
+        """The two halves of what is in memory at a place."""
+        found = []
+        for mask, at in zip(masks, (pointer, self._further(buffer, pointer, lanes // 2)), strict=True):
+            with self.active(mask):
+                found.append(self._read(buffer, at, lanes // 2))
+        return found
+
+    def _further(self, buffer: Buffer, pointer: str, elements: int) -> str:
+        return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def gather(self, buffer: Buffer, pointers: str) -> str:
         """What is in memory at the pointers of all active lanes."""
@@ -168,7 +184,14 @@ class Memory(Addresses):
 
     def _write(self, buffer: Buffer, pointer: str, value: Val) -> None:
         stored, align = self._to_memory(buffer, value), buffer.dtype.itemsize
-        if value.lanes and self.mask is not None:
+        halves = self.halves(self.mask) if value.lanes and self.mask is not None else ()
+        if halves:
+            for mask, part, at in zip(
+                halves, (0, value.lanes // 2), (pointer, self._further(buffer, pointer, value.lanes // 2)), strict=True
+            ):
+                with self.active(mask):
+                    self._write(buffer, at, self.part(value, part, value.lanes // 2))
+        elif value.lanes and self.mask is not None:
             name = f"llvm.masked.store.{overload(stored.type)}.p0"
             self.declarations.declare(name, "void", f"{stored.type}, ptr, i32, <{value.lanes} x i1>")
             self.line(f"call void @{name}({stored.typed}, ptr {pointer}, i32 {align}, {self.mask.typed})")
