@@ -29,6 +29,16 @@ def product(a: Tensor[f32, g, n, 7], b: Tensor[f32, 7, COLUMNS], c: Out[f32, g, 
 """
 
 
+def test_several_batches_are_shared_out_alone() -> None:
+    text = TEXT.replace("[f32, g, ", "[f32, g, 3, ").replace("x, i, j, k in grid(g, ", "x, y, i, j, k in grid(g, 3, ")
+    text = text.replace("SSSR", "SSSSR").replace("x, i, j, k) as (vx, ", "x, y, i, j, k) as (vx, vy, ").replace("[vx, ", "[vx, vy, ")
+    for batches in ("3", "h"):
+        other = ("h = dim('h')\n" if batches == "h" else "") + text.replace("3, ", f"{batches}, ").replace("COLUMNS", "131")
+        func, why = default_schedule(parse(other), target("llvm:x86-64-v3"))
+        assert why.startswith("matmul: ")
+        assert [" in parallel(" in line for line in str(func).splitlines() if line.startswith("    for ")] == [True]
+
+
 @pytest.mark.parametrize("columns", ["5", "131", "m"])
 def test_batches_and_panels_are_shared_out(columns: str) -> None:
     text = ("m = dim('m')\n" if columns == "m" else "") + TEXT.replace("COLUMNS", columns)

@@ -213,8 +213,9 @@ class TiledProduct:
         if self.roles.pack and self.roles.pack != t.lanes:
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
         # Columns behind the last whole panel are loops beside those over panels: around the batches, so that both are shared out with
-        # them. (Where the number of panels is not known, no proof is found that they and the batches can be one loop.)
-        inside = self.batch if self.columns is not None and self.columns >= t.columns and self.columns % t.columns else []
+        # them. (For panels of unknown number, or several batches, no proof is found that they can be one loop; several are work for all.)
+        left = self.columns is not None and self.columns >= t.columns and self.columns % t.columns
+        inside = self.batch if left and len(self.batch) == 1 else []
         outer = (self.column, *inside) if inside else (*self.batch, self.column)
         s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
@@ -269,7 +270,7 @@ class TiledProduct:
         if self.decoded:
             tried(partial(self.s.parallel, self.s.loops(made)[-2]))
 
-    def _share(self, panel: LoopHandle, batch: list[LoopHandle], below: list[LoopHandle], beside: bool) -> tuple[LoopHandle, bool]:
+    def _share(self, panel: LoopHandle, batch: list[LoopHandle], below: tuple[LoopHandle, ...], beside: bool) -> tuple[LoopHandle, bool]:
         """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels in them.
 
         Early, because the proof that iterations are independent is about one block now and about all its tiles later.
