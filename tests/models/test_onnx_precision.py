@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_onnx_assets import MODELS, _array, _listed, path_of
+from test_onnx_assets import MODELS, _array, _listed, path_of, strokes
 
 import pliant
 
@@ -81,15 +81,6 @@ def truth_of(path: Path, feed: dict[str, Any]) -> list[Any]:
     found = ReferenceEvaluator(as_double(onnx.load(path)), new_ops=[BatchNormalization, GlobalMaxPool]).run(None, wide)
     assert all(a.dtype == np.float64 for a in found)
     return found  # type: ignore[no-any-return]
-
-
-def strokes(shape: tuple[int, ...]) -> Any:
-    """Dark strokes on white. Of noise a detector of text says 1e-8 everywhere, where onnxruntime's sigmoid is zero: nothing to compare."""
-    x = np.full(shape, 2.0, np.float32)
-    h, w = shape[-2:]
-    dark = (np.random.default_rng(0).random((h // 2, w // 4)) < 0.5).repeat(2, axis=1)
-    x[..., h // 4 : h // 4 + h // 2, w // 4 : w // 4 + dark.shape[1]] = np.where(dark, -2.0, 2.0)
-    return x
 
 
 def errors_of(path: Path, shapes: dict[str, tuple[int, ...]], text: bool = False) -> list[tuple[float, float]]:
