@@ -123,8 +123,12 @@ class Tiles:
         assert isinstance(slower, np.ndarray)
         # Of tiles about as good as the best: one that leaves no narrower panel, which would need code of its own; then the largest.
         good = np.flatnonzero(slower <= slower.min() * (1 + ABOUT))
-        whole = [all(w.columns % (int(v) * self._lanes(w)) == 0 for w in works) for v in self.vectors[good]]
-        return int(good[np.lexsort((self.vectors[good], self.rows[good] * self.vectors[good], whole))[-1]])
+
+        def merit(n: int) -> tuple[bool, int, int]:
+            rows, vectors = int(self.rows[n]), int(self.vectors[n])
+            return all(w.columns % (vectors * self._lanes(w)) == 0 for w in works), rows * vectors, vectors
+
+        return max(good.tolist(), key=merit)
 
 
 @dataclass(frozen=True, slots=True)
