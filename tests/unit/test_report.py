@@ -17,6 +17,7 @@ from pliant.report.assembly import split_functions
 from pliant.report.launches import steps
 from pliant.report.layers import tree_of
 from pliant.report.memory import Place, memory_chart, typical
+from pliant.report.page import _fact
 from pliant.report.profile import Limits
 from pliant.sym.expr import Dim, const
 
@@ -153,3 +154,9 @@ def test_assembly_is_split_by_functions() -> None:
     first, second = "first:\n\tmovq %rax, %rbx\n.LBB0_1:\n\tretq", '"second.i":\n\tnop'
     text = f'\t.file "x"\n{first}\n.Lfunc_end0:\n\t.size first, 3\n{second}\n\t.cfi_endproc\ndata:\n\t.long 3\n'
     assert split_functions(text) == [("first", first), ("second.i", second)]
+
+
+def test_a_long_fact_is_folded() -> None:
+    assert _fact("n * 4 < m\nbytes") == "n * 4 &lt; m<br>bytes"
+    long = _fact("max(" * 500)
+    assert long.startswith("<details><summary>max(max(") and "(2000 characters)</summary>" in long and long.count("max(") == 520

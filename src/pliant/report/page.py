@@ -29,6 +29,7 @@ from .profile import Launch, Limits, Profile, limits
 from .style import CSS, SCRIPT
 
 _LINES = 3000  # of a kernel's assembly
+_LONG, _SHORT = 600, 80  # characters of a fact that is folded, and of what is shown of it
 _SECTIONS = (("layers", "Layers"), ("launches", "Launches"), ("kernels", "Kernels"), ("memory", "Memory"), ("program", "Program"))
 
 
@@ -85,8 +86,16 @@ def _header(x: _Facts) -> str:
         facts.append(("profiled run", f"{p.wall / 1e6:.3f} ms with {p.threads} threads, {dims}; {p.in_kernels / p.wall:.1%} in kernels"))
     if x.machine is not None:
         facts.append(("machine", f"{per_second(x.machine.operations, 'FLOP')}, reads {per_second(x.machine.bytes, 'B')}"))
-    items = "".join(f'<dt>{k}</dt><dd class="mono">{escape(v).replace(chr(10), "<br>")}</dd>' for k, v in facts if v)
+    items = "".join(f'<dt>{k}</dt><dd class="mono">{_fact(v)}</dd>' for k, v in facts if v)
     return f"<header><h1>{escape(f.interface.name)}</h1><p>compiled by Pliant</p><dl>{items}</dl></header>"
+
+
+def _fact(text: str) -> str:
+    """A fact of the header; a formula that would fill the page is folded."""
+    shown = escape(text).replace("\n", "<br>")
+    if len(text) <= _LONG:
+        return shown
+    return f"<details><summary>{escape(text[:_SHORT])} … ({len(text)} characters)</summary>{shown}</details>"
 
 
 # Layers.
