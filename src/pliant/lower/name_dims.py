@@ -86,7 +86,6 @@ def _sizes(func: Func) -> list[Expr]:
     shapes = [e for b in func.buffers for e in (*b.shape, *(b.strides or ()))]
     if not any(e.args for e in shapes):
         return []
-    extents = {e for b in func.buffers for e in b.shape}
     users = _users([*shapes, *(e for s in walk_stmts(func.body) for e in exprs(s))])
     facts = Facts()
     chosen: list[Expr] = []
@@ -95,8 +94,7 @@ def _sizes(func: Func) -> list[Expr]:
         if e in inside or not e.args or not free_vars(e) or not free_vars(e) <= symbols:
             continue
         below = set(walk(e))
-        whole = all(users[q] <= below for q in below if q is not e and not isinstance(q, Const))
-        if whole and (e in extents or _is_dim(e, facts)):  # what a buffer has so many of is a dim, also where its formula might be more
+        if all(users[q] <= below for q in below if q is not e and not isinstance(q, Const)) and _is_dim(e, facts):
             chosen.append(e)
             inside |= below
     return list(dict.fromkeys(chosen))[::-1]
@@ -130,7 +128,6 @@ def _symbol(e: Expr, packed: bool) -> Dim:
     """
     facts = Facts()
     lo, hi = int_range(e, facts)
-    lo, hi = max(lo, 0), min(hi, DIM_MAX)
     step = max(1, multiple(e, facts))
     inside = sorted(free_vars(e), key=lambda v: v.payload[1])
     name = "_".join(v.name for v in inside)

@@ -23,7 +23,6 @@ from ...dtype import i64
 from ...support.record import dataclass
 from ...support.source import Span
 from ...sym import expr as E
-from ...sym.bounds import int_range
 from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Expr, Var, free_vars, rewrite, substitute, walk
 from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove
@@ -166,9 +165,6 @@ class _Proof:
         for v in func.symbols:  # every dim is at least 0, also one that is a plain variable
             if not isinstance(v, Dim):
                 self.known = self.known.also(_Loop(v, zero(), Const(DIM_MAX + 1, i64)))
-        for e in dict.fromkeys(e for b in func.buffers for e in b.shape):
-            if e.args and int_range(e, EMPTY)[1] >= i64.max:  # a product of dims; it is the size of something that is there
-                self.known = self.known.also(_Fits(e))
         self.values: dict[Var, Expr] = {}  # of lets, over dims, loop variables and names of loads
         self.names: dict[Load, Var] = {}  # what a place in memory holds now
         self.count = 0
