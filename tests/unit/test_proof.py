@@ -24,6 +24,7 @@ from random_graphs import make_function
 
 import pliant
 from pliant.api import Kernel
+from pliant.dtype import i64
 from pliant.graph import node as g
 from pliant.graph.operators import TABLE
 from pliant.loop.analysis.proof import accesses, unproved_accesses
@@ -31,10 +32,13 @@ from pliant.loop.stmt import Func
 from pliant.loop.structural import structural_hash
 from pliant.lower.callee import func_of
 from pliant.lower.from_ops import lower_ops
+from pliant.lower.name_dims import _Named
 from pliant.measure import multiply_add, read_all
 from pliant.program import Program
 from pliant.schedule.library import default_schedule
-from pliant.sym.expr import Expr
+from pliant.sym.bounds import int_range
+from pliant.sym.expr import Dim, Expr
+from pliant.sym.facts import EMPTY
 from pliant.target import target
 
 HEAD = """from pliant import *
@@ -176,7 +180,17 @@ def operators() -> list[tuple[Func, tuple[Expr, ...]]]:
 def programs(function: g.Function) -> dict[bytes, tuple[Func, tuple[Expr, ...]]]:
     """The loop programs of a function's operators, by structure."""
     calls = [n for n in g.walk_nodes(lower_ops(function).nodes) if isinstance(n, g.CallLoop)]
-    return {structural_hash(func_of(n.callee)): (func_of(n.callee), tuple(r.cond for r in n.requires)) for n in calls}
+    found = [(with_extents(func_of(n.callee)), tuple(r.cond for r in n.requires)) for n in calls]
+    return {structural_hash(func): (func, given) for func, given in found}
+
+
+def with_extents(func: Func) -> Func:
+    """The program with a dim for each extent of a parameter that is a product of so many dims that it might not fit 64 bits.
+
+    It is the extent of a tensor that is there, hence no larger than a dim can be; that is said by the border, not by the program.
+    """
+    large = [e for b in func.buffers for e in b.shape if e.args and int_range(e, EMPTY)[1] >= i64.max]
+    return _Named({e: Dim(f"extent_{k}") for k, e in enumerate(dict.fromkeys(large))}).func(func) if large else func
 
 
 @pytest.mark.parametrize("share", range(SHARES))

@@ -138,7 +138,8 @@ def _place(path: str) -> str:
 
 def _key(file: GgufFile, cache: str, machine: str) -> bytes | None:
     """All that decides a program and its weights; None where that cannot be said."""
-    if not file.stamps or "pliant.graph.patterns" in sys.modules:  # what users register decides it too
+    patterns = sys.modules.get("pliant.graph.patterns")  # what users register decides it too
+    if not file.stamps or (patterns is not None and patterns.REGISTERED):
         return None
     from ..pipeline import compiler_version
     from ..support.settings import read as read_settings
