@@ -81,7 +81,7 @@ def test_threads_that_wait_are_counted() -> None:
     cost = tiles.cost(Product(128, 576, 576), threads=2)
     assert cost.busy[index(tiles, 6, 4)] == 0.9
     assert cost.busy[index(tiles, 8, 3)] == 1
-    assert choose_tile(target(ZEN4), [Product(128, 576, 576)], 12).vectors in (2, 3)
+    assert choose_tile(target(ZEN4), (Product(128, 576, 576),), 12).vectors in (2, 3)
 
 
 @pytest.mark.parametrize("name", [ZEN3, ZEN4, "llvm:x86-64-v2", "llvm:cortex-a76", "llvm:sapphirerapids", "wasm"])
@@ -90,7 +90,7 @@ def test_threads_that_wait_are_counted() -> None:
 )
 def test_every_machine_gets_a_tile_that_fits(name: str, work: Product) -> None:
     machine = target(name)
-    found = choose_tile(machine, [work], 28)
+    found = choose_tile(machine, (work,), 28)
     assert found.rows * found.vectors + found.vectors + 1 <= max(machine.n_vector_registers, 3)
     assert f"{work.rows}x{work.columns}x{work.depth}" in found.text
 

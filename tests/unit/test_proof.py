@@ -32,7 +32,7 @@ from pliant.loop.stmt import Func
 from pliant.loop.structural import structural_hash
 from pliant.lower.callee import func_of
 from pliant.lower.from_ops import lower_ops
-from pliant.lower.name_dims import _Named
+from pliant.lower.name_dims import with_symbols
 from pliant.measure import multiply_add, read_all
 from pliant.program import Program
 from pliant.schedule.library import default_schedule
@@ -190,7 +190,7 @@ def with_extents(func: Func) -> Func:
     It is the extent of a tensor that is there, hence no larger than a dim can be; that is said by the border, not by the program.
     """
     large = [e for b in func.buffers for e in b.shape if e.args and int_range(e, EMPTY)[1] >= i64.max]
-    return _Named({e: Dim(f"extent_{k}") for k, e in enumerate(dict.fromkeys(large))}).func(func) if large else func
+    return with_symbols(func, {e: Dim(f"extent_{k}") for k, e in enumerate(dict.fromkeys(large))}) if large else func
 
 
 @pytest.mark.parametrize("share", range(SHARES))

@@ -1,7 +1,10 @@
-"""A loop program as the graph sees it."""
+"""Loop programs as the graph sees them, and all calls of them in a function."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ..graph import node as g
 from ..graph.node import Callee, Parameter
 from ..loop.buffer import Buffer
 from ..loop.stmt import Func
@@ -22,3 +25,22 @@ def func_of(callee: Callee) -> Func:
     """The loop program behind a callee."""
     assert isinstance(callee.program, Func)
     return callee.program
+
+
+def map_calls(nodes: tuple[g.Node, ...], change: Callable[[g.CallLoop], g.Node]) -> tuple[g.Node, ...]:
+    """The nodes with every call of a loop program changed, those inside of branches and loops too."""
+
+    def body(b: g.Body) -> g.Body:
+        return g.Body(b.params, map_calls(b.nodes, change), b.results)
+
+    def node(n: g.Node) -> g.Node:
+        match n:
+            case g.CallLoop():
+                return change(n)
+            case g.If():
+                return n.with_(then=body(n.then), orelse=body(n.orelse))
+            case g.While():
+                return n.with_(cond=body(n.cond), body=body(n.body))
+        return n
+
+    return tuple(map(node, nodes))

@@ -21,7 +21,7 @@ from ..support.errors import UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..target import Target
-from .callee import callee_of, func_of
+from .callee import callee_of, func_of, map_calls
 from .from_ops import func_of_stages
 from .lift_workspace import lift_workspace
 from .reuse_outputs import reuse_outputs
@@ -52,20 +52,7 @@ class Kernels:
 
     def function(self, f: g.Function) -> g.Function:
         """The function with each of its loop programs ready."""
-        return f.with_(nodes=tuple(self.node(n) for n in f.nodes))
-
-    def node(self, n: g.Node) -> g.Node:
-        match n:
-            case g.CallLoop():
-                return self.call(n)
-            case g.If():
-                return n.with_(then=self.body(n.then), orelse=self.body(n.orelse))
-            case g.While():
-                return n.with_(cond=self.body(n.cond), body=self.body(n.body))
-        return n
-
-    def body(self, b: g.Body) -> g.Body:
-        return g.Body(b.params, tuple(self.node(n) for n in b.nodes), b.results)
+        return f.with_(nodes=map_calls(f.nodes, self.call))
 
     def call(self, n: g.CallLoop) -> g.Node:
         called = func_of(n.callee)

@@ -22,12 +22,12 @@ from ..loop.structural import structural_hash
 from ..sym.bounds import int_range, multiple
 from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute, walk
 from ..sym.facts import Facts
-from .callee import callee_of, func_of
+from .callee import callee_of, func_of, map_calls
 
 
 def name_sizes(function: g.Function) -> g.Function:
     """The function with symbols for the sizes in its loop programs; programs that are alike then are one."""
-    nodes = _Programs().nodes(function.nodes)
+    nodes = map_calls(function.nodes, _Programs().call)
     return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)
 
 
@@ -37,22 +37,6 @@ class _Programs:
     def __init__(self) -> None:
         self.named: dict[Func, tuple[Func, tuple[Expr, ...]]] = {}  # what stands for a program, and the values of its symbols
         self.alike: dict[bytes, Func] = {}
-
-    def nodes(self, nodes: tuple[g.Node, ...]) -> tuple[g.Node, ...]:
-        return tuple(map(self.node, nodes))
-
-    def node(self, n: g.Node) -> g.Node:
-        match n:
-            case g.CallLoop():
-                return self.call(n)
-            case g.If():
-                return n.with_(then=self.body(n.then), orelse=self.body(n.orelse))
-            case g.While():
-                return n.with_(cond=self.body(n.cond), body=self.body(n.body))
-        return n
-
-    def body(self, b: g.Body) -> g.Body:
-        return g.Body(b.params, self.nodes(b.nodes), b.results)
 
     def call(self, n: g.CallLoop) -> g.Node:
         """The call of the program that stands for all of its like."""
@@ -77,7 +61,12 @@ def name_dims(func: Func) -> tuple[Func, dict[Var, Expr]]:
         return func, {}
     packed = any(b.dtype.bits < 8 for b in func.buffers)  # whose rows are whole bytes
     symbols = {e: _symbol(e, packed) for e in found}
-    return _Named(symbols).func(func), {v: e for e, v in symbols.items()}
+    return with_symbols(func, symbols), {v: e for e, v in symbols.items()}
+
+
+def with_symbols(func: Func, symbols: dict[Expr, Dim]) -> Func:
+    """`func` with symbols in the place of these sizes."""
+    return _Named(symbols).func(func)
 
 
 def _sizes(func: Func) -> list[Expr]:

@@ -16,6 +16,7 @@ element is fetched with its whole line again.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,11 +116,12 @@ class Tiles:
         places = PAGE // math.gcd(work.depth * work.wide, PAGE)
         return np.where(rows > WAYS * places, self.target.caches.line // work.wide, 1)
 
-    def best(self, works: list[Product], threads: int = 2) -> int:
+    def best(self, works: tuple[Product, ...], threads: int = 2) -> int:
         """The tile that is the fastest in the mean over works, each weighed by the least time it could take."""
         import numpy as np
 
-        slower = sum(self.cost(w, threads).cycles / max(self.cost(w, threads).least, 1e-9) for w in works)
+        costs = [self.cost(w, threads) for w in works]
+        slower = sum(c.cycles / max(c.least, 1e-9) for c in costs)
         assert isinstance(slower, np.ndarray)
         # Of tiles about as good as the best: one that leaves no narrower panel, which would need code of its own; then the largest.
         good = np.flatnonzero(slower <= slower.min() * (1 + ABOUT))
@@ -140,7 +142,10 @@ class Choice:
     text: str
 
 
-def choose_tile(target: Target, works: list[Product], most_rows: int, most_vectors: int = 8, spare: int = 0, threads: int = 2) -> Choice:
+@functools.lru_cache(maxsize=256)  # variants of a kernel, and kernels of like layers, ask the same
+def choose_tile(
+    target: Target, works: tuple[Product, ...], most_rows: int, most_vectors: int = 8, spare: int = 0, threads: int = 2
+) -> Choice:
     """The fastest register tile for the works in the mean; its terms are those of the last work."""
     tiles = Tiles.that_fit(target, most_rows, most_vectors, spare)
     n = tiles.best(works, threads)

@@ -67,13 +67,11 @@ class Extents:
     result: DType
     wide: DType
 
-    def works(self) -> list[Product]:
+    def works(self) -> tuple[Product, ...]:
         """What a tile is chosen for: this product, or a few such as it may be."""
         sizes = self.result.bits // 8, max(self.wide.bits // 8, 1)
-        return [
-            Product(r, self.columns or SOME, self.depth or SOME, 1, *sizes)
-            for r in (SOME_ROWS if self.rows is None else [max(self.rows, 1)])
-        ]
+        rows = SOME_ROWS if self.rows is None else (max(self.rows, 1),)
+        return tuple(Product(r, self.columns or SOME, self.depth or SOME, 1, *sizes) for r in rows)
 
 
 def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSize, str]:
