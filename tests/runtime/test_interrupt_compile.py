@@ -61,13 +61,23 @@ def start(tmp_path: Path, what: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, str(file), what], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def interrupted(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it printed until it ended, asked twice as a user would: Python drops an interrupt that comes while a finaliser runs
+    (import locks and llvmlite's modules have some, ours none: tests/unit/test_sym_interning.py)."""
+    child.send_signal(signal.SIGINT)
+    try:
+        return child.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        return child.communicate(timeout=60)
+
+
 @pytest.mark.parametrize("delay", [0.02, 0.15, 0.4])
 def test_ctrl_c_while_compiling(tmp_path: Path, delay: float) -> None:
     child = start(tmp_path, "compile")
     assert child.stdout is not None and child.stdout.readline() == "ready\n"
     time.sleep(delay)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = interrupted(child)
     assert out == "interrupted\n", err
     out, err = start(tmp_path, "check").communicate(timeout=120)
     assert out == "right\n", err

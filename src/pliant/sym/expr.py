@@ -44,7 +44,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -53,7 +55,34 @@ from ..dtype import DType, bool_, f32, i64
 from ..support.errors import Error, InternalError
 
 _table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}
+_lock = threading.RLock()  # of all who change the table
+_FEW = 1 << 14
+_room = _FEW  # how large the table may grow until it is swept
 _uids = itertools.count()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _sweep() -> None:
+    """Takes what nobody holds any more out of the table.
+
+    Not a finaliser's work: Python drops what is raised in one, a Ctrl-C among it. An entry holds its operands, whose entries
+    are older, so one walk from the youngest to the oldest finds all.
+    """
+    global _room
+    keys = list(_table)
+    while keys:
+        key = keys.pop()
+        if _table[key]() is None:
+            del _table[key]
+    _room = max(_FEW, 2 * len(_table))
 
 
 class Expr:
@@ -82,14 +111,15 @@ class Expr:
         set_(node, "args", args)
         set_(node, "key", key)
         set_(node, "memo", None)
-        _table[key] = weakref.ref(node)
+        with _lock:
+            raced = _table.get(key)
+            first = None if raced is found or raced is None else raced()
+            if first is not None:  # another thread was faster
+                return first
+            _table[key] = weakref.ref(node)
+            if len(_table) > _room:
+                _sweep()
         return node
-
-    def __del__(self, table: dict[tuple[Any, ...], weakref.ref[Expr]] = _table) -> None:
-        key = self.key  # the table is an argument because module globals are gone when the interpreter exits
-        found = table.get(key)
-        if found is not None and found() is None:
-            table.pop(key, None)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "memo":
