@@ -1,0 +1,76 @@
+"""Interning: equal means the same object, in threads too, and what nobody holds leaves the table without a finaliser."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+
+import pytest
+
+from pliant.dtype import i64
+from pliant.sym import expr
+from pliant.sym.expr import Expr, Var
+
+
+def chain(x: Expr, length: int) -> Expr:
+    for i in range(length):
+        x = x * 3 + i
+    return x
+
+
+def test_what_nobody_holds_is_swept_in_one_walk() -> None:
+    x = Var("x", i64)
+    gc.collect()
+    expr._sweep()
+    kept = chain(x, 10)
+    before = len(expr._table)
+    dropped = weakref.ref(chain(x, 500))
+    assert dropped() is None and len(expr._table) >= before + 980
+    expr._sweep()
+    assert len(expr._table) <= before
+    assert chain(x, 10) is kept
+
+
+def test_the_table_does_not_grow_with_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expr, "_FEW", 64)
+    expr._sweep()
+    room = expr._room
+    x = Var("x", i64)
+    for i in range(3 * room):
+        _ = x + (1_000_000 + i)
+        assert len(expr._table) <= expr._room + 2
+    assert expr._room <= 2 * room
+
+
+def test_an_interrupt_is_not_lost_in_a_finaliser() -> None:
+    kinds = [Expr]
+    for kind in kinds:
+        assert not hasattr(kind, "__del__")
+        kinds += kind.__subclasses__()
+    assert len(kinds) > 30
+
+
+def test_threads_agree_on_what_is_the_same() -> None:
+    x = Var("x", i64)
+    rounds, count = 40, 4
+    barrier = threading.Barrier(count)
+    made: list[list[Expr]] = [[] for _ in range(count)]
+
+    def work(mine: list[Expr]) -> None:
+        for i in range(rounds):
+            barrier.wait()
+            mine.append(chain(x + i, 50))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in made]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(len({id(m[i]) for m in made}) == 1 for i in range(rounds))
