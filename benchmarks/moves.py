@@ -18,7 +18,7 @@ import numpy as np
 from contest import Figures, Times, contest
 
 import pliant
-from pliant import Tensor, bool_, dim, f16, f32, f64, function, i8, i64, ops, u8
+from pliant import Tensor, bool_, dim, f16, f32, f64, function, i64, ops, u8
 from pliant.measure import best_time
 
 THREADS = int(os.environ.get("PLIANT_NUM_THREADS", "2"))
