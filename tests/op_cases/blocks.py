@@ -21,8 +21,8 @@ def weights(format: Format, rows: int, length: int) -> np.ndarray:
     raw = rng.integers(0, 256, (rows, length // format.length, format.size), dtype=np.uint8)
     for factor in (format.scale, format.minimum):
         if factor is not None:
-            halves = rng.uniform(-0.1, 0.1, raw.shape[:2]).astype(np.float16)
-            raw[:, :, factor.offset : factor.offset + 2] = halves[..., None].view(np.uint8)
+            numbers = rng.uniform(-0.1, 0.1, raw.shape[:2]).astype(factor.dtype.numpy())
+            raw[:, :, factor.offset : factor.offset + factor.dtype.itemsize] = numbers[..., None].view(np.uint8)
     return raw
 
 
@@ -41,6 +41,10 @@ def _linear(format: Format, rows: int, length: int = 256) -> Any:
     return lambda x: ops.block_linear(x, weights(format, rows, length), format=format.name)
 
 
+def _exact(format: Format, rows: int, length: int = 256) -> Any:
+    return lambda x: ops.block_linear_exact(x, weights(format, rows, length), format=format.name)
+
+
 def _take(format: Format) -> Any:
     return lambda ids: ops.block_take(ops.constant(weights(format, 7, 256)), ids, format=format.name)
 
@@ -48,7 +52,11 @@ def _take(format: Format) -> Any:
 CASES: dict[str, Case] = {f"block_parts_{f.name}": Case(_parts(f), (("n",),)) for f in FORMATS}
 CASES |= {f"block_take_{f.name}": Case(_take(f), (("n", "m"),), (i32,), 0, 7) for f in FORMATS}
 CASES |= {f"block_linear_{f.name}": Case(_linear(f, 21), (("n", 256),)) for f in FORMATS}
+CASES |= {f"block_linear_exact_{f.name}": Case(_exact(f, 21), (("n", 256),)) for f in FORMATS}
 CASES |= {
+    "block_linear_exact_nine": Case(_exact(BY_NAME["U4_16_M"], 16), ((9, 256),)),
+    "block_linear_exact_chunks": Case(_exact(BY_NAME["U8_32"], 16 * 9 + 3, 64), (("n", 64),)),
+    "block_linear_exact_none": Case(_exact(BY_NAME["Q8_0"], 3), (("zero", 256),)),
     "block_linear_nine": Case(_linear(BY_NAME["Q4_1"], 16), ((9, 256),)),
     "block_linear_chunks": Case(_linear(BY_NAME["Q5_1"], 16 * 9 + 3, 64), (("n", 64),)),
     "block_linear_none": Case(_linear(BY_NAME["Q8_0"], 3), (("zero", 256),)),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.errors import ModelFileError, UnsupportedError
-from .formats import BY_NAME, Bits, Factor, Format, Packed
+from .formats import FORMATS, Bits, Factor, Format, Packed
 
 _ELEMENTS = 1 << 20  # at a time, so that what is held besides the result is a few MB
 
@@ -36,7 +36,7 @@ def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def unread(format: Format, tensor: str = "") -> UnsupportedError:
     """What is said of a type of which only the name is known."""
-    known = ", ".join(f.name for f in BY_NAME.values() if f.known)
+    known = ", ".join(f.name for f in FORMATS.values() if f.known)
     whose = f"tensor `{tensor}` is" if tensor else "a tensor is"
     return UnsupportedError(f"gguf: {whose} of type {format.name}, which is not supported", facts=[f"supported types: {known}"])
 

@@ -235,5 +235,25 @@ RETIRED = {
     38: "IQ4_NL_8_8",
 }
 
+
+def _plain_codes(number: int, bits: int, length: int, zeros: bool) -> Format:
+    """Codes one after the other, a scale in f32, and less than it by a multiple of the scale: the middle of the codes, or a minimum."""
+    held = length * bits // 8
+    codes = Packed(length, (Bits(0, bits, 1, length, steps=8 // bits),), bias=0 if zeros else 1 << (bits - 1))
+    size = held + (8 if zeros else 4)
+    minimum = Factor(held + 4, dtype=dtype.f32) if zeros else None
+    name = f"U{bits}_{length}{'_M' if zeros else ''}"
+    return Format(number, name, length, size, codes=codes, scale=Factor(held, dtype=dtype.f32), minimum=minimum)
+
+
+# Types that no GGUF file holds: blocks as com.microsoft's MatMulNBits has them. Their numbers are ours.
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+_OURS = [
+    _plain_codes(1000 + 2 * (bits * 1000 + length) + zeros, bits, length, bool(zeros))
+    for bits in (4, 8)
+    for length in BLOCK_SIZES
+    for zeros in (0, 1)
+]
+
 FORMATS: dict[int, Format] = {f.number: f for f in sorted(_KNOWN + _UNREAD, key=lambda f: f.number)}
-BY_NAME: dict[str, Format] = {f.name: f for f in FORMATS.values()}
+BY_NAME: dict[str, Format] = {f.name: f for f in (*FORMATS.values(), *_OURS)}

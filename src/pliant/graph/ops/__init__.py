@@ -9,6 +9,7 @@ from .arrange import expand, flip, repeat_interleave, roll, tile
 from .attention import scaled_dot_product_attention
 from .bits import bit_cast
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
+from .block_floats import block_linear_exact, block_matmul_exact
 from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, block_weights, quantize_groups
 from .calls import call_function, call_host, call_library, constant, match_cast
 from .compare import (
@@ -131,7 +132,9 @@ __all__ = [
     "bitwise_xor",
     "block_codes",
     "block_linear",
+    "block_linear_exact",
     "block_matmul",
+    "block_matmul_exact",
     "block_minimums",
     "block_scales",
     "block_take",

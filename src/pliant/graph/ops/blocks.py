@@ -144,10 +144,12 @@ def _number(packed: Packed, number: Expr, at: Any) -> Expr:
 
 def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
     """The factor of a group, f32 or as it is stored."""
-    o = Const(factor.offset, i64)
-    assert factor.dtype is f16
-    bits = BitOr(Cast(u16, at(o)), Shl(Cast(u16, at(o + 1)), Const(8, u16)))
-    stored = Bitcast(f16, bits)
+    size = factor.dtype.itemsize
+    whole = u16 if size == 2 else u32
+    bits: Expr = Cast(whole, at(Const(factor.offset, i64)))
+    for k in range(1, size):
+        bits = BitOr(bits, Shl(Cast(whole, at(Const(factor.offset + k, i64))), Const(8 * k, whole)))
+    stored = Bitcast(factor.dtype, bits)
     return stored if factor.groups is None else Cast(f32, stored) * _number(factor.groups, group, at)
 
 
@@ -244,7 +246,7 @@ def _register_factors(name: str, part: str) -> None:
         factor: Factor = getattr(format, part)
         rows, blocks, size = args[0].shape
         flat = np.ascontiguousarray(args[0].reshape(-1, size))
-        stored = flat[:, factor.offset : factor.offset + 2].copy().view(np.float16)
+        stored = flat[:, factor.offset : factor.offset + factor.dtype.itemsize].copy().view(factor.dtype.numpy())
         if factor.groups is not None:
             stored = stored.astype(np.float32) * unpack(factor.groups, flat)
         sign = format.sign if part == "minimum" else 1
@@ -313,44 +315,64 @@ def group_bytes(format: Format) -> Group:
     return Group(codes, _scale_dtype(format.scale), None if format.minimum is None else _scale_dtype(format.minimum))
 
 
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Packed weights as arrays: codes i64[rows, k], which are not negative; factors f32[rows, groups]."""
+
+    codes: Array
+    scale: Array
+    minimum: Array | None
+
+
+def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
+    """What `block_weights` put together, in numpy."""
+    lies = group_bytes(format)
+
+    def factors(start: int, kind: DType) -> Array:
+        part = np.ascontiguousarray(weights[:, :, start : start + PACK * kind.itemsize]).view(kind.numpy())  # [packs, groups, 16]
+        return np.moveaxis(part, 2, 1).reshape(-1, weights.shape[1])[:rows].astype(np.float32)
+
+    codes = weights[:, :, : lies.codes].reshape(len(weights), -1, PACK, 4)  # [packs, words, lanes, 4]
+    if half_bytes(format):
+        codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
+    plain = np.moveaxis(codes, 2, 1).reshape(len(weights) * PACK, -1).astype(np.int64)[:rows]
+    return Unpacked(plain, factors(lies.codes, lies.scale), None if lies.minimum is None else factors(lies.at_minimum, lies.minimum))
+
+
+def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -> None:
+    """Argument `k` is packed weights of so many rows of `length` elements."""
+    weights, format = d.rank(k, 3), format_of(attrs.format)
+    name, size = d.args[k].name, group_bytes(format).size
+    d.equal(weights.shape[1] * group_of(format), length, f"`{name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    d.equal(weights.shape[2], Const(size, i64), f"a group of packed {attrs.format} has {{1}} bytes, `{name}` has {{0}}", arg=k)
+    packs = Const(-(-attrs.rows // PACK), i64)
+    d.equal(weights.shape[0], packs, f"{attrs.rows} rows are {{1}} packs, `{name}` has {{0}}", arg=k)
+
+
 def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
-    q, weights = d.rank(0, 2), d.rank(3, 3)
-    format = format_of(attrs.format)
-    group, size = group_of(format), group_bytes(format).size
+    q, group = d.rank(0, 2), group_of(format_of(attrs.format))
     for k in (1, 2):
         scales = d.rank(k, 2)
         d.equal(scales.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
         d.equal(scales.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
-    d.equal(weights.shape[1] * group, q.shape[1], f"`{d.args[3].name}` is for rows of {{0}} elements, there are {{1}}", arg=3)
-    d.equal(weights.shape[2], Const(size, i64), f"a group of packed {attrs.format} has {{1}} bytes, `{d.args[3].name}` has {{0}}", arg=3)
-    packs = Const(-(-attrs.rows // PACK), i64)
-    d.equal(weights.shape[0], packs, f"{attrs.rows} rows are {{1}} packs, `{d.args[3].name}` has {{0}}", arg=3)
+    check_weights(d, 3, q.shape[1], attrs)
     return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
 
 
 def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
     format = format_of(attrs.format)
     q, scale, total, weights = args
-    group, lies = group_of(format), group_bytes(format)
-
-    def factors(start: int, kind: DType) -> Array:
-        part = np.ascontiguousarray(weights[:, :, start : start + PACK * kind.itemsize]).view(kind.numpy())  # [packs, groups, 16]
-        return np.moveaxis(part, 2, 1).reshape(-1, weights.shape[1])[: attrs.rows].astype(np.float32)
-
-    codes = weights[:, :, : lies.codes].reshape(len(weights), -1, PACK, 4)  # [packs, words, lanes, 4]
-    if half_bytes(format):
-        codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
-    plain = np.moveaxis(codes, 2, 1).reshape(len(weights) * PACK, -1).astype(np.int64)[: attrs.rows]
-    scales = factors(lies.codes, lies.scale)
+    group = group_of(format)
+    packed = unpacked(weights, format, attrs.rows)
     out = np.zeros((len(q), attrs.rows), np.float32)
     for g in range(weights.shape[1]):
         part = slice(g * group, (g + 1) * group)
-        dots = q[:, part].astype(np.int64) @ plain[:, part].T - zero_of(format) * total[:, g, None].astype(np.int64)
-        factor = scales[:, g][None] * scale[:, g, None]
+        dots = q[:, part].astype(np.int64) @ packed.codes[:, part].T - zero_of(format) * total[:, g, None].astype(np.int64)
+        factor = packed.scale[:, g][None] * scale[:, g, None]
         out = (dots.astype(np.float32).astype(np.float64) * factor + out).astype(np.float32)
-        if lies.minimum is not None:
+        if packed.minimum is not None:
             sums = scale[:, g] * total[:, g].astype(np.float32)
-            out = (factors(lies.at_minimum, lies.minimum)[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
+            out = (packed.minimum[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
     return [out]
 
 
@@ -452,16 +474,19 @@ def block_take(raw: Any, ids: Any, format: str) -> Any:
 
 def block_linear(x: Any, raw: Any, format: str) -> Any:
     """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
-    value, a, known = operand("block_linear", raw), operand("block_linear", x), format_of(format)
+    a, weights, rows = linear_operands("block_linear", x, raw, format)
+    (n, k), group = a.tensor.shape, group_of(format_of(format))
+    q, scale, total = quantize_groups(reshape(a, (n, k // group, group)))
+    return block_matmul(reshape(q, (n, k)), scale, total, weights, format=format, rows=rows)
+
+
+def linear_operands(op: str, x: Any, raw: Any, format: str) -> tuple[Any, Any, int]:
+    """A matrix of activations, weights as packs, and how many rows these have; an error in the words of the operator `op`."""
+    value, a = operand(op, raw), operand(op, x)
     weights = block_weights(value, format)
     rows, shape = value.tensor.shape[0], a.tensor.shape
     if not isinstance(rows, Const):
-        raise Error(
-            f"block_linear: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals"
-        )
+        raise Error(f"{op}: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals")
     if len(shape) != 2:
-        raise Error(f"block_linear: `{a.name}` is {a.annotation}, a matrix is expected", help="reshape it to rows of elements")
-    n, k = shape
-    q, scale, total = quantize_groups(reshape(a, (n, k // group_of(known), group_of(known))))
-    q = reshape(q, (n, k))
-    return block_matmul(q, scale, total, weights, format=format, rows=int(rows.value))
+        raise Error(f"{op}: `{a.name}` is {a.annotation}, a matrix is expected", help="reshape it to rows of elements")
+    return a, weights, int(rows.value)

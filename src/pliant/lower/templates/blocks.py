@@ -47,17 +47,16 @@ def _shaped(b: Buffer, shape: tuple[Expr, ...]) -> Buffer:
 
 def matmul(site: Site) -> Stmt:
     """The body of `block_matmul`."""
-    y = site.outs[0]
-    count = y.shape[0]
+    return over_packs(site.buffer(3).shape[0], site.outs[0].shape[0], lambda pack, start, number: _tile(site, pack, start, number))
+
+
+def over_packs(packs: Expr, count: Expr, make: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
+    """Each pack of weights, some at once, with tiles of all rows of activations: `make(pack, first row, number of rows)`."""
     pack, tile = Var("p"), Var("t")
-
-    def rows(number: int, start: Expr) -> Stmt:
-        return _tile(site, pack, start, number)
-
-    whole = For(tile, ZERO, count // ROWS, "serial", rows(ROWS, tile * ROWS))
-    tails = [If(Eq(count // r % 2, Const(1, i64)), rows(r, count // (2 * r) * (2 * r))) for r in (4, 2, 1)]
-    packs, chunk, k = site.buffer(3).shape[0], Var("c"), Var("k")
-    some = _loop(k, CHUNK, "serial", seq(Let(pack, chunk * CHUNK + k), If(Lt(pack, packs), seq(whole, *tails))))
+    whole = For(tile, ZERO, count // ROWS, "serial", make(pack, tile * ROWS, ROWS))
+    tails = [If(Eq(count // r % 2, Const(1, i64)), make(pack, count // (2 * r) * (2 * r), r)) for r in (4, 2, 1)]
+    chunk, k = Var("c"), Var("k")
+    some = loop(k, CHUNK, "serial", seq(Let(pack, chunk * CHUNK + k), If(Lt(pack, packs), seq(whole, *tails))))
     return For(chunk, ZERO, (packs + (CHUNK - 1)) // CHUNK, "parallel", some, {"grain": 1})
 
 
@@ -72,40 +71,41 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
     def write(i: Expr, lane: Expr) -> Stmt:
         return If(Lt(pack * PACK + lane, end), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
 
-    codes, scale, minimum, views = _views(site, pack, g)
+    codes, scale, minimum, made = views(site, site.buffer(3), pack, g)
     body = seq(
-        *views,
+        *made,
         Alloc(dot),
-        _lanes(number, lambda i, lane: Store(dot, (i, lane), _minus_zero(site, start + i, g))),
+        lanes(number, lambda i, lane: Store(dot, (i, lane), _minus_zero(site, start + i, g))),
         _words(site, dot, codes, start, g, number),
-        _lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), scale, minimum, start + i, g)),
+        lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), scale, minimum, start + i, g)),
     )
     groups = site.buffer(1).shape[1]
-    clear = _lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
-    return seq(Alloc(acc), clear, For(g, ZERO, groups, "serial", body), _lanes(number, write))
+    clear = lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
+    return seq(Alloc(acc), clear, For(g, ZERO, groups, "serial", body), lanes(number, write))
 
 
-def _views(site: Site, pack: Expr, g: Expr) -> tuple[Buffer, Buffer, Buffer | None, list[Stmt]]:
-    """The codes, scales and minimums of a group of weights, where they lie in its bytes."""
-    format, weights = format_of(site.attrs.format), site.buffer(3)
-    lies, lanes = group_bytes(format), (Const(PACK, i64),)
+def views(site: Site, weights: Buffer, pack: Expr, g: Expr, word: DType | None = None) -> tuple[Buffer, Buffer, Buffer | None, list[Stmt]]:
+    """The codes (four bytes of each lane, or a `word`), scales and minimums of a group of weights, where they lie in its bytes."""
+    lies, all_lanes = group_bytes(format_of(site.attrs.format)), (Const(PACK, i64),)
     words = Const(lies.codes // (PACK * 4), i64)
-    codes = Buffer("codes", weights.dtype, (words, *lanes, Const(4, i64)))
-    scale = Buffer("scale", lies.scale, lanes)
+    each = () if word is not None else (Const(4, i64),)
+    codes = Buffer("codes", word or weights.dtype, (words, *all_lanes, *each))
+    scale = Buffer("scale", lies.scale, all_lanes)
     made: list[Stmt] = [View(codes, weights, (pack, g, ZERO)), View(scale, weights, (pack, g, Const(lies.codes, i64)))]
     if lies.minimum is None:
         return codes, scale, None, made
-    minimum = Buffer("minimum", lies.minimum, lanes)
+    minimum = Buffer("minimum", lies.minimum, all_lanes)
     return codes, scale, minimum, [*made, View(minimum, weights, (pack, g, Const(lies.at_minimum, i64)))]
 
 
-def _lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
+def lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
     """A statement for each row of a tile, over lanes."""
     i, lane = Var("i"), Var("l")
-    return _loop(i, number, "unroll", _loop(lane, PACK, "vector", body(i, lane)))
+    return loop(i, number, "unroll", loop(lane, PACK, "vector", body(i, lane)))
 
 
-def _loop(v: Var, extent: int, kind: LoopKind, body: Stmt) -> Stmt:
+def loop(v: Var, extent: int, kind: LoopKind, body: Stmt) -> Stmt:
+    """A loop from 0 to a number."""
     return For(v, ZERO, Const(extent, i64), kind, body)
 
 
@@ -135,21 +135,22 @@ def _words(site: Site, dot: Buffer, codes: Buffer, start: Expr, g: Expr, number:
 
         return word
 
-    return _loop(w, count, "serial", seq(*(_lanes(number, add(half)) for half in range(1 + halves))))
+    return loop(w, count, "serial", seq(*(lanes(number, add(half)) for half in range(1 + halves))))
 
 
 def _scaled(site: Site, acc: Buffer, dot: Buffer, at: tuple[Expr, Expr], scale: Buffer, minimum: Buffer | None, row: Expr, g: Expr) -> Stmt:
     """A group's sum times its scales, added to that of the groups before it; then the minimum's part."""
     lane = at[1]
     e = site.read(1, row, g)
-    total: Expr = Fma(Cast(f32, dot.load(*at)), Mul(_wide(f32, scale.load(lane)), e), acc.load(*at))
+    total: Expr = Fma(Cast(f32, dot.load(*at)), Mul(wide(f32, scale.load(lane)), e), acc.load(*at))
     if minimum is not None:
         sums = Mul(e, Cast(f32, site.read(2, row, g)))
-        total = Fma(_wide(f32, minimum.load(lane)), sums, total)
+        total = Fma(wide(f32, minimum.load(lane)), sums, total)
     return Store(acc, at, total)
 
 
-def _wide(dtype: DType, e: Expr) -> Expr:
+def wide(dtype: DType, e: Expr) -> Expr:
+    """A cast, where it is one."""
     return e if e.dtype is dtype else Cast(dtype, e)
 
 
@@ -173,7 +174,7 @@ def quantize(site: Site) -> Stmt:
         *_joined("largest", f32, int(size.value), lambda k: Call("abs", element(k)), Max, most),
         Let(inverse, Select(Eq(most, zero), zero, Div(Const(127.0, f32), most))),
         Store(scale, (i, g), Div(most, Const(127.0, f32))),
-        _loop(lane, int(size.value), "vector", Store(codes, (i, g, lane), Cast(i8, code(lane)))),
+        loop(lane, int(size.value), "vector", Store(codes, (i, g, lane), Cast(i8, code(lane)))),
         *_joined("sums", i32, int(size.value), lambda k: Cast(i32, code(k)), Add, found := Var("sum", i32)),
         Store(total, (i, g), found),
     )
@@ -188,10 +189,10 @@ def _joined(name: str, dtype: DType, size: int, value: Callable[[Expr], Expr], j
     for start in range(width, size, width):
         first = join(first, value(lane + start))
     row = Buffer(name, dtype, (Const(width, i64),), scope="register")
-    made: list[Stmt] = [Alloc(row), _loop(lane, width, "vector", Store(row, (lane,), first))]
+    made: list[Stmt] = [Alloc(row), loop(lane, width, "vector", Store(row, (lane,), first))]
     while width > 2:
         width //= 2
         half, lane = Buffer(f"{name}_{width}", dtype, (Const(width, i64),), scope="register"), Var("l")
-        made += [Alloc(half), _loop(lane, width, "vector", Store(half, (lane,), join(row.load(lane), row.load(lane + width))))]
+        made += [Alloc(half), loop(lane, width, "vector", Store(half, (lane,), join(row.load(lane), row.load(lane + width))))]
         row = half
     return [*made, Let(result, join(row.load(ZERO), row.load(Const(1, i64))))]

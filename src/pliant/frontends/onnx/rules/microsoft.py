@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ....dtype import ALL, f32, i64
+from ....dtype import f32, i64
 from ..emit import ops
-from ..items import Known
 from ..registry import rule
 from ..site import Site
 from .spatial import conv
@@ -107,51 +104,6 @@ def fused_conv(site: Site) -> Any:
         "HardSigmoid": lambda: ops.hard_sigmoid(y, alpha=params[0] if params else 0.2, beta=params[1] if params else 0.5),
     }  # fmt: skip
     return units[site.text("activation", "", *units)]()
-
-
-@rule("MatMulNBits", domain=MS)
-def matmul_nbits(site: Site) -> Any:
-    """A product with a weight (n, k) of 4- or 8-bit codes in blocks along k, each of which has a scale and perhaps a zero point."""
-    k, n, bits, size = (site.integer(name, d) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
-    site.require(min(k, n) > 0 and size >= 16 and size & (size - 1) == 0, f"K {k}, N {n}, blocks of {size}")
-    if bits not in (4, 8) or site.has(4):
-        raise site.unsupported("other codes than of 4 and 8 bits, and g_idx, are not supported")
-    blocks = -(-k // size)
-    codes = _codes(site, 1, (n, blocks * size), bits)
-    scale = ops.reshape(site.x(2), (n, blocks))
-    scale = scale if site.dtype(2) is f32 else ops.cast(scale, f32)
-    zero = _zeros(site, n, blocks, bits)
-    weight: Any = ops.dequantize_linear(codes, scale, zero, 1, size)
-    weight = weight if blocks * size == k else ops.slice(weight, 1, 0, k)
-    x = site.x(0) if site.dtype(0) is f32 else ops.cast(site.x(0), f32)
-    y: Any = ops.matmul(x, weight, transpose_b=True)
-    y = y if site.dtype(0) is f32 else ops.cast(y, site.dtype(0))
-    return ops.add(y, site.x(5)) if site.has(5) else y
-
-
-def _codes(site: Site, k: int, shape: tuple[int, int], bits: int) -> Any:
-    """Codes of a literal, one in each byte or two, the low half first."""
-    array = site.known(k)
-    site.require(array.dtype == np.uint8 and array.size * (8 // bits) == shape[0] * shape[1], f"input {k} is {array.dtype}{array.shape}")
-    if bits == 8:
-        return site.value_of(Known(array.reshape(shape), ALL["u8"]))
-    halves = np.stack([array.reshape(-1) & 15, array.reshape(-1) >> 4], axis=-1)
-    return site.value_of(Known(halves.reshape(shape).astype(ALL["u4"].numpy()), ALL["u4"]))
-
-
-def _zeros(site: Site, n: int, blocks: int, bits: int) -> Any:
-    """Zero points, one for each block: codes in rows of whole bytes, or floats; the middle of the range where none are given."""
-    if not site.has(3):
-        return ops.full((n, blocks), 1 << (bits - 1), "u8")
-    array = site.known(3)
-    if array.dtype != np.uint8:
-        raise site.unsupported("zero points that are floats are not supported")
-    if bits == 8:
-        return site.value_of(Known(array.reshape(n, blocks), ALL["u8"]))
-    row = -(-blocks // 2)
-    site.require(array.size == n * row, f"{array.size} bytes of zero points, {n * row} are expected")
-    halves = np.stack([array.reshape(n, row) & 15, array.reshape(n, row) >> 4], axis=-1).reshape(n, 2 * row)[:, :blocks]
-    return site.value_of(Known(np.ascontiguousarray(halves).astype(np.uint8), ALL["u8"]))
 
 
 @rule("RotaryEmbedding", domain=MS)
