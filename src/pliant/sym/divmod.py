@@ -1,9 +1,8 @@
 """Floor division and remainder of sums: the rules that tiling and fusing of loops need.
 
 With a divisor d > 0 and a dividend d*q + r: (d*q + r) // d = q + r // d and (d*q + r) % d = r % d. With g dividing d and
-0 <= s < g: (g*x + s) // d = x // (d/g) and (g*x + s) % d = g * (x % (d/g)) + s. (x // a + k) // d = (x + a*k) // (a*d).
-All of this is about integers, so the dividend and what remains of it must be free of wrapping;
-a remainder by a power of two does not even need that.
+0 <= s < g: (g*x + s) // d = x // (d/g) and (g*x + s) % d = g * (x % (d/g)) + s. All of this is about integers, so the
+dividend and what remains of it must be free of wrapping; a remainder by a power of two does not even need that.
 
     >>> i, j = Var("i"), Var("j"); simplify((i * 4 + j) // 4, Facts().with_range(j, 0, 3).with_range(i, 0, 99))
     i
@@ -64,20 +63,12 @@ def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
         x, g, _ = found
         return _plus(quotient, _quotient(x, c // g, d, facts), d) if exact(x, d, facts) else FloorDiv(a, Const(c, d))
     left = to_expr(rest, d)
-    inner = _nested(rest, c, d, facts)
-    if inner is None:
-        inner = _peel(left, c, facts)
-    return _plus(quotient, inner if inner is not None else FloorDiv(left, Const(c, d)), d)
+    inner = _peel(left, c, facts)
+    return _plus(quotient, inner if inner is not None else _atom_div(left, c), d)
 
 
-def _nested(rest: Poly, c: int, d: DType, facts: Facts) -> Poly | Expr | None:
-    """(x // a + k) // c = (x + a*k) // (a*c)."""
-    (m, factor), *more = [(m, k) for m, k in rest.items() if m]
-    if more or factor != 1 or type(m[0]) is not FloorDiv or len(m) > 1 or not isinstance(m[0].args[1], Const):
-        return None
-    a = m[0].args[1].value
-    x = add(poly_of(m[0].args[0]), constant(a * rest.get((), 0)))
-    return _quotient(x, a * c, d, facts) if a > 0 and a * c <= d.max and exact(x, d, facts) else None
+def _atom_div(left: Expr, c: int) -> Expr:
+    return FloorDiv(left, Const(c, left.dtype))
 
 
 def _quotient(x: Poly, c: int, d: DType, facts: Facts) -> Poly | Expr:
@@ -122,11 +113,15 @@ def _narrowed(rest: Poly, c: int, facts: Facts) -> tuple[Poly, int, Poly] | None
 
 
 def _peel(left: Expr, c: int, facts: Facts) -> Poly | Expr | None:
-    """(x % a) // c = (x // c) % (a / c) where c divides a."""
-    if type(left) is not FloorMod or not isinstance(left.args[1], Const):
+    """(x // a) // c = x // (a*c), (x % a) // c = (x // c) % (a / c) where c divides a."""
+    if type(left) not in (FloorDiv, FloorMod) or not isinstance(left.args[1], Const):
         return None
     x, a = left.args[0], left.args[1].value
-    if a <= 0 or a % c:
+    if a <= 0:
+        return None
+    if type(left) is FloorDiv:
+        return floordiv(x, Const(a * c, left.dtype), facts) if a * c <= left.dtype.max else None
+    if a % c:
         return None
     inner = floordiv(x, Const(c, left.dtype), facts)
     return floormod(inner if isinstance(inner, Expr) else to_expr(inner, left.dtype), Const(a // c, left.dtype), facts)
