@@ -89,6 +89,12 @@ class Player:
         start = self.random.randrange(max(1, len(loops) - 1))
         self.s.fuse(*loops[start : start + self.random.choice([2, 2, 3])])
 
+    def join(self, name: str, loops: list[Any]) -> None:
+        names = self.names()
+        other = names[(names.index(name) + self.random.choice([1, 1, 2])) % len(names)]
+        depth = self.random.randrange(len(loops))
+        self.s.join(loops[depth], self.s.loops(other)[depth] if depth < len(self.s.loops(other)) else self.random.choice(loops))
+
     def reorder(self, name: str, loops: list[Any]) -> None:
         self.s.reorder(*self.random.sample(loops, min(len(loops), self.random.choice([2, 2, 3, 4]))))
 
@@ -190,6 +196,8 @@ MOVES = [
     Player.split,
     Player.split,
     Player.fuse,
+    Player.join,
+    Player.join,
     Player.reorder,
     Player.reorder,
     Player.kind,

@@ -64,6 +64,19 @@ def cross_dependence(func: Func, loop: For) -> Conflict | None:
     return _conflict(func, loop, inside) if len(inside) > 1 else None
 
 
+def backward_dependence(func: Func, loop: For, first: list[Block], second: list[Block]) -> Conflict | None:
+    """What forbids that rounds of `loop` run both `first` and `second`, which came after all rounds of `first`; None if nothing does."""
+    if index(func.body).has_views:
+        return Conflict(loop, "buffers may overlap: the program makes views")
+    for b in first:
+        for other in second:
+            for w, a in _pairs(list(accesses(b)), list(accesses(other))):
+                if not _separate(func, loop, w, a, later=True):
+                    reason = f"block `{other.name}` touches elements of `{w.buffer.name}` that block `{b.name}` touches in later iterations"
+                    return Conflict(other, reason)
+    return None
+
+
 def _conflict(func: Func, loop: For, inside: list[Block]) -> Conflict | None:
     private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in ("stack", "register")}
     if index(func.body).has_views:
@@ -101,19 +114,22 @@ def _own_points(func: Func, loop: For, b: Block) -> bool:
     return bool(values) and separated(func, loop, b, values, b, values)
 
 
-def _separate(func: Func, loop: For, w: Access, a: Access) -> bool:
+def _separate(func: Func, loop: For, w: Access, a: Access, later: bool = False) -> bool:
     if len(w.indices) != len(a.indices):
         return False  # a call touches all of the buffer
-    return separated(func, loop, w.block, w.over_loops(), a.block, a.over_loops())
+    return separated(func, loop, w.block, w.over_loops(), a.block, a.over_loops(), later)
 
 
-def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Block, second: tuple[Expr, ...]) -> bool:
-    """Whether the places `first` and `second` differ whenever they belong to different iterations of the loop."""
+def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Block, second: tuple[Expr, ...], later: bool = False) -> bool:
+    """Whether the places `first` and `second` differ whenever they belong to different iterations of the loop.
+
+    With `later`, only iterations of `first` that come after that of `second` count.
+    """
     facts, renamed = _two_instances(func, loop, b1, b2)
     one = [simplify(e, facts) for e in first]
     two = [simplify(substitute(e, renamed), facts) for e in second]
     for p, q in (one, two), _leading_digits(one, two, loop.var, facts):
-        if any(_owned(a, b, loop.var, facts) for a, b in _aligned(_joined(p, facts), _joined(q, facts))):
+        if any(_owned(a, b, loop.var, facts, later) for a, b in _aligned(_joined(p, facts), _joined(q, facts))):
             return True
     return False
 
@@ -215,15 +231,15 @@ def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
     return []
 
 
-def _owned(p: Expr, q: Expr, v: Var, facts: Facts) -> bool:
-    """Whether p(v) and q(v') differ for v != v': both are c*v + rest, and the rests differ by less than c."""
+def _owned(p: Expr, q: Expr, v: Var, facts: Facts, later: bool) -> bool:
+    """Whether p(v) and q(v') differ for v != v', or for v > v': both are c*v + rest, and the rests differ by less than c."""
     one, two = linear(p, v), linear(q, v)
     if one is None or two is None or one[0] != two[0] or not one[0]:
         return False
     c = to_expr(one[0], i64)
     difference = add(one[1], two[1], -1)
     d = to_expr(difference, i64)
-    return prove(Const(0, i64) < c, facts) and prove(d < c, facts) and prove(Const(0, i64) - c < d, facts)
+    return prove(Const(0, i64) < c, facts) and (later or prove(d < c, facts)) and prove(Const(0, i64) - c < d, facts)
 
 
 def linear(e: Expr, v: Var) -> tuple[Poly, Poly] | None:

@@ -26,7 +26,7 @@ from ..sym.index_map import IndexMap, index_map
 from . import sampling
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
-from .primitives import block_layout, blockize, cache, inline, layout, move, padding, reduction, tensorize
+from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
@@ -171,6 +171,7 @@ class Schedule:
     split = primitive(splitting.split, tuple)
     partition = primitive(splitting.partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
+    join = primitive(join.join, LoopHandle)
     reorder = primitive(loop_primitives.reorder)
     unroll = primitive(loop_primitives.unroll)
     vectorize = primitive(loop_primitives.vectorize)

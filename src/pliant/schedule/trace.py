@@ -54,7 +54,7 @@ class Entry:
         return f"{names}{unpacked} = {call}" if self.results else call
 
 
-_TUPLES = ("loops", "sample_perfect_tile")
+_TUPLES = ("loops", "partition", "sample_perfect_tile")
 
 
 def _shown(value: Any) -> str:

@@ -250,6 +250,8 @@ def _without_inits(s: For, later: set[Block]) -> For:
 def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`).
 
+    There is no rest where no block would run in it: a loop whose variable alone decides just ends there.
+
         for i in range((n + 3) // 4):
             for j in range(4):
                 with block("w", "S", i * 4 + j) as vi:
@@ -305,12 +307,22 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
         return new
 
     main = main.with_(body=relieved(loop.body, facts))
+    edit.move(loop, main)
+    if _ends_there(loop):
+        edit.replace(loop, main)
+        return edit.done(made=(main,))
     rest = Copier(block_names(func), "_rest").copy(loop)
     assert isinstance(rest, For)
     rest = rest.with_(start=at)
     edit.replace(loop, seq(main, rest))
-    edit.move(loop, main)
     return edit.done(made=(main, rest))
+
+
+def _ends_there(loop: For) -> bool:
+    """Whether no block runs from the first failure on: all have the same predicates, which no inner loop changes."""
+    inner = {x.var for x in loops_in(loop.body)}
+    own = [{c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)} for b in blocks(loop.body)]
+    return all(o == own[0] and all(inner.isdisjoint(free_vars(c)) for c in o) for o in own)
 
 
 def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Expr | None:
