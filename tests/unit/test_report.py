@@ -100,6 +100,7 @@ def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> 
         assert f'id="kernel-{number}"' in plain and f'href="#kernel-{number}"' in plain
     assert plain.count("<summary>what it computes</summary>") == len({s.func for s in found})
     assert "@kernel" in plain and "ops.linear(" in plain and "\tret" in plain
+    assert len(re.findall(r'class="mono soft shapes" title="f32\[n, (8|16)\],[^"]* \u2192 f32\[n, \d+\]"', plain)) >= 2
 
 
 def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.dtype import bool_, f16, f32, i8, i32, i64, u8
+from pliant.sym.divmod import joined_quotients
 from pliant.sym.expr import (
     FALSE,
     TRUE,
@@ -36,6 +37,7 @@ from pliant.sym.expr import (
     const,
 )
 from pliant.sym.facts import Facts
+from pliant.sym.semantics import evaluate
 from pliant.sym.simplify import simplify
 
 n, m, k = Dim("n"), Dim("m"), Dim("k")
@@ -211,3 +213,13 @@ def test_conditions_of_data_are_remembered() -> None:
     assert simplify(Select(claim, x, y), facts) is x
     assert simplify(Select(claim, x, y), Facts().with_condition(Not(claim))) is y
     assert simplify(claim) is claim
+
+
+def test_quotients_joined_for_people() -> None:
+    deep = (((((n + 1) // 2 + 1) // 2 - 2) // 3) + 1) // 2
+    joined = joined_quotients(deep * 2 + n)
+    assert str(joined) == "(n + 7) // 24 * 2 + n"
+    for value in range(200):
+        assert evaluate(joined, {n: value}) == (((((value + 1) // 2 + 1) // 2 - 2) // 3) + 1) // 2 * 2 + value
+    wraps = ((a + 1) // 2 + 1) // 2
+    assert joined_quotients(wraps) is wraps

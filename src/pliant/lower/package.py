@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from ..codegen.pieces import Pieces
 from ..graph import node as g
 from ..runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from ..runtime.package import Package
+from ..sym.divmod import joined_quotients
 from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 from .host import HostProgram
+from .host import Output as HostOutput
 from .outside import Leaving
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +40,10 @@ def interface_of(
     return Interface(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
-        outputs=tuple(Output(o.name, o.annotation.dtype.name, _texts(o.annotation.shape), o.alias, o.counted_by) for o in host.outputs),
+        outputs=tuple(
+            Output(o.name, o.annotation.dtype.name, _texts(map(joined_quotients, o.annotation.shape)), o.alias, o.counted_by)
+            for o in host.outputs
+        ),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         counts=_texts(host.layout.counts),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in module.sites),
@@ -64,7 +69,12 @@ def _input(p: g.Value) -> Input:
     return Input(p.name, "scalar", p.annotation.dtype.name)
 
 
-def _texts(shape: tuple[Expr, ...]) -> tuple[str, ...]:
+def _output(o: HostOutput) -> Output:
+    shape = _texts(map(joined_quotients, o.annotation.shape))
+    return Output(o.name, o.annotation.dtype.name, shape, o.alias, o.counted_by)
+
+
+def _texts(shape: Iterable[Expr]) -> tuple[str, ...]:
     return tuple(map(str, shape))
 
 

@@ -15,6 +15,7 @@ from html import escape
 from typing import NamedTuple
 
 from ..lineage import Lineage
+from ..loop.buffer import Buffer
 from ..loop.printer import print_func
 from ..loop.stmt import Func
 from ..lower.callee import func_of
@@ -110,13 +111,17 @@ def _layers(x: _Facts) -> str:
 
 def _branch(x: _Facts, tree: Tree, name: str, total: int, depth: int) -> str:
     every = tree.every()
+    if len(every) == 1 and not tree.children:
+        return f'<div class="row">{escape(name)}{_launch(x, every[0], total)}</div>'
     shown = f'<span class="soft">{_count(every)}</span>{_share(x, every, total)}'
     inner = "".join(_branch(x, child, label, total, depth + 1) for label, child in tree.children.items())
-    own = "".join(
-        f'<div class="row">{_kernel_link(x, i)}<span class="soft">launch {i}</span>{_share(x, [i], total)}</div>' for i in tree.own
-    )
+    own = "".join(f'<div class="row">{_launch(x, i, total)}</div>' for i in tree.own)
     opened = " open" if depth < 3 else ""
     return f'<details{opened}><summary class="row">{escape(name)} {shown}</summary>{inner}{own}</details>'
+
+
+def _launch(x: _Facts, i: int, total: int) -> str:
+    return f'{_kernel_link(x, i)}<span class="soft">launch {i}</span>{_share(x, [i], total)}'
 
 
 def _count(which: Sequence[int]) -> str:
@@ -191,8 +196,20 @@ def _kernel(x: _Facts, func: Func, number: int, code: str) -> str:
     parts = [("what it computes", print_func(func_of(logical.callee)))] if logical is not None else []
     parts += [("as it is scheduled", print_func(func)), ("assembly", _shortened(code))]
     blocks = "".join(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" for title, text in parts if text)
-    head = f'<strong>{escape(func.name)}</strong> <span class="soft">{_count(which)}</span>{_share(x, which, total)}'
+    head = f'<strong>{escape(func.name)}</strong><span class="soft">{_count(which)}</span>{_shapes(func)}{_share(x, which, total)}'
     return f'<details class="kernel" id="kernel-{number}"><summary class="row">{head}</summary>{blocks}</details>'
+
+
+def _shapes(func: Func) -> str:
+    """What tells kernels of one name apart."""
+    buffers = [(p.role, p.value) for p in func.params if isinstance(p.value, Buffer)]
+    sides = [", ".join(_shape(b) for role, b in buffers if role in roles) for roles in (("in", "inout"), ("out", "inout"))]
+    text = escape(" \u2192 ".join(sides))
+    return f'<span class="mono soft shapes" title="{text}">{text}</span>'
+
+
+def _shape(buffer: Buffer) -> str:
+    return f"{buffer.dtype}[{', '.join(str(e) for e in buffer.shape)}]"
 
 
 def _shortened(text: str) -> str:

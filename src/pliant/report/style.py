@@ -38,12 +38,14 @@ summary.row::before { content: "\\25b8"; width: 10px; color: var(--soft); }
 .tree > details { margin-left: 0; border: 0; padding: 0; }
 .kernel { border: 1px solid var(--line); border-radius: 8px; padding: 6px 14px; margin: 8px 0; }
 .kernel > summary strong { overflow-wrap: anywhere; }
+.kernel > summary .shapes { flex: 1 1 0; overflow: hidden; text-overflow: ellipsis; }
 svg { width: 100%; height: auto; background: var(--box); border: 1px solid var(--line); border-radius: 6px; margin-top: 8px; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
 .grid { stroke: var(--line); } .live { fill: none; stroke: var(--ink); stroke-width: 1.5; }
 input { font: inherit; color: inherit; background: var(--box); border: 1px solid var(--line); border-radius: 6px; }
 input { padding: 4px 10px; width: 280px; margin: 6px 0; max-width: 100%; }
 .row .soft { white-space: nowrap; margin: 0; }
+.kernel[open] > summary .shapes { white-space: normal; }
 @media (max-width: 700px) {
   main { padding: 0 14px 60px; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 6px; }
