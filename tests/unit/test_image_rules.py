@@ -19,7 +19,6 @@ from pliant.lower.from_ops import lower_ops
 from pliant.schedule import default_schedule
 from pliant.schedule.library.convolution_roles import along_channels
 from pliant.schedule.library.layouts import wanted_layouts
-from pliant.schedule.library.register_tiles import tile_size
 from pliant.schedule.nest import blocks
 from pliant.sym.expr import Dim, const
 from pliant.target import target
@@ -92,15 +91,6 @@ def test_weights_are_wanted_in_packs_where_lanes_are_channels() -> None:
     assert wanted_layouts(shallow, ZEN4) == {}
     (block,) = (b for b in blocks(shallow.body) if b.name == "sum")
     assert not along_channels(shallow, block, ZEN4)
-
-
-def test_tiles_fit_the_registers_and_the_image() -> None:
-    for machine, registers in ((V3, 16), (ZEN4, 32), (target("llvm:cortex-a76"), 32)):
-        for rows in (None, 1, 7, 13, 14, 28, 56, 100):
-            for vectors in (1, 2, 3, 4, 5, 8):
-                tile = tile_size(machine, rows, vectors)
-                assert tile.rows * tile.vectors + tile.vectors <= registers
-                assert tile.vectors <= vectors and (rows is None or tile.rows <= rows)
 
 
 @pytest.mark.parametrize("sizes", [(16, 16), (32, 48), (17, 33), (15, 40), (40, 3), (0, 5), (1, 1)])

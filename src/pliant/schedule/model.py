@@ -1,28 +1,27 @@
 """The analytic model: what every register tile of a sum of products would cost, term by term, all tiles at once.
 
     work = Product(rows=128, columns=1536, depth=384)
-    model = Tiles.that_fit(target, most_rows=28)        # 74 tiles for 32 registers
+    model = Tiles.that_fit(target, work)                # 74 tiles for 32 registers
     cost = model.cost(work, threads=2)                  # arrays: an entry for each tile
     cost.cycles.argmin()
 
-The work is done as the rules do it (`library/matmul.py`): panels of some vectors of columns, shared out among threads; in a panel, tiles
-of rows and a smaller tile for those that remain; in a tile, a step of the sum is `vectors` loads, `rows` broadcasts and
-`rows * vectors` multiply-adds.
+The work (`works.py`: products, convolutions, windows) is done as the rules do it (`library/`): panels of some vectors of columns and tiles
+of rows, with smaller ones for what remains, shared out among threads; in a tile, a step of the sum is loads of vectors and of single
+elements, and `rows * vectors` multiply-adds.
 
 A term is the cycles that one thread would take if nothing else had to be done. What takes longest hides most of the rest, never all.
-Rows of a that lie a large power of two apart meet in few sets of the first cache: where a tile has more of them than fit there, each
-element is fetched with its whole line again.
 """
 
 from __future__ import annotations
 
 import functools
-import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..support.record import dataclass
 from ..target import Target
 from ..target.throughput import Throughput, throughput
+from .works import Product, Tiling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,20 +29,6 @@ if TYPE_CHECKING:
 UNHIDDEN = 0.1  # the part of every term but the longest that shows
 ABOUT = 0.02  # what the model cannot tell apart
 START = 12  # cycles to begin a tile and to leave it
-WAYS = 8  # lines of a set of the first cache
-PAGE = 4096  # bytes of a way: addresses this far apart share a set
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A sum of products: c[rows, columns] += a[rows, depth] * b[depth, columns], `batch` times; sizes of elements in bytes."""
-
-    rows: int
-    columns: int
-    depth: int
-    batch: int = 1
-    size: int = 4  # of an element of the result, which vectors are made of
-    wide: int = 4  # of an element of b
 
 
 class Cost(NamedTuple):
@@ -60,6 +45,16 @@ class Cost(NamedTuple):
     least: float  # multiply-adds alone, on all threads
 
 
+class Sizes(NamedTuple):
+    """The numbers of rows, and of vectors, that a tile may have."""
+
+    rows: Sequence[int]
+    vectors: Sequence[int]
+
+
+ANY = Sizes(range(1, 29), range(1, 9))
+
+
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Candidates: rows, and vectors of columns, of each tile."""
@@ -69,38 +64,31 @@ class Tiles:
     vectors: np.ndarray[Any, Any]
 
     @staticmethod
-    def that_fit(target: Target, most_rows: int = 28, most_vectors: int = 8, spare: int = 0) -> Tiles:
-        """All tiles whose sums, with a vector of each column, one element of a and `spare` more, fit the registers."""
+    def that_fit(target: Target, work: Product, sizes: Sizes = ANY, spare: int = 0) -> Tiles:
+        """All tiles of some sizes whose sums, with what a step needs besides and `spare` more, fit the registers; at least the smallest."""
         import numpy as np
 
-        rows, vectors = (x.ravel() for x in np.meshgrid(np.arange(1, most_rows + 1), np.arange(1, most_vectors + 1), indexing="ij"))
-        fit = (rows * vectors + vectors + 1 + spare <= target.n_vector_registers) | ((rows == 1) & (vectors == 1))
+        rows, vectors = (x.ravel() for x in np.meshgrid(sizes.rows, sizes.vectors, indexing="ij"))
+        needed = work.registers(rows, vectors) + spare
+        fit = needed <= max(target.n_vector_registers, int(needed.min()))
         return Tiles(target, rows[fit], vectors[fit])
 
     def cost(self, work: Product, threads: int = 2) -> Cost:
         """The terms of each tile for this work."""
         import numpy as np
 
-        rate, caches = throughput(self.target), self.target.caches
-        lanes = self._lanes(work)
+        rate, lanes = throughput(self.target), self._lanes(work)
         columns = -(-work.columns // lanes)  # in vectors
-        vectors = np.minimum(self.vectors, columns)
-        rows = np.minimum(self.rows, max(work.rows, 1))
-        panels, tiles = -(-columns // vectors), -(-work.rows // rows)
-        units = np.where(work.batch * panels >= 2 * threads, work.batch * panels, work.batch * panels * tiles)
+        vectors, rows = np.minimum(self.vectors, columns), np.minimum(self.rows, max(work.rows, 1))
+        tiling = Tiling(rows, vectors, -(-columns // vectors), -(-work.rows // rows), lanes * work.wide)
+        units = work.units(tiling, threads)
         busy = units / (threads * -(-units // threads))
         share = work.batch / threads / busy  # of the whole that the slowest thread does
 
-        steps = _Steps(rate, rows, vectors, work.rows, columns)
-        panel = work.depth * vectors * lanes * work.wide
-        left = rows * work.depth * work.wide
-        again = panels * np.maximum(tiles - 1, 0) * panel  # bytes of panels that are read once more
-        whole_left = work.rows * work.depth * work.wide
-        l2 = again * (panel + left > caches.l1) + panels * whole_left * self._refetched(rows, work)
-        l3 = again * (panel + left > caches.l2) + panels * panel + panels * whole_left * (whole_left > caches.l2)
-        edges = panels * tiles * (START + 2 * rows * vectors / rate.loads)
+        steps, moved = _Steps(rate, rows, vectors, work, columns), work.traffic(tiling, self.target.caches)
         compute, loads, latency = (t * work.depth * share for t in (steps.multiply_adds, steps.loads, steps.latency))
-        l2, l3, edges = l2 / rate.l2 * share, l3 / rate.l3 * share, edges * share
+        l2, l3 = moved.l2 / rate.l2 * share, moved.l3 / rate.l3 * share
+        edges = tiling.panels * tiling.tiles * (START + 2 * rows * vectors / rate.loads) * share
         longest = np.maximum.reduce([compute, loads, latency, l2, l3])
         cycles = longest + UNHIDDEN * (compute + loads + latency + l2 + l3 - longest) + edges
         least = work.batch * work.rows * work.columns * work.depth / (lanes * rate.multiply_adds * threads)
@@ -108,13 +96,6 @@ class Tiles:
 
     def _lanes(self, work: Product) -> int:
         return max(1, self.target.vector_bits // (8 * work.size))
-
-    def _refetched(self, rows: np.ndarray[Any, Any], work: Product) -> np.ndarray[Any, Any]:
-        """How many times what is read of a tile's rows comes from the second cache."""
-        import numpy as np
-
-        places = PAGE // math.gcd(work.depth * work.wide, PAGE)
-        return np.where(rows > WAYS * places, self.target.caches.line // work.wide, 1)
 
     def best(self, works: tuple[Product, ...], threads: int = 2) -> int:
         """The tile that is the fastest in the mean over works, each weighed by the least time it could take."""
@@ -143,20 +124,20 @@ class Choice:
 
 
 @functools.lru_cache(maxsize=256)  # variants of a kernel, and kernels of like layers, ask the same
-def choose_tile(
-    target: Target, works: tuple[Product, ...], most_rows: int, most_vectors: int = 8, spare: int = 0, threads: int = 2
-) -> Choice:
+def choose_tile(target: Target, works: tuple[Product, ...], sizes: Sizes = ANY, spare: int = 0, threads: int = 2) -> Choice:
     """The fastest register tile for the works in the mean; its terms are those of the last work."""
-    tiles = Tiles.that_fit(target, most_rows, most_vectors, spare)
+    tiles = Tiles.that_fit(target, works[-1], sizes, spare)
     n = tiles.best(works, threads)
     cost = tiles.cost(works[-1], threads)
     rows, vectors = int(tiles.rows[n]), int(tiles.vectors[n])
     share = {name: float(term[n]) / float(cost.cycles[n]) for name, term in zip(Cost._fields[:6], cost[:6], strict=True)}
     terms = ", ".join(f"{name} {part:.0%}" for name, part in share.items())
-    work, used = works[-1], rows * vectors + vectors + 1
+    work = works[-1]
+    times = f", {work.batch} times," if work.batch > 1 else ""
+    reached = cost.least / float(cost.cycles[n])
     text = (
-        f"by the model the best of {len(tiles.rows)} tiles: {used} of {target.n_vector_registers} registers, for"
-        f" {work.rows}x{work.columns}x{work.depth} on {threads} threads {cost.least / float(cost.cycles[n]):.0%} of the multiply-add rate"
+        f"by the model the best of {len(tiles.rows)} tiles: {work.registers(rows, vectors)} of {target.n_vector_registers} registers, for"
+        f" {work.rows}x{work.columns}x{work.depth}{times} on {threads} threads {reached:.0%} of the multiply-add rate"
         f" ({terms}, threads busy {float(cost.busy[n]):.0%})"
     )
     return Choice(rows, vectors, text)
@@ -165,11 +146,12 @@ def choose_tile(
 class _Steps:
     """What a step of the sum costs for all tiles of the work together, the smaller ones at both ends too."""
 
-    def __init__(self, rate: Throughput, rows: Any, vectors: Any, all_rows: int, all_vectors: int) -> None:
+    def __init__(self, rate: Throughput, rows: Any, vectors: Any, work: Product, columns: int) -> None:
         self.multiply_adds, self.loads, self.latency = 0.0, 0.0, 0.0
-        for r, many_rows in ((rows, all_rows // rows), (all_rows % rows, 1)):
-            for v, many_vectors in ((vectors, all_vectors // vectors), (all_vectors % vectors, 1)):
+        for r, many_rows in ((rows, work.rows // rows), (work.rows % rows, 1)):
+            for v, many_vectors in ((vectors, columns // vectors), (columns % vectors, 1)):
                 many = many_rows * many_vectors * ((r > 0) & (v > 0))
+                whole, single = work.loads(r, v)
                 self.multiply_adds += many * r * v / rate.multiply_adds
-                self.loads += many * (v / rate.loads + r / rate.broadcasts)
+                self.loads += many * (whole / rate.loads + single / rate.broadcasts)
                 self.latency += many * rate.latency

@@ -17,13 +17,17 @@ The sum runs in the order of the program's reduction loops for every element, wh
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Reduce
+from ...sym.bounds import multiple
 from ...target import Target
-from ..nest import accesses, allocation, blocks, constant_extent, plain_iters, readers
+from ..model import Choice, Sizes, choose_tile
+from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from .convolution_roles import Convolution, blocked_convolution_of, convolution_of
+from ..works import Channels
+from .convolution_roles import Convolution, blocked_convolution_of, convolution_of, taps_of
 from .layouts import packs
 from .match import (
     NotApplicable,
@@ -40,10 +44,16 @@ from .match import (
     untouched,
 )
 from .matmul import with_epilogue
-from .register_tiles import Tile, tile_size
 from .sharing import share
 
 SMALLER = (8, 4, 2)  # tiles for what remains of rows of unknown length
+SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
+SOME_ROWS = 40  # of an image, where their number is not known
+SOME_CHANNELS = 128
+MOST_ROWS = 28
+DYNAMIC_ROWS = 12
+FEW_ROWS = 4  # in a tile where there is a body for each smaller number of rows
+MOST_VECTORS = 4  # streams through the weights
 
 
 def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
@@ -56,10 +66,11 @@ def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
         raise NotApplicable(roles)
     known_sums(s.program, block)
     _join(s, block)
-    text = with_epilogue(s, find_block(s.program, name), lambda: _Rule(s, name, roles, target).apply())
+    rule = _Rule(s, name, roles, target)
+    text = with_epilogue(s, find_block(s.program, name), rule.apply)
     if roles.lane:
         _share_copies(s, name)
-    return text
+    return f"{text}; {rule.tile.text}"
 
 
 def _join(s: Schedule, block: Block) -> None:
@@ -97,15 +108,37 @@ class _Rule:
         self.dtype = _target(block).dtype
         self.inside = allocation(s.program, _target(block).buffer) is not None  # the sum is nobody's result
         self.result = [v.name for v in plain_iters(_target(block).indices, block) or ()]
-        columns = constant_extent(s.program, self._loop(name, roles.column).loop) if roles.column else 1
-        if columns is None or columns == 0:
-            raise NotApplicable(f"the number of columns of block `{name}` is not a constant")
-        lane = constant_extent(s.program, self._loop(name, roles.lane).loop) if roles.lane else None
+        lane = self._extent(roles.lane) if roles.lane else None
         self.lanes = lane or max(1, target.vector_bits // self.dtype.bits)
-        self.columns = columns * (lane or 1)
-        self.rows = constant_extent(s.program, self._loop(name, roles.row).loop)
-        vectors = max(self.columns // self.lanes, 1)
-        self.tile = _dynamic_tile(target, vectors) if self.rows is None and lane else tile_size(target, self.rows, vectors)
+        columns = self._extent(roles.column) if roles.column else 1
+        if columns == 0 or (columns is None and not lane):
+            raise NotApplicable(f"the number of columns of block `{name}` is not a constant")
+        self.columns = None if columns is None else columns * (lane or 1)
+        self.rows = self._extent(roles.row)
+        self.tile = self._tile_size()
+
+    def _tile_size(self) -> Choice:
+        """The tile that the model takes."""
+        r = self.roles
+        most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS if r.lane else FEW_ROWS
+        depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
+        size, full = self.dtype.bits // 8, self.target.vector_bits // self.dtype.bits  # a block may be a part of a vector
+        columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * full
+        taps = taps_of(self.s.program, find_block(self.s.program, self.name))
+        widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
+        works = tuple(Channels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
+        return choose_tile(self.target, works, Sizes(range(1, most + 1), self._vectors_of_a_panel()))
+
+    def _vectors_of_a_panel(self) -> tuple[int, ...]:
+        """How many vectors a panel may have: where the number of blocks of channels is not known, what divides it for certain."""
+        some = range(1, MOST_VECTORS + 1)
+        if self.columns is not None:
+            return tuple(v for v in some if v == 1 or v * self.lanes <= self.columns)
+        certain = multiple(self._loop(self.name, self.roles.column).loop.extent, base_facts(self.s.program))
+        return tuple(v for v in some if certain % v == 0)
+
+    def _extent(self, iterator: str) -> int | None:
+        return constant_extent(self.s.program, self._loop(self.name, iterator).loop)
 
     def _loop(self, name: str, iterator: str) -> LoopHandle:
         """The loop that an iterator is bound to."""
@@ -126,6 +159,7 @@ class _Rule:
             self._vectors(self._loop(self.name, r.column), lane) if r.column else self._panel(self.name, None, lane)
             return self._said(side)
         column = self._loop(self.name, r.column)
+        assert self.columns is not None
         if self.columns < self.lanes:
             self._few(self.name, column, self.columns)
         else:
@@ -247,14 +281,6 @@ class _Rule:
         body = block.block.body
         buffer = body.targets[0].buffer if isinstance(body, Reduce) else next(a.buffer for a in accesses(block.block) if not a.write)
         self.s.transform_layout(buffer.name, f"lambda {', '.join(dims)}: ({order})", block=block)
-
-
-def _dynamic_tile(target: Target, vectors: int) -> Tile:
-    """The largest tile where the number of neighbours is not known."""
-    sums = 24 if target.n_vector_registers >= 32 else 12 if target.n_vector_registers >= 16 else 4
-    wide = next(v for v in ((2, 3, 1) if vectors > 1 else (1,)) if vectors % v == 0 or v == 1)
-    wide = min(wide, vectors)
-    return Tile(min(sums // wide, 12), wide)
 
 
 def _target(block: Block) -> Load:

@@ -15,7 +15,7 @@ from ...support.record import dataclass
 from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..dependence import linear
-from ..nest import constant_extent, plain_iters
+from ..nest import accesses, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
 from .match import along, iter_named, plain_loops
 
@@ -130,6 +130,41 @@ def _step(e: Load, v: Var) -> int:
         return 0
     parts = linear(e.indices[-1], v)
     return max(int(parts[0][()]), 0) if parts is not None and list(parts[0]) == [()] else 0
+
+
+def taps_of(func: Func, block: Block) -> int:
+    """How many elements a window has: in so many products an element of the image is."""
+    placed = {i.var for i in block.iters if i.kind == "S"}
+    inside = {v for a in accesses(block) for e in a.indices if free_vars(e) & placed for v in free_vars(e) - placed}
+    loops = {i.var: i for i in block.iters}
+    return prod(_size(func, block, v) for v in inside if v in loops)
+
+
+def _size(func: Func, block: Block, v: Var) -> int:
+    """The number of values of an iterator; 1 where it is not known."""
+    loops = plain_loops(func, block)
+    return 1 if isinstance(loops, str) else max(constant_extent(func, loops[v]) or 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What the windows of neighbours along an index of the result have in common."""
+
+    reach: int  # elements along that index in a window
+    stride: int  # between windows
+    kept: int  # elements of a window at each of these
+
+
+def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
+    """How windows lie that are neighbours along an iterator; those that have nothing in common reach over one element."""
+    reduced = [i.var for i in block.iters if i.kind == "R"]
+    for e in (e for a in accesses(block) if not a.write for e in a.indices if along in free_vars(e)):
+        parts = linear(e, along)
+        inside = [v for v in reduced if v in free_vars(e)]
+        if inside and parts is not None and list(parts[0]) == [()]:
+            later = reduced[reduced.index(inside[0]) + 1 :]
+            return Overlap(_size(func, block, inside[0]), max(int(parts[0][()]), 1), prod(_size(func, block, v) for v in later))
+    return Overlap(1, 1, 0)
 
 
 def block_sizes(target: Target) -> tuple[int, ...]:

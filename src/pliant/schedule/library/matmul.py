@@ -24,9 +24,10 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
-from ..model import Product, choose_tile
+from ..model import Sizes, choose_tile
 from ..nest import blocks, constant_extent, writers
 from ..schedule import LoopHandle, Schedule
+from ..works import Product
 from .match import Matmul, NotApplicable, alone, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 
 SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
@@ -79,7 +80,7 @@ def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSiz
     lanes = max(1, target.vector_bits // extents.result.bits)
     most = DYNAMIC_ROWS if extents.rows is None else min(MOST_ROWS, max(extents.rows, 1))
     vectors = MOST_VECTORS if extents.columns is None else min(MOST_VECTORS, max(1, -(-extents.columns // lanes)))
-    found = choose_tile(target, extents.works(), most, vectors, spare)
+    found = choose_tile(target, extents.works(), Sizes(range(1, most + 1), range(1, vectors + 1)), spare)
     return TileSize(found.rows, found.vectors, lanes), found.text
 
 

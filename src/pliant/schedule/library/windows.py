@@ -26,18 +26,21 @@ from ...loop.stmt import Reduce, Store
 from ...support.errors import ScheduleError
 from ...sym.expr import Const, Mul
 from ...target import Target
+from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
-from .convolution_roles import Windows, in_blocks, windows_of
+from ..works import Neighbours, Overlapping
+from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, windows_of
 from .match import NotApplicable, alone, elementwise, find_block, iter_named, known_sums, tried
 from .matmul import with_epilogue
-from .register_tiles import Tile, tile_size
 from .sharing import share
 
 MOST_TAPS = 64  # of a window that is unrolled
 MOST_ROWS = 4  # of a tile
 MOST_CHANNELS = 8
-SOME_VECTORS = 4  # of columns, where their number is not known
+MOST_VECTORS = 4
+SOME_COLUMNS = 64  # where their number is not known
+SOME_ROWS = 40  # of an image, where their number is not known
 SHARED_VECTORS = 64  # are handed out together at least
 LARGEST_COPY = 2**15  # bytes of rows on the stack
 
@@ -49,7 +52,8 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     if isinstance(roles, str):
         raise NotApplicable(roles)
     known_sums(s.program, block)
-    return with_epilogue(s, block, lambda: _Rule(s, name, roles, target).apply())
+    rule = _Rule(s, name, roles, target)
+    return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
 
 
 class _Rule:
@@ -64,15 +68,24 @@ class _Rule:
         self.depth = len(roles.reduced)
         self.tile = self._tile_size()
 
-    def _tile_size(self) -> Tile:
-        """Rows that divide the image, or channels and vectors as sums of products like them best."""
-        tiled = self._extent(self.roles.tiled) if self.roles.tiled else 1
-        if self.roles.rows and tiled is None and in_blocks(self.s.program, find_block(self.s.program, self.name), self.target):
-            return Tile(MOST_ROWS, 1)
-        if self.roles.rows:
-            return Tile(next((r for r in range(MOST_ROWS, 0, -1) if tiled and tiled % r == 0), 1), 1)
-        width = self._extent(self.roles.column)
-        return tile_size(self.target, tiled, SOME_VECTORS if width is None else max(width // self.lanes, 1), MOST_CHANNELS)
+    def _tile_size(self) -> Choice:
+        """The tile that the model takes: of rows of images, so many as divide the image where its size is known."""
+        func, r = self.s.program, self.roles
+        block = find_block(func, self.name)
+        tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
+        rows = SOME_ROWS if tiled is None else max(tiled, 1)
+        depth, batch = (max(prod(self._extent(v) or SOME_ROWS for v in names), 1) for names in (r.reduced, r.outer))
+        size = self.reduce.targets[0].dtype.bits // 8
+        sizes = rows, SOME_COLUMNS if width is None else max(width, 1), depth, batch, size, size
+        column = overlap_of(func, block, iter_named(block, r.column).var)
+        if not r.rows:
+            work = Neighbours(*sizes, taps_of(func, block), column.stride)
+            most = range(1, min(MOST_CHANNELS, rows) + 1), range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
+            return choose_tile(self.target, (work,), Sizes(*most))
+        over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
+        windows = Overlapping(*sizes, over.reach, over.stride, over.kept, not in_blocks(func, block, self.target))
+        heights = tuple(n for n in range(1, MOST_ROWS + 1) if not tiled or tiled % n == 0)
+        return choose_tile(self.target, (windows,), Sizes(heights, (1,)))
 
     def _loop(self, iterator: str) -> LoopHandle:
         value = iter_named(find_block(self.s.program, self.name), iterator).value
