@@ -3,7 +3,7 @@
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
 broadcast, every second element two rows, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading
 indices are constants where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group
-into registers.
+into registers; or one leading index is the lanes from a constant on (`llvm_across.py`).
 Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
 """
 
@@ -16,6 +16,7 @@ from ..support.errors import UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, free_vars
 from ..sym.poly import Poly, add
+from .llvm_across import across, column
 from .llvm_address import Addresses
 from .llvm_build import Declarations, places
 from .llvm_storage import decode, encode
@@ -38,6 +39,7 @@ class Memory(Addresses):
         super().__init__(declarations)
         self.roots: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory they are
         self.rows: dict[tuple[Buffer, tuple[int, ...]], Row] = {}
+        self.register_writes: dict[Buffer, int] = {}  # how often a register buffer was written
 
     # Reading.
 
@@ -232,20 +234,27 @@ class Memory(Addresses):
                 help='unroll these loops, vectorise the one over the last axis, or give the buffer the scope "stack"',
             )
         lead, first, lanes = place
+        return self.register_row(buffer, lead, first, max(1, lanes)), lanes
+
+    def register_row(self, buffer: Buffer, lead: tuple[int, ...], first: int, count: int) -> str:
+        """The place of `count` elements of a row."""
         row = self.rows.get((buffer, lead))
         if row is None:
             row = self.rows[buffer, lead] = Row(f"%r{len(self.rows)}", memory_type(buffer.dtype), 0)
-        row.size = max(row.size, first + max(1, lanes))
-        pointer = self.raw(f"getelementptr {row.element}, ptr {row.name}, i64 {first}") if first else row.name
-        return pointer, lanes
+        row.size = max(row.size, first + count)
+        return self.raw(f"getelementptr {row.element}, ptr {row.name}, i64 {first}") if first else row.name
 
     def _load_register(self, e: Load) -> Val:
+        place = across(self, e) if self.lanes else None
+        if place is not None:
+            return self._from_memory(e.buffer, column(self, e.buffer, place), self.lanes)
         pointer, lanes = self._register(e.buffer, e.indices)
         ref = self.raw(f"load {memory_type(e.buffer.dtype, lanes)}, ptr {pointer}, align {e.buffer.dtype.itemsize}")
         return self._from_memory(e.buffer, ref, lanes)
 
     def _store_register(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val) -> None:
         pointer, lanes = self._register(buffer, indices)
+        self.register_writes[buffer] = self.register_writes.get(buffer, 0) + 1
         stored = self._to_memory(buffer, self.splat(value, lanes) if lanes else value)
         if lanes and self.mask is not None:
             old = self.raw(f"load {stored.type}, ptr {pointer}, align {buffer.dtype.itemsize}")

@@ -75,8 +75,10 @@ class VectorLoops(Statements):
         """The condition under which the access may be made by lanes: a combination must not meet itself in another one."""
         slope = self._slope(access, var, varying)
         if access.buffer.scope == "register":
-            leading = all(varying.isdisjoint(free_vars(self.resolve(i))) for i in access.indices[:-1])
-            return TRUE if leading and slope == {(): 1} else FALSE
+            moving = [i for i in access.indices if not varying.isdisjoint(free_vars(self.resolve(i)))]
+            if len(moving) == 1 and moving[0] is not access.indices[-1]:  # across rows
+                return FALSE if access.writes or self.poly(moving[0]).get((var,)) != 1 else TRUE
+            return TRUE if len(moving) == 1 and slope == {(): 1} else FALSE
         if not (access.reads and access.writes):
             return TRUE
         return FALSE if slope is None else binary(Ne, to_expr(slope, i64), Const(0, i64))

@@ -1,10 +1,11 @@
 """The default rule of elementwise programs that read along another index than they store: `y[i, j] = f(x[j, i])`.
 
     for tile of L x L (parallel):
-        tile of x on the stack: whole rows of it
-        for i: for j as a vector: y[i, j] = f(tile[j, i])
+        tile of x in registers: whole rows of it
+        for i unrolled: for j as a vector: y[i, j] = f(tile[j, i])
 
-So every line of memory is read and written once, whatever the distance of rows. What remains at the ends of rows goes element by element.
+So every line of memory is read and written once, whatever the distance of rows, and the code generator makes columns of the registers by
+shuffles. What remains at the ends of rows goes element by element.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from ...target import Target
 from ..nest import blocks, constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, along, elementwise, find_block, iter_named, plain_loops, tried
+
+MOST_LANES = 16  # of a tile: the registers would not hold a larger one
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def _across(e: Load, block: Block, column: Var) -> Var | None:
 
 
 def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
-    """Go through an elementwise nest in tiles that are read from the stack."""
+    """Go through an elementwise nest in tiles that are turned in registers."""
     block = find_block(s.program, name)
     roles = transposed(block)
     if isinstance(roles, str):
@@ -65,13 +68,13 @@ def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
     loops = plain_loops(s.program, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
-    lanes = target.vector_bits // max(8, roles.source.buffer.dtype.bits)
+    lanes = min(MOST_LANES, target.vector_bits // max(8, roles.source.buffer.dtype.bits))
     for which in (roles.column, roles.across):
         extent = constant_extent(s.program, loops[iter_named(block, which).var])
         if extent is not None and extent < lanes:
             raise NotApplicable(f"block `{name}` has rows of {extent} elements")
     _Rule(s, name, roles, lanes).apply()
-    return f"transpose: `{name}` in tiles of {lanes}x{lanes} on the stack"
+    return f"transpose: `{name}` in tiles of {lanes}x{lanes} in registers"
 
 
 class _Rule:
@@ -100,8 +103,11 @@ class _Rule:
             a, c, lane, *outer = s.loops(rest)
             self._share([*outer, a], [c, lane])
         at = self._share([*others, a0, c0], [a1, c1])
-        copy = s.cache_read(self.name, r.source.buffer.name, at, scope="stack")
-        s.vectorize(s.loops(copy)[-1])
+        copy = s.cache_read(self.name, r.source.buffer.name, at, scope="register")
+        *rows, lane = s.loops(copy)[-r.source.buffer.ndim :]
+        s.vectorize(lane)
+        for row in (*rows, s.loops(self.name)[-2]):
+            s.unroll(row)
 
     def _cut(self, loop: LoopHandle) -> tuple[tuple[LoopHandle, LoopHandle], list[str]]:
         """The two loops of whole tiles, and the blocks of what remains."""

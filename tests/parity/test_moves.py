@@ -1,0 +1,122 @@
+"""What moves memory, against numpy: permutes, broadcasts, copies of parts, for all sizes of elements and odd, tiny and empty dims."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pliant
+from pliant import Out, Tensor, alloc, bool_, dim, f16, f32, f64, function, i32, i64, kernel, ops, u8, unroll, vector
+
+a, b, c, d = (dim(name) for name in "abcd")
+SIZES = (0, 1, 3, 16, 17, 33, 67)
+
+
+def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
+    """Numbers that are different from their neighbours, in any dtype."""
+    raw = np.random.default_rng(seed).integers(0, 127, shape)
+    return (raw % 2).astype(np.bool_) if dtype is np.bool_ else raw.astype(dtype)
+
+
+def square_of(dtype: Any) -> Any:
+    @function
+    def turn(x: Tensor[dtype, a, b]) -> Tensor[dtype, b, a]:  # type: ignore[valid-type]
+        return ops.permute(x, (1, 0))
+
+    return turn
+
+
+@pytest.mark.parametrize(("dtype", "numpy"), [(u8, np.uint8), (bool_, np.bool_), (f16, np.float16), (i32, np.int32), (f64, np.float64)])
+def test_transposes_of_any_size_and_dtype(dtype: Any, numpy: Any) -> None:
+    f: Any = pliant.compile(square_of(dtype))
+    for rows, columns in itertools.product(SIZES, SIZES):
+        x = numbers((rows, columns), numpy)
+        assert np.array_equal(f(x), x.T), (rows, columns)
+
+
+def permutes() -> dict[tuple[int, ...], Any]:
+    @function
+    def last_first(x: Tensor[f32, a, b, c, d]) -> Tensor[f32, a, d, b, c]:
+        return ops.permute(x, (0, 3, 1, 2))
+
+    @function
+    def second_last(x: Tensor[f32, a, b, c, d]) -> Tensor[f32, a, c, d, b]:
+        return ops.permute(x, (0, 2, 3, 1))
+
+    @function
+    def middle(x: Tensor[f32, a, b, c, d]) -> Tensor[f32, a, c, b, d]:
+        return ops.permute(x, (0, 2, 1, 3))
+
+    @function
+    def reverse(x: Tensor[f32, a, b, c, d]) -> Tensor[f32, d, c, b, a]:
+        return ops.permute(x, (3, 2, 1, 0))
+
+    @function
+    def front(x: Tensor[f32, a, b, c, d]) -> Tensor[f32, c, d, a, b]:
+        return ops.permute(x, (2, 3, 0, 1))
+
+    return {(0, 3, 1, 2): last_first, (0, 2, 3, 1): second_last, (0, 2, 1, 3): middle, (3, 2, 1, 0): reverse, (2, 3, 0, 1): front}
+
+
+@pytest.mark.parametrize("order", permutes())
+def test_permutes(order: tuple[int, ...]) -> None:
+    f: Any = pliant.compile(permutes()[order])
+    for shape in [
+        (1, 1, 1, 1),
+        (2, 3, 5, 7),
+        (3, 17, 19, 33),
+        (2, 64, 16, 16),
+        (1, 33, 7, 3),
+        (0, 4, 5, 6),
+        (2, 0, 3, 4),
+        (2, 5, 3, 0),
+        (16, 1, 1, 40),
+    ]:
+        x = numbers(shape, np.float32)
+        assert np.array_equal(f(x), x.transpose(order)), shape
+
+
+def test_a_map_reads_across() -> None:
+    @function
+    def f(x: Tensor[f32, a, b], y: Tensor[f32, b, a], z: Tensor[f32, a]) -> Tensor[f32, b, a]:
+        return ops.permute(x, (1, 0)) * 2.0 + y * z
+
+    compiled: Any = pliant.compile(f)
+    for rows, columns in [(1, 1), (16, 16), (35, 50), (50, 35), (0, 8)]:
+        x, y, z = numbers((rows, columns), np.float32), numbers((columns, rows), np.float32, 1), numbers((rows,), np.float32, 2)
+        assert np.array_equal(compiled(x, y, z), x.T * 2 + y * z)
+
+
+def test_static_sizes_that_are_no_multiples_of_a_tile() -> None:
+    @function
+    def f(x: Tensor[i64, 37, 29]) -> Tensor[i64, 29, 37]:
+        return ops.permute(x, (1, 0))
+
+    x = numbers((37, 29), np.int64)
+    assert np.array_equal(f(x), x.T)
+
+
+@kernel(scheduled=True)
+def columns_of_registers(x: Tensor[i32, 12, 24], y: Out[i32, 24, 8], z: Out[i32, 24, 8]) -> None:
+    rows = alloc((12, 24), i32, scope="register")
+    for r in unroll(12):
+        for e in vector(24):
+            rows[r, e] = x[r, e]
+    for i in unroll(24):
+        for j in vector(8):
+            y[i, j] = rows[j + 4, i]
+    for r in unroll(12):
+        for e in vector(24):
+            rows[r, e] = x[r, e] + 1
+    for i in unroll(24):
+        for j in vector(8):
+            z[i, j] = rows[j + 4, i]
+
+
+def test_columns_of_registers_are_those_of_the_rows_that_were_written_last() -> None:
+    x = numbers((12, 24), np.int32)
+    y, z = columns_of_registers(x)
+    assert np.array_equal(y, x[4:].T) and np.array_equal(z, x[4:].T + 1)
