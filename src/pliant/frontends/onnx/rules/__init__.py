@@ -10,7 +10,7 @@ from ..registry import RULES, Rule
 _FAMILIES = (
     "elementwise", "activations", "products", "spatial", "norms", "reduce", "shapes", "slicing", "index", "select", "create",
     "quantize", "resize", "control", "recurrent", "sequences", "signal", "sampling", "pooling", "regions",
-    "microsoft", "microsoft_attention", "microsoft_blocks", "microsoft_quantized",
+    "microsoft", "microsoft_attention", "microsoft_blocks", "microsoft_gqa", "microsoft_quantized",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from ....dtype import f32, i64
 from ..emit import ops
 from ..registry import rule
 from ..site import Site
+from .extents import plain
 from .spatial import conv
 
 MS = "com.microsoft"
@@ -108,27 +109,32 @@ def fused_conv(site: Site) -> Any:
 
 @rule("RotaryEmbedding", domain=MS)
 def rotary_embedding(site: Site) -> Any:
-    """Pairs of each head turned by angles whose cosines and sines are given for every position."""
-    shape = site.tensor(0).shape
-    if site.integer("rotary_embedding_dim", 0) or site.integer("is_packed_batching", 0):
-        raise site.unsupported("a part of the head, and packed batches, are not supported")
+    """Pairs of each head, or of its first part, turned by angles whose cosines and sines are given for every position."""
+    shape, x = site.tensor(0).shape, site.x(0)
+    if site.integer("is_packed_batching", 0):
+        raise site.unsupported("packed batches are not supported")
     site.require(len(shape) in (3, 4), f"the operand has {len(shape)} dims")
-    half = site.tensor(2).shape[1]
-    x = site.x(0)
+    scale = site.real("scale", 1.0)
     if len(shape) == 3:
-        x = ops.reshape(x, (shape[0], shape[1], -1, half * 2))  # [batch, n, heads, d]
+        part, heads = site.integer("rotary_embedding_dim", 0), site.integer("num_heads", 0)
+        site.require(not part or heads > 0, f'attribute "num_heads" is {heads}')
+        x = ops.reshape(x, (shape[0], shape[1], heads, -1) if heads else (shape[0], shape[1], -1, site.tensor(2).shape[1] * 2))
         length, axis = shape[1], 2
     else:
         length, axis = shape[2], 1
     places = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
     places = ops.add(ops.reshape(places, (1, 1)), ops.unsqueeze(ops.arange(length), 0)) if site.shape(1) in ((1,), ()) else places
     cos, sin = (ops.unsqueeze(ops.take(site.x(k), places, 0), axis) for k in (2, 3))
-    return ops.reshape(turned(x, cos, sin, bool(site.integer("interleaved", 0)), half), shape)
+    found: Any = ops.reshape(rotated(x, cos, sin, bool(site.integer("interleaved", 0))), shape)
+    return found if scale == 1.0 else ops.mul(found, scale)
 
 
-def turned(x: Any, cos: Any, sin: Any, interleaved: bool, half: Any) -> Any:
-    """Pairs of the last dim turned: neighbours, or those half of it apart."""
-    rank = len(x.tensor.shape)
+def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    """The last dim's pairs turned, as many as there are angles: neighbours, or those half of that part apart. The rest of it stays."""
+    rank, half, width = len(x.tensor.shape), plain(cos.tensor.shape[-1]), plain(x.tensor.shape[-1])
+    if 2 * half != width:
+        parts = ops.slice(x, rank - 1, 0, 2 * half), ops.slice(x, rank - 1, 2 * half, None)
+        return ops.concat([rotated(parts[0], cos, sin, interleaved), parts[1]], rank - 1)
     if interleaved:
         pairs = ops.reshape(x, (*x.tensor.shape[:-1], half, 2))
         a, b = (ops.squeeze(ops.slice(pairs, rank, k, k + 1), rank) for k in (0, 1))

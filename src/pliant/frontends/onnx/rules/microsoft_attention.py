@@ -36,9 +36,9 @@ def multi_head_attention(site: Site) -> Any:
     """Attention of queries, keys and values that are given."""
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
-    if not site.has(1) or not site.has(2) or site.rank(0) != 3 or any(site.has(k) for k in (8, 9)):
-        raise site.unsupported("packed operands and caches with indirections are not supported")
-    parts = [site.x(k) for k in range(3)]
+    if any(site.has(k) for k in (8, 9)):
+        raise site.unsupported("caches of a fixed size, and with indirections, are not supported")
+    parts = _parts(site)
     if site.has(3):
         sizes = [plain(p.tensor.shape[-1]) for p in (parts[0], parts[0], parts[2])]
         biases = ops.split(site.x(3), sizes, 0)
@@ -51,10 +51,33 @@ def multi_head_attention(site: Site) -> Any:
     return y, k, v
 
 
+def _parts(site: Site) -> list[Any]:
+    """Queries, keys and values; one tensor [batch, n, heads, 3, d] may hold them all, or one with 2 keys and values."""
+    if site.has(2):
+        return [site.x(k) for k in range(3)]
+    packed, count = (site.x(1), 2) if site.has(1) else (site.x(0), 3)
+    shape = packed.tensor.shape
+    site.require(len(shape) == 5 and plain(shape[3]) == count, f"one operand for {count} is {packed.tensor}")
+    rows = (*shape[:2], plain(shape[2]) * plain(shape[4]))
+    parts = [ops.reshape(ops.slice(packed, 3, k, k + 1), rows) for k in range(count)]
+    return [site.x(0), *parts] if count == 2 else parts
+
+
+def heads_of(x: Any, heads: int) -> Any:
+    """[batch, n, heads * d] as [batch, n, heads, d]."""
+    b, n, size = x.tensor.shape
+    return ops.reshape(x, (b, n, heads, plain(size) // heads))
+
+
+def flat_heads(y: Any) -> Any:
+    """[batch, heads, n, d] as [batch, n, heads * d]."""
+    b, heads, n, d = y.tensor.shape
+    return ops.reshape(ops.permute(y, (0, 2, 1, 3)), (b, n, plain(heads) * plain(d)))
+
+
 def _heads(x: Any, heads: int) -> Any:
     """[batch, n, heads * d] as [batch, heads, n, d]."""
-    b, n, size = x.tensor.shape
-    return ops.permute(ops.reshape(x, (b, n, heads, plain(size) // heads)), (0, 2, 1, 3))
+    return ops.permute(heads_of(x, heads), (0, 2, 1, 3))
 
 
 def _mask(site: Site, k: int, keys: Any) -> Any:
@@ -74,7 +97,7 @@ def _mask(site: Site, k: int, keys: Any) -> Any:
 
 def _attended(site: Site, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
     """softmax(q @ k.T * scale + bias) @ v where the mask lets it, heads side by side again."""
-    b, heads, n, d = q.tensor.shape
+    n, d = q.tensor.shape[2:]
     scale = site.real("scale", 0.0) or float(plain(d)) ** -0.5
     scores: Any = ops.mul(ops.matmul(q, k, transpose_b=True), scale)
     scores = scores if bias is None else ops.add(scores, bias)
@@ -85,5 +108,4 @@ def _attended(site: Site, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: 
         keys = k.tensor.shape[2]
         last = ops.add(ops.unsqueeze(ops.arange(n), 1), ops.sub(extent(keys, i64), extent(n, i64)))
         scores = ops.where(ops.less_equal(ops.unsqueeze(ops.arange(keys), 0), last), scores, float("-inf"))
-    y = ops.matmul(ops.softmax(scores, -1), v)
-    return ops.reshape(ops.permute(y, (0, 2, 1, 3)), (b, n, plain(heads) * plain(v.tensor.shape[-1])))
+    return flat_heads(ops.matmul(ops.softmax(scores, -1), v))

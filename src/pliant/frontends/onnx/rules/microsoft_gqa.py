@@ -1,0 +1,141 @@
+"""GroupQueryAttention of the domain com.microsoft: attention of a decoder with a cache, in the form that onnxruntime-genai exports.
+
+Of sequence b, `seqlens_k[b] + 1` keys count, those of the new tokens included; `start[b]` of them are in the cache. So the keys are
+
+    present[b, t] = past[b, t]               for t < start[b]
+                    key[b, t - start[b]]     from there on
+
+and the query of token i sees those at t <= start[b] + i. The number of keys is max(past, total_sequence_length), a dim; where the last is a
+value that only a run tells, it becomes a dim then. Rows of sequences that are shorter than others are not defined behind their ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dtype import f32, i64
+from ....support.record import dataclass
+from ....sym.simplify import simplify
+from ..emit import ops
+from ..registry import rule
+from ..site import Site
+from .extents import extent, most, plain
+from .microsoft import MS, rotated
+from .microsoft_attention import flat_heads, heads_of
+
+_QKV, _PAST, _LENGTHS, _TOTAL, _COS, _PLACES, _BIAS, _SINK = 0, 3, 5, 6, 7, 9, 10, 11
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """Where the tokens of each sequence stand: how many are cached, i64[batch], and the dims of new tokens and of all keys."""
+
+    start: Any
+    new: Any
+    keys: Any
+
+    def places(self) -> Any:
+        """The place of each new token, i64[batch, new]."""
+        return ops.add(ops.unsqueeze(self.start, 1), ops.unsqueeze(ops.arange(self.new), 0))
+
+    def seen(self, window: int) -> Any:
+        """Which keys a query sees, bool[batch, 1, new, keys]: those up to its own place, and of these the last `window` where it is one."""
+        place, key = ops.unsqueeze(self.places(), (1, 3)), ops.reshape(ops.arange(self.keys), (1, 1, 1, -1))
+        found: Any = ops.less_equal(key, place)
+        return found if window < 0 else ops.logical_and(found, ops.less(ops.sub(place, window), key))
+
+    def joined(self, past: Any, new: Any) -> Any:
+        """The keys or values of the cache and of new tokens, [batch, heads, keys, d]; of new ones, heads stand behind tokens."""
+        if past is None:
+            return ops.permute(new, (0, 2, 1, 3))
+        held = past.tensor.shape[2]
+        whole = ops.concat([ops.permute(past, (0, 2, 1, 3)), new], 1)
+        key, start = ops.unsqueeze(ops.arange(self.keys), 0), ops.unsqueeze(self.start, 1)
+        behind: Any = ops.add(ops.sub(key, start), extent(held, i64))
+        last = ops.sub(extent(simplify(held + self.new), i64), 1)
+        rows = ops.where(ops.less(key, start), key, ops.minimum(behind, last))
+        return ops.permute(ops.gather_nd(whole, ops.unsqueeze(rows, 2), 1), (0, 2, 1, 3))
+
+
+@rule("GroupQueryAttention", domain=MS)
+def group_query_attention(site: Site) -> Any:
+    """Attention of new tokens to those of a cache and themselves; results are what is attended to, and the new cache."""
+    heads, kv = site.integer("num_heads", 0), site.integer("kv_num_heads", 0)
+    site.require(heads > 0 and kv > 0 and heads % kv == 0, f'attributes "num_heads" and "kv_num_heads" are {heads} and {kv}')
+    if site.integer("qk_output", 0) or site.integer("sliding_window_cache", 0) or not site.integer("causal", 1):
+        raise site.unsupported("scores as a result, caches that slide, and queries that see what comes later, are not supported")
+    if any(site.has(k) for k in range(_SINK + 1, len(site.items))):
+        raise site.unsupported("caches of codes, and norms of queries and keys, are not supported")
+    q, k, v = _tokens(site, heads, kv)
+    cache = _cache(site, q)
+    if site.integer("do_rotary", 0):
+        places = site.x(_PLACES) if site.has(_PLACES) else cache.places()
+        cos, sin = (ops.unsqueeze(ops.take(site.x(n), places, 0), 2) for n in (_COS, _COS + 1))  # [batch, n, 1, half]
+        q, k = (rotated(x, cos, sin, bool(site.integer("rotary_interleaved", 0))) for x in (q, k))
+    keys, values = cache.joined(site.get(_PAST), k), cache.joined(site.get(_PAST + 1), v)
+    return flat_heads(_attended(site, ops.permute(q, (0, 2, 1, 3)), keys, values, cache)), keys, values
+
+
+def _tokens(site: Site, heads: int, kv: int) -> list[Any]:
+    """Queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may hold all three."""
+    if site.has(1):
+        return [heads_of(site.x(n), count) for n, count in ((0, heads), (1, kv), (2, kv))]
+    width = plain(site.tensor(_QKV).shape[2])
+    site.require(isinstance(width, int) and width % (heads + 2 * kv) == 0, f"rows of {width} numbers for {heads} + 2 * {kv} heads")
+    d = width // (heads + 2 * kv)
+    return [heads_of(part, n) for part, n in zip(ops.split(site.x(_QKV), [heads * d, kv * d, kv * d], 2), (heads, kv, kv), strict=True)]
+
+
+def _cache(site: Site, q: Any) -> _Cache:
+    new = q.tensor.shape[1]
+    lengths: Any = ops.add(ops.cast(ops.reshape(site.x(_LENGTHS), (-1,)), i64), 1)
+    start = ops.maximum(ops.sub(lengths, extent(new, i64)), 0)
+    if not site.has(_PAST):
+        return _Cache(start, new, new)
+    past = site.tensor(_PAST).shape[2]
+    (total,) = site.run_time_dims(_TOTAL, simplify(past + new))
+    return _Cache(start, new, most(past, total))
+
+
+def _attended(site: Site, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
+    """What queries attend to, [batch, heads, n, d]."""
+    of, d = q.tensor.dtype, plain(q.tensor.shape[3])
+    scale = site.real("scale", 0.0) or float(d) ** -0.5
+    mask: Any = cache.seen(site.integer("local_window_size", -1))
+    if site.has(_BIAS):
+        mask = ops.where(mask, site.x(_BIAS), ops.constant(float("-inf"), of))
+    softcap, sink = site.real("softcap", 0.0), _sink(site)
+    if not softcap and sink is None:
+        # No sequence has more cached tokens than the longest: what lies behind that for a query is left out without a look at the mask.
+        return ops.scaled_dot_product_attention(q, k, v, mask, is_causal=True, scale=scale, offset=simplify(cache.keys - cache.new))
+    return _with_scores(q, k, v, mask, scale, softcap, sink)
+
+
+def _sink(site: Site) -> Any:
+    """A score for each head that takes a part of the weights and has no value, or None."""
+    if site.has(_SINK):
+        return ops.reshape(ops.cast(site.x(_SINK), f32), (1, -1, 1, 1))
+    return ops.zeros((1, 1, 1, 1), f32) if site.integer("smooth_softmax", 0) == 1 else None
+
+
+def _with_scores(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float, sink: Any) -> Any:
+    """Attention with all scores in memory, in f32."""
+    b, heads, n, d = q.tensor.shape
+    kv, of = k.tensor.shape[1], q.tensor.dtype
+    q, k, v = (x if of is f32 else ops.cast(x, f32) for x in (q, k, v))
+    grouped = ops.reshape(q, (b, kv, simplify(heads // kv * n), d))
+    scores: Any = ops.mul(ops.matmul(grouped, k, transpose_b=True), scale)
+    scores = ops.mul(ops.tanh(ops.div(scores, softcap)), softcap) if softcap else scores
+    scores = ops.reshape(scores, (b, heads, n, k.tensor.shape[2]))
+    if mask.tensor.dtype.is_float:
+        scores = ops.add(scores, mask if of is f32 else ops.cast(mask, f32))
+    else:
+        scores = ops.where(mask, scores, float("-inf"))
+    largest: Any = ops.max(scores, axis=3, keepdims=True)
+    largest = largest if sink is None else ops.maximum(largest, sink)
+    weights: Any = ops.exp(ops.sub(scores, largest))
+    total: Any = ops.sum(weights, axis=3, keepdims=True)
+    total = total if sink is None else ops.add(total, ops.exp(ops.sub(sink, largest)))
+    shares = ops.reshape(ops.div(weights, total), (b, kv, simplify(heads // kv * n), k.tensor.shape[2]))
+    y: Any = ops.reshape(ops.matmul(shares, v), (b, heads, n, d))
+    return y if of is f32 else ops.cast(y, of)
