@@ -46,13 +46,11 @@ from .match import (
 from .matmul import with_epilogue
 from .sharing import share
 
-SMALLER = (8, 4, 2)  # tiles for what remains of rows of unknown length
 SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
 SOME_ROWS = 40  # of an image, where their number is not known
 SOME_CHANNELS = 128
 MOST_ROWS = 28
-DYNAMIC_ROWS = 12
-FEW_ROWS = 4  # in a tile where there is a body for each smaller number of rows
+DYNAMIC_ROWS = 8  # where there is a body for each smaller number of rows
 MOST_VECTORS = 4  # streams through the weights
 
 
@@ -120,7 +118,7 @@ class _Rule:
     def _tile_size(self) -> Choice:
         """The tile that the model takes."""
         r = self.roles
-        most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS if r.lane else FEW_ROWS
+        most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
         size, full = self.dtype.bits // 8, self.target.vector_bits // self.dtype.bits  # a block may be a part of a vector
         columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * full
@@ -221,9 +219,6 @@ class _Rule:
         if self.rows is not None and self.rows <= self.tile.rows:
             self._tile(name, at, row, len(inner))
             return
-        if self.rows is None and self.roles.lane:
-            self._smaller_and_smaller(name, row, len(inner))
-            return
         before = self._names()
         tiles, within = s.split(row, None, self.tile.rows, tail="balance")
         for tail in sorted(self._names() - before):
@@ -231,20 +226,6 @@ class _Rule:
             around = s.loops(tail)[s.loops(tail).index(own) - 1] if s.loops(tail).index(own) else None
             self._tile(tail, around, own, len(inner))
         self._tile(name, tiles, within, len(inner))
-
-    def _smaller_and_smaller(self, name: str, row: LoopHandle, depth: int) -> None:
-        """Tiles of neighbours whose number is not known: as many large ones as there are, then at most one or two of each smaller size."""
-        s = self.s
-        for size in (self.tile.rows, *(n for n in SMALLER if n < self.tile.rows)):
-            before = self._names()
-            tiles, within = s.split(row, None, size, tail="cut")
-            rest = self._names() - before
-            self._tile(name, tiles, within, depth)
-            if not rest:
-                return
-            (name,) = rest
-            row = s.loops(name)[-depth - len(self.roles.reduced) - 1]
-        self._tile(name, row, None, depth)
 
     def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle | None, depth: int) -> None:
         """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, (vectors,) lanes."""

@@ -1,6 +1,6 @@
 """Loops that threads share: one parallel loop of as many of them as can be proven to be one.
 
-share(s, [n, c, h])      # parallel(n * c * h); where that is not proven to be all of them, each once: for n: parallel(c * h)
+share(s, [n, c, h])      # parallel(n * c * h); where that is not proven to be all of them, each once: parallel(n * c): for h
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from .match import tried
 
 
 def share(s: Schedule, loops: Sequence[LoopHandle]) -> LoopHandle | None:
-    """Make one parallel loop of the last of some nested loops, as many as can be; that loop, None where there are none."""
-    for first in range(len(loops)):
-        joined: list[LoopHandle] = [loops[-1]] if first == len(loops) - 1 else []
-        if joined or tried(partial(_fuse, s, loops[first:], joined)):
-            s.parallel(joined[0])
-            return joined[0]
+    """Make one parallel loop of as many neighbours of some nested loops as can be, the outer ones first; that loop, None where none are."""
+    for count in range(len(loops), 1, -1):
+        for first in range(len(loops) - count + 1):
+            joined: list[LoopHandle] = []
+            if tried(partial(_fuse, s, loops[first : first + count], joined)):
+                s.parallel(joined[0])
+                return joined[0]
+    for alone in loops[-1:]:
+        s.parallel(alone)
+        return alone
     return None
 
 

@@ -108,6 +108,8 @@ class _Rule:
             self._nest(self.name, [], [])
         elif (extent := self._extent(r.tiled)) is not None and extent <= t.rows:
             copied = self._nest(self.name, [], [self._loop(r.tiled)])
+        elif extent is None and r.outer:
+            self._any_rows(self._loop(r.tiled))
         else:
             before = self._names()
             tiles, within = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
@@ -130,6 +132,19 @@ class _Rule:
         copied = self.roles.rows and at is not None and self._padded_rows(at)
         self._columns(name, column, len(within))
         return copied
+
+    def _any_rows(self, tiled: LoopHandle) -> None:
+        """Tiles of rows whose number is not known: no proof is found that they and the loops around are one, so threads share these."""
+        s = self.s
+        outer = [self._loop(v) for v in self.roles.outer]
+        s.reorder(*outer, tiled)
+        share(s, outer)
+        before = self._names()
+        s.split(tiled, None, self.tile.rows, tail="balance")
+        for name in (self.name, *sorted(self._names() - before)):
+            within, column, *reduced = s.loops(name)[-2 - self.depth :]
+            s.reorder(column, within, *reduced)
+            self._columns(name, column, 1)
 
     def _sums_products(self) -> bool:
         r = self.reduce
