@@ -15,6 +15,7 @@ from typing import Any
 
 from ....dtype import f32, i64
 from ....support.record import dataclass
+from ....sym.expr import Cast, Expr
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..registry import rule
@@ -94,7 +95,7 @@ def _cache(site: Site, q: Any) -> _Cache:
         return _Cache(start, new, new)
     past = site.tensor(_PAST).shape[2]
     (total,) = site.run_time_dims(_TOTAL, simplify(past + new))
-    return _Cache(start, new, most(past, total))
+    return _Cache(start, new, most(past, Cast(i64, total) if isinstance(total, Expr) and total.dtype is not i64 else total))
 
 
 def _attended(site: Site, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
