@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
     from .lower.outside import Leaving
+    from .lower.places import Moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class State:
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
     leaving: Leaving | None = None  # calls of functions outside of compiled code
+    moves: Moves | None = None  # calls that need not run where what they move lies in place
     pieces: Pieces | None = None  # machine code at work, of what is scheduled so far
     kernels: Kernels | None = None
     host: HostProgram | None = None
@@ -162,6 +164,14 @@ def _narrow_dims(s: State) -> State:
     return replace(s, function=narrow_dims(s.function))
 
 
+def _place(s: State) -> State:
+    if sum(isinstance(n, CallLoop) for n in s.function.nodes) < 2:
+        return s
+    from .lower.places import find_moves
+
+    return replace(s, moves=find_moves(s.function))
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -171,9 +181,10 @@ def _schedule(s: State) -> State:
 
 def _host(s: State) -> State:
     from .lower.host import build_host
+    from .lower.places import NO_MOVES
 
     assert s.kernels is not None
-    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked))
+    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_MOVES))
 
 
 def _emit(s: State) -> State:
@@ -186,7 +197,7 @@ def _emit(s: State) -> State:
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
     if s.load is None:
         return replace(s, package=package)
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, pieces=None, kernels=None, host=None)
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, pieces=None, kernels=None, host=None)
     return replace(s, package=package._replace(load=_to_code(start, STEPS[-3:]).package))
 
 
@@ -275,6 +286,7 @@ STEPS: tuple[Step, ...] = (
     Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
     Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),
+    Step("place", _place, "calls that only move ranges of memory are known", optional=True),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),

@@ -8,6 +8,8 @@ What may join is decided by what the loops are (`loop.analysis.pattern`), not by
 - decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
 - reductions over the same rows join each other, with what stands between them (`lower.rows`): a norm written in parts is one program;
 - moves of what a template reads or writes are done where it does that (`lower.moves`);
+- but where results of products lie side by side in one (`lower.places`), what is computed for another part of that is written there by
+  a program of its own, so that none of them is copied;
 - a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
 Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
 
@@ -30,6 +32,7 @@ from ..sym.prove import prove
 from .callee import func_of
 from .merge import merge
 from .moves import moves_into_templates
+from .places import ranges_at_1
 from .rows import Extents, has_rows, reads_by_rows, rows_of
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
@@ -84,6 +87,7 @@ class _Groups:
     group: dict[g.CallLoop, _Group] = field(default_factory=dict)
     kind: dict[g.CallLoop, Kind] = field(default_factory=dict)
     order: dict[g.Node | None, int] = field(default_factory=dict)
+    side_by_side: dict[g.CallLoop, bool] = field(default_factory=dict)  # as far as it was asked
 
     def __post_init__(self) -> None:
         self.users = _users(self.nodes, self.results)
@@ -138,10 +142,20 @@ class _Groups:
         if self.kind[n] not in (*CHEAP, Kind.REDUCTION):
             return False
         if not self.group[made].anchor:
-            return self.kind[made] in PROLOGUES
+            return self.kind[made] in PROLOGUES and (not self.joins_products(n) or ranges_at_1(made) == 1)
         reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
         places = all(reads_elementwise(func_of(u.callee), p) for u, p in reads)
         return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
+
+    def joins_products(self, n: g.CallLoop) -> bool:
+        """Whether a node does nothing but put values side by side, for products to read, and products have made some of them."""
+        if n not in self.side_by_side:
+            makers = [self.maker.get(a) for a in n.args if isinstance(a, g.Value)]
+            readers = [u for v in n.outs for u in self.users.get(v, [])]
+            made = any(m is not None and self.group[m].anchor for m in makers)
+            read = all(isinstance(u, g.CallLoop) and self.kind.get(u) is Kind.MATMUL for u in readers)
+            self.side_by_side[n] = made and read and self.kind[n] is Kind.INJECTIVE and ranges_at_1(n) > 1
+        return self.side_by_side[n]
 
     def by_rows(self, made: g.CallLoop, value: g.Value, mine: _Group, inside: Sequence[g.CallLoop]) -> bool:
         """Whether a value comes from a group of reductions over rows, and those that read it go over the same rows, one by one."""

@@ -4,6 +4,9 @@
 memory plan, and calls the kernels in order; `if` on a value read back from a kernel is an `if` here, arithmetic of host scalars
 is an expression. Its first buffer is the `dims` array of the ABI, the others are raw bytes: arguments, outputs, constants.
 
+Calls that only move ranges of memory are left out where what they move can lie in place (`lower.places`); where that is so if a dim is 1,
+`run` has two ways, each with a plan of its own.
+
 A plan that reuses memory too early, or a kernel that reads what nobody wrote, shows in poison mode: every temporary is filled with
 bytes 0xFF (NaN, for floats) before its first write and after its last use.
 
@@ -20,9 +23,9 @@ bytes 0xFF (NaN, for floats) before its first write and after its last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
@@ -30,10 +33,10 @@ from ..graph.node import is_state
 from ..graph.operators import TABLE, tensor_of
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq, walk_stmts
 from ..support.errors import InternalError, UnsupportedError
 from ..support.record import dataclass
-from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Expr, Max, Ne, Var, free_vars, product, substitute
+from ..sym.expr import DIM_MAX, Bitcast, Cast, Const, Eq, Expr, Max, Ne, Select, Var, all_of, free_vars, product, substitute
 from ..sym.simplify import simplify
 from .arguments import Layout, const, entry, layout_of, prepare_func, size_func
 from .callee import func_of
@@ -41,7 +44,9 @@ from .capacity import at_capacity, run_time_dims
 from .host_checks import scalar_checks, size_checks
 from .host_dims import RunTimeDims, counted_by
 from .host_while import emit_while
+from .places import NO_MOVES, Moves, Places, Ranges, choose_places
 from .plan import Plan, Temporary, plan_memory
+from .ranges import Range
 
 if TYPE_CHECKING:
     from ..graph.ops.count import BindAttrs  # the operators are imported by who uses one
@@ -72,12 +77,18 @@ class HostProgram:
     layout: Layout
     outputs: tuple[Output, ...]
     constants: tuple[g.Const, ...]
-    plan: Plan
+    plan: Plan  # of the first way, but for the size
     temporaries: tuple[Temporary, ...]
+    launches: tuple[tuple[g.CallLoop | None, ...], ...]  # what each call is for, way by way; None for a copy that no node asked for
 
 
 def build_host(
-    function: g.Function, copy_kernel: CopyKernel, poison: bool = False, share: bool = True, checked: bool = False
+    function: g.Function,
+    copy_kernel: CopyKernel,
+    poison: bool = False,
+    share: bool = True,
+    checked: bool = False,
+    moves: Moves = NO_MOVES,
 ) -> HostProgram:
     """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor; temporaries `share` memory if wished."""
     limits = run_time_dims(function)
@@ -88,25 +99,27 @@ def build_host(
     names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
     outputs = tuple(Output(name, t, a, counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
     run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), checked=checked)
-    body = run.body()
-    temporaries = tuple(Temporary(_bytes(t.buffer), t.first, t.last) for t in run.temps)
-    plan = plan_memory(temporaries, share)
-    if poison:  # once more, now that the end of every temporary is known
-        run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), ends=[t.last for t in temporaries], checked=checked)
-        body = run.body()
+    run.outside()
+    ways = run.ways(moves, share, poison)
+    size = ways[0].plan.size if len(ways) == 1 else Select(_all_1(moves.ones), *(w.plan.size for w in ways))
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
     shapes = [(f"output `{name}`", t.shape) for name, t in zip(names, layout.outputs, strict=True)]
-    shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for t in run.temps]
+    shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for w in ways for t in w.run.temps]
     return HostProgram(
-        prepare_func(layout, requires, shapes, plan.size),
-        size_func(layout, shapes, plan.size),
-        run.finish(body, plan),
+        prepare_func(layout, requires, shapes, size),
+        size_func(layout, shapes, size),
+        run.finish(ways, _all_1(moves.ones), size),
         layout,
         outputs,
         tuple(run.constants),
-        plan,
-        temporaries,
+        Plan(ways[0].plan.offsets, size),
+        ways[0].temporaries,
+        tuple(w.launches() for w in ways),
     )
+
+
+def _all_1(dims: Iterable[Var]) -> Expr:
+    return all_of(*(Eq(d, const(1)) for d in dims))
 
 
 def is_view(node: g.Node) -> bool:
@@ -200,45 +213,75 @@ class Run:
     raw: list[Param] = field(default_factory=list)
     prologue: list[Stmt] = field(default_factory=list)
     wanted: list[View] = field(default_factory=list)  # views by which values are written to where they are wanted
+    places: Places = field(default_factory=Places)
+    flat: dict[Buffer, Buffer] = field(default_factory=dict)  # the same memory with one dim
+    launched: dict[Call, g.CallLoop] = field(default_factory=dict)
+    targets: list[Buffer | None] = field(default_factory=list)
     consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
     ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
     fill: Func = field(default_factory=poison_kernel)
     checked: bool = False  # arithmetic of host scalars is checked
-    dims: Buffer = field(init=False)
+    dims: Buffer = field(default_factory=lambda: Buffer("dims", i64, (const(0),)))
     step: int = 0
 
-    def body(self) -> list[Stmt]:
+    def outside(self) -> None:
+        """Gives the arguments, the results and the literals their memory, once for all ways."""
         self.dims = self.layout.buffer()
         for p, at in self.layout.arguments():
             self.argument(p, at)
-        targets = [self.output(i, o) for i, o in enumerate(self.outputs)]
+        self.targets = [self.output(i, o) for i, o in enumerate(self.outputs)]
         self.find_constants(self.function.nodes)
         self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in _versions(n)}
+
+    def ways(self, moves: Moves, share: bool, poison: bool) -> list[Way]:
+        """The way for dims that are 1, if more lies in place there, and the one for all."""
+        first = self.fresh_way()
+        general = first.way(moves.always, frozenset(), share, poison)
+        if not moves.case:
+            return [general]
+        second = self.fresh_way()
+        special = second.way(moves.case, moves.ones, share, poison)
+        return [special, general] if len(second.places.joined) > len(first.places.joined) else [general]
+
+    def fresh_way(self) -> Run:
+        """A walk over the nodes that knows nothing but what is outside."""
+        clean: dict[str, Any] = {"home": {}, "temps": [], "placed": {}, "wanted": [], "flat": {}, "step": 0}
+        return replace(self, values=dict(self.values), sizes=RunTimeDims(self.sizes.limits), places=Places(), **clean)
+
+    def way(self, moved: Ranges, ones: frozenset[Var], share: bool, poison: bool) -> Way:
+        """All that is done, with what `moved` says in place where `ones` are 1."""
+        again = self.fresh_way() if poison else None
+        body = self.body(moved, ones)
+        known: dict[Var, Expr] = {d: const(1) for d in ones}
+        temporaries = tuple(Temporary(simplify(substitute(_bytes(t.buffer), known)), t.first, t.last) for t in self.temps)
+        plan = plan_memory(temporaries, share)
+        if again is not None:  # once more, now that the end of every temporary is known
+            again.ends = [t.last for t in temporaries]
+            return Way(again, again.body(moved, ones), plan, temporaries)
+        return Way(self, body, plan, temporaries)
+
+    def body(self, moved: Ranges, ones: frozenset[Var]) -> list[Stmt]:
         defined = {out: n for n in self.function.nodes for out in n.outs}
-        for target, result in zip(targets, self.function.results, strict=True):
+        for target, result in zip(self.targets, self.function.results, strict=True):
             if target is not None:
                 self.place(result, target, defined)
+        self.places = choose_places(self.function, moved, ones, self.placed)
         body = self.nodes(self.function.nodes)
-        for target, result in zip(targets, self.function.results, strict=True):
+        for target, result in zip(self.targets, self.function.results, strict=True):
             if target is not None:
                 body += self.copy(result, target)
         at = self.layout.at_counts
-        return [*body, *(Store(self.dims, (const(at + i),), e) for i, e in enumerate(self.layout.counts))]
+        body += [Store(self.dims, (const(at + i),), e) for i, e in enumerate(self.layout.counts)]
+        return [self.sizes.with_views(Seq(tuple(body)))] if self.sizes.bound else body
 
-    def finish(self, body: list[Stmt], plan: Plan) -> Func:
-        """The function, once the plan has given every temporary its place."""
-        stmts = [*self.layout.load_symbols(self.dims), *self.prologue]
-        if self.temps:
-            workspace = Buffer("workspace", u8, (plan.size,), scope="workspace")
-            stmts.append(Alloc(workspace))
-            stmts += [View(t.buffer, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
-            if self.ends is not None:
-                stmts += [View(t.raw, workspace, (at,)) for t, at in zip(self.temps, plan.offsets, strict=True)]
-        stmts += self.wanted
-        if self.sizes.bound:
-            body = [self.sizes.with_views(Seq(tuple(body)))]
+    def finish(self, ways: Sequence[Way], first: Expr, size: Expr) -> Func:
+        """The function: the one way, or the first of two where a condition holds."""
+        workspace = Buffer("workspace", u8, (size,), scope="workspace")
+        bodies = [Seq(w.statements(workspace)) for w in ways]
+        body = bodies[0].body if len(ways) == 1 else (If(first, bodies[0], bodies[1]),)
+        memory = [Alloc(workspace)] if any(w.temporaries for w in ways) else []
         dims = Param(self.dims, "inout" if self.layout.counts else "in")
-        return entry("run", (dims, *self.raw), (*stmts, *body), host=True)
+        return entry("run", (dims, *self.raw), (*self.layout.load_symbols(self.dims), *self.prologue, *memory, *body), host=True)
 
     # Memory that comes from outside.
 
@@ -309,7 +352,33 @@ class Run:
         """The buffer for a new value: where it is wanted, or a temporary."""
         if value in self.placed:
             return self.part(self.placed[value], value.name, tensor_of(value.annotation).shape)
+        if value in self.places.within:
+            whole, at = self.places.within[value]
+            memory = self.flattened(self.joined(whole), self.wanted)
+            buffer = Buffer(value.name, memory.dtype, value.tensor.shape, scope=memory.scope)
+            self.wanted.append(View(buffer, memory, (at,)))
+            return self.in_home_of(memory, buffer)
         return self.temporary(value.name, tensor_of(value.annotation))
+
+    def joined(self, whole: g.Value) -> Buffer:
+        """The memory of a value that others are part of, from the first of these on."""
+        if whole not in self.values:
+            self.values[whole] = self.fresh(whole)
+        return self.buffer(whole)
+
+    def flattened(self, b: Buffer, views: list[View]) -> Buffer:
+        """The memory of a buffer with one dim; the view that it needs comes to `views`."""
+        if b not in self.flat:
+            self.flat[b] = flat = Buffer(f"{b.name}_flat", b.dtype, (simplify(product(b.shape)),), scope=b.scope)
+            views.append(View(flat, b, zeros(b)))
+            self.in_home_of(b, flat)
+        return self.flat[b]
+
+    def in_home_of(self, source: Buffer, buffer: Buffer) -> Buffer:
+        """`buffer`, which lies where `source` does."""
+        if source in self.home:
+            self.home[buffer] = self.home[source]
+        return buffer
 
     def temporary(self, name: str, t: g.Tensor) -> Buffer:
         """Memory of the workspace that is alive at this step."""
@@ -321,10 +390,7 @@ class Run:
 
     def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
         """Memory of a capacity under the shape that the value has."""
-        made = self.sizes.part(whole, name, shape)
-        if whole in self.home:
-            self.home[made] = self.home[whole]
-        return made
+        return self.in_home_of(whole, self.sizes.part(whole, name, shape))
 
     def bind(self, n: g.Op, attrs: BindAttrs) -> list[Stmt]:
         """A number that was computed becomes a dim."""
@@ -380,6 +446,10 @@ class Run:
                 continue
             if is_view(n):
                 made = self.view(n)
+            elif n.outs and n.outs[0] in self.places.views:
+                made = self.range_view(n.outs[0], self.places.views[n.outs[0]])
+            elif n.outs and n.outs[0] in self.places.joined:
+                made = self.join(n.outs[0])
             elif isinstance(n, g.CallLoop):
                 made = self.call(n)
             elif isinstance(n, g.If):
@@ -435,10 +505,31 @@ class Run:
             self.values[out] = source
             return []
         buffer = Buffer(out.name, source.dtype, out.tensor.shape, out.tensor.strides, source.scope)
-        if source in self.home:
-            self.home[buffer] = self.home[source]
-        self.values[out] = buffer
+        self.values[out] = self.in_home_of(source, buffer)
         return [View(buffer, source, zeros(source))]
+
+    def range_view(self, out: g.Value, r: Range) -> list[Stmt]:
+        """A value that is a part of another one, as it lies there."""
+        views: list[View] = []
+        buffer = self.cut(self.buffer(r.source), r.start, out.name, out.tensor.shape, views)
+        self.values[out] = buffer
+        return [*views]
+
+    def cut(self, source: Buffer, start: Expr, name: str, shape: tuple[Expr, ...], views: list[View]) -> Buffer:
+        """Memory of a buffer from an element on, under a shape; the views that it needs come to `views`."""
+        buffer = Buffer(name, source.dtype, shape, scope=source.scope)
+        views.append(View(buffer, self.flattened(source, views), (start,)))
+        return self.in_home_of(source, buffer)
+
+    def join(self, out: g.Value) -> list[Stmt]:
+        """A value whose parts are where they belong, but for some that are copied there."""
+        whole, stmts = self.joined(out), []
+        for r in self.places.joined[out]:
+            views: list[View] = []
+            source = self.cut(self.buffer(r.source), r.start, r.source.name, (r.count,), views)
+            target = self.cut(whole, r.at, out.name, (r.count,), views)
+            stmts += [*views, self.copy_tensor(source, target)]
+        return stmts
 
     def call(self, n: g.CallLoop) -> list[Stmt]:
         func = func_of(n.callee)
@@ -467,7 +558,9 @@ class Run:
                 args.append(source)
             else:
                 args.append(self.scalar(value))
-        return [*before, Call(func, tuple(args), n.dims, n.span), *after]
+        call = Call(func, tuple(args), n.dims, n.span)
+        self.launched[call] = n
+        return [*before, call, *after]
 
     def strided(self, p: Buffer, target: Buffer, dims: dict[Var, Expr], before: list[Stmt], after: list[Stmt]) -> Buffer:
         """Where a kernel writes an output: `target`, or where other strides are declared, memory that is copied there after it."""
@@ -523,6 +616,26 @@ class Run:
             if target is not None:
                 stmts += self.copy(result, target)
         return seq(*stmts) if stmts else Seq(())
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way through a program, planned: the walk that has made it, its statements, its memory."""
+
+    run: Run
+    body: list[Stmt]
+    plan: Plan
+    temporaries: tuple[Temporary, ...]
+
+    def statements(self, workspace: Buffer) -> tuple[Stmt, ...]:
+        """All that is done: first the workspace is sliced."""
+        found = list(zip(self.run.temps, self.plan.offsets, strict=True))
+        raw = [View(t.raw, workspace, (at,)) for t, at in found] if self.run.ends is not None else []
+        return (*(View(t.buffer, workspace, (at,)) for t, at in found), *raw, *self.run.wanted, *self.body)
+
+    def launches(self) -> tuple[g.CallLoop | None, ...]:
+        """What each call is for."""
+        return tuple(self.run.launched.get(s) for s in walk_stmts(Seq(tuple(self.body))) if isinstance(s, Call))
 
 
 def zeros(b: Buffer) -> tuple[Expr, ...]:

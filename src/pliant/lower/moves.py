@@ -16,7 +16,7 @@ from ..graph import node as g
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Alloc, Block, For, Func, Param, Replacer, Seq, Stmt, Store, map_children, seq
 from ..support.record import dataclass
-from ..sym.expr import TRUE, Expr, Var, substitute, walk
+from ..sym.expr import TRUE, Const, Expr, Var, substitute, walk
 from .callee import callee_of, func_of
 from .merge import merge
 
@@ -88,15 +88,33 @@ class _Move:
 
     @staticmethod
     def of(s: Stmt) -> _Move | None:
-        while isinstance(s, For):
-            s = s.body
-        if not isinstance(s, Block) or s.predicate is not TRUE or not isinstance(s.body, Store) or not isinstance(s.body.value, Load):
+        found = one_store(s)
+        if found is None:
             return None
-        at = tuple(e for e in s.body.indices if isinstance(e, Var))
-        plain = len(set(at)) == len(s.body.indices) == len(s.iters)
-        if not plain or any(isinstance(e, Load) for index in s.body.value.indices for e in walk(index)):
+        iters, store = found
+        source = store.value
+        at = tuple(e for e in store.indices if isinstance(e, Var))
+        plain = len(set(at)) == len(store.indices) == len(iters)
+        if not plain or not isinstance(source, Load) or any(isinstance(e, Load) for index in source.indices for e in walk(index)):
             return None
-        return _Move(s.body.buffer, at, s.body.value)
+        return _Move(store.buffer, at, source)
+
+
+def one_store(s: Stmt) -> tuple[dict[Var, Expr], Store] | None:
+    """The iterators, with their extents, and the store of a nest of loops that does nothing else."""
+    loops: dict[Expr, For] = {}
+    while isinstance(s, For):
+        loops[s.var] = s
+        s = s.body
+    if not isinstance(s, Block) or s.predicate is not TRUE or s.init is not None or not isinstance(s.body, Store):
+        return None
+    if not all(i.value in loops and _starts_at_0(loops[i.value]) for i in s.iters):
+        return None
+    return {i.var: loops[i.value].extent for i in s.iters}, s.body
+
+
+def _starts_at_0(loop: For) -> bool:
+    return isinstance(loop.start, Const) and loop.start.value == 0
 
 
 def _joined(before: Sequence[g.CallLoop], n: g.CallLoop, after: Sequence[g.CallLoop]) -> g.CallLoop:

@@ -6,7 +6,7 @@ for launch in launches(lineage):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..graph.node import CallLoop, Value, walk_nodes
 from ..lineage import Lineage
@@ -50,19 +50,18 @@ class Step:
         return operations, moved
 
 
-def steps(lineage: Lineage) -> list[Step]:
-    """The launches in the order of the host program."""
+def steps(lineage: Lineage, names: Sequence[str] | None = None) -> list[Step]:
+    """The launches in the order of the host program: of the way on which the kernels have these names, or of the first one."""
     state = lineage.lowered
     assert state.host is not None
     logical = _by_result(lineage.fused.function.nodes)
-    waiting = [n for n in walk_nodes(state.function.nodes) if isinstance(n, CallLoop)]
-    found = []
-    for call in (s for s in walk_stmts(state.host.run.body) if isinstance(s, Call)):
-        node = None
-        if waiting and func_of(waiting[0].callee) is call.func:
-            node = waiting.pop(0)
-        found.append(Step(call.func, node, logical.get(node.outs[0]) if node is not None and node.outs else None))
-    return found
+    calls = (s.func for s in walk_stmts(state.host.run.body) if isinstance(s, Call))
+    ways = [[_step(next(calls), node, logical) for node in way] for way in state.host.launches]
+    return next((way for way in ways if names is not None and [s.name for s in way] == list(names)), ways[0])
+
+
+def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) -> Step:
+    return Step(func, node, logical.get(node.outs[0]) if node is not None and node.outs else None)
 
 
 def _by_result(nodes: tuple[object, ...]) -> dict[Value, CallLoop]:

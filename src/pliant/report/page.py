@@ -48,7 +48,8 @@ class _Facts(NamedTuple):
 
 def write_report(f: Executable, lineage: Lineage, path: str | os.PathLike[str]) -> None:
     """Writes the page."""
-    found, profile = steps(lineage), lineage.profiled
+    profile = lineage.profiled
+    found = steps(lineage, [x.kernel for x in profile.launches] if profile is not None else None)
     numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in found))}
     fits = profile is not None and [x.kernel for x in profile.launches] == [s.name for s in found]
     times: Sequence[Launch | None] = profile.launches if profile is not None and fits else [None] * len(found)

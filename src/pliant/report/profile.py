@@ -134,8 +134,8 @@ def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, 
 
 def _described(f: Executable, lineage: Lineage, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
     """The launches as the compiler knows them; None where the events are not those of a straight program of this compiler."""
-    found = steps(lineage)
     names = [f.interface.kernels[kernel] for kernel, _, _ in events]
+    found = steps(lineage, names)
     return found if [s.name for s in found] == names else None
 
 
