@@ -120,3 +120,18 @@ def test_columns_of_registers_are_those_of_the_rows_that_were_written_last() -> 
     x = numbers((12, 24), np.int32)
     y, z = columns_of_registers(x)
     assert np.array_equal(y, x[4:].T) and np.array_equal(z, x[4:].T + 1)
+
+
+def test_rows_are_gathered_and_their_indices_checked() -> None:
+    @function
+    def f(x: Tensor[f32, a, b], i: Tensor[i64, c]) -> Tensor[f32, c, b]:
+        return ops.take(x, i, 0)
+
+    compiled: Any = pliant.compile(f)
+    for rows, columns, count in [(5, 37, 9), (1, 16, 3), (7, 1, 40), (3, 0, 4), (4, 5, 0)]:
+        x = numbers((rows, columns), np.float32)
+        i = np.random.default_rng(0).integers(-rows, rows, count)
+        assert np.array_equal(compiled(x, i), x[i])
+    with pytest.raises(pliant.Error, match="index 4 is outside of dim 0, which has 3 elements"):
+        compiled(numbers((3, 33), np.float32), np.array([0, 4, 5]))
+    assert compiled(numbers((3, 0), np.float32), np.array([9])).shape == (1, 0)  # no element, no check

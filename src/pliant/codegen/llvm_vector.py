@@ -7,21 +7,23 @@ loads and stores for the elements, else a scalar loop:
     for j in vector(n):                     for j0 in 0, 8, … while j0 + 8 <= n:  y[j0 : j0+8] = f(x[j0 : j0+8])
         y[j] = f(x[j])             ->       y[j0 : n] = f(x[j0 : n])             (masked)
 
-A loop that cannot be lanes (it has calls or checks inside, lanes write the same element, its lanes are rows of a register
-buffer) is run one iteration after the other, which is what a legal vector loop means anyway.
+Checks that come out the same for all iterations are made once, before the loop. A loop that cannot be lanes (it has calls or other
+checks inside, lanes write the same element, its lanes are rows of a register buffer) is run one iteration after the other, which is
+what a legal vector loop means anyway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from ..dtype import i32, i64
 from ..loop.buffer import Buffer, Load, loaded_dtype
-from ..loop.stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
+from ..loop.stmt import Check, For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, seq, walk_stmts
 from ..support.record import dataclass
-from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Ne, Var, all_of, binary, free_vars, walk
+from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Lt, Ne, Var, all_of, binary, free_vars, walk
 from ..sym.poly import Poly, to_expr, without
 from .llvm_address import Lanes
 from .llvm_scope import has_load
@@ -45,6 +47,9 @@ class VectorLoops(Statements):
     """Emits vector loops."""
 
     def vector_loop(self, s: For) -> None:
+        checks, s = self._checks_apart(s)
+        if checks:
+            self.stmt(If(Lt(s.start, s.stop), seq(*checks)))
         constant = self.extent_of(s)
         if constant is not None and constant[1] <= 1:
             self.unroll(s)
@@ -68,6 +73,17 @@ class VectorLoops(Statements):
         else:
             widest = max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in laned)
             self._if_apart(unsure, s, lambda: self._strips(s, self.target.vector_bits // widest, masks))
+
+    def _checks_apart(self, s: For) -> tuple[list[Stmt], For]:
+        """The checks with which a loop's body begins and that are the same in every iteration, and the loop without them."""
+        body = s.body.body if isinstance(s.body, Seq) else (s.body,)
+        checks = list(takewhile(lambda x: isinstance(x, Check) and all(s.var not in free_vars(e) for e in exprs(x)), body))
+        if not checks:
+            return [], s
+        read = {n.buffer for x in checks for e in exprs(x) for n in walk(e) if isinstance(n, Load)}
+        written = {self.roots.get(a.buffer, a.buffer) for a in _accesses(s.body) if a.writes}
+        apart = written.isdisjoint(self.roots.get(b, b) for b in read) and not any(isinstance(x, View) for x in walk_stmts(s.body))
+        return (checks, s.with_(body=seq(*body[len(checks) :]))) if apart else ([], s)
 
     # Which loops can be lanes, and how.
 
