@@ -16,11 +16,11 @@ from ...dtype import DType, bool_, i8, i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
 from ...support.record import dataclass
-from ...sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Var, all_of
+from ...sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Select, Var, all_of
 from .build import ONE, ZERO, Cell, Indices, Site, nest
+from .heap import Before, best_of_row
 
-SMALL = 64  # a k up to which topk keeps a list instead of sorting
-Before = Callable[[Expr, Expr], Expr]
+SMALL = 64  # a k up to which topk keeps a list instead of a heap
 
 
 def before(dtype: DType, descending: bool) -> Before:
@@ -70,7 +70,7 @@ def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
     one = seq(
         Let(a, left.get),
         Let(b, right.get),
-        If(And(has_a, Or(Not(has_b), Not(is_before(keys.load(b), keys.load(a))))), move(a, left), If(has_b, move(b, right))),
+        If(And(has_a, has_b), _smaller(rows, t, a, b, left, right, is_before), If(has_a, move(a, left), If(has_b, move(b, right)))),
     )
     merge = seq(
         Let(lo, start.get),
@@ -93,23 +93,42 @@ def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
     return seq(cells, While(And(Lt(ZERO, width.get), Lt(width.get, n)), level))
 
 
+def _smaller(rows: Rows, t: Expr, a: Expr, b: Expr, left: Cell, right: Cell, is_before: Before) -> Stmt:
+    """Moves the smaller of two heads: by selection, since which one it is cannot be foreseen."""
+    dtype = rows.keys.dtype
+    key_a, key_b, place_a, place_b = Var("key_a", dtype), Var("key_b", dtype), Var("place_a", i64), Var("place_b", i64)
+    second = Var("second", bool_)
+    return seq(
+        Let(key_a, rows.keys.load(a)),
+        Let(key_b, rows.keys.load(b)),
+        Let(place_a, rows.places.load(a)),
+        Let(place_b, rows.places.load(b)),
+        Let(second, is_before(key_b, key_a)),
+        Store(rows.next_keys, (t,), Select(second, key_b, key_a)),
+        Store(rows.next_places, (t,), Select(second, place_b, place_a)),
+        left.set(Select(second, a, a + 1)),
+        right.set(Select(second, b + 1, b)),
+    )
+
+
 def sort(site: Site) -> Stmt:
     """`sort`: values and where they came from."""
     values, indices = site.outs
-    return _sorted_rows(site, site.attrs.descending, site.buffer(0).shape[site.attrs.axis], values, indices)
+    return _sorted_rows(site, values, indices)
 
 
 def argsort(site: Site) -> Stmt:
     """`argsort`: where the values come from."""
-    return _sorted_rows(site, site.attrs.descending, site.buffer(0).shape[site.attrs.axis], None, site.outs[0])
+    return _sorted_rows(site, None, site.outs[0])
 
 
 def topk(site: Site) -> Stmt:
-    """`topk`: a sorted list of the best so far where `k` is a small number, else the head of what is sorted."""
-    k, (values, indices) = site.attrs.k, site.outs
+    """`topk`: a sorted list of the best so far where `k` is a small number, else a heap of them."""
+    k, (values, indices), x = site.attrs.k, site.outs, site.buffer(0)
     if isinstance(k, Const) and 0 < k.value <= SMALL:
         return _over_rows(site, lambda at: _best(site, k, at, values, indices))
-    return _sorted_rows(site, site.attrs.largest, k, values, indices)
+    n, is_before = x.shape[site.attrs.axis], before(x.dtype, site.attrs.largest)
+    return _over_rows(site, lambda at: best_of_row(x, at, n, k, is_before, values, indices))
 
 
 At = Callable[[Expr], Indices]  # the place of an element of a row
@@ -122,8 +141,8 @@ def _over_rows(site: Site, row: Callable[[At], Stmt]) -> Stmt:
     return nest(others, lambda o: row(lambda j: (*o[:axis], j, *o[axis:])), outer="parallel")
 
 
-def _sorted_rows(site: Site, descending: bool, count: Expr, values: Buffer | None, indices: Buffer) -> Stmt:
-    """The first `count` elements of every row in order."""
+def _sorted_rows(site: Site, values: Buffer | None, indices: Buffer) -> Stmt:
+    """The elements of every row in order."""
     x, j = site.buffer(0), Var("j", i64)
     n = x.shape[site.attrs.axis]
     rows = Rows.of(x.dtype, n)
@@ -134,8 +153,8 @@ def _sorted_rows(site: Site, descending: bool, count: Expr, values: Buffer | Non
         write: Stmt = Store(indices, at(i), rows.places.load(i))
         if values is not None:
             write = seq(Store(values, at(i), rows.keys.load(i)), write)
-        sorting = merge_sort(rows, n, before(x.dtype, descending))
-        return seq(rows.alloc(), For(j, ZERO, n, "serial", fill), sorting, For(i, ZERO, count, "serial", write))
+        sorting = merge_sort(rows, n, before(x.dtype, site.attrs.descending))
+        return seq(rows.alloc(), For(j, ZERO, n, "serial", fill), sorting, For(i, ZERO, n, "serial", write))
 
     return _over_rows(site, row)
 
