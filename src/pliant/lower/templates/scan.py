@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...dtype import DType
-from ...graph.ops.reduce import accumulator
+from ...dtype import DType, bool_
+from ...graph.ops.reduce import accumulator, limit
 from ...loop.buffer import Buffer
-from ...loop.stmt import Alloc, For, If, Let, Stmt, Store, seq
-from ...sym.expr import Add, And, Binary, Cast, Const, Eq, Expr, Le, Mul, Ne, Or, Var
+from ...loop.stmt import Alloc, For, Let, Stmt, Store, seq
+from ...sym.expr import Add, And, Binary, Cast, Const, Eq, Expr, Le, Mul, Ne, Or, Select, Var
 from .build import ONE, ZERO, Indices, Site, nest
 
 Step = Callable[[Indices, Expr, Indices], Stmt]  # indices before the axis, along it, behind it
@@ -51,11 +51,17 @@ def extremum(site: Site) -> Stmt:
         better: Expr = Le(old, new) if site.name == "cummax" else Le(new, old)
         if x.dtype.is_float:
             better = Or(Ne(new, new), And(Eq(old, old), better))
-        change = seq(Store(best, place, new), Store(where, place, j))
-        write = seq(Store(values, at, best.load(*place)), Store(indices, at, where.load(*place)))
-        return seq(Let(new, x.load(*at)), Let(old, best.load(*place)), If(Or(Eq(j, ZERO), better), change), write)
+        taken, kept, since = Var("taken", bool_), Var("kept", x.dtype), Var("since", indices.dtype)
+        return seq(  # by selection: where a larger one comes cannot be foreseen
+            Let(new, x.load(*at)),
+            Let(old, best.load(*place)),
+            Let(taken, better),
+            Let(kept, Select(taken, new, old)),
+            Let(since, Select(taken, j, where.load(*place))),
+            *(Store(b, i, e) for b, i, e in ((best, place, kept), (where, place, since), (values, at, kept), (indices, at, since))),
+        )
 
-    first = Const(0, x.dtype)  # replaced by the first element
+    first = limit(x.dtype, largest=site.name == "cummin")  # no element is worse
     return _walk(site, extent, beside, [best, where], [first, ZERO], step)
 
 
@@ -67,14 +73,13 @@ def _beside(name: str, dtype: DType, beside: tuple[Expr, ...]) -> Buffer:
 def _walk(site: Site, extent: Expr, beside: Sequence[Expr], kept: Sequence[Buffer], first: Sequence[Expr], step: Step) -> Stmt:
     """Rows in parallel, each walked along the axis with what is kept beside it."""
     x, axis = site.buffer(0), site.attrs.axis
-    kind = "vector" if site.name in OPERATION else "serial"
 
     def row(rows: Indices) -> Stmt:
         def start(k: Indices) -> Stmt:
             return seq(*(Store(b, k or (ZERO,), e) for b, e in zip(kept, first, strict=True)))
 
         j = Var("t", ZERO.dtype)
-        inside = nest(beside, lambda k: step(rows, j, k), inner=kind, outer=kind if len(beside) == 1 else "serial")
+        inside = nest(beside, lambda k: step(rows, j, k), inner="vector", outer="vector" if len(beside) == 1 else "serial")
         begin = nest(beside, start, inner="vector", outer="vector" if len(beside) == 1 else "serial")
         return seq(*(Alloc(b) for b in kept), begin, For(j, ZERO, extent, "serial", inside))
 
