@@ -47,7 +47,7 @@ class Lineage:
         """The program as calls of loop programs that are not scheduled yet."""
         from .pipeline import compile_as_far_as
 
-        return compile_as_far_as("lower_calls", self.program, self.target, self.checked)
+        return compile_as_far_as("place", self.program, self.target, self.checked)
 
     @cached_property
     def lowered(self) -> State:

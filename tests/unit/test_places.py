@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from compiled_graphs import compiled, host_of, interpret_host, without
 from unit.test_plan import check_plan
 
+import pliant
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.lower.host import HostProgram
@@ -216,3 +217,10 @@ def test_a_program_that_was_scheduled_by_hand_runs() -> None:
     (x,) = normal((5, 4))
     host = check(by_hand, [x], (x @ W)[::-1] @ W, 3)
     assert [c.callee.name for c in host.launches[0] if isinstance(c, CallLoop)][1] == "reverse"
+
+
+@pytest.mark.parametrize(("batch", "kernels"), [(1, ["matmul"] * 3), (2, ["matmul", "matmul", "concat", "matmul"])])
+def test_a_profile_knows_the_way_that_was_taken(batch: int, kernels: list[str]) -> None:
+    found = pliant.compile(channels).profile(*normal((batch, 3, 4), (batch, 2, 4)), W)
+    assert [x.kernel for x in found.launches] == kernels
+    assert all(x.operations is not None for x in found.launches)
