@@ -109,7 +109,8 @@ class Player:
         self.random.choice([self.s.compute_inline, self.s.reverse_compute_inline])(name)
 
     def decompose(self, name: str, loops: list[Any]) -> None:
-        self.s.decompose_reduction(name, self.random.choice(loops))
+        how = self.random.choice([self.s.decompose_reduction, self.s.begin_reduction])
+        how(name, self.random.choice(loops))
 
     def contract(self, name: str, loops: list[Any]) -> None:
         self.s.contract(name)
@@ -204,6 +205,7 @@ MOVES = [
     Player.kind,
     Player.partition,
     Player.inline,
+    Player.decompose,
     Player.decompose,
     Player.contract,
     Player.cache,

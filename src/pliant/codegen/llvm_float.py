@@ -172,8 +172,10 @@ class Floats(Builder):
     def extreme(self, least: bool, a: Val, b: Val) -> Val:
         """min or max: NaN if either is, and -0.0 < +0.0."""
         a, b = self.level(a, b)
-        if a.lanes * a.dtype.bits < 128 or not {"avx512dq", "avx512vl"} <= {*self.target.features}:
+        if not {"avx512dq", "avx512vl"} <= {*self.target.features}:
             return self.intrinsic("minimum" if least else "maximum", [a, b])
+        if a.lanes * a.dtype.bits < 128:
+            return self._narrowed(self.extreme(least, *map(self._widened, (a, b))), a.lanes)
         # vrange sees to the zeros; where either is NaN, the bits of both together are one. LLVM takes 5 instructions in a chain.
         u = u32 if a.dtype is f32 else u64
         joined = self.binary("or", self.convert("bitcast", a, u), self.convert("bitcast", b, u))
@@ -194,6 +196,18 @@ class Floats(Builder):
         self.declarations.declare(name, a.type, ", ".join([a.type, a.type, "i32", a.type, mask, *(["i32"] * rounding)]))
         args = [a.typed, b.typed, f"i32 {4 if least else 5}", f"{a.type} zeroinitializer", f"{mask} -1", *(["i32 4"] * rounding)]
         return self.value(f"call {a.type} @{name}({', '.join(args)})", a.dtype, a.lanes)
+
+    def _widened(self, a: Val) -> Val:
+        """A value as the first lanes of a register of 128 bits; the others are anything."""
+        most = 128 // a.dtype.bits
+        if not a.lanes:
+            return self.value(f"insertelement <{most} x {a.type}> poison, {a.typed}, i32 0", a.dtype, most)
+        places = ", ".join(f"i32 {n}" if n < a.lanes else "i32 poison" for n in range(most))
+        return self.value(f"shufflevector {a.typed}, {a.type} poison, <{most} x i32> <{places}>", a.dtype, most)
+
+    def _narrowed(self, a: Val, lanes: int) -> Val:
+        """The first lanes of a value."""
+        return self._lanes_of(a, range(lanes)) if lanes else self.value(f"extractelement {a.typed}, i32 0", a.dtype, 0)
 
     def _lanes_of(self, a: Val, which: range) -> Val:
         """Some lanes of a value."""

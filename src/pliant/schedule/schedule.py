@@ -180,6 +180,7 @@ class Schedule:
     compute_inline = primitive(inline.compute_inline)
     reverse_compute_inline = primitive(inline.reverse_compute_inline)
     decompose_reduction = primitive(reduction.decompose_reduction, BlockHandle)
+    begin_reduction = primitive(reduction.begin_reduction, BlockHandle)
     contract = primitive(reduction.contract)
     rfactor = primitive(reduction.rfactor, BlockHandle)
     cache_write = primitive(cache.cache_write, BlockHandle)

@@ -5,6 +5,8 @@
         total[i] = the sum of the lanes, by halves
         for j in vector(m): y[i, j] = f(x[i, j], total[i])
 
+A stage that a reduction comes after is computed in the loop of that reduction, which takes the values out of registers.
+
 Sums of products round once, by fused multiply-adds. The number of lanes is a constant of this rule, not of the machine: results are
 the same on every target, and a row alone equals the row in a batch.
 """
@@ -14,7 +16,8 @@ from __future__ import annotations
 from functools import partial
 from itertools import takewhile
 
-from ...loop.stmt import Block, For, Reduce
+from ...loop.stmt import Block, For, Reduce, Store
+from ...support.errors import ScheduleError
 from ...sym.expr import TRUE, Const, Var, free_vars
 from ...target import Target
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
@@ -53,8 +56,13 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
     if not any(b.name in joined for b in sums):
         raise NotApplicable(f"block `{anchor.name}` does not go row by row over what is reduced")
     together = [n for n in names if n in joined]
-    for name in together:
-        _vectorise(s, name)
+    waiting = list(together)
+    while waiting:
+        name = waiting.pop(0)
+        if waiting and _in_one_loop(s, name, waiting[0]):
+            waiting.pop(0)
+        else:
+            _vectorise(s, name)
     return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
 
 
@@ -126,11 +134,23 @@ def _vectorise(s: Schedule, name: str) -> None:
         tried(partial(_lanes, s, name, last))
 
 
-def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Sum in lanes: partial sums in registers, which are then added in halves: 64 to 32 to … to 1."""
+def _in_one_loop(s: Schedule, name: str, following: str) -> bool:
+    """Compute a stage in the loop of the reduction along rows after it, by as many lanes; whether that was done."""
+    first, second = (find_block(s.program, n) for n in (name, following))
+    along, over = (alone(s.program, b) for b in (first, second))
+    if not isinstance(first.body, Store) or not isinstance(second.body, Reduce) or len(along) != 1 or len(over) != 1:
+        return False
+    reads = any(a.buffer is first.body.buffer and not a.write for a in accesses(second))
+    if not reads or not _contiguous(first, along[0]) or not _contiguous(second, over[0]) or fed_by(second, over[0]) != {"R"}:
+        return False
+    return tried(partial(_lanes, s, following, s.loops(following)[-1], s.loops(name)[-1]))
+
+
+def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
+    """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`."""
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if lanes < FEWEST:
-        return
+        raise ScheduleError(f"block `{name}` sums too few elements for lanes")
     above = s.loops(name)
     at = above[above.index(loop) - 1] if above.index(loop) else None
     with s.attempt():
@@ -139,6 +159,10 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
         total = s.rfactor(name, lane, at, scope="register")
         s.vectorize(lane)
         s.decompose_reduction(name, outer)
+        if before is not None:
+            part, each = s.split(before, lanes)
+            s.join(part, outer)
+            s.vectorize(each)
         if find_block(s.program, name).predicate is not TRUE:
             s.partition(outer)
         while lanes > 2:
@@ -146,13 +170,16 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle) -> None:
             half, lane = s.split(s.loops(total)[-1], None, lanes)
             following = s.rfactor(total, lane, at, scope="register")
             s.vectorize(lane)
+            s.begin_reduction(total, half)
             s.unroll(half)
-            s.decompose_reduction(total, half)
             total = following
         s.cache_write(total, at, scope="register")
         last = s.loops(total)[-1]
+        summed = total.block.body
+        extreme = isinstance(summed, Reduce) and summed.combiner.name in ("min", "max")
+        if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum begins with 0.0, so that it is never -0.0
+            s.decompose_reduction(total, last)
         s.unroll(last)
-        s.decompose_reduction(total, last)
 
 
 def _flat_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:

@@ -1,4 +1,4 @@
-"""Primitives on reductions: decompose_reduction, contract, rfactor.
+"""Primitives on reductions: decompose_reduction, begin_reduction, contract, rfactor.
 
 They change when a reduction begins, how it rounds and in which order it sums.
 """
@@ -9,9 +9,11 @@ from ...dtype import i64
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Seq, Store, seq
 from ...sym.expr import Const, Expr, Mul, Var, all_of, free_vars, substitute
-from ..cursor import Edit, Forward, fresh_name
+from ...sym.prove import prove
+from ...sym.simplify import simplify
+from ..cursor import Edit, Forward, compose, fresh_name
 from ..legal import legal
-from ..nest import accesses, block_names, blocks, conjuncts, constant_extent, fed_by, loops_above, path_to
+from ..nest import accesses, block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loops_above, path_to
 from ..refusal import refuse
 from ..tile import inner_loops, nest_of, rebound, spatial_predicate, tile_of
 from .cache import insert, redirected, single_target
@@ -85,6 +87,60 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     edit.moved.update(inner.moved)
     edit.replace(loop, seq(nest, new.body))
     return edit.done(made=(blocks(nest)[0],))
+
+
+@legal
+def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
+    """Begin a reduction with its first element, in a block `…_first` just before `loop`, instead of with an init that changes nothing.
+
+    `loop` is the only one that feeds reduction iterators, and has at least one iteration.
+
+        for i in range(n):
+            for k in range(8):
+                with block("w", "SR", i, k) as (vi, vk):
+                    with init():
+                        w[vi] = 0.0
+                    w[vi] += a[vi, vk]
+
+    -> `s.begin_reduction("w", k)`
+
+        for i in range(n):
+            with block("w_first", "S", i) as vi:
+                w[vi] = a[vi, 0]
+            for k in range(1, 8):
+                with block("w", "SR", i, k) as (vi, vk):
+                    w[vi] += a[vi, vk]
+    """
+    what = f"cannot begin the reduction of block `{block.name}` with its first element"
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.left or len(s.targets) != 1 or not isinstance(block.init, Store):
+        raise refuse(f"{what}: it is no reduction with a named combiner and an init", func, (block, "this block"))
+    combiner = "add" if s.combiner.name == "fma" else s.combiner.name
+    if block.init.value is not _identity(combiner, s.targets[0]):
+        raise refuse(f"{what}: its init is no {_identity(combiner, s.targets[0])}, which would change nothing", func, (block, "this block"))
+    reduced = {i.var: substitute(i.value, {loop.var: loop.start}) for i in block.iters if i.kind != "S"}
+    around = {x.var for x in loops_above(func, block)}
+    if any(not free_vars(e).isdisjoint(around) for e in reduced.values()):
+        raise refuse(f"{what}: loop `{loop.var.name}` alone does not make its reduction iterators", func, (loop, ""), (block, "this block"))
+    if not free_vars(block.predicate).isdisjoint(reduced):
+        raise refuse(f"{what}: its predicate may leave that element out", func, (block, f"where {block.predicate}"))
+    if not prove(loop.start < loop.stop, facts_at(func, loop)):
+        raise refuse(f"{what}: there may be none", func, (loop, f"range {loop.start}..{loop.stop}"))
+    apart, forward = decompose_reduction(func, block, loop)
+    init, rest = forward.made[0], forward(loop)
+    assert isinstance(init, Block) and isinstance(init.body, Store) and isinstance(rest, For)
+    spatial = zip((i.var for i in block.iters if i.kind == "S"), (i.var for i in init.iters), strict=True)
+    value = s.values[0] if s.combiner.name != "fma" else Mul(*s.values)
+    first = simplify(Replacer({**dict(spatial), **reduced}).expr(value), facts_at(func, loop))
+    begun = init.with_(name=fresh_name(f"{block.name}_first", block_names(func)), body=init.body.with_(value=first))
+    later = rest.with_(start=simplify(rest.start + 1, facts_at(func, loop)))
+    edit = Edit(apart)
+    for old, new in ((init, begun), (rest, later)):
+        edit.replace(old, new)
+        edit.move(old, new)
+    exact = combiner != "add" or not s.targets[0].dtype.is_float
+    result, second = edit.done(rounding="" if exact else f"block `{block.name}` adds nothing to 0.0, so that -0.0 alone stays -0.0")
+    return result, compose(forward, second)
 
 
 @legal
@@ -175,7 +231,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     new = redirected(bound.block, target.buffer, buffer, place)
     new = new.with_(
         iters=tuple(Iter(i.var, "S", i.value) if i.var is lane else i for i in new.iters),
-        init=Store(buffer, place, _identity(func, block, combiner, target)),
+        init=Store(buffer, place, _identity(combiner, target)),
     )
     kept = [x for x in loops_above(func, block) if x.var in bound.iters and x not in reducing]
     summing = Var(f"{loop.var.name}")
@@ -201,7 +257,8 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     return insert(func, block, new, inner, (Alloc(buffer),), (nest,), rounding)
 
 
-def _identity(func: Func, block: Block, combiner: str, target: Load) -> Expr:
+def _identity(combiner: str, target: Load) -> Expr:
+    """What a reduction may begin with so that it is the reduction of its elements alone."""
     d = target.dtype
     if combiner in ("min", "max"):
         least = float("inf") if d.is_float else d.max
