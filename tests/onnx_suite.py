@@ -26,7 +26,6 @@ REASONS = [
     (r"float8e4m3fnuz|float8e5m2fnuz|float8e8m0|complex", "a data type that Pliant does not have"),
     (r"random numbers|training mode|ai\.onnx\.preview\.training", "training, or values that the standard leaves open"),
     (r"ai\.onnx\.ml", "another domain than the default one"),
-    (r"ImageDecoder", "decoding of image files"),
 ]
 
 # Cases that we should run and do not yet, by what is missing.

@@ -1,0 +1,39 @@
+"""ImageDecoder: the pixels of an image file. Its size is in the file, so the file must be known when the model is imported.
+
+    pliant.from_onnx(model, values={"data": np.fromfile("photo.jpg", np.uint8)})
+
+The package pillow reads it. A session makes a program for each file that it is given.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from ..items import numbers
+from ..registry import rule
+from ..site import Site
+
+FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")  # those of the standard, by pillow's names
+_MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
+
+
+@rule("ImageDecoder")
+def image_decoder(site: Site) -> Any:
+    """An image as (height, width, channels) of bytes; an empty one where the file cannot be read, as the standard says."""
+    order = site.text("pixel_format", "RGB", *_MODES)
+    data = site.known(0)
+    site.require(data.ndim == 1, f"input 0 has {data.ndim} dims, 1 is expected")
+    try:
+        from PIL import Image
+    except ImportError:
+        raise site.unsupported("reading an image needs the package pillow", help="pip install pillow") from None
+    try:
+        with Image.open(io.BytesIO(data.tobytes()), formats=FORMATS) as opened:
+            pixels = np.asarray(opened.convert(_MODES[order]))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return numbers(np.zeros((0, 0, 1 if order == "Grayscale" else 3), np.uint8))
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    return numbers(np.ascontiguousarray(pixels[:, :, ::-1] if order == "BGR" else pixels))
