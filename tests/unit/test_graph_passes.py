@@ -323,6 +323,7 @@ def test_other_permutes_stay() -> None:
 # Parallel products.
 
 WQ, WK, BQ, BK = whole(8, 6), whole(8, 6, seed=1), whole(8, seed=2), whole(8, seed=3)
+B1, B2 = whole(6, seed=4), whole(6, seed=5)
 
 
 def test_parallel_products_are_one_and_nothing_is_copied_for_it() -> None:
@@ -337,6 +338,21 @@ def test_parallel_products_are_one_and_nothing_is_copied_for_it() -> None:
     assert pliant.compile(f).interface.kernels == ("linear", "slice_permute")  # the permutes read through the slices
     q, _ = f(whole(5, 6))
     np.testing.assert_array_equal(q, (whole(5, 6) @ WQ.T + BQ).reshape(5, 2, 4).transpose(1, 0, 2))
+
+
+def test_parallel_products_with_rows_added_afterwards_are_one() -> None:
+    @function
+    def f(x: Tensor[f32, n, 8]) -> tuple[Tensor[f32, 2, n, 3], Tensor[f32, 2, n, 3], Tensor[f32, n, 6]]:
+        q = ops.reshape(x @ WQ + B1, (n, 2, 3))
+        k = ops.reshape(ops.add(B2, x @ WK), (n, 2, 3))
+        v = x @ WK + B1
+        return ops.permute(q, (1, 0, 2)), ops.permute(k, (1, 0, 2)), v * v
+
+    after = changed(f, [whole(5, 8)], combine_matmuls, simplify, common_subexpressions)
+    assert names(dead_code(after)).count("matmul") == 2  # the third one is not only moved
+    q, k, _ = f(whole(5, 8))
+    np.testing.assert_array_equal(q, (whole(5, 8) @ WQ + B1).reshape(5, 2, 3).transpose(1, 0, 2))
+    np.testing.assert_array_equal(k, (whole(5, 8) @ WK + B2).reshape(5, 2, 3).transpose(1, 0, 2))
 
 
 def test_products_that_are_read_otherwise_or_have_other_weights_stay() -> None:
