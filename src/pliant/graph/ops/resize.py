@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import DType
+from ...dtype import DType, i64
 from ...support.errors import ShapeError, counted
 from ...support.record import dataclass
 from ...sym.expr import Add, And, Cast, Const, Div, Expr, Le, Lt, Max, Min, Mul, Select, Sub, const
@@ -159,12 +159,10 @@ class _Taps:
     weights: tuple[Expr, ...]
 
 
-def _taps(attrs: ResizeAttrs, k: int, i: Expr, n: Expr, size: Expr, wide: DType) -> _Taps:
-    a, b = _coordinate(attrs.coordinates, i, n, size, *_ratio(attrs, k, n, size))
-    if attrs.mode == "nearest":
-        return _Taps((_clamped(_rounded(attrs.nearest, a, b), n),), ())
-    first = a // b - (1 if attrs.mode == "cubic" else 0)
-    weights = _weights(attrs, Div(Cast(wide, a % b), Cast(wide, b)))
+def _taps(attrs: ResizeAttrs, whole: Expr, part: Expr, n: Expr, wide: DType) -> _Taps:
+    """The taps of what lies at `whole + part`."""
+    first = whole - (1 if attrs.mode == "cubic" else 0)
+    weights = _weights(attrs, part)
     places = [first + j for j in range(len(weights))]
     if attrs.exclude_outside:
         zero = Const(0.0, wide)
@@ -186,8 +184,24 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAtt
     wide = x.dtype if attrs.mode == "nearest" else accumulator(x.dtype)
     changed = [k for k, (n, size) in enumerate(zip(x.shape, out.shape, strict=True)) if not _kept(attrs, k, n, size)]
 
+    def place(k: int, i: Expr) -> tuple[Expr, Expr]:
+        return _coordinate(attrs.coordinates, i, x.shape[k], out.shape[k], *_ratio(attrs, k, x.shape[k], out.shape[k]))
+
+    def whole(k: int, i: Expr) -> Expr:
+        a, b = place(k, i)
+        return a // b
+
+    def part(k: int, i: Expr) -> Expr:
+        a, b = place(k, i)
+        return Div(Cast(wide, a % b), Cast(wide, b))
+
+    def taps_of(k: int, i: Expr, read: Read) -> _Taps:
+        if attrs.mode == "nearest":
+            return _Taps((_clamped(_rounded(attrs.nearest, *place(k, i)), x.shape[k]),), ())
+        return _taps(attrs, read(f"whole{k}", i), read(f"part{k}", i), x.shape[k], wide)
+
     def value(i: Indices, r: Indices, read: Read) -> Expr:
-        taps = {k: _taps(attrs, k, i[k], x.shape[k], out.shape[k], wide) for k in changed}
+        taps = {k: taps_of(k, i[k], read) for k in changed}
 
         def gathered(at: Indices, left: list[int]) -> Expr:
             """The weighted sum over the dims that are left, the last of them innermost."""
@@ -201,7 +215,16 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAtt
         found = gathered(i, changed)
         return found if found.dtype is x.dtype else Cast(x.dtype, found)
 
-    return (Stage("resize", x.dtype, out.shape, value),)
+    def tables(k: int) -> tuple[Stage, Stage]:
+        """Places are the same for all rows, columns and channels: what takes divisions is computed once for each dim."""
+        size = (out.shape[k],)
+        return (
+            Stage(f"whole{k}", i64, size, lambda i, r, read: whole(k, i[0])),
+            Stage(f"part{k}", wide, size, lambda i, r, read: part(k, i[0])),
+        )
+
+    made = [s for k in changed for s in tables(k)] if attrs.mode != "nearest" else []
+    return (*made, Stage("resize", x.dtype, out.shape, value))
 
 
 # The reference builds a matrix for each dim, from the formulas as the ONNX standard writes them.

@@ -124,8 +124,10 @@ def elementwise(block: Block) -> Store | None:
 
 
 def is_cheap(value: Expr) -> bool:
-    """Whether computing a value again costs about as much as loading it."""
+    """Whether computing a value again costs about as much as loading it; what is divided out of indices alone is better kept."""
     nodes = list(walk(value))
+    if not any(isinstance(e, Load) for e in nodes) and any(isinstance(e, (FloorDiv, FloorMod)) for e in nodes):
+        return False
     calls = any(isinstance(e, (Call, Div)) and e.dtype.is_float for e in nodes)
     return not calls and sum(isinstance(e, Load) for e in nodes) <= 2 and sum(bool(e.args) for e in nodes if not _is_index(e)) <= 6
 
