@@ -86,13 +86,15 @@ def test_products(bits: int, size: int, k: int, zeros: str, level: int) -> None:
     assert (np.abs(found - exact) <= size_of * (1 / 100 if level == 4 else 1e-6)).all()
 
 
-def test_codes_of_activations_are_those_of_onnxruntime() -> None:
-    """At level 4 both round activations to 8 bits in groups of a block: results agree far better than either with floats."""
+def test_codes_of_activations_are_truer_than_those_of_onnxruntime() -> None:
+    """At level 4 both round activations to 8 bits, onnxruntime in groups of a block, we in parts of it: never rougher, and mostly finer."""
     weight = Weight(40, 256, 4, 32, "codes")
-    x = RNG.standard_normal((3, 256)).astype(np.float32)
+    x = RNG.standard_normal((64, 256)).astype(np.float32)
+    x[:, ::32] *= 8  # elements that are much larger than their neighbours
     found, wanted = both(of_node("MatMulNBits", {"x": x}, weight.known, {"x": ["n", 256]}, **weight.attributes, accuracy_level=4), {"x": x})
     exact = x.astype(np.float64) @ weight.numbers.T
-    assert np.abs(found - wanted).max() < 0.05 * np.abs(found - exact).max()
+    assert ((found - exact) ** 2).mean() < 0.7 * ((wanted - exact) ** 2).mean()
+    assert 1e-3 < np.abs(found - exact).max() / np.abs(exact).std() < 0.1  # codes, not floats
 
 
 @pytest.mark.parametrize(("level", "used"), [(0, "block_matmul_exact"), (2, "block_matmul_exact"), (4, "block_matmul")])

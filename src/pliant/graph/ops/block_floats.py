@@ -21,7 +21,7 @@ from ...sym.expr import Const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpDef, emit, register
-from .blocks import BlockMatmulAttrs, check_weights, format_of, linear_operands, unpacked, zero_of
+from .blocks import BlockMatmulAttrs, check_weights, format_of, linear_operands, unpacked
 
 
 def _deduce(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
@@ -35,9 +35,8 @@ def _deduce(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
 def _reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
     x, format = args[0].astype(np.float64), format_of(attrs.format)
     packed = unpacked(args[1], format, attrs.rows)
-    least = packed.minimum if packed.minimum is not None else packed.scale * np.float32(-zero_of(format))
     group = packed.codes.shape[1] // packed.scale.shape[1] if packed.scale.shape[1] else 1
-    scale, shift = (np.repeat(f, group, axis=1).astype(np.float64) for f in (packed.scale, least))
+    scale, shift = (np.repeat(f, group, axis=1).astype(np.float64) for f in (packed.scale, packed.offset))
     weight = (packed.codes * scale + shift).astype(np.float32).astype(np.float64)
     sums = [np.zeros((len(x), attrs.rows), np.float32) for _ in range(2)]
     with np.errstate(all="ignore"):

@@ -2,12 +2,14 @@
 
 Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart, codes, scales and
 minimums in packs of 16 rows, which `block_weights` puts together again, group after group: one stream through memory for a kernel. All
-this depends on literals alone, so it is done once, when a program is loaded. Activations become
-8-bit codes with a scale for each group (`quantize_groups`); their sums of products with the weights' codes are exact, what is rounded is
+this depends on literals alone, so it is done once, when a program is loaded. Activations become 8-bit codes with a scale for each part
+of a group, 16 elements at most (`quantize_groups`); sums of products of codes are exact. With the zero `z` of the format's codes
 
-    y[i, j] = sum over groups g of  (d[j, g] * e[i, g]) * sum of (c[j, k] - zero) * q[i, k]  +  m[j, g] * (e[i, g] * sum of q[i, k])
+    y[i, j] = sum over groups g of  d[j, g] * (sum over parts p of e[i, p] * sum of c[j, k] * q[i, k])  +  m[j, g] * s[i, g]
+    s[i, g] = sum over parts p of e[i, p] * sum of q[i, k]                            # m is -z * d where the format has no minimums
 
-in that order, each step once. The error is that of the activations' codes: at most 1/254 of the largest element of its group for each.
+in that order, each step one FMA. The error is that of the activations' codes: at most 1/254 of the largest element of its part for each.
+Parts are small because few elements are much larger than the others, and spoil only what shares a scale with them.
 
     y = ops.block_linear(x, raw, format="Q4_1")        # x: f32[n, k], raw: u8[rows, k // 32, 20]  ->  f32[n, rows]
     e = ops.block_take(raw, ids, format="Q8_0")        # rows as f32, as an embedding is read
@@ -37,6 +39,7 @@ from ..stage import Indices, Read, Stage
 from .shape import concat, reshape
 
 PACK = 16  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
+PART = 16  # activations that share a scale, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,15 +275,31 @@ def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
     size = x.shape[2]
     if not isinstance(size, Const) or size.value not in (4, 8, 16, 32, 64, 128, 256):
         raise d.error(f"quantize_groups of groups of {size} elements", arg=0, help="a power of two from 4 to 256")
-    return Tensor(i8, x.shape), Tensor(f32, x.shape[:2]), Tensor(i32, x.shape[:2])
+    return Tensor(i8, x.shape), Tensor(f32, (*x.shape[:2], Const(parts_of(int(size.value)), i64))), Tensor(f32, x.shape[:2])
+
+
+def parts_of(group: int) -> int:
+    """The parts of a group of so many elements."""
+    return max(1, group // PART)
 
 
 def _quantize_reference(args: Sequence[Array], attrs: None) -> list[Array]:
-    most = np.abs(args[0]).max(axis=2, initial=0)
+    n, groups, size = args[0].shape
+    x = args[0].reshape(n, groups, parts_of(size), size // parts_of(size))
+    most = np.abs(x).max(axis=3, initial=0)
     with np.errstate(all="ignore"):
         inverse = np.where(most == 0, np.float32(0), np.float32(127) / most)
-        codes = np.rint(args[0] * inverse[:, :, None]).astype(np.int8)
-    return [codes, most / np.float32(127), codes.sum(axis=2, dtype=np.int32)]
+        codes = np.rint(x * inverse[..., None]).astype(np.int8)
+    scale = most / np.float32(127)
+    return [codes.reshape(args[0].shape), scale, _in_order(scale, codes.sum(axis=3, dtype=np.int32))]
+
+
+def _in_order(scale: Array, sums: Array) -> Array:
+    """The sum over the last axis of products, each step one FMA."""
+    found = np.zeros(np.broadcast_shapes(scale.shape, sums.shape)[:-1], np.float32)
+    for p in range(scale.shape[-1]):
+        found = (scale[..., p].astype(np.float64) * sums[..., p] + found).astype(np.float32)
+    return found
 
 
 register(OpDef("quantize_groups", _deduce_quantize, _quantize_reference, None, (1, 1), template="blocks.quantize"))
@@ -317,11 +336,11 @@ def group_bytes(format: Format) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """Packed weights as arrays: codes i64[rows, k], which are not negative; factors f32[rows, groups]."""
+    """Packed weights as arrays, code * scale + offset: codes i64[rows, k], which are not negative; factors f32[rows, groups]."""
 
     codes: Array
     scale: Array
-    minimum: Array | None
+    offset: Array
 
 
 def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
@@ -336,7 +355,8 @@ def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
     if half_bytes(format):
         codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
     plain = np.moveaxis(codes, 2, 1).reshape(len(weights) * PACK, -1).astype(np.int64)[:rows]
-    return Unpacked(plain, factors(lies.codes, lies.scale), None if lies.minimum is None else factors(lies.at_minimum, lies.minimum))
+    scale = factors(lies.codes, lies.scale)
+    return Unpacked(plain, scale, scale * np.float32(-zero_of(format)) if lies.minimum is None else factors(lies.at_minimum, lies.minimum))
 
 
 def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -> None:
@@ -351,28 +371,27 @@ def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -
 
 def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
     q, group = d.rank(0, 2), group_of(format_of(attrs.format))
-    for k in (1, 2):
-        scales = d.rank(k, 2)
-        d.equal(scales.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
-        d.equal(scales.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    for k, rank in ((1, 3), (2, 2)):
+        factors = d.rank(k, rank)
+        d.equal(factors.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
+        d.equal(factors.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    d.equal(d.rank(1, 3).shape[2], Const(parts_of(group), i64), f"a group has {{1}} parts, `{d.args[1].name}` has {{0}}", arg=1)
     check_weights(d, 3, q.shape[1], attrs)
     return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
 
 
 def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
+    q, scale, sums, weights = args
     format = format_of(attrs.format)
-    q, scale, total, weights = args
-    group = group_of(format)
     packed = unpacked(weights, format, attrs.rows)
+    n, groups, parts = scale.shape
+    shape = (groups, parts, group_of(format) // parts)
+    dots = np.einsum("igpk,jgpk->ijgp", q.astype(np.int64).reshape(n, *shape), packed.codes.reshape(attrs.rows, *shape))
     out = np.zeros((len(q), attrs.rows), np.float32)
-    for g in range(weights.shape[1]):
-        part = slice(g * group, (g + 1) * group)
-        dots = q[:, part].astype(np.int64) @ packed.codes[:, part].T - zero_of(format) * total[:, g, None].astype(np.int64)
-        factor = packed.scale[:, g][None] * scale[:, g, None]
-        out = (dots.astype(np.float32).astype(np.float64) * factor + out).astype(np.float32)
-        if packed.minimum is not None:
-            sums = scale[:, g] * total[:, g].astype(np.float32)
-            out = (packed.minimum[:, g][None].astype(np.float64) * sums[:, None] + out).astype(np.float32)
+    for g in range(groups):
+        found = _in_order(scale[:, None, g], dots[:, :, g])
+        out = (found.astype(np.float64) * packed.scale[:, g] + out).astype(np.float32)
+        out = (packed.offset[:, g].astype(np.float64) * sums[:, g, None] + out).astype(np.float32)
     return [out]
 
 
@@ -447,7 +466,7 @@ def block_minimums(raw: Any, format: str) -> Any:
 
 
 def quantize_groups(x: Any) -> Any:
-    """8-bit codes of f32[n, groups, elements], with the scale and the sum of the codes of each group."""
+    """8-bit codes of f32[n, groups, elements], with the scale of each part of a group, and each group's sum."""
     return emit("quantize_groups", (x,))
 
 
@@ -462,9 +481,9 @@ def block_weights(raw: Any, format: str) -> Any:
     return concat(parts, axis=2)
 
 
-def block_matmul(q: Any, scale: Any, total: Any, weights: Any, *, format: str, rows: int) -> Any:
+def block_matmul(q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
     """The product of quantised activations and packed weights."""
-    return emit("block_matmul", (q, scale, total, weights), BlockMatmulAttrs(format, rows))
+    return emit("block_matmul", (q, scale, sums, weights), BlockMatmulAttrs(format, rows))
 
 
 def block_take(raw: Any, ids: Any, format: str) -> Any:
@@ -476,8 +495,8 @@ def block_linear(x: Any, raw: Any, format: str) -> Any:
     """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
     a, weights, rows = linear_operands("block_linear", x, raw, format)
     (n, k), group = a.tensor.shape, group_of(format_of(format))
-    q, scale, total = quantize_groups(reshape(a, (n, k // group, group)))
-    return block_matmul(reshape(q, (n, k)), scale, total, weights, format=format, rows=rows)
+    q, scale, sums = quantize_groups(reshape(a, (n, k // group, group)))
+    return block_matmul(reshape(q, (n, k)), scale, sums, weights, format=format, rows=rows)
 
 
 def linear_operands(op: str, x: Any, raw: Any, format: str) -> tuple[Any, Any, int]:

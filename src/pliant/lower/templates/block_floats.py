@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dtype import f32, i32, i64, u32
-from ...graph.ops.blocks import PACK, format_of, group_of, half_bytes, zero_of
+from ...graph.ops.blocks import PACK, format_of, group_of, half_bytes
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Stmt, Store, seq
-from ...sym.expr import Add, BitAnd, Cast, Const, Dim, Expr, Fma, Lt, Mul, Shr, Var
-from .blocks import LARGEST, lanes, loop, over_packs, views, wide
+from ...sym.expr import Add, BitAnd, Cast, Const, Dim, Expr, Fma, Lt, Shr, Var
+from .blocks import LARGEST, both_factors, lanes, loop, over_packs, views
 from .build import ZERO, Site
 
 
@@ -40,24 +40,18 @@ def matmul(site: Site) -> Stmt:
 
 def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
     """Some rows of activations, with one pack of weights."""
-    y, weights, format = site.outs[0], site.buffer(1), format_of(site.attrs.format)
+    y, weights = site.outs[0], site.buffer(1)
     sums = [Buffer(f"acc{k}", f32, (Const(number, i64), Const(PACK, i64)), scope="register") for k in range(2)]
     g = Var("g")
     codes, scale, minimum, made = views(site, weights, pack, g, u32)
-    d, m = (Buffer(name, f32, (Const(PACK, i64),), scope="register") for name in "dm")
-
-    def factors(lane: Expr) -> Stmt:
-        read = wide(f32, scale.load(lane))
-        least = wide(f32, minimum.load(lane)) if minimum is not None else Mul(read, Const(-float(zero_of(format)), f32))
-        return seq(Store(d, (lane,), read), Store(m, (lane,), least))
+    d, m, factors = both_factors(site, scale, minimum)
 
     def write(i: Expr, lane: Expr) -> Stmt:
         column = pack * PACK + lane
         return If(Lt(column, y.shape[1]), Store(y, (start + i, column), Add(sums[0].load(i, lane), sums[1].load(i, lane))))
 
     clear = [lanes(number, lambda i, lane, acc=acc: Store(acc, (i, lane), Const(0.0, f32))) for acc in sums]  # type: ignore[misc]
-    lane = Var("l")
-    body = seq(*made, Alloc(d), Alloc(m), loop(lane, PACK, "vector", factors(lane)), _words(site, sums, codes, d, m, start, g, number))
+    body = seq(*made, factors, _words(site, sums, codes, d, m, start, g, number))
     return seq(*map(Alloc, sums), *clear, For(g, ZERO, weights.shape[1], "serial", body), lanes(number, write))
 
 

@@ -1,13 +1,16 @@
-"""Products of 8-bit activations and weights of block formats (graph/ops/blocks.py): sums of products of a group in i32, of groups in f32;
+"""Products of 8-bit activations and weights of block formats (graph/ops/blocks.py): sums of products of a part in i32, of parts in f32;
 and what makes codes of activations.
 
 for pack of 16 rows of weights, CHUNK of them together (parallel):
     for tile of ROWS rows of activations, then of 4, 2, 1:
         acc[i, l] = 0                                          # in registers
         for group g:
-            dot[i, l] = -zero * total[i, g]                    # in registers
-            for each word of 4 codes: dot[i, l] += code[l, 0] * q[i, 0] + … + code[l, 3] * q[i, 3]
-            acc[i, l] = fma(dot[i, l], scale[l, g] * e[i, g], acc[i, l]); acc[i, l] = fma(minimum[l, g], e[i, g] * total[i, g], acc[i, l])
+            mixed[i, l] = 0                                    # in registers
+            for part p of the group:
+                dot[i, l] = 0                                  # in registers
+                for each word of 4 codes: dot[i, l] += code[l, 0] * q[i, 0] + … + code[l, 3] * q[i, 3]
+                mixed[i, l] = fma(dot[i, l], e[i, p], mixed[i, l])
+            acc[i, l] = fma(mixed[i, l], scale[l, g], acc[i, l]); acc[i, l] = fma(offset[l, g], sums[i, g], acc[i, l])
         y = acc
 
 Weights are read once for each tile of rows, activations stay in the first cache. A row's sum is the same in every tile.
@@ -19,15 +22,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dtype import DType, f32, i8, i32, i64
-from ...graph.ops.blocks import PACK, format_of, group_bytes, group_of, half_bytes, zero_of
+from ...graph.ops.blocks import PACK, format_of, group_bytes, group_of, half_bytes, parts_of, zero_of
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
-from ...sym.expr import Add, Binary, BitAnd, Call, Cast, Const, Dim, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
+from ...sym.expr import Add, Binary, BitAnd, Bitcast, Call, Cast, Const, Dim, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
 from .build import ZERO, Site
 
 LARGEST = 1 << 24  # groups and packs: with these no index of bytes wraps
 CHUNK = 4  # packs that a thread takes at once: a few microseconds of reading even of short rows
-ROWS = 8  # a power of two; sums of this many rows, in i32 and f32, and what they are made of fit into 32 registers
+ROWS = 8  # a power of two; three sums of this many rows, and what they are made of, fit into 32 registers
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
@@ -36,7 +39,8 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
     groups, packs, end = Dim("groups", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {groups: site.buffer(1).shape[1], packs: site.buffer(3).shape[0], end: y.shape[1]}
     rows = y.shape[0]
-    shapes = ((rows, groups * group_of(format)), (rows, groups), (rows, groups), (packs, groups, site.buffer(3).shape[2]))
+    parts, size = site.buffer(1).shape[2], site.buffer(3).shape[2]
+    shapes = ((rows, groups * group_of(format)), (rows, groups, parts), (rows, groups), (packs, groups, size))
     args = tuple(_shaped(site.buffer(k), shape) for k, shape in enumerate(shapes))
     return replace(site, args=args, outs=(_shaped(y, (rows, end)),)), values
 
@@ -62,26 +66,40 @@ def over_packs(packs: Expr, count: Expr, make: Callable[[Expr, Expr, int], Stmt]
 
 def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
     """Up to ROWS rows of activations, with one pack of weights."""
-    y = site.outs[0]
-    size = (Const(number, i64), Const(PACK, i64))
-    acc, dot = Buffer("acc", f32, size, scope="register"), Buffer("dot", i32, size, scope="register")
-    g = Var("g")
-    end = y.shape[1]
+    y, sums = site.outs[0], site.buffer(2)
+    acc, mixed = (Buffer(name, f32, (Const(number, i64), Const(PACK, i64)), scope="register") for name in ("acc", "mixed"))
+    g, part = Var("g"), Var("part")
+    codes, scale, minimum, made = views(site, site.buffer(3), pack, g)
+    d, m, factors = both_factors(site, scale, minimum)
+
+    def scaled(i: Expr, lane: Expr) -> Stmt:
+        found = Fma(mixed.load(i, lane), d.load(lane), acc.load(i, lane))
+        return Store(acc, (i, lane), Fma(m.load(lane), sums.load(start + i, g), found))
 
     def write(i: Expr, lane: Expr) -> Stmt:
-        return If(Lt(pack * PACK + lane, end), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
+        return If(Lt(pack * PACK + lane, y.shape[1]), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
 
-    codes, scale, minimum, made = views(site, site.buffer(3), pack, g)
-    body = seq(
-        *made,
-        Alloc(dot),
-        lanes(number, lambda i, lane: Store(dot, (i, lane), _minus_zero(site, start + i, g))),
-        _words(site, dot, codes, start, g, number),
-        lanes(number, lambda i, lane: _scaled(site, acc, dot, (i, lane), scale, minimum, start + i, g)),
-    )
-    groups = site.buffer(1).shape[1]
-    clear = lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
-    return seq(Alloc(acc), clear, For(g, ZERO, groups, "serial", body), lanes(number, write))
+    parts = _over_parts(part, parts_of(group_of(format_of(site.attrs.format))), _part(site, mixed, codes, start, g, part))
+    body = seq(*made, Alloc(mixed), lanes(number, _cleared(mixed)), parts, factors, lanes(number, scaled))
+    return seq(Alloc(acc), lanes(number, _cleared(acc)), For(g, ZERO, sums.shape[1], "serial", body), lanes(number, write))
+
+
+def _over_parts(part: Var, count: int, body: Stmt) -> Stmt:
+    """A loop over the parts of a group, without jumps where these are few."""
+    return loop(part, count, "unroll" if count <= 2 else "serial", body)
+
+
+def _cleared(b: Buffer) -> Callable[[Expr, Expr], Stmt]:
+    return lambda i, lane: Store(b, (i, lane), Const(0, b.dtype))
+
+
+def both_factors(site: Site, scale: Buffer, minimum: Buffer | None) -> tuple[Buffer, Buffer, Stmt]:
+    """The scales of a group, and what is added to a code times its scale, in registers; and the statement that reads them."""
+    d, m = (Buffer(name, f32, (Const(PACK, i64),), scope="register") for name in "dm")
+    lane, zero = Var("l"), zero_of(format_of(site.attrs.format))
+    read = wide(f32, scale.load(lane))
+    least = wide(f32, minimum.load(lane)) if minimum is not None else Mul(read, Const(-float(zero), f32))
+    return d, m, seq(Alloc(d), Alloc(m), loop(lane, PACK, "vector", seq(Store(d, (lane,), read), Store(m, (lane,), least))))
 
 
 def views(site: Site, weights: Buffer, pack: Expr, g: Expr, word: DType | None = None) -> tuple[Buffer, Buffer, Buffer | None, list[Stmt]]:
@@ -109,44 +127,34 @@ def loop(v: Var, extent: int, kind: LoopKind, body: Stmt) -> Stmt:
     return For(v, ZERO, Const(extent, i64), kind, body)
 
 
-def _minus_zero(site: Site, row: Expr, g: Expr) -> Expr:
-    zero = zero_of(format_of(site.attrs.format))
-    return Mul(site.read(2, row, g), Const(-zero, i32)) if zero else Const(0, i32)
-
-
-def _words(site: Site, dot: Buffer, codes: Buffer, start: Expr, g: Expr, number: int) -> Stmt:
-    """The sums of products of a group, four codes of each row after the other; half bytes hold two such words."""
+def _part(site: Site, mixed: Buffer, codes: Buffer, start: Expr, g: Expr, part: Expr) -> Stmt:
+    """The sums of products of a part, four codes of each row after the other (half bytes hold two such words), times its scale."""
     format = format_of(site.attrs.format)
     group, halves = group_of(format), half_bytes(format)
-    count = group // (8 if halves else 4)
+    size, step = group // parts_of(group), 8 if halves else 4
+    number = int(mixed.shape[0].value)  # type: ignore[attr-defined]
+    dot = Buffer("dot", i32, mixed.shape, scope="register")
     w = Var("w")
 
     def add(half: int) -> Callable[[Expr, Expr], Stmt]:
         def word(i: Expr, lane: Expr) -> Stmt:
             total: Expr = dot.load(i, lane)
             for t in range(4):
-                byte = codes.load(w, lane, Const(t, i64))
+                byte = codes.load(part * (size // step) + w, lane, Const(t, i64))
                 code: Expr = byte
                 if halves:
                     code = Shr(byte, Const(4, byte.dtype)) if half else BitAnd(byte, Const(15, byte.dtype))
-                q = site.read(0, start + i, g * group + w * (group // count) + (half * 4 + t))
+                q = site.read(0, start + i, g * group + part * size + w * step + (half * 4 + t))
                 total = Add(total, Mul(Cast(i32, code), Cast(i32, q)))
             return Store(dot, (i, lane), total)
 
         return word
 
-    return loop(w, count, "serial", seq(*(lanes(number, add(half)) for half in range(1 + halves))))
+    def mix(i: Expr, lane: Expr) -> Stmt:
+        return Store(mixed, (i, lane), Fma(Cast(f32, dot.load(i, lane)), site.read(1, start + i, g, part), mixed.load(i, lane)))
 
-
-def _scaled(site: Site, acc: Buffer, dot: Buffer, at: tuple[Expr, Expr], scale: Buffer, minimum: Buffer | None, row: Expr, g: Expr) -> Stmt:
-    """A group's sum times its scales, added to that of the groups before it; then the minimum's part."""
-    lane = at[1]
-    e = site.read(1, row, g)
-    total: Expr = Fma(Cast(f32, dot.load(*at)), Mul(wide(f32, scale.load(lane)), e), acc.load(*at))
-    if minimum is not None:
-        sums = Mul(e, Cast(f32, site.read(2, row, g)))
-        total = Fma(wide(f32, minimum.load(lane)), sums, total)
-    return Store(acc, at, total)
+    words = loop(w, size // step, "unroll", seq(*(lanes(number, add(half)) for half in range(1 + halves))))
+    return seq(Alloc(dot), lanes(number, _cleared(dot)), words, lanes(number, mix))
 
 
 def wide(dtype: DType, e: Expr) -> Expr:
@@ -155,29 +163,33 @@ def wide(dtype: DType, e: Expr) -> Expr:
 
 
 def quantize(site: Site) -> Stmt:
-    """The body of `quantize_groups`: largest element and sum of a group by lanes, which are then joined by halves."""
-    x, (codes, scale, total) = site.buffer(0), site.outs
-    i, g = Var("i"), Var("g")
-    size = x.shape[2]
-    assert isinstance(size, Const)
-    most, inverse = Var("most", f32), Var("inverse", f32)
-    zero = Const(0.0, f32)
+    """The body of `quantize_groups`: largest element and sum of a part by lanes, which are then joined by halves."""
+    x, (codes, scale, sums) = site.buffer(0), site.outs
+    i, g, part = Var("i"), Var("g"), Var("part")
+    parts, group = (int(b.shape[2].value) for b in (scale, x))  # type: ignore[attr-defined]
+    size = group // parts
+    most, inverse, step = (Var(name, f32) for name in ("most", "inverse", "step"))
+    bits, total = Var("bits", i32), Var("total", i32)
+    zero, found = Const(0.0, f32), Buffer("found", f32, (Const(1, i64),), scope="register")
 
     def element(k: Expr) -> Expr:
-        return x.load(i, g, k)
+        return x.load(i, g, part * size + k)
 
     def code(k: Expr) -> Expr:
-        return Call("round", Mul(element(k), inverse))
+        return Cast(i32, Call("round", Mul(element(k), inverse)))
 
     lane = Var("l")
-    body = seq(
-        *_joined("largest", f32, int(size.value), lambda k: Call("abs", element(k)), Max, most),
+    one = seq(
+        *_joined("largest", i32, size, lambda k: Bitcast(i32, Call("abs", element(k))), Max, bits),  # as integers, in the same order
+        Let(most, Bitcast(f32, bits)),
         Let(inverse, Select(Eq(most, zero), zero, Div(Const(127.0, f32), most))),
-        Store(scale, (i, g), Div(most, Const(127.0, f32))),
-        loop(lane, int(size.value), "vector", Store(codes, (i, g, lane), Cast(i8, code(lane)))),
-        *_joined("sums", i32, int(size.value), lambda k: Cast(i32, code(k)), Add, found := Var("sum", i32)),
-        Store(total, (i, g), found),
+        Let(step, Div(most, Const(127.0, f32))),
+        Store(scale, (i, g, part), step),
+        loop(lane, size, "vector", Store(codes, (i, g, part * size + lane), Cast(i8, code(lane)))),
+        *_joined("codes", i32, size, code, Add, total),
+        Store(found, (ZERO,), Fma(step, Cast(f32, total), found.load(ZERO))),
     )
+    body = seq(Alloc(found), Store(found, (ZERO,), zero), _over_parts(part, parts, one), Store(sums, (i, g), found.load(ZERO)))
     return For(i, ZERO, x.shape[0], "parallel", For(g, ZERO, x.shape[1], "serial", body))
 
 
