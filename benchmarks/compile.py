@@ -15,39 +15,9 @@ import tempfile
 from pathlib import Path
 
 from contest import PLACES, contest
+from small_kernels import ELEMENTWISE, HEAD, MATMUL
 
 ASSETS = Path(os.environ.get("PLIANT_TEST_ASSETS", Path.home() / ".cache" / "pliant" / "test-assets"))
-KERNEL = """
-from pliant import Out, Tensor, block, dim, f32, grid, init, kernel
-n = dim("n")
-"""
-ELEMENTWISE = (
-    KERNEL
-    + """
-@kernel
-def scale(x: Tensor[f32, n, 16, 8], y: Out[f32, n, 16, 8]) -> None:
-    for i in range(n):
-        for j in range(16):
-            for k in range(8):
-                y[i, j, k] = x[i, j, k] * 2.0
-
-source = scale
-"""
-)
-MATMUL = (
-    KERNEL
-    + """
-@kernel
-def matmul(a: Tensor[f32, n, 128], b: Tensor[f32, 128, 256], c: Out[f32, n, 256]) -> None:
-    for i, j, k in grid(n, 256, 128):
-        with block("c", "SSR", i, j, k) as (vi, vj, vk):
-            with init():
-                c[vi, vj] = 0.0
-            c[vi, vj] += a[vi, vk] * b[vk, vj]
-
-source = matmul
-"""
-)
 DECODER = "from decoder_layer import decoder_layer as source\n"
 MINILM = "import minilm\nsource = minilm.load()\n"
 START = "import time\nbegin = time.perf_counter()\nimport pliant\n"
@@ -78,8 +48,8 @@ def cold_and_warm(program: str) -> dict[str, float]:
 
 
 PROGRAMS = {
-    "elementwise kernel (3 loops)": ELEMENTWISE,
-    "matmul kernel (tiled)": MATMUL,
+    "elementwise kernel (3 loops)": HEAD + ELEMENTWISE,
+    "matmul kernel (tiled)": HEAD + MATMUL,
     "decoder layer": DECODER,
     "MiniLM-L6": MINILM,
     "YOLOv8n (ONNX, dynamic)": onnx("320n.onnx"),

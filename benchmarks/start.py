@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from contest import ROOT, contest
+from small_kernels import ELEMENTWISE, HEAD, MATMUL
 
 IMPORT = "import time; b = time.perf_counter(); import pliant; print((time.perf_counter() - b) * 1e3)"
 IMPORT_ALL = """
@@ -22,30 +23,9 @@ for name in pliant.__all__:
 print((time.perf_counter() - b) * 1e3)
 assert "llvmlite" not in sys.modules
 """
-KERNEL = """
-import sys, time
-import pliant
-from pliant import Out, Tensor, block, dim, f32, grid, init, kernel
-
-n = dim("n")
-begin = time.perf_counter()
-
-@kernel
-def matmul(a: Tensor[f32, n, 128], b: Tensor[f32, 128, 256], c: Out[f32, n, 256]) -> None:
-    for i, j, k in grid(n, 256, 128):
-        with block("c", "SSR", i, j, k) as (vi, vj, vk):
-            with init():
-                c[vi, vj] = 0.0
-            c[vi, vj] += a[vi, vk] * b[vk, vj]
-
-@kernel
-def scale(x: Tensor[f32, n, 16, 8], y: Out[f32, n, 16, 8]) -> None:
-    for i in range(n):
-        for j in range(16):
-            for k in range(8):
-                y[i, j, k] = x[i, j, k] * 2.0
-
-pliant.compile(scale if "scale" in sys.argv else matmul)
+BEGIN = "import sys, time\nimport pliant\n" + HEAD + "begin = time.perf_counter()\n"
+END = """
+pliant.compile(source)
 print((time.perf_counter() - begin) * 1e3)
 if "warm" in sys.argv:
     assert "llvmlite" not in sys.modules
@@ -102,9 +82,9 @@ def memory() -> float:
 CONTESTANTS = {
     "import pliant, ms": lambda: best(IMPORT),
     "import pliant and use every name, ms": lambda: best(IMPORT_ALL),
-    "compile 3 elementwise loops, cold, ms": lambda: best(KERNEL, "scale"),
-    "compile a matmul (3 loops, tiled), cold, ms": lambda: best(KERNEL),
-    "compile a matmul, fresh process, warm cache, ms": lambda: best(KERNEL, "warm", warm=True),
+    "compile 3 elementwise loops, cold, ms": lambda: best(BEGIN + ELEMENTWISE + END),
+    "compile a matmul (3 loops, tiled), cold, ms": lambda: best(BEGIN + MATMUL + END),
+    "compile a matmul, fresh process, warm cache, ms": lambda: best(BEGIN + MATMUL + END, "warm", warm=True),
     "memory of the cached example above numpy's, MB": memory,
 }
 
