@@ -1,6 +1,6 @@
 """Options that commands about models share: `--dim` and `-i`, and the arrays that a model is fed with.
 
---dim height=480        a value          -i x=photo.jpg    an image: RGB, 0..1, in the layout of the input
+--dim height=480        a value          -i x=photo.jpg    an image: 0..1, in the layout of the input, in its size where that is known
 --dim height=1..1280    a range          -i x=x.npy        an array
 --dim width=height      the same dim     -i x=zeros        zeros, or random (which is what is not said)
                                          -i rate=16000     one number everywhere
@@ -15,6 +15,7 @@ from typing import Any
 
 from ..support.errors import ModelFileError
 from . import Usage
+from .pictures import read_picture
 
 
 def add_dims(parser: argparse.ArgumentParser) -> None:
@@ -68,11 +69,16 @@ def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any]) -> dict[str, Any]:
     """An array for each input (by name: its annotation); dims come from the options, and from files."""
+    known = dict.fromkeys(str(d) for t in inputs.values() for d in t.shape if not _is_number(d))
+    unknown = next((name for name in dims if name not in known), None)
+    if unknown is not None:
+        raise Usage(f"the model has no dim `{unknown}`", f"its dims are {', '.join(known)}" if known else "all its dims are numbers")
     values = {name: value for name, value in dims.items() if isinstance(value, int)}
-    arrays = {name: _file(sources[name], inputs[name]) for name in inputs if not _is_made(sources[name])}
+    arrays = {name: _file(sources[name], inputs[name], values) for name in inputs if not _is_made(sources[name])}
     for name, array in arrays.items():
         for dim, n in zip(inputs[name].shape, array.shape, strict=False):
-            values.setdefault(str(dim), n)
+            if values.setdefault(str(dim), n) != n:
+                raise Usage(f"dim `{dim}` is {values[str(dim)]}, and {n} in {sources[name]}", "they must agree")
     missing = dict.fromkeys(
         str(d) for name, t in inputs.items() if name not in arrays for d in t.shape if not _is_number(d) and str(d) not in values
     )
@@ -105,34 +111,15 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
     return random.integers(0, 2, shape).astype(t.dtype.numpy())
 
 
-def _file(path: str, t: Any) -> Any:
+def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
     import numpy as np
 
     if not Path(path).exists():
         raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random`, `zeros` or a number")
     if Path(path).suffix != ".npy":
-        return _image(path, t)
+        return read_picture(path, t, values)
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as problem:
         raise ModelFileError(f"{path} is no .npy file: {problem}") from None
     return array.astype(t.dtype.numpy()) if array.dtype != t.dtype.numpy() else array
-
-
-def _image(path: str, t: Any) -> Any:
-    """An image as (1, 3, h, w) or (1, h, w, 3), whichever the input is, in its own size."""
-    import numpy as np
-
-    try:
-        from PIL import Image
-    except ImportError:
-        raise Usage(f"reading {path} needs the package pillow", "pip install pillow, or give a .npy file") from None
-    try:
-        with Image.open(path) as opened:
-            array = np.asarray(opened.convert("RGB"))
-    except (OSError, ValueError, Image.DecompressionBombError) as problem:
-        raise ModelFileError(f"{path} is no image that can be read: {problem}") from None
-    scaled = array.astype(t.dtype.numpy()) / 255 if t.dtype.is_float else array.astype(t.dtype.numpy())
-    first = len(t.shape) == 4 and str(t.shape[1]) == "3"
-    moved = scaled.transpose(2, 0, 1) if first else scaled
-    return np.ascontiguousarray(moved[None] if len(t.shape) == 4 else moved).astype(t.dtype.numpy())
