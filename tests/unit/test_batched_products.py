@@ -11,9 +11,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from native_loops import Lifted
-from schedule_kernels import make_arguments, parse
+from schedule_kernels import make_arguments, pack, parse
 
 from pliant.schedule import default_schedule
+from pliant.schedule.library.layouts import wanted_layouts
+from pliant.schedule.primitives.layout import transform_layout
 from pliant.target import target
 
 TEXT = """
@@ -37,6 +39,27 @@ def test_several_batches_are_shared_out_alone() -> None:
         func, why = default_schedule(parse(other), target("llvm:x86-64-v3"))
         assert why.startswith("matmul: ")
         assert [" in parallel(" in line for line in str(func).splitlines() if line.startswith("    for ")] == [True]
+
+
+@pytest.mark.parametrize("columns", [5, 16, 64, 70, 131])
+@pytest.mark.parametrize("machine", ["llvm:x86-64-v3", "llvm:znver4", "native"])
+def test_dot_products_are_shared_out_with_what_is_left_of_columns(columns: int, machine: str) -> None:
+    """Panels of each size are a loop of their own, which all threads share: a batch may be alone."""
+    text = TEXT.replace("COLUMNS", str(columns)).replace("7", "12").replace("c[vx, vi, vj] = 0.0", "c[vx, vi, vj] = 0")
+    text = text.replace("a[vx, vi, vk] * b[vk, vj]", "cast(i32, a[vx, vi, vk]) * cast(i32, b[vk, vj])")
+    text = text.replace("Tensor[f32, g", "Tensor[i8, g").replace("Tensor[f32, 12", "Tensor[i8, 12").replace("Out[f32", "Out[i32")
+    plain, to = parse(text), target(machine)
+    for buffer, layout in wanted_layouts(plain, to).items():
+        func, why = default_schedule(transform_layout(plain, buffer.name, layout, 0)[0], to)
+        assert why.startswith("dot products: ")
+        outermost = [line for line in str(func).splitlines() if line.startswith("    for ")]
+        assert all(" in parallel(" in line for line in outermost)
+        if machine == "native":
+            a, b, c = make_arguments(plain, {"g": 3, "n": 5})
+            sizes = [{"g": 3, "n": 5}[v.name] for v in func.symbols]
+            given = pack(func, [a, b, c], sizes)
+            assert Lifted([func], level=0).call(func, given, sizes, threads=2) == 0
+            assert np.array_equal(given[-1], a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("columns", ["5", "131", "m"])

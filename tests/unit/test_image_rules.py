@@ -51,7 +51,7 @@ def conv(channels: int, out: int, side: Any, window: int, **how: Any) -> Func:
         (conv(3, 16, 320, 3, padding=1, stride=2), "windows: `sum`"),  # few elements are summed: storing them one by one costs as much
         (conv(16, 16, 160, 3, padding=1), "windows: `sum`"),
         (conv(64, 1, 80, 3, padding=1), "windows: `sum`"),
-        (conv(32, 32, 112, 3, padding=1, groups=32), "windows: `sum` in tiles of 4x16 in registers, rows with their padding on the stack"),
+        (conv(32, 32, 112, 3, padding=1, groups=32), "windows: `sum` in tiles of 8x16 in registers, rows with their padding on the stack"),
         (conv(64, 64, 28, 3, padding=1, groups=4), "windows: `sum`"),
         (program(lambda x: ops.max_pool(x, 3, stride=2, padding=1), (1, 8, 56, 56)), "windows: `total`"),
         (program(lambda x: ops.permute(x, (0, 2, 1)), (2, n, m)), "transpose: `permute`"),

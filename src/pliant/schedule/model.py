@@ -133,12 +133,12 @@ def choose_tile(target: Target, works: tuple[Product, ...], sizes: Sizes = ANY, 
     share = {name: float(term[n]) / float(cost.cycles[n]) for name, term in zip(Cost._fields[:6], cost[:6], strict=True)}
     terms = ", ".join(f"{name} {part:.0%}" for name, part in share.items())
     work = works[-1]
+    among = f"the best of {len(tiles.rows)} tiles" if len(tiles.rows) > 1 else "the only tile"
     times = f", {work.batch} times," if work.batch > 1 else ""
-    reached = cost.least / float(cost.cycles[n])
     text = (
-        f"by the model the best of {len(tiles.rows)} tiles: {work.registers(rows, vectors)} of {target.n_vector_registers} registers, for"
-        f" {work.rows}x{work.columns}x{work.depth}{times} on {threads} threads {reached:.0%} of the multiply-add rate"
-        f" ({terms}, threads busy {float(cost.busy[n]):.0%})"
+        f"by the model {among}: {work.registers(rows, vectors)} of {target.n_vector_registers} registers, for"
+        f" {work.rows}x{work.columns}x{work.depth}{times} on {threads} threads {cost.least / float(cost.cycles[n]):.0%} of the"
+        f" multiply-add rate ({terms}, threads busy {float(cost.busy[n]):.0%})"
     )
     return Choice(rows, vectors, text)
 

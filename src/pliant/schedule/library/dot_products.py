@@ -168,16 +168,16 @@ class _Rule(TiledProduct):
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
-        s, t = self.s, self.tile
-        s.reorder(*self.batch, self.column, *([self.row] if self.row else []), *self.reduced)
-        rest, batch = self.name, self.batch
-        for size in self._sizes():
-            left = self.panels(rest, self.column_of(rest), size, batch)
+        t, sizes = self.tile, self._sizes()
+        self.order_loops(self.columns is not None and (len(sizes) != 1 or self.columns % sizes[0].columns != 0))
+        rest, (column, batch) = self.name, (self.column, self.batch)
+        for size in sizes:
+            left = self.panels(rest, column, size, batch)
             if not left:
                 break
-            (rest,), batch = left, []
+            (rest,) = left
+            column, batch = self.column_of(rest)
         else:
-            column = self.column_of(rest)
             self.panels(rest, column, self.last_panel(column, min(self.dot.instructions)), batch, guard=True)
         side = "copied by panels" if self.copy else "packed"
         shown = f"{t.rows if self.row else 1}x{t.columns}"

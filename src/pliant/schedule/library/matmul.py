@@ -197,6 +197,7 @@ class TiledProduct:
         # One panel of decoded weights at a time, which all threads make and use: copies for each would be all of them.
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
+        self.inside: list[LoopHandle] = []  # batches that are loops inside of those over columns
         self.tile, self.model = tile_size(target, self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype))
 
     def extents(self, wide: DType, group: int = 1) -> Extents:
@@ -211,27 +212,33 @@ class TiledProduct:
         s, t = self.s, self.tile
         if self.roles.pack and self.roles.pack != t.lanes:
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
-        # Columns behind the last whole panel are loops beside those over panels: around the batches, so that both are shared out with
-        # them. (For panels of unknown number, or several batches, no proof is found that they can be one loop; several are work for all.)
-        left = self.columns is not None and self.columns >= t.columns and self.columns % t.columns
-        inside = self.batch if left and len(self.batch) == 1 else []
-        outer = (self.column, *inside) if inside else (*self.batch, self.column)
-        s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
+        self.order_loops(self.columns is not None and self.columns >= t.columns and self.columns % t.columns != 0)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
         if self.columns is not None and self.columns < t.columns:
             self.panels(self.name, self.column, TileSize(t.rows, -(-self.columns // t.lanes), t.lanes), self.batch, guard=True)
         else:
             for name in self.panels(self.name, self.column, t, self.batch):
-                below = len(self.reduced) + (self.row is not None)
-                column, *batch = self.s.loops(name)[-1 - len(inside) - below : -below]
+                column, batch = self.column_of(name)
                 self.panels(name, column, self.last_panel(column, t.lanes), batch, guard=True)
         side = "packed" if self.roles.pack else "copied by panels" if self.copy else "in place"
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
 
-    def column_of(self, name: str) -> LoopHandle:
-        """The loop over the columns of a block, around those over rows and over what is summed."""
-        return self.s.loops(name)[-1 - len(self.reduced) - (self.row is not None)]
+    def order_loops(self, cut: bool) -> None:
+        """Batches around columns, or inside of them where these are cut into panels of several sizes, which are loops beside each other.
+
+        Then all of them are shared out with the batches. (For panels of unknown number, or several batches, no proof is found that
+        they can be one loop; several are work for all.)
+        """
+        self.inside = self.batch if cut and len(self.batch) == 1 else []
+        outer = (self.column, *self.inside) if self.inside else (*self.batch, self.column)
+        self.s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
+
+    def column_of(self, name: str) -> tuple[LoopHandle, list[LoopHandle]]:
+        """The loop over the columns of a block that does the rest of them, and the batches inside of it."""
+        below = len(self.reduced) + (self.row is not None)
+        column, *batch = self.s.loops(name)[-1 - len(self.inside) - below : -below]
+        return column, batch
 
     def last_panel(self, column: LoopHandle, lanes: int) -> TileSize:
         """The tile for columns that are fewer than a panel: vectors, the last of them in part; one column alone is no vector.

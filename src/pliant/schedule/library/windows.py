@@ -36,7 +36,8 @@ from .matmul import with_epilogue
 from .sharing import share
 
 MOST_TAPS = 64  # of a window that is unrolled
-MOST_ROWS = 4  # of a tile
+MOST_ROWS = 8  # of a tile
+DYNAMIC_ROWS = 4  # where there is a body for each smaller number of rows
 MOST_CHANNELS = 8
 MOST_VECTORS = 4
 SOME_COLUMNS = 64  # where their number is not known
@@ -84,7 +85,7 @@ class _Rule:
             return choose_tile(self.target, (work,), Sizes(*most))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
         windows = Overlapping(*sizes, over.reach, over.stride, over.kept, not in_blocks(func, block, self.target))
-        heights = tuple(n for n in range(1, MOST_ROWS + 1) if not tiled or tiled % n == 0)
+        heights = range(1, DYNAMIC_ROWS + 1) if tiled is None else tuple(n for n in range(1, MOST_ROWS + 1) if tiled % n == 0)
         return choose_tile(self.target, (windows,), Sizes(heights, (1,)))
 
     def _loop(self, iterator: str) -> LoopHandle:
