@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from runtime_programs import add_package, count_package, mixed_package
 
+import pliant
 from pliant.runtime import host
 from pliant.runtime.caller import Caller
 from pliant.runtime.executable import Executable
-from pliant.runtime.records import Array
+from pliant.runtime.records import LARGE, Array
 from pliant.runtime.threads import EPOCH, set_threads, threads
 from pliant.support.errors import Error, ShapeError
 
@@ -180,6 +181,38 @@ def test_references_are_counted() -> None:
     gc.collect()
     after = [sys.getrefcount(x) for x in shared]
     assert all(abs(m - n) < 25 for n, m in zip(before, after, strict=True)), (before, after)
+
+
+m = pliant.dim("m")
+
+
+class Derived(np.ndarray[Any, Any]):
+    """An array that is not of numpy's own type."""
+
+
+@pliant.function
+def added(a: pliant.Tensor[pliant.f32, m], b: pliant.Tensor[pliant.f32, m]) -> pliant.Tensor[pliant.f32, m]:
+    return a + b
+
+
+@pytest.mark.parametrize("way", ["native", "long"])
+def test_large_outputs_begin_at_a_cache_line(way: str, long_way: LongWay) -> None:
+    """Others are numpy's own; what a large one is a part of goes with it, and it is an argument like any other."""
+    add, n = pliant.compile(added), LARGE // 4
+    a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+    given = a if way == "native" else a.view(Derived)
+    results = [add(given, b) for _ in range(5)]  # at once, so that they are at different places
+    for r in results:
+        assert r.ctypes.data % 64 == 0 and r.flags.carray and r.dtype == np.float32
+        assert r.base.nbytes == r.nbytes + 64
+        np.testing.assert_array_equal(r, a + 1)
+    assert long_way.taken(lambda: add(given, b)) is (way == "long")
+    assert not long_way.taken(lambda: add(r, b))
+    small = add(given[1:], b[1:])
+    assert small.base is None and small.flags.owndata
+    held = weakref.ref(results.pop(0).base)
+    gc.collect()
+    assert held() is None
 
 
 def test_no_memory_is_lost() -> None:

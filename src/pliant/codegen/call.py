@@ -321,20 +321,92 @@ out:
   ret void
 }
 
-; A new array for an output, its address in the frame; null, without an error, if there is none.
+; The bytes of an array.
+define internal i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize) {
+entry:
+  br label %next
+next:
+  %d = phi i64 [ 0, %entry ], [ %d1, %dim ]
+  %bytes = phi i64 [ %itemsize, %entry ], [ %bytes1, %dim ]
+  %more = icmp slt i64 %d, %rank
+  br i1 %more, label %dim, label %out
+dim:
+  %size.at = getelementptr i64, ptr %shape, i64 %d
+  %size = load i64, ptr %size.at
+  %bytes1 = mul i64 %bytes, %size
+  %d1 = add i64 %d, 1
+  br label %next
+out:
+  ret i64 %bytes
+}
+
+; A new array whose elements begin at a cache line: part of a longer one, which it keeps. Null, with an error, if there is none.
+define internal ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank, ptr %shape, i64 %bytes) {
+entry:
+  %room = alloca i64
+  %longer = add i64 %bytes, 64
+  store i64 %longer, ptr %room
+  %increment = field ptr %host, Host.increment
+  %decrement = field ptr %host, Host.decrement
+  %new.array = field ptr %host, Host.new_array
+  %byte = field ptr %host, Host.byte
+  call CC void %increment(ptr %byte)
+  %whole = call CC ptr %new.array(ptr %type, ptr %byte, i32 1, ptr %room, ptr null, ptr null, i32 0, ptr null)
+  %refused = icmp eq ptr %whole, null
+  br i1 %refused, label %no, label %part
+part:
+  %begin = field i64 %whole, Array.address
+  %after = add i64 %begin, 63
+  %aligned = and i64 %after, -64
+  %address = inttoptr i64 %aligned to ptr
+  ; Contiguous, aligned, writable.
+  call CC void %increment(ptr %dtype)
+  %made = call CC ptr %new.array(ptr %type, ptr %dtype, i32 %rank, ptr %shape, ptr null, ptr %address, i32 1281, ptr null)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %drop, label %keep
+keep:
+  %set.base = field ptr %host, Host.set_base
+  %bad = call CC i32 %set.base(ptr %made, ptr %whole)
+  %kept = icmp eq i32 %bad, 0
+  br i1 %kept, label %yes, label %undo
+yes:
+  ret ptr %made
+undo:
+  call CC void %decrement(ptr %made)
+  ret ptr null
+drop:
+  call CC void %decrement(ptr %whole)
+  ret ptr null
+no:
+  ret ptr null
+}
+
+; A new array for an output, its address in the frame; null, without an error, if there is none. A large one begins at a cache line,
+; which numpy's do not: else every vector of 64 bytes would be in two lines.
 define internal ptr @new_output(ptr %host, ptr %frame, ptr %plan) {
 entry:
   %dtype = field ptr %plan, Plan.dtype
-  %increment = field ptr %host, Host.increment
-  call CC void %increment(ptr %dtype)
   %rank = field i64 %plan, Plan.rank
   %rank32 = trunc i64 %rank to i32
   %dims = field ptr %frame, Frame.dims
   %at = field i64 %plan, Plan.dims
   %shape = getelementptr i64, ptr %dims, i64 %at
   %type = field ptr %host, Host.array_type
+  %itemsize = field i64 %plan, Plan.itemsize
+  %bytes = call i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize)
+  %large = icmp sge i64 %bytes, LARGE
+  br i1 %large, label %aligned, label %plain
+aligned:
+  %part = call ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank32, ptr %shape, i64 %bytes)
+  br label %look
+plain:
+  %increment = field ptr %host, Host.increment
+  call CC void %increment(ptr %dtype)
   %new.array = field ptr %host, Host.new_array
-  %made = call CC ptr %new.array(ptr %type, ptr %dtype, i32 %rank32, ptr %shape, ptr null, ptr null, i32 0, ptr null)
+  %whole = call CC ptr %new.array(ptr %type, ptr %dtype, i32 %rank32, ptr %shape, ptr null, ptr null, i32 0, ptr null)
+  br label %look
+look:
+  %made = phi ptr [ %part, %aligned ], [ %whole, %plain ]
   %refused = icmp eq ptr %made, null
   br i1 %refused, label %no, label %yes
 yes:

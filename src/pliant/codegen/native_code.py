@@ -16,7 +16,7 @@ import sys
 
 from ..runtime import cache
 from ..runtime.blob import Blob
-from ..runtime.records import RECORDS, Plan
+from ..runtime.records import LARGE, RECORDS, Plan
 from ..support.errors import ModelFileError, UnsupportedError
 from . import call, enter, pool
 from .fields import with_fields
@@ -29,7 +29,7 @@ def native_text(machine: str, windows: bool) -> str:
     """The LLVM IR for a kind of machine."""
     # On Windows the code is called with, and calls, functions of the Win64 convention.
     cc = "win64cc " if windows and machine == "x86_64" else ""
-    entry = (enter.TEXT + call.TEXT).replace("CC ", cc).replace("PLAN", f"[{ctypes.sizeof(Plan)} x i8]")
+    entry = (enter.TEXT + call.TEXT).replace("CC ", cc).replace("PLAN", f"[{ctypes.sizeof(Plan)} x i8]").replace("LARGE", str(LARGE))
     return pool.pool_text(machine, cc) + with_fields(entry, RECORDS)
 
 

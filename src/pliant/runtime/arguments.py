@@ -26,7 +26,7 @@ from ..support.errors import Error, OutOfMemoryError, ShapeError, counted
 from ..support.source import caller_span
 from .host import arrays_are_as_expected
 from .interface import Input
-from .records import Array
+from .records import LARGE, Array
 
 
 class Taken(NamedTuple):
@@ -149,7 +149,7 @@ class TensorPlan:
                 library = sys.modules["torch"]
                 tensor = library.empty(self.dtype.array_shape(shape), dtype=self._torch_dtypes(library)[0])
                 return tensor, tensor.data_ptr()
-            array = np.empty(self.dtype.array_shape(shape), self.numpy)
+            array = _fresh(self.dtype.array_shape(shape), self.numpy)
         except (MemoryError, ValueError, RuntimeError):
             count = math.prod(shape) * self.dtype.itemsize
             raise OutOfMemoryError(f"no memory for {self.what}: {count} bytes", where=caller_span()) from None
@@ -325,3 +325,12 @@ def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
 
 
 address_of = _find_address_of()
+
+
+def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A new array; a large one begins at a cache line, as those do that native code makes (codegen/call.py)."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.empty(shape, dtype)
+    memory = np.empty(size + 64, np.uint8)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % 64)

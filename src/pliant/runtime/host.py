@@ -21,8 +21,9 @@ from .native import immortal, native
 from .records import Array, Gate, Host
 from .threads import EPOCH, WITHIN
 
-_ARRAY_TYPE, _NEW_FROM_DESCR = 2, 94  # places in numpy's table of exported functions and types
+_ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE = 2, 94, 282  # places in numpy's table of exported functions and types
 _FASTCALL_KEYWORDS = 0x0080 | 0x0002
+_PLAIN = 0x001 | 0x100 | 0x400  # numpy's flags of arrays that are contiguous, aligned and writable
 
 _PYTHON = {
     "increment": "Py_IncRef",
@@ -54,12 +55,12 @@ def host() -> Host | None:
     """The record for this process, or None where something is not as it should be."""
     if sys.implementation.name != "cpython" or object.__basicsize__ != Array.address.offset or not arrays_are_as_expected():
         return None
-    new_array = _numpy_function()
+    arrays = _numpy_functions()
     try:
         functions = {field: function_address(getattr(ctypes.pythonapi, name)) for field, name in _PYTHON.items()}
     except AttributeError:
         return None
-    if not new_array:
+    if arrays is None:
         return None
     objects = {
         "array_type": np.ndarray,
@@ -71,9 +72,10 @@ def host() -> Host | None:
         "false": False,
         "out": immortal(sys.intern("out")),
         "within": WITHIN,
+        "byte": immortal(np.dtype(np.uint8)),
     }
     process = {"epoch": ctypes.addressof(EPOCH), "watch": ctypes.addressof(WATCH)}
-    return immortal(Host(**functions, **{name: id(value) for name, value in objects.items()}, **process, new_array=new_array))
+    return immortal(Host(**functions, **arrays, **{name: id(value) for name, value in objects.items()}, **process))
 
 
 def builtin(gate: Gate) -> Any:
@@ -115,17 +117,17 @@ def _is_as_expected(x: np.ndarray[Any, Any]) -> bool:
     return bool(found.flags == x.flags.num and numbers(found.shape) == x.shape and numbers(found.strides) == x.strides)
 
 
-def _numpy_function() -> int:
-    """The address of PyArray_NewFromDescr, or 0 if it is not where it should be."""
+def _numpy_functions() -> dict[str, int] | None:
+    """The addresses of PyArray_NewFromDescr and PyArray_SetBaseObject, or None if they are not where they should be."""
     core = getattr(np, "_core", None) or np.core
     capsule = getattr(core.multiarray, "_ARRAY_API", None)
     if type(capsule).__name__ != "PyCapsule":
-        return 0
+        return None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = (ctypes.c_size_t * (_NEW_FROM_DESCR + 1)).from_address(pointer(capsule, None))
+    table = (ctypes.c_size_t * (_SET_BASE + 1)).from_address(pointer(capsule, None))
     if table[_ARRAY_TYPE] != id(np.ndarray):
-        return 0
+        return None
     words = (
         ctypes.c_void_p,
         ctypes.py_object,
@@ -137,8 +139,16 @@ def _numpy_function() -> int:
         ctypes.c_void_p,
     )
     make = ctypes.PYFUNCTYPE(ctypes.py_object, *words)(table[_NEW_FROM_DESCR])
-    dtype = np.dtype(np.float32)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference over
-    made = make(id(np.ndarray), dtype, 2, ctypes.addressof((ctypes.c_int64 * 2)(3, 5)), None, None, 0, None)
-    good = type(made) is np.ndarray and made.shape == (3, 5) and made.dtype is dtype and made.flags.carray and made.flags.owndata
-    return table[_NEW_FROM_DESCR] if good else 0
+    set_base = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object)(table[_SET_BASE])
+    dtype, shape = np.dtype(np.float32), (ctypes.c_int64 * 2)(3, 5)
+    memory = np.zeros(60, np.uint8)
+
+    def made(address: int | None, flags: int) -> np.ndarray[Any, Any]:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference over
+        return make(id(np.ndarray), dtype, 2, ctypes.addressof(shape), None, address, flags, None)  # type: ignore[no-any-return]
+
+    whole, part = made(None, 0), made(memory.ctypes.data, _PLAIN)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # as this one does
+    kept = set_base(part, memory) == 0 and part.base is memory
+    good = all(type(x) is np.ndarray and x.shape == (3, 5) and x.dtype is dtype and x.flags.carray for x in (whole, part))
+    return {"new_array": table[_NEW_FROM_DESCR], "set_base": table[_SET_BASE]} if good and kept and whole.flags.owndata else None

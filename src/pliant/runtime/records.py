@@ -15,6 +15,8 @@ from typing import Any
 
 from .ctx import Ctx
 
+LARGE = 1 << 16  # outputs of so many bytes begin at a cache line
+
 
 class Kind(IntEnum):
     """What an argument is."""
@@ -96,6 +98,7 @@ class Host(ctypes.Structure):
         *("array_type", "float_type", "int_type", "tuple_type", "none", "true", "false", "out"),
         *("increment", "decrement", "save_thread", "restore_thread", "thread_id", "vectorcall", "clear_error", "new_bytes"),
         *("new_tuple", "set_item", "get_item", "tuple_size", "float_value", "int_value", "new_array"),
+        *("set_base", "byte"),
         *("context_value", "within", "epoch", "watch"),
     )
 
