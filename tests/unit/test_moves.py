@@ -105,3 +105,12 @@ def test_part_of_a_result_is_taken_from_memory() -> None:
 
     q, k = random(2, 5, 8), random(2, 5, 8, seed=1)
     assert kernels(f, [q, k], [attention(q, k, k)[1:]]) == ["scaled_dot_product_attention", "slice"]
+
+
+def test_the_first_columns_of_a_result_are_no_permutation_of_it() -> None:
+    @function
+    def f(q: Tensor[f32, 2, n, 8], k: Tensor[f32, 2, n, 8], v: Tensor[f32, 2, n, 16]) -> Tensor[f32, 2, n, 15]:
+        return ops.slice(ops.scaled_dot_product_attention(q, k, v), 2, 0, 15)
+
+    q, k, v = random(2, 5, 8), random(2, 5, 8, seed=1), random(2, 5, 16, seed=2)
+    assert kernels(f, [q, k, v], [attention(q, k, v)[:, :, :15]]) == ["scaled_dot_product_attention", "slice"]

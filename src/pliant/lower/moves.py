@@ -75,7 +75,7 @@ def is_move(n: g.CallLoop, permutes: bool = False) -> bool:
     if len(tensors) != 2 or any(map(g.is_state, values)) or func.attrs.get("scheduled"):
         return False
     move = _Move.of(func.body)
-    return move is not None and (not permutes or (set(move.source.indices) == set(move.at) and len(move.source.indices) == len(move.at)))
+    return move is not None and (not permutes or move.permutes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,12 @@ class _Move:
     target: Buffer
     at: tuple[Var, ...]
     source: Load
+
+    def permutes(self) -> bool:
+        """Whether all elements of the source are moved, their indices in another order."""
+        indices, extents = self.source.indices, dict(zip(self.at, self.target.shape, strict=True))
+        same = all(extents.get(i) is e for i, e in zip(indices, self.source.buffer.shape, strict=True) if isinstance(i, Var))
+        return same and set(indices) == set(self.at) and len(indices) == len(self.at)
 
     @staticmethod
     def of(s: Stmt) -> _Move | None:

@@ -5,9 +5,10 @@
     p = ops.softmax(ops.add(ops.mul(s, 0.125), mask), axis=3)
     y = ops.matmul(p, v)
 
-The scale (a product with a literal, or a quotient) and the mask may be missing. Heads have constant sizes, such as the template of
-attention takes; nothing else reads the scores. The rounding is another one: for floats of 32 bits only. Where a query sees no key, a
-softmax is NaN and attention is zero: so masks are made of finite numbers, as exporters write them.
+The scale (a product with a literal, or a quotient) and the mask may be missing. Heads have constant sizes; values get as many columns
+of zeros as the template of attention wants, which are not in the result. Nothing else reads the scores. The rounding is another one: for
+floats of 32 bits only. Where a query sees no key, a softmax is NaN and attention is zero: so masks are made of finite numbers, as
+exporters write them.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ import numpy as np
 
 from ...dtype import f32
 from ...support.record import dataclass
-from ...sym.expr import Expr, const
-from ..node import Function, Node, Op, Require, Value, is_state
+from ...sym.expr import Const, Expr, const
+from ...sym.simplify import simplify
+from ..node import Function, Node, Op, Require, Tensor, Value, is_state
 from ..operators import TABLE
 from ..ops.attention import AttentionAttrs
 from ..ops.linalg import PLAIN
+from ..ops.pad import PadAttrs
 from ..ops.shape import PermuteAttrs
+from ..ops.slicing import SliceAttrs
 from ..ops.window import ZERO
 from ..rewrite import Rewriter
 from .fold_batch_norm import count_uses
 
 MOVES = ("reshape", "expand", "permute", "slice", "take", "gather")  # what they give is in their first operand
+VECTOR = 8  # columns of values are a multiple of this
 ARITHMETIC = ("add", "sub", "mul", "neg")
 
 
@@ -65,12 +70,25 @@ class _Recognition(Rewriter):
         keys = self.keys(scores.product)
         if keys is None or keys.tensor.shape[:-2] != v.tensor.shape[:-2] or q.tensor.shape[:-2] != v.tensor.shape[:-2]:
             return None
-        args = (q, keys, v, *(() if scores.mask is None else (scores.mask,)))
+        return self.attention(q, keys, v, scores, (*scores.checks, *softmax.requires), node)
+
+    def attention(self, q: Value, keys: Value, v: Value, scores: _Scores, checks: Sequence[Require], node: Op) -> tuple[Value, ...] | None:
+        """What stands for the last product, if the template takes such operands."""
+        masks = () if scores.mask is None else (scores.mask,)
         attrs = AttentionAttrs(False, scores.scale, None, ZERO)
         attention = TABLE["scaled_dot_product_attention"]
-        if attention.fits is None or not attention.fits(tuple(a.tensor for a in args), attrs):
+        width = v.tensor.shape[-1]
+        more = -int(width.value) % VECTOR if isinstance(width, Const) else 0
+        wide = Tensor(v.tensor.dtype, (*v.tensor.shape[:-1], simplify(width + more)))
+        if attention.fits is None or not attention.fits((q.tensor, keys.tensor, wide, *(m.tensor for m in masks)), attrs):
             return None
-        return self.op(attention.name, args, attrs, node, (*scores.checks, *softmax.requires))
+        if not more:
+            return self.op(attention.name, (q, keys, v, *masks), attrs, node, checks)
+        pads = (*((const(0), const(0)) for _ in v.tensor.shape[1:]), (const(0), const(more)))
+        padded = self.make("pad", (v,), PadAttrs(pads, "constant", Const(0.0, v.tensor.dtype)), node)
+        made = self.make(attention.name, (q, keys, *padded, *masks), attrs, node) if padded is not None else None
+        last = len(v.tensor.shape) - 1
+        return None if made is None else self.op("slice", made, SliceAttrs(last, const(0), width), node, checks)
 
     def alone(self, value: Value, *names: str) -> Op | None:
         """The operator that makes a value which has one reader, if it is one of these."""
