@@ -85,7 +85,7 @@ class Tiles:
         busy = units / (threads * -(-units // threads))
         share = work.batch / threads / busy  # of the whole that the slowest thread does
 
-        steps, moved = _Steps(rate, rows, vectors, work, columns), work.traffic(tiling, self.target.caches)
+        steps, moved = _Steps(rate, tiling, work, columns), work.traffic(tiling, self.target.caches)
         compute, loads, latency = (t * work.depth * share for t in (steps.multiply_adds, steps.loads, steps.latency))
         l2, l3 = moved.l2 / rate.l2 * share, moved.l3 / rate.l3 * share
         edges = tiling.panels * tiling.tiles * (START + 2 * rows * vectors / rate.loads) * share
@@ -146,12 +146,13 @@ def choose_tile(target: Target, works: tuple[Product, ...], sizes: Sizes = ANY, 
 class _Steps:
     """What a step of the sum costs for all tiles of the work together, the smaller ones at both ends too."""
 
-    def __init__(self, rate: Throughput, rows: Any, vectors: Any, work: Product, columns: int) -> None:
+    def __init__(self, rate: Throughput, tiling: Tiling, work: Product, columns: int) -> None:
+        rows, vectors, *_, width = tiling
         self.multiply_adds, self.loads, self.latency = 0.0, 0.0, 0.0
         for r, many_rows in ((rows, work.rows // rows), (work.rows % rows, 1)):
             for v, many_vectors in ((vectors, columns // vectors), (columns % vectors, 1)):
                 many = many_rows * many_vectors * ((r > 0) & (v > 0))
-                whole, single = work.loads(r, v)
+                whole, single = work.loads(r, v, width)
                 self.multiply_adds += many * r * v / rate.multiply_adds
                 self.loads += many * (whole / rate.loads + single / rate.broadcasts)
                 self.latency += many * rate.latency

@@ -19,6 +19,7 @@ from ..target.machine import Caches
 
 WAYS = 8  # lines of a set of the first cache
 PAGE = 4096  # bytes of a way: addresses this far apart share a set
+LINE = 64
 Numbers = Any  # an array with an entry for each tile
 
 
@@ -58,8 +59,8 @@ class Product:
         """The registers of a tile: its sums, a vector of each column, one element of a."""
         return rows * vectors + vectors + 1
 
-    def loads(self, rows: Numbers, vectors: Numbers) -> tuple[Numbers, Numbers]:
-        """The vectors, and the single elements, that a step of a tile's sum loads."""
+    def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
+        """The vectors of `width` bytes, and the single elements, that a step of a tile's sum loads."""
         return vectors, rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
@@ -115,9 +116,9 @@ class Neighbours(Product):
     taps: int = 1
     stride: int = 1
 
-    def loads(self, rows: Numbers, vectors: Numbers) -> tuple[Numbers, Numbers]:
+    def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
         """Vectors of the image, wherever they begin; an element of the weights for each channel."""
-        return vectors * self.stride * ACROSS, rows
+        return vectors * self.stride * across(width), rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
         """Rows of images, for each tile of channels."""
@@ -137,23 +138,18 @@ class Neighbours(Product):
 class Overlapping(Product):
     """A reduction of windows whose rows have parts in common; a batch is an image, a row of blocks of channels; `depth` elements are one.
 
-    A window reaches over `reach` rows, the next one begins `stride` further; `kept` elements of each row are read before the
-    next row: so many vectors of those in common stay in registers meanwhile.
+    A window reaches over `reach` rows, the next one begins `stride` further. What rows have in common is loaded once; where there is
+    no register for it any more it is so from the stack, which costs no more.
     """
 
     reach: int = 1
     stride: int = 1
-    kept: int = 1
     anywhere: bool = True  # vectors begin at any element
 
-    def registers(self, rows: Numbers, vectors: Numbers) -> Numbers:
-        """The registers of a tile: its results, what its rows have in common, a vector and a weight."""
-        return vectors * (rows + (rows - 1) * self.kept + 1) + 1
-
-    def loads(self, rows: Numbers, vectors: Numbers) -> tuple[Numbers, Numbers]:
+    def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
         """The vectors of all rows that a tile's windows cover, and a weight, of each step."""
         covered = ((rows - 1) * self.stride + self.reach) / self.reach
-        return vectors * covered * (ACROSS if self.anywhere else 1), 1
+        return vectors * covered * (across(width) if self.anywhere else 1), 1
 
     def units(self, t: Tiling, threads: int) -> Numbers:
         """Tiles of rows."""
@@ -165,4 +161,6 @@ class Overlapping(Product):
         return Traffic(t.tiles * ((t.rows - 1) * self.stride + self.reach) * row, self.rows * self.stride * row)
 
 
-ACROSS = 1.5  # loads that a vector is which begins at any element
+def across(width: int) -> float:
+    """Loads that a vector of so many bytes is which begins at any element: one more where it lies across two lines."""
+    return 1 + min(width / LINE, 1)

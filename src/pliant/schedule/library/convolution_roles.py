@@ -136,8 +136,7 @@ def taps_of(func: Func, block: Block) -> int:
     """How many elements a window has: in so many products an element of the image is."""
     placed = {i.var for i in block.iters if i.kind == "S"}
     inside = {v for a in accesses(block) for e in a.indices if free_vars(e) & placed for v in free_vars(e) - placed}
-    loops = {i.var: i for i in block.iters}
-    return prod(_size(func, block, v) for v in inside if v in loops)
+    return prod(_size(func, block, i.var) for i in block.iters if i.var in inside)
 
 
 def _size(func: Func, block: Block, v: Var) -> int:
@@ -152,7 +151,6 @@ class Overlap:
 
     reach: int  # elements along that index in a window
     stride: int  # between windows
-    kept: int  # elements of a window at each of these
 
 
 def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
@@ -162,9 +160,8 @@ def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
         parts = linear(e, along)
         inside = [v for v in reduced if v in free_vars(e)]
         if inside and parts is not None and list(parts[0]) == [()]:
-            later = reduced[reduced.index(inside[0]) + 1 :]
-            return Overlap(_size(func, block, inside[0]), max(int(parts[0][()]), 1), prod(_size(func, block, v) for v in later))
-    return Overlap(1, 1, 0)
+            return Overlap(_size(func, block, inside[0]), max(int(parts[0][()]), 1))
+    return Overlap(1, 1)
 
 
 def block_sizes(target: Target) -> tuple[int, ...]:

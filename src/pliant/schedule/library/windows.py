@@ -84,7 +84,7 @@ class _Rule:
             most = range(1, min(MOST_CHANNELS, rows) + 1), range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
             return choose_tile(self.target, (work,), Sizes(*most))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
-        windows = Overlapping(*sizes, over.reach, over.stride, over.kept, not in_blocks(func, block, self.target))
+        windows = Overlapping(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
         heights = range(1, DYNAMIC_ROWS + 1) if tiled is None else tuple(n for n in range(1, MOST_ROWS + 1) if tiled % n == 0)
         return choose_tile(self.target, (windows,), Sizes(heights, (1,)))
 
