@@ -135,3 +135,43 @@ def test_rows_are_gathered_and_their_indices_checked() -> None:
     with pytest.raises(pliant.Error, match="index 4 is outside of dim 0, which has 3 elements"):
         compiled(numbers((3, 33), np.float32), np.array([0, 4, 5]))
     assert compiled(numbers((3, 0), np.float32), np.array([9])).shape == (1, 0)  # no element, no check
+
+
+def test_channels_get_a_bias_whatever_the_images() -> None:
+    @function
+    def f(x: Tensor[f32, a, 24, c, d], y: Tensor[f32, 24, 1, 1]) -> Tensor[f32, a, 24, c, d]:
+        return x * 2.0 + y
+
+    compiled: Any = pliant.compile(f)
+    y = numbers((24, 1, 1), np.float32, 1)
+    for count, rows, columns in [(1, 7, 7), (3, 1, 1), (2, 16, 3), (1, 33, 17), (0, 4, 4), (2, 0, 5), (2, 5, 0)]:
+        x = numbers((count, 24, rows, columns), np.float32)
+        assert np.array_equal(compiled(x, y), x * 2 + y)
+
+
+def test_parts_of_rows_that_are_no_run() -> None:
+    @function
+    def f(x: Tensor[f32, a, 16, c, 8], y: Tensor[f32, a, 16, c, 1]) -> Tensor[f32, a, 16, c, 8]:
+        return x + y
+
+    compiled: Any = pliant.compile(f)
+    for count, rows in [(1, 1), (2, 5), (3, 0), (1, 33)]:
+        x, y = numbers((count, 16, rows, 8), np.float32), numbers((count, 16, rows, 1), np.float32, 1)
+        assert np.array_equal(compiled(x, y), x + y)
+
+
+def test_concat_and_pad_along_each_axis() -> None:
+    @function
+    def f(x: Tensor[u8, a, 16, c, d], y: Tensor[u8, a, 8, c, d]) -> Tensor[u8, a, 24, c, d]:
+        return ops.concat([x, y], 1)
+
+    @function
+    def g(x: Tensor[i64, a, b], y: Tensor[i64, a, c]) -> Tensor[i64, a + 1, b + c + 3]:
+        return ops.pad(ops.concat([x, y], 1), ((1, 0), (1, 2)), value=7)
+
+    joined, padded = pliant.compile(f), pliant.compile(g)
+    for count, rows, columns in [(2, 3, 5), (1, 16, 16), (0, 2, 2), (2, 0, 3)]:
+        x, y = numbers((count, 16, rows, columns), np.uint8), numbers((count, 8, rows, columns), np.uint8, 1)
+        assert np.array_equal(joined(x, y), np.concatenate([x, y], 1))
+        x, y = numbers((count, rows), np.int64), numbers((count, columns), np.int64, 1)
+        assert np.array_equal(padded(x, y), np.pad(np.concatenate([x, y], 1), ((1, 0), (1, 2)), constant_values=7))

@@ -2,22 +2,30 @@
 
 for i, j: y[i, j] = f(x[i, j])      for c in parallel(n * m // 1024): for e in vector(1024): …     all accesses go through memory in order
                                     for i in parallel(n): for j in vector(m): …                    something is broadcast or permuted
+
+The vector loop is of as many of the last loops as all accesses go through in one run: of images whose channels get a bias, `h * w`. Where
+not all loops are, so many others must be left that threads have something to share.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
 from ...loop.buffer import Load
 from ...loop.stmt import Block
 from ...support.errors import ScheduleError
-from ...sym.expr import Const, free_vars, rewrite
+from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
-from ..nest import accesses, constant_extent, plain_iters
+from ..nest import constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, along, elementwise, find_block, has_block, plain_loops, tried
-from .sharing import share
+from .sharing import fuse_into, share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
 STEP = 32  # of what remains of a loop over dims of unknown size
+SHARED = 16  # rows that are known to be there, where a row is several loops
 
 
 def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
@@ -43,27 +51,44 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
     if len(nest) > 1:
         s.reorder(*nest)
     joined: list[LoopHandle] = list(nest) if len(nest) == 1 else []
-    if joined or (is_flat(block) and tried(lambda: joined.append(s.fuse(*nest)))):
+    if joined or (is_run(block, order) and tried(partial(fuse_into, s, nest, joined))):
         return _flat(s, name, joined[0])
-    *rows, columns = nest
+    rows, columns = _rows(s, block, order, nest)
     s.vectorize(columns)
     share(s, rows)
-    return f"elementwise: `{name}` with vectors along `{columns.id.name}`"
+    return f"elementwise: `{name}` with vectors along `{columns.loop.var.name}`"
 
 
-def is_flat(block: Block) -> bool:
-    """Whether every access is at all iterators in one order, in contiguous buffers of one shape, and nothing else uses the iterators."""
-    found = list(accesses(block))
-    place, shape = found[0].indices, found[0].buffer.shape
-    plain = plain_iters(place, block)
-    if plain is None or len(plain) != len(block.iters):
-        return False
-    if any(a.indices != place or a.buffer.shape != shape or a.buffer.strides is not None for a in found):
-        return False
+def _rows(s: Schedule, block: Block, order: Sequence[Var], nest: Sequence[LoopHandle]) -> tuple[list[LoopHandle], LoopHandle]:
+    """The loops that are left to share, and the one of vectors: the last ones that are one run, where that leaves enough to share."""
+    extents = [constant_extent(s.program, x.loop) or 1 for x in nest]
+    for first in range(len(nest) - 1):
+        joined: list[LoopHandle] = []
+        if prod(extents[:first]) >= SHARED and is_run(block, order[first:]) and tried(partial(fuse_into, s, nest[first:], joined)):
+            return list(nest[:first]), joined[0]
+    return list(nest[:-1]), nest[-1]
+
+
+def is_run(block: Block, run: Sequence[Var]) -> bool:
+    """Whether every access goes through neighbours with these iterators, the last one fastest, or does not depend on them."""
     store = elementwise(block)
     assert store is not None
+    extents = store.buffer.shape[-len(run) :]
+    places = [
+        Load(store.buffer, store.indices),
+        *(e for e in walk(store.value) if isinstance(e, Load) and not free_vars(e).isdisjoint(run)),
+    ]
     bare = rewrite(store.value, lambda e: Const(0, e.dtype) if isinstance(e, Load) else None)
-    return free_vars(bare).isdisjoint(plain)
+    return free_vars(bare).isdisjoint(run) and all(_goes_through(e, run, extents) for e in places)
+
+
+def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
+    """Whether the last indices of an access are the iterators of a run, and the extents of all but the first are those of the buffer."""
+    first = e.buffer.ndim - len(run)
+    if e.buffer.strides is not None or first < 0 or any(not free_vars(i).isdisjoint(run) for i in e.indices[:first]):
+        return False
+    plain = all(i is v for i, v in zip(e.indices[first:], run, strict=True))
+    return plain and all(a is b for a, b in zip(e.buffer.shape[first + 1 :], extents[1:], strict=True))
 
 
 def _flat(s: Schedule, name: str, flat: LoopHandle) -> str:

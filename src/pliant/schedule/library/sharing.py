@@ -17,7 +17,7 @@ def share(s: Schedule, loops: Sequence[LoopHandle]) -> LoopHandle | None:
     for count in range(len(loops), 1, -1):
         for first in range(len(loops) - count + 1):
             joined: list[LoopHandle] = []
-            if tried(partial(_fuse, s, loops[first : first + count], joined)):
+            if tried(partial(fuse_into, s, loops[first : first + count], joined)):
                 s.parallel(joined[0])
                 return joined[0]
     for alone in loops[-1:]:
@@ -26,5 +26,6 @@ def share(s: Schedule, loops: Sequence[LoopHandle]) -> LoopHandle | None:
     return None
 
 
-def _fuse(s: Schedule, loops: Sequence[LoopHandle], into: list[LoopHandle]) -> None:
+def fuse_into(s: Schedule, loops: Sequence[LoopHandle], into: list[LoopHandle]) -> None:
+    """Fuse loops and put the one that they become into a list, so that `tried` can tell whether there is one."""
     into.append(s.fuse(*loops))
