@@ -210,6 +210,12 @@ def test_wrong_prompts(lm: LLM, prompt: object) -> None:
         lm.generate(prompt, raw=True, max_tokens=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("message", [{"role": "user"}, {"role": "user", "content": None}, {"role": "user", "content": 7}, {"content": "x"}])
+def test_a_message_that_lacks_something_is_not_the_templates_fault(lm: LLM, message: dict[str, object]) -> None:
+    with pytest.raises(Error, match="messages with a role and a content"):
+        lm.generate([{"role": "user", "content": "Hi"}, message], max_tokens=1)
+
+
 def test_wrong_settings(tmp_path: Path) -> None:
     path = tiny_file()
     with pytest.raises(Error, match="`context` is 513; the model was made for 1 to 512 tokens"):

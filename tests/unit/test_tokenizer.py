@@ -120,6 +120,19 @@ def test_streams_show_whole_characters() -> None:
     assert [stream.push(t) for t in tokenizer.encode("é")[:1]] == [""] and stream.finish() == "\ufffd"
 
 
+def test_streams_of_bytes_that_are_no_text() -> None:
+    """As Python decodes them, whatever comes; nothing that was shown is taken back."""
+    tokenizer, chance = bpe([]), random.Random(3)
+    token = {tokenizer.token_bytes(t): t for t in range(len(GPT2))}
+    for _ in range(200):
+        said = bytes(chance.choice((0x41, 0x80, 0xBF, 0xC3, 0xA9, 0xE6, 0x97, 0xED, 0xA0, 0xF0, 0x9F, 0xFF)) for _ in range(12))
+        stream, came = tokenizer.stream_decoder(), ""
+        for byte in said:
+            came += stream.push(token[bytes([byte])])
+            assert said.decode("utf-8", "replace").startswith(came)
+        assert came + stream.finish() == said.decode("utf-8", "replace")
+
+
 def test_streams_of_random_tokens_are_python_s_replacement() -> None:
     chance = random.Random(11)
     for tokenizer in (bpe(["Ã ©", "Ġ a"]), spm(add_space_prefix=number(BOOL, False))):

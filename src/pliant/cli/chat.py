@@ -16,7 +16,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import Usage, progress
+from . import Usage, choose, progress
 
 if TYPE_CHECKING:
     from ..llm.lm import LLM
@@ -83,8 +83,10 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         StopStrings(options.stop)
     except Error as problem:
         raise Usage(problem.what) from None
-    if options.max_tokens is not None and options.max_tokens < 1:
-        raise Usage(f"--max-tokens is {options.max_tokens}; at least one is needed")
+    for name in ("max_tokens", "threads", "context"):
+        if (number := getattr(options, name)) is not None and number < 1:
+            raise Usage(f"--{name.replace('_', '-')} is {number}; at least one is needed")
+    choose(options.cache, ("f16", "f32"), "kind of cache")
     if options.raw and options.system:
         raise Usage("--raw continues a text, and knows no --system")
     return {**given, "max_tokens": options.max_tokens, "stop": options.stop}

@@ -109,16 +109,19 @@ def _not_empty(ids: list[int]) -> list[int]:
 
 
 def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    if (
-        not isinstance(messages, Sequence)
-        or not messages
-        or not all(isinstance(m, Mapping) and isinstance(m.get("role"), str) for m in messages)
-    ):
+    wrong = not isinstance(messages, Sequence) or not messages or not all(isinstance(m, Mapping) for m in messages)
+    if wrong or not all(isinstance(m.get("role"), str) and _has_content(m) for m in messages):
         raise Error(
             "a prompt is a text, or a list of messages with a role and a content",
             help='for example [{"role": "user", "content": "Hi"}]',
         )
     return [dict(m) for m in messages]
+
+
+def _has_content(message: Message) -> bool:
+    """Whether it has a text or parts of one; what calls tools may have none."""
+    content = message.get("content")
+    return isinstance(content, str | list | tuple) or (content is None and "tool_calls" in message)
 
 
 def _mark(text: str, kept: list[str]) -> str:
