@@ -1,0 +1,115 @@
+"""Random chains of products, slices, concats and reshapes: values in the memory of others are what numpy says, with poisoned memory too.
+
+All numbers are small integers, so that every result is exact, whatever is summed first.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from compiled_graphs import compiled, host_of, interpret_host, without
+from counts import count
+
+from pliant import f32, ops
+from pliant.graph.builder import Builder
+from pliant.graph.node import Function, Tensor, Value
+from pliant.sym.expr import Dim, Expr, const
+
+WIDTH = 4
+W = np.array([[0, 1, 0, 0], [1, 0, 0, -1], [0, 0, -1, 0], [1, 0, 0, 0]], np.float32)
+Array = np.ndarray[Any, Any]
+
+
+class Chain:
+    """A random function over `[batch, rows, 4]`, with the values that it has for given sizes."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.n, self.m = Dim("n", 0, 64), Dim("m", 0, 64)
+        self.batch: Expr = self.random.choice([self.n, const(1), const(2)])
+        self.builder = Builder(f"chain_{seed}")
+        self.weight = self.builder.param("w", Tensor(f32, (const(WIDTH), const(WIDTH))))
+        first = [self.random.choice([const(3), const(1), self.m]) for _ in range(2)]
+        self.params = [self.builder.param(f"x{k}", Tensor(f32, (self.batch, rows, const(WIDTH)))) for k, rows in enumerate(first)]
+        self.steps: list[tuple[str, Any]] = []
+        self.values: list[Value] = list(self.params)
+
+    def function(self) -> Function:
+        with self.builder:
+            for _ in range(self.random.randrange(5, 11)):
+                self.step()
+            results = [self.values[-1], *self.random.sample(self.values[2:], self.random.randrange(2))]
+            self.results = [self.values.index(v) for v in results]
+            return self.builder.finish(results)
+
+    def step(self) -> None:
+        kind = self.random.choice(["product", "product", "concat", "concat", "slice"])
+        at = self.random.randrange(len(self.values))
+        x = self.values[at]
+        if kind == "product":
+            self.done(("product", at), ops.matmul(x, self.weight))
+        elif kind == "concat":
+            others = [at, *(self.random.randrange(len(self.values)) for _ in range(self.random.randrange(1, 4)))]
+            self.done(("concat", others), ops.concat([self.values[k] for k in others], axis=1))
+        else:
+            rows = x.tensor.shape[1]
+            half = self.random.randrange(2)
+            self.done(("half", (at, half)), ops.slice(x, 1, rows // 2, rows) if half else ops.slice(x, 1, 0, rows // 2))
+
+    def done(self, step: tuple[str, Any], value: Any) -> None:
+        self.steps.append(step)
+        self.values.append(value)
+
+    def arguments(self, batch: int, rows: int) -> list[Array]:
+        rng = np.random.default_rng(batch * 8 + rows)
+        env = {self.n: batch, self.m: rows}
+        shapes = [[env[e] if isinstance(e, Dim) else int(e.value) for e in p.tensor.shape] for p in self.params]  # type: ignore[attr-defined]
+        return [W, *(rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes)]
+
+    def expected(self, arguments: list[Array]) -> list[Array]:
+        found = list(arguments[1:])
+        for kind, given in self.steps:
+            if kind == "product":
+                found.append(found[given] @ W)
+            elif kind == "concat":
+                found.append(np.concatenate([found[k] for k in given], 1))
+            else:
+                x = found[given[0]]
+                middle = x.shape[1] // 2
+                found.append(x[:, middle:] if given[1] else x[:, :middle])
+        return [found[k] for k in self.results]
+
+
+SIZES = [(1, 2), (1, 5), (2, 3), (3, 1)]
+
+
+@pytest.mark.parametrize("seed", range(count(24, 2000)))
+def test_values_in_the_memory_of_others_are_what_numpy_says(seed: int) -> None:
+    chain = Chain(seed)
+    function = chain.function()
+    host = host_of(function, poison=True)
+    for sizes in SIZES:
+        arguments = chain.arguments(*sizes)
+        for found, expected in zip(interpret_host(host, arguments), chain.expected(arguments), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("seed", range(count(4, 200)))
+def test_native_code_gives_the_same_bits_with_copies(seed: int) -> None:
+    chain = Chain(1000 + seed)
+    function = chain.function()
+    place, copy = compiled(function, poison=True), compiled(function, without("place"))
+    for sizes in SIZES:
+        arguments = chain.arguments(*sizes)
+        for f in (place, copy):
+            found = f(*arguments)
+            for x, y in zip(found if isinstance(found, tuple) else (found,), chain.expected(arguments), strict=True):
+                np.testing.assert_array_equal(x, y)
