@@ -124,7 +124,7 @@ def test_random_operators(group: int) -> None:
     for case, func in zip(cases, funcs, strict=True):
         plain = case.interpreted(case.func)
         without, why = default_schedule(case.func, NO_FMA)
-        if " lanes" not in why:  # which adds up in another order
+        if " lanes" not in why and " in parts" not in why:  # which add up in another order
             assert case.interpreted(without).tobytes() == plain.tobytes(), why
         expected = case.interpreted(func)
         found = case.result.copy()

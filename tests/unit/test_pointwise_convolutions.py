@@ -111,3 +111,11 @@ def test_transposed_convolutions_whose_windows_lie_side_by_side() -> None:
 def test_transposed_convolutions_whose_windows_meet_or_are_cut_stay(options: dict[str, Any]) -> None:
     weight = np.ones((6, 5, 3, 3), np.float32)
     check(made(lambda x: ops.conv_transpose(x, weight, **options), (n, 6, h, w)), ["conv_transpose"])
+
+
+def test_images_of_one_place_are_rows() -> None:
+    def call(x: Any, weight: Any, bias: Any) -> Any:
+        return ops.relu(ops.conv(x, weight, bias))
+
+    check(made(call, (n, 512, 1, 1), (600, 512, 1, 1), (600,)), ["permute", "matmul", "add", "relu"])
+    check(made(call, (n, 32, 1, 1), (8, 32, 1, 1), (8,)), ["conv", "relu"])  # small weights stay

@@ -10,7 +10,8 @@ and places are moved to where they belong afterwards.
 
 Reshapes only rename memory. What follows element by element is done before the last of them, so that it can still join the product. The sum
 over channels keeps its order. Small images stay: their rows are shorter than what a tile of a product has columns. So do images between
-other operators whose channels will lie in blocks.
+other operators whose channels will lie in blocks. Images of one place, as they come out of a pool over everything, are rows of channels
+themselves, `ops.matmul(ops.reshape(x, (n, c)), ops.permute(w, (1, 0)))`, where the weight is not small.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..rewrite import Rewriter
 
 LEAST_PLACES = 64  # of an image that is worth a row
 CHANNELS = 4  # of the smallest block
+LARGE = 2**18  # elements of a weight that are worth a product of few rows
 Shape = tuple[Expr, ...]
 
 
@@ -73,7 +75,12 @@ class _Products(Rewriter):
     def convolution(self, node: Op) -> Sequence[Value] | None:
         """The product that a convolution is."""
         x, weight = node.args[0], node.args[1]
-        if not _is_pointwise(node) or (x in self.makers and _in_blocks(weight)):
+        places = _flat(x.tensor.shape)[2]
+        if not _is_pointwise(node):
+            return None
+        if isinstance(places, Const) and places.value == 1:
+            return self.classifier(node)
+        if (isinstance(places, Const) and places.value < LEAST_PLACES) or (x in self.makers and _in_blocks(weight)):
             return None
         out, channels = node.outs[0].tensor, weight.tensor.shape[:2]
         left, right = self.reshaped(weight, channels, node), self.row(x, _flat(x.tensor.shape), node)
@@ -82,6 +89,19 @@ class _Products(Rewriter):
             bias = self.reshaped(node.args[2], (channels[0], const(1)), node)
             found = bias and self.made("add", (found, bias), None, node)
         return None if not found else self.back(found, out, node)
+
+    def classifier(self, node: Op) -> Sequence[Value] | None:
+        """The product with channels as rows that a convolution of images of one place is."""
+        x, weight = node.args[0], node.args[1]
+        images, size = x.tensor.shape[:2], product(weight.tensor.shape)
+        if not isinstance(size, Const) or size.value < LARGE:
+            return None
+        rows, flat = self.reshaped(x, images, node), self.reshaped(weight, weight.tensor.shape[:2], node)
+        turned = flat and self.made("permute", (flat,), PermuteAttrs((1, 0)), node)
+        found = rows and turned and self.made("matmul", (rows, turned), None, node)
+        if found and len(node.args) == 3:
+            found = self.made("add", (found, node.args[2]), None, node)
+        return self.op("reshape", (found,), ShapeAttrs(node.outs[0].tensor.shape), node) if found else None
 
     def elementwise(self, node: Op) -> Sequence[Value] | None:
         """An elementwise operator on rows, where an operand is there as rows."""
@@ -148,11 +168,9 @@ def _flat(image: Shape) -> Shape:
 
 
 def _is_pointwise(node: Op) -> bool:
-    """Whether windows are single elements, and each element is one, in images that are not small; 16-bit floats round once more."""
+    """Whether windows are single elements, and each element is one; 16-bit floats round once more."""
     x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
     assert isinstance(attrs, ConvAttrs)
     ones = all(isinstance(e, Const) and e.value == 1 for e in weight.shape[2:])
     plain = all(s == 1 for s in attrs.stride) and all(isinstance(p, Const) and p.value == 0 for pair in attrs.padding for p in pair)
-    places = _flat(x.shape)[2]
-    small = isinstance(places, Const) and places.value < LEAST_PLACES
-    return ones and plain and attrs.groups == 1 and not small and accumulator(x.dtype) is x.dtype
+    return ones and plain and attrs.groups == 1 and accumulator(x.dtype) is x.dtype

@@ -11,7 +11,7 @@
 Images stay as they are: of `x` single elements are read, and what is stored is strided. Weights are packed, `w[j // L, c, a, b, j % L]`:
 by whoever loads the program (`layouts.py`) or else at each call, which costs little when there are many places to use them.
 
-The sum runs in the order of the program's reduction loops for every element, whatever the tile.
+The sum runs in the order of the program's reduction loops for every element, long ones in parts (`register_sums.py`), whatever the tile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from .convolution_roles import Convolution, blocked_convolution_of, convolution_
 from .layouts import packs
 from .match import (
     NotApplicable,
-    alone,
     along,
     elementwise,
     find_block,
@@ -44,6 +43,7 @@ from .match import (
     untouched,
 )
 from .matmul import with_epilogue
+from .register_sums import sum_tile
 from .sharing import share
 
 SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
@@ -99,6 +99,8 @@ def _share_copies(s: Schedule, name: str) -> None:
 
 class _Rule:
     """One application of the rule."""
+
+    sums = "in registers"
 
     def __init__(self, s: Schedule, name: str, roles: Convolution, target: Target) -> None:
         self.s, self.name, self.roles, self.target = s, name, roles, target
@@ -170,7 +172,7 @@ class _Rule:
 
     def _said(self, side: str) -> str:
         t = self.tile
-        return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers, weights packed {side}"
+        return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}, weights packed {side}"
 
     def _names(self) -> set[str]:
         return {b.name for b in blocks(self.s.program.body)}
@@ -238,21 +240,7 @@ class _Rule:
         written = s.cache_write(name, at, scope="register")
         if not self.inside and not self.roles.lane:
             self._columns_last(written)
-        for h in (*rows, *vectors):
-            s.unroll(h)
-        self._lanes(lane)
-        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
-        for h in outer:
-            s.unroll(h)
-        self._lanes(last)
-        s.decompose_reduction(name, reduced[0])
-
-    def _lanes(self, loop: LoopHandle) -> None:
-        """Make vectors of a loop, where there is more than one column."""
-        if constant_extent(self.s.program, loop.loop) == 1:
-            self.s.unroll(loop)
-        else:
-            self.s.vectorize(loop)
+        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *vectors, lane])
 
     def _columns_last(self, block: BlockHandle) -> None:
         """Let columns lie next to each other in what a block works on: the lanes of registers."""

@@ -9,7 +9,8 @@
 b may be packed (`b[j // L, k, j % L]`): vectors are whole packs then, and a panel is a few streams through memory. The panels of
 a plain b whose rows meet in few sets of the caches are copied first where there are many rows of a (`copy`).
 
-The sum over k runs in order for every element, whatever the tile: a row alone equals the row in a batch.
+The sum over k runs in order for every element, long ones in parts (`register_sums.py`), whatever the tile: a row alone equals the row in a
+batch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from ..model import Sizes, choose_tile
 from ..nest import blocks, constant_extent, writers
 from ..schedule import LoopHandle, Schedule
 from ..works import Product
-from .match import Matmul, NotApplicable, alone, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
+from .match import Matmul, NotApplicable, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
+from .register_sums import sum_tile
 
 SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
 SOME = 512  # columns, or steps of a sum, that are not known
@@ -323,15 +325,4 @@ class TiledProduct:
         unrolled = [*([row] if row else []), vector]
         s.reorder(*reduced, *unrolled, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in unrolled:
-            s.unroll(h)
-        self.lanes(lane)
-        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
-        for h in outer:
-            s.unroll(h)
-        self.lanes(last)
-        s.decompose_reduction(name, reduced[0])
-
-    def lanes(self, loop: LoopHandle) -> None:
-        """A loop over the columns of a vector; one column alone is none."""
-        (self.s.unroll if constant_extent(self.s.program, loop.loop) == 1 else self.s.vectorize)(loop)
+        self.sums = sum_tile(s, name, at, written, reduced, [*unrolled, lane])

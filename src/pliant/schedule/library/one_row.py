@@ -6,7 +6,7 @@
         c = epilogue(tile)
 
 Every element of b is used once, so what counts is that it is read as it lies: long pieces of a few rows, not a narrow panel of all
-rows, of which each may be on a page of its own. The sum over k runs in order, as in `matmul.py`.
+rows, of which each may be on a page of its own. The sum over k runs in order, in one piece.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..nest import blocks, writers
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, find_block, matmul_of, plain_loops
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
+from .register_sums import lanes
 
 WIDEST = 2**12  # bytes of a row in a panel: a page
 ONE = Const(1, i64)
@@ -56,9 +57,8 @@ class _Rule(TiledProduct):
 
     def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target) -> None:
         super().__init__(s, name, roles, loops, target, copy=False)
-        lanes = self.tile.lanes
         width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
-        self.tile = TileSize(1, max(1, width // lanes), lanes)
+        self.tile = TileSize(1, max(1, width // self.tile.lanes), self.tile.lanes)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
         """Add eight rows of the matrix at a time to the sums; the loops inside of `at` are (row,) depth, vectors, lanes."""
@@ -68,13 +68,13 @@ class _Rule(TiledProduct):
             s.unroll(row)
         written = s.cache_write(name, at, scope="stack")
         *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
-        self.lanes(last)
+        lanes(s, last)
         init = s.decompose_reduction(name, depth)
-        self.lanes(s.loops(init)[-1])
+        lanes(s, s.loops(init)[-1])
         before = {b.name for b in blocks(s.program.body)}
         some, each = s.split(depth, None, TOGETHER, tail="cut")
         for rest in [b.name for b in blocks(s.program.body) if b.name not in before]:
-            self.lanes(s.loops(rest)[-1])
+            lanes(s, s.loops(rest)[-1])
         s.reorder(some, vector, each, lane)
         s.unroll(each)
-        self.lanes(lane)
+        lanes(s, lane)

@@ -13,7 +13,8 @@ Convolutions whose sums are too short for vectors of channels (`along_channels`)
 each: what is read of `x` serves all channels of a tile.
 
 Vectors lie along the last index of the result; what is read there are its neighbours, and everything else is the same in all
-lanes. Rows that windows have in common are read once, as the windows are unrolled. The reduction runs in the order of the program.
+lanes. Rows that windows have in common are read once, as the windows are unrolled. The reduction runs in the order of the
+program, long sums in parts.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from ..nest import accesses, allocation, blocks, constant_extent, readers, write
 from ..schedule import LoopHandle, Schedule
 from ..works import Neighbours, Overlapping
 from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, windows_of
-from .match import NotApplicable, alone, elementwise, find_block, iter_named, known_sums, tried
+from .match import NotApplicable, elementwise, find_block, iter_named, known_sums, tried
 from .matmul import with_epilogue
+from .register_sums import sum_tile
 from .sharing import share
 
 MOST_TAPS = 64  # of a window that is unrolled
@@ -59,6 +61,8 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
 
 class _Rule:
     """One application of the rule."""
+
+    sums = "in registers"
 
     def __init__(self, s: Schedule, name: str, roles: Windows, target: Target) -> None:
         self.s, self.name, self.roles, self.target = s, name, roles, target
@@ -120,7 +124,7 @@ class _Rule:
                 self._nest(rest, list(chain[:own]), [chain[own]])
             copied = self._nest(self.name, [tiles], [within])
         side = ", rows with their padding on the stack" if copied else ""
-        return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} in registers{side}"
+        return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
 
     def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle]) -> bool:
         """Threads over the tiles of one size; whether the rows that they read are copied."""
@@ -220,20 +224,9 @@ class _Rule:
         rows, reduced = list(inner[vectors : vectors + tiled]), inner[vectors + tiled :]
         s.reorder(*reduced, *rows, *others, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in (*self._unrolled(reduced), *rows, *others):
+        for h in self._unrolled(reduced):
             s.unroll(h)
-        self._lanes(lane)
-        *outer, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
-        for h in outer:
-            s.unroll(h)
-        self._lanes(last)
-        s.decompose_reduction(name, reduced[0])
-
-    def _lanes(self, loop: LoopHandle) -> None:
-        if constant_extent(self.s.program, loop.loop) == 1:
-            self.s.unroll(loop)
-        else:
-            self.s.vectorize(loop)
+        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *others, lane])
 
     def _unrolled(self, reduced: tuple[LoopHandle, ...]) -> list[LoopHandle]:
         """The last of the reduction's loops, where rows have windows in common: as many as are not too many elements."""

@@ -43,8 +43,11 @@ def constant_of_shape(site: Site) -> Any:
     number = 0 if value is None else value.reshape(-1)[0].item()
     shape = site.dims(0)
     site.require(all(isinstance(n, Expr) or n >= 0 for n in shape), f"the shape {shape}")
-    if all(isinstance(n, int) for n in shape) and int(np.prod(shape, dtype=np.float64)) <= 1024:
+    fixed = all(isinstance(n, int) for n in shape)
+    if fixed and int(np.prod(shape, dtype=np.float64)) <= 1024:
         return Known(np.full(shape, number, of.numpy()), of)
+    if fixed and of.is_float:  # a weight, which layouts and convolutions want as a literal; it takes no memory here
+        return numbers(np.broadcast_to(of.numpy().type(number), shape), site.label)
     return ops.full(shape, number, of)
 
 
