@@ -62,7 +62,7 @@ def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
         roles = convolution_of(block)
     if isinstance(roles, str):
         raise NotApplicable(roles)
-    known_sums(s.program, block)
+    known_sums(s.program, block, any_size=roles.lane is not None)
     _join(s, block)
     rule = _Rule(s, name, roles, target)
     text = with_epilogue(s, find_block(s.program, name), rule.apply)

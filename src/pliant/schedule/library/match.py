@@ -197,10 +197,10 @@ def iter_named(block: Block, name: str) -> Iter:
     return next(i for i in block.iters if i.var.name == name)
 
 
-def known_sums(func: Func, block: Block) -> None:
+def known_sums(func: Func, block: Block, any_size: bool = False) -> None:
     """Refuse a block that is not alone in plain loops, or that sums over something whose size is known only at run time."""
     loops = plain_loops(func, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
-    if any(i.kind == "R" and not isinstance(loops[i.var].extent, Const) for i in block.iters):
+    if not any_size and any(i.kind == "R" and not isinstance(loops[i.var].extent, Const) for i in block.iters):
         raise NotApplicable(f"what block `{block.name}` sums over has a size that is known only at run time")
