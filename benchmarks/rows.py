@@ -1,7 +1,7 @@
 """Softmax, norms, argmax and reductions over 512 x 1024 against torch and numpy, with 2 threads (PLIANT_NUM_THREADS says otherwise).
 
-`copy` is the machine's limit for what reads and writes as much as softmax does: 2 MB in, 2 MB out. Arrays lie where numpy puts them,
-16 bytes behind a cache line mostly, so that every vector of 64 bytes is in two lines; torch's results are aligned.
+`copy` is the machine's limit for what reads and writes as much as softmax does: 2 MB in, 2 MB out. Arguments lie where numpy puts them,
+16 bytes behind a cache line mostly, so that every vector of 64 bytes is in two lines; results are aligned, as torch's are.
 
 python benchmarks/rows.py [--rounds 5]
 """

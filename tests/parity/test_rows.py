@@ -126,6 +126,65 @@ def rows_of_weights(x: Tensor[f32, n, m]) -> Tensor[f32, n, m]:
     return ops.softmax(x)
 
 
+@pytest.mark.parametrize("width", [1, 2, 15, 17, 63, 64, 65, 127, 128, 129, 191, 257, 1009])
+def test_softmax_of_rows_of_any_length(width: int) -> None:
+    """Also of no row, and of rows with nothing in them; a row alone has the bits it has among others."""
+    x = (RNG.standard_normal((5, width)) * 10).astype(np.float32)
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    got = rows_of_weights(x)
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=5e-6, atol=1e-37)  # differences of up to 90 are rounded
+    for i in range(5):
+        np.testing.assert_array_equal(rows_of_weights(x[i : i + 1].copy())[0], got[i])
+    assert rows_of_weights(x[:0]).shape == (0, width) and rows_of_weights(np.zeros((3, 0), np.float32)).shape == (3, 0)
+
+
+@function
+def extremes(x: Tensor[f32, n, m]):  # type: ignore[no-untyped-def]
+    return ops.max(x, axis=1), ops.min(x, axis=1), ops.sum(x, axis=1)
+
+
+@pytest.mark.parametrize("width", [1, 3, 64, 70, 130])
+def test_extremes_and_sums_at_the_ends(width: int) -> None:
+    """Wherever they are in a row: a NaN of either sign wins, -0.0 is below 0.0, and a sum of nothing but -0.0 is 0.0."""
+    x = np.full((3 * width, width), -0.0, np.float32)
+    here = np.arange(width)
+    x[here, here], x[width + here, here], x[2 * width + here, here] = 0.0, np.nan, -np.float32(np.nan)
+    most, least, total = extremes(x)
+    assert not np.signbit(most[:width]).any() and not most[:width].any()
+    assert not least[:width].any() and np.signbit(least[:width]).all() == (width > 1)
+    assert np.isnan(most[width:]).all() and np.isnan(least[width:]).all() and np.isnan(total[width:]).all()
+    most, least, total = extremes(np.full((2, width), -0.0, np.float32))
+    assert np.signbit(most).all() and np.signbit(least).all() and not np.signbit(total).any()
+    x = RNG.standard_normal((4, width)).astype(np.float32)
+    x[0, -1], x[1, 0] = np.inf, -np.inf
+    np.testing.assert_array_equal(extremes(x)[0], x.max(1))
+    np.testing.assert_array_equal(extremes(x)[1], x.min(1))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_spread_and_logarithms_of_sums(axis: int) -> None:
+    for shape in SHAPES:
+        x = RNG.standard_normal(shape).astype(np.float32)
+        wide = x.astype(np.float64)
+        for got, want in zip(spread(axis)(x), (wide.var(axis), np.log(np.exp(wide).sum(axis))), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def spread(axis: int) -> Any:
+    """Variance and logsumexp along an axis."""
+
+    def found(x: Tensor[f32, n, m]):  # type: ignore[no-untyped-def]
+        return ops.var(x, axis=axis, correction=0), ops.logsumexp(x, axis=axis)
+
+    return function(found)
+
+
+def test_extremes_of_lanes_are_found_by_halves() -> None:
+    """With one instruction for each register of 256 bits: eight in the loop and in what remains after it, then half of them, and so on."""
+    f: Any = pliant.compile(rows_of_weights, target="llvm:x86-64-v4")
+    assert sum(text.count("vrangeps") for text in assembly(f._lineage).values()) == 8 + 8 + (4 + 2 + 1 + 1 + 1 + 1)
+
+
 @function
 def normalised(x: Tensor[f32, n, m], weight: Tensor[f32, m], bias: Tensor[f32, m]) -> Tensor[f32, n, m]:
     return ops.layer_norm(x, weight, bias)

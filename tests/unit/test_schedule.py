@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from schedule_kernels import kernel, make_arguments, pack, unpack
+from schedule_kernels import kernel, make_arguments, pack, parse, unpack
 
 from pliant.api import Kernel
 from pliant.interp.loop import run_loop
@@ -51,7 +51,15 @@ STEPS = [
     ("epilogue", "s.cache_write('c', i); s.reverse_compute_inline('d'); s.reverse_compute_inline('out')"),
     ("epilogue", "s.reverse_compute_at('d', j)"),
     ("softmax", "[s.compute_at(b, s.loops('out')[0]) for b in ('total', 'e', 'top')]; s.parallel(s.loops('out')[0])"),
+    ("softmax", "s.join(s.loops('e')[0], s.loops('total')[0]); s.join(s.loops('e')[1], s.loops('total')[1])"),
+    ("softmax", "q = s.join(s.loops('total')[0], s.loops('out')[0]); s.parallel(q)"),
+    ("chain", "s.join(i, s.loops('u')[0]); s.join(i, s.loops('out')[0]); s.join(j, s.loops('u')[1])"),
+    ("epilogue", "s.begin_reduction('c', k); s.join(i, s.loops('d')[0])"),
+    ("matmul_i32", "o, p = s.split(k, 4); s.rfactor('c', p, j); s.begin_reduction('c_sum', s.loops('c_sum')[-1])"),
+    ("matmul", "s.contract('c'); s.begin_reduction('c', k); s.unroll(k)"),
+    ("matmul", "s.reorder(k, i, j); s.begin_reduction('c', k)"),
     ("stencil", "o, p = s.split(s.loops('out')[0], 4); s.vectorize(p)"),
+    ("rms_norm", "o, p = s.split(s.loops('out')[0], 4); s.partition(p); s.compute_at('ss', o)"),
     ("matmul", "s.transform_layout('b', lambda k, n: (n // 16, k, n % 16))"),
     ("matmul", "s.transform_layout('b', 'lambda k, n: (n // 16, k // 4, n % 16, k % 4)', 0.0)"),
     ("matmul_i32", "s.transform_layout('b', lambda k, n: (n // 8, k, n % 8), 7); o, p = s.split(j, 8); s.reorder(o, k, p); s.vectorize(p)"),
@@ -109,6 +117,43 @@ def test_primitives_keep_the_meaning(name: str, steps: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
             else:
                 assert a.tobytes() == b.tobytes()
+
+
+def test_a_loop_that_decides_alone_just_ends() -> None:
+    """There is no rest in which no block would run."""
+    s = Schedule(kernel("chain"))
+    outer, inner = s.split(s.loops("out")[0], 4)
+    (ended,) = s.partition(inner)
+    assert str(ended.loop.stop) == "min(n - i_0 * 4, 4)" and "out_rest" not in str(s.program) and "where" not in str(s.program)
+    assert "i_1, = s.partition(i_1)" in str(s.trace)
+    s.compute_at("u", outer)
+    assert str(s.loops("u")[1].loop.stop) == str(ended.loop.stop)
+
+
+def test_a_joined_loop_may_read_what_earlier_iterations_wrote() -> None:
+    """t[i - 1] is there when iteration i comes; t[i + 1] is not."""
+    text = """
+n = dim("n")
+@kernel
+def f(x: Tensor[i32, n + 2], out: Out[i32, n]) -> None:
+    t = alloc((n + 2,), i32)
+    for i in serial(n):
+        with block("t", "S", i) as vi:
+            t[vi + 1] = x[vi]
+    for i in serial(n):
+        with block("out", "S", i) as vi:
+            out[vi] = select(vi > 0, t[vi + PLACE], 5)
+"""
+    func = parse(text.replace("PLACE", "0"))
+    s = Schedule(func)
+    joined = s.join(*s.loops("t"), *s.loops("out"))
+    x, found = np.arange(9, dtype=np.int32), np.zeros(7, np.int32)
+    run_loop(s.program, [x, found], [7])
+    np.testing.assert_array_equal(found, [5, 0, 1, 2, 3, 4, 5])
+    assert all(h.loop is joined.loop for name in ("t", "out") for h in s.loops(name))
+    later = Schedule(parse(text.replace("PLACE", "2")))
+    with pytest.raises(ScheduleError, match="block `out` touches elements of `t` that block `t` touches in later iterations"):
+        later.join(*later.loops("t"), *later.loops("out"))
 
 
 def test_a_handle_follows_its_loop() -> None:
