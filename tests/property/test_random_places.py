@@ -44,25 +44,33 @@ class Chain:
 
     def function(self) -> Function:
         with self.builder:
-            for _ in range(self.random.randrange(5, 11)):
+            for _ in range(self.random.randrange(3, 7)):
                 self.step()
+                self.multiply(len(self.values) - 1)  # which keeps what is moved apart
+            self.join([*range(2, len(self.values))][-4:])
+            self.multiply(len(self.values) - 1)
             results = [self.values[-1], *self.random.sample(self.values[2:], self.random.randrange(2))]
             self.results = [self.values.index(v) for v in results]
             return self.builder.finish(results)
 
     def step(self) -> None:
-        kind = self.random.choice(["product", "product", "concat", "concat", "slice"])
+        kind = self.random.choice(["product", "concat", "concat", "slice"])
         at = self.random.randrange(len(self.values))
         x = self.values[at]
         if kind == "product":
-            self.done(("product", at), ops.matmul(x, self.weight))
+            self.multiply(at)
         elif kind == "concat":
-            others = [at, *(self.random.randrange(len(self.values)) for _ in range(self.random.randrange(1, 4)))]
-            self.done(("concat", others), ops.concat([self.values[k] for k in others], axis=1))
+            self.join([at, *(self.random.randrange(len(self.values)) for _ in range(self.random.randrange(1, 4)))])
         else:
             rows = x.tensor.shape[1]
             half = self.random.randrange(2)
             self.done(("half", (at, half)), ops.slice(x, 1, rows // 2, rows) if half else ops.slice(x, 1, 0, rows // 2))
+
+    def multiply(self, at: int) -> None:
+        self.done(("product", at), ops.matmul(self.values[at], self.weight))
+
+    def join(self, parts: list[int]) -> None:
+        self.done(("concat", parts), ops.concat([self.values[k] for k in parts], axis=1))
 
     def done(self, step: tuple[str, Any], value: Any) -> None:
         self.steps.append(step)
