@@ -59,7 +59,7 @@ class Memory(Addresses):
             last = add(self.first_lane(p), {(): 1 - self.lanes})
             with self.active(self._reversed_mask()):
                 return self._reversed(self._read(buffer, self.address(buffer, last), self.lanes))
-        if stride == 2 and self.mask is None:
+        if stride == 2 and (self.mask is None or self._masks_rows(buffer)):
             return self._from_memory(buffer, self._every_second(buffer, self.first_lane(p)), self.lanes)
         parts = self.parts_of(p)
         each = self.each_lane(buffer, parts)
@@ -68,10 +68,26 @@ class Memory(Addresses):
 
     def _every_second(self, buffer: Buffer, first: Poly) -> str:
         """Every second element from two rows that have one in common: nothing behind the last one is read."""
-        n, whole, align = self.lanes, memory_type(buffer.dtype, self.lanes), buffer.dtype.itemsize
-        low, high = (self.raw(f"load {whole}, ptr {self.address(buffer, add(first, {(): k}))}, align {align}") for k in (0, n - 1))
+        n, whole = self.lanes, memory_type(buffer.dtype, self.lanes)
+        rows = []
+        for begin, lanes in ((0, range(n // 2)), (n - 1, range(n // 2, n))):
+            taken = {2 * k - begin: k for k in lanes}  # of the lanes that are taken from this row
+            with self.active(self._spread_mask([taken.get(e) for e in range(n)])):
+                rows.append(self._load_row(buffer, self.address(buffer, add(first, {(): begin})), n))
         order = ", ".join(f"i32 {2 * k if 2 * k < n else 2 * k + 1}" for k in range(n))
-        return self.raw(f"shufflevector {whole} {low}, {whole} {high}, <{n} x i32> <{order}>")
+        return self.raw(f"shufflevector {whole} {rows[0]}, {whole} {rows[1]}, <{n} x i32> <{order}>")
+
+    def _masks_rows(self, buffer: Buffer) -> bool:
+        """Whether the machine reads the active lanes of a row at once."""
+        return buffer.dtype.itemsize >= 4 and "avx2" in self.target.features
+
+    def _spread_mask(self, lanes: list[int | None]) -> Val | None:
+        """The mask of elements that these lanes read; None is an element of no lane."""
+        if self.mask is None:
+            return None
+        order = ", ".join(f"i32 {self.lanes if k is None else k}" for k in lanes)
+        text = f"shufflevector {self.mask.typed}, {self.mask.type} zeroinitializer, <{self.lanes} x i32> <{order}>"
+        return self.value(text, self.mask.dtype, self.lanes)
 
     def _collect(self, buffer: Buffer, pointers: list[str]) -> str:
         """A vector of elements that are read one by one."""
@@ -90,19 +106,21 @@ class Memory(Addresses):
         raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
+        halves = self.halves(self.mask) if lanes and self.mask is not None else ()
+        if halves:
+            low, high = self._halved(buffer, pointer, lanes, halves)
+            order = f"<{lanes} x i32> {places(0, lanes)}"
+            return self.value(f"shufflevector {low.typed}, {high.typed}, {order}", low.dtype, lanes)
+        return self._from_memory(buffer, self._load_row(buffer, pointer, lanes), lanes)
+
+    def _load_row(self, buffer: Buffer, pointer: str, lanes: int) -> str:
+        """What is in memory at a place, of lanes the active ones."""
         type_name, align = memory_type(buffer.dtype, lanes), buffer.dtype.itemsize
-        if lanes and self.mask is not None:
-            halves = self.halves(self.mask)
-            if halves:
-                low, high = self._halved(buffer, pointer, lanes, halves)
-                order = f"<{lanes} x i32> {places(0, lanes)}"
-                return self.value(f"shufflevector {low.typed}, {high.typed}, {order}", low.dtype, lanes)
-            name = f"llvm.masked.load.{overload(type_name)}.p0"
-            self.declarations.declare(name, type_name, f"ptr, i32, <{lanes} x i1>, {type_name}")
-            text = f"call {type_name} @{name}(ptr {pointer}, i32 {align}, {self.mask.typed}, {type_name} zeroinitializer)"
-        else:
-            text = f"load {type_name}, ptr {pointer}, align {align}"
-        return self._from_memory(buffer, self.raw(text), lanes)
+        if not lanes or self.mask is None:
+            return self.raw(f"load {type_name}, ptr {pointer}, align {align}")
+        name = f"llvm.masked.load.{overload(type_name)}.p0"
+        self.declarations.declare(name, type_name, f"ptr, i32, <{lanes} x i1>, {type_name}")
+        return self.raw(f"call {type_name} @{name}(ptr {pointer}, i32 {align}, {self.mask.typed}, {type_name} zeroinitializer)")
 
     def _halved(self, buffer: Buffer, pointer: str, lanes: int, masks: tuple[Val, Val]) -> list[Val]:
         """The two halves of what is in memory at a place."""
