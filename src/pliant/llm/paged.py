@@ -17,6 +17,9 @@ depend on how a prompt is cut into steps, on who else is in the batch, or on thr
     keys, values = k.append(…); a = k.attend(q, keys, values, layer, positions, sequence, first, length, page_table)
 """
 
+# Types that several kernels share are values here, which a type checker does not take for types.
+# mypy: disable-error-code="valid-type,index"
+
 from __future__ import annotations
 
 import functools
@@ -44,6 +47,7 @@ from .. import (
     tanh,
     unroll,
     vector,
+    view,
 )
 
 PAGE = 64
@@ -95,7 +99,20 @@ class Paged:
     @functools.cached_property
     def attend(self) -> Any:
         """What each token gathers from the values of its sequence."""
-        return _attend(self, _tile(self, self.tokens), _tile(self, 1), _part(self, 1), _join(self, 1))
+        return _attend(self, _tile(self, self.tokens), _tile(self, 1))
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """The types of queries (and results), keys, values, positions and the page table, as kernels take them."""
+        cache: Any = self.cache
+        keys, values = (self.kv_heads, self.size, PAGE), (self.kv_heads, PAGE, self.size)
+        heads = Tensor[f32, t, self.heads, self.size]
+        return heads, Tensor[cache, layers, pages, *keys], Tensor[cache, layers, pages, *values], Tensor[i32, t], Tensor[i32, b, p]
+
+    def sums(self, tokens: int) -> tuple[Any, Any]:
+        """The types of what some tokens have gathered: values by their weights; a number of each head (best scores, sums of weights)."""
+        rows = tokens * self.group
+        return InOut[f32, self.kv_heads, rows, self.size], InOut[f32, self.kv_heads, rows]
 
 
 def _at_least_one(n: int) -> int:
@@ -173,29 +190,19 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
 @functools.cache
 def _part(shape: Paged, tokens: int) -> Any:
     """What `tokens` neighbouring tokens of one sequence find in a range of pages, all heads: sums of values, largest scores, their sums."""
-    H, KV, D = shape.heads, shape.kv_heads, shape.size
-    CACHE: Any = shape.cache
+    KV, D = shape.kv_heads, shape.size
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
     W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the result that are summed together
     CHUNKS = D // W
     TOKENS = tokens
+    Q, KEYS, VALUES, PLACES, TABLE = shape.operands
+    ACC, ROW = InOut[f32, slots, KV, R, D], InOut[f32, slots, KV, R]
 
     @kernel(scheduled=True)
     def part(
-        q: Tensor[f32, t, H, D],
-        keys: Tensor[CACHE, layers, pages, KV, D, PAGE],
-        values: Tensor[CACHE, layers, pages, KV, PAGE, D],
-        layer: i64,
-        positions: Tensor[i32, t],
-        page_table: Tensor[i32, b, p],
-        s: i64,
-        i: i64,
-        number: i64,
-        slot: i64,
-        acc: InOut[f32, slots, KV, R, D],
-        best: InOut[f32, slots, KV, R],
-        total: InOut[f32, slots, KV, R],
-    ) -> None:
+        q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, page_table: TABLE,
+        s: i64, i: i64, number: i64, slot: i64, acc: ACC, best: ROW, total: ROW,
+    ) -> None:  # fmt: skip
         check(i >= 0 and i + TOKENS <= t and s >= 0 and s < b and slot >= 0 and slot < slots, "token {0} of {1} is not there", i, s)
         check(layer >= 0 and layer < layers, "there is no layer {0} in a cache of {1}", layer, layers)
         seen = cast(i64, positions[i + (TOKENS - 1)]) + 1
@@ -279,20 +286,32 @@ def _part(shape: Paged, tokens: int) -> Any:
 
 
 @functools.cache
+def _begin(shape: Paged, tokens: int) -> Any:
+    """Nothing was seen yet."""
+    KV, R, D = shape.kv_heads, tokens * shape.group, shape.size
+    ACC, ROW = Out[f32, KV, R, D], Out[f32, KV, R]
+
+    @kernel(scheduled=True)
+    def begin(acc: ACC, best: ROW, total: ROW) -> None:
+        for h in range(KV):
+            for r in range(R):
+                best[h, r] = -inf
+                total[h, r] = 0.0
+                for d in vector(D):
+                    acc[h, r, d] = 0.0
+
+    return begin
+
+
+@functools.cache
 def _join(shape: Paged, tokens: int) -> Any:
     """Adds a part to what the ranges before it gave."""
     KV, R, D = shape.kv_heads, tokens * shape.group, shape.size
+    PARTS, NUMBERS = Tensor[f32, slots, KV, R, D], Tensor[f32, slots, KV, R]
+    ACC, ROW = shape.sums(tokens)
 
     @kernel(scheduled=True)
-    def join(
-        acc: Tensor[f32, slots, KV, R, D],
-        best: Tensor[f32, slots, KV, R],
-        total: Tensor[f32, slots, KV, R],
-        slot: i64,
-        all_acc: InOut[f32, KV, R, D],
-        all_best: InOut[f32, KV, R],
-        all_total: InOut[f32, KV, R],
-    ) -> None:
+    def join(acc: PARTS, best: NUMBERS, total: NUMBERS, slot: i64, all_acc: ACC, all_best: ROW, all_total: ROW) -> None:
         check(slot >= 0 and slot < slots, "part {0} is not there", slot)
         for h in range(KV):
             for r in range(R):
@@ -311,25 +330,33 @@ def _join(shape: Paged, tokens: int) -> Any:
 
 
 @functools.cache
+def _end(shape: Paged, tokens: int) -> Any:
+    """What was gathered, as the results of these tokens."""
+    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.size
+    ACC, ROW, RESULT = *shape.sums(tokens), Out[f32, tokens, H, D]
+
+    @kernel(scheduled=True)
+    def end(acc: ACC, total: ROW, out: RESULT) -> None:
+        for h in range(KV):
+            for r in range(R):
+                for d in vector(D):
+                    out[r // GROUP, h * GROUP + r % GROUP, d] = acc[h, r, d] / total[h, r]
+
+    return end
+
+
+@functools.cache
 def _tile(shape: Paged, tokens: int) -> Any:
     """All ranges of a tile, one after the other."""
-    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.size
-    CACHE: Any = shape.cache
+    H, KV, R, D = shape.heads, shape.kv_heads, tokens * shape.group, shape.size
     WINDOW, TOKENS = shape.window, tokens
-    part, join = _part(shape, tokens), _join(shape, tokens)
+    Q, KEYS, VALUES, PLACES, TABLE = shape.operands
+    part, begin, join, end = (make(shape, tokens) for make in (_part, _begin, _join, _end))
 
     @kernel(scheduled=True)
     def tile(
-        q: Tensor[f32, t, H, D],
-        keys: Tensor[CACHE, layers, pages, KV, D, PAGE],
-        values: Tensor[CACHE, layers, pages, KV, PAGE, D],
-        layer: i64,
-        positions: Tensor[i32, t],
-        page_table: Tensor[i32, b, p],
-        s: i64,
-        i: i64,
-        out: InOut[f32, t, H, D],
-    ) -> None:
+        q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, page_table: TABLE, s: i64, i: i64, out: InOut[f32, t, H, D]
+    ) -> None:  # fmt: skip
         check(i >= 0 and i + TOKENS <= t, "token {0} is not there", i)
         acc = alloc((1, KV, R, D), f32, scope="stack")
         best = alloc((1, KV, R), f32, scope="stack")
@@ -337,44 +364,30 @@ def _tile(shape: Paged, tokens: int) -> Any:
         all_acc = alloc((KV, R, D), f32, scope="stack")
         all_best = alloc((KV, R), f32, scope="stack")
         all_total = alloc((KV, R), f32, scope="stack")
-        for h in range(KV):
-            for r in range(R):
-                all_best[h, r] = -inf
-                all_total[h, r] = 0.0
-                for d in vector(D):
-                    all_acc[h, r, d] = 0.0
+        begin(all_acc, all_best, all_total)
         seen = cast(i64, positions[i + (TOKENS - 1)]) + 1
         oldest = cast(i64, positions[i]) + 1 - WINDOW
-        begin = select(WINDOW > 0 and oldest > 0, oldest // (RANGE * PAGE), 0)
-        for number in range(begin, (seen + RANGE * PAGE - 1) // (RANGE * PAGE)):
+        first = select(WINDOW > 0 and oldest > 0, oldest // (RANGE * PAGE), 0)
+        for number in range(first, (seen + RANGE * PAGE - 1) // (RANGE * PAGE)):
             part(q, keys, values, layer, positions, page_table, s, i, number, 0, acc, best, total, dims=(t, layers, pages, b, p, 1))
             join(acc, best, total, 0, all_acc, all_best, all_total, dims=(1,))
-        for h in range(KV):
-            for r in range(R):
-                for d in vector(D):
-                    out[i + r // GROUP, h * GROUP + r % GROUP, d] = all_acc[h, r, d] / all_total[h, r]
+        own = view(out[i, 0, 0], (TOKENS, H, D))
+        end(all_acc, all_total, own)
 
     return tile
 
 
-def _attend(shape: Paged, many: Any, one: Any, part: Any, join: Any) -> Any:
+def _attend(shape: Paged, many: Any, one: Any) -> Any:
     H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.size, shape.tokens
-    CACHE: Any = shape.cache
     WINDOW = shape.window
+    Q, KEYS, VALUES, PLACES, TABLE = shape.operands
+    part, begin, join, end = (make(shape, 1) for make in (_part, _begin, _join, _end))
 
     @kernel(scheduled=True)
     def attend(
-        q: Tensor[f32, t, H, D],
-        keys: Tensor[CACHE, layers, pages, KV, D, PAGE],
-        values: Tensor[CACHE, layers, pages, KV, PAGE, D],
-        layer: i64,
-        positions: Tensor[i32, t],
-        sequence: Tensor[i32, t],
-        first: Tensor[i32, t],
-        length: Tensor[i32, t],
-        page_table: Tensor[i32, b, p],
-        out: Out[f32, t, H, D],
-    ) -> None:
+        q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, sequence: PLACES, first: PLACES, length: PLACES,
+        page_table: TABLE, out: Out[f32, t, H, D],
+    ) -> None:  # fmt: skip
         """Attention of all tokens: of few, ranges are shared out; of many, tiles (the tokens of a small one in turn)."""
         ranges = (p + RANGE - 1) // RANGE
         acc = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R, D), f32, scope="workspace")
@@ -395,29 +408,16 @@ def _attend(shape: Paged, many: Any, one: Any, part: Any, join: Any) -> Any:
                 all_acc = alloc((KV, R, D), f32, scope="stack")
                 all_best = alloc((KV, R), f32, scope="stack")
                 all_total = alloc((KV, R), f32, scope="stack")
-                for h in range(KV):
-                    for r in range(R):
-                        all_best[h, r] = -inf
-                        all_total[h, r] = 0.0
-                        for d in vector(D):
-                            all_acc[h, r, d] = 0.0
+                begin(all_acc, all_best, all_total)
                 place = cast(i64, positions[i])
                 for number in range(ranges):
                     if number * RANGE * PAGE <= place and (WINDOW == 0 or (number + 1) * RANGE * PAGE > place - WINDOW + 1):
                         join(
-                            acc,
-                            best,
-                            total,
-                            i * ranges + number,
-                            all_acc,
-                            all_best,
-                            all_total,
+                            acc, best, total, i * ranges + number, all_acc, all_best, all_total,
                             dims=(min(t, FEW) * ((p + RANGE - 1) // RANGE),),
-                        )
-                for h in range(KV):
-                    for r in range(R):
-                        for d in vector(D):
-                            out[i, h * R + r, d] = all_acc[h, r, d] / all_total[h, r]
+                        )  # fmt: skip
+                own = view(out[i, 0, 0], (1, H, D))
+                end(all_acc, all_total, own)
         else:
             for tile in parallel(t, grain=1):
                 start = cast(i64, first[tile])
