@@ -22,12 +22,13 @@ from ...dtype import i64
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
+from ...sym.bounds import multiple
 from ...sym.expr import TRUE, Const, Expr, FloorMod, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
-from ..nest import blocks, constant_extent, plain_iters
+from ..nest import base_facts, blocks, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
@@ -37,6 +38,7 @@ from .matmul import MANY_ROWS, TiledProduct, TileSize, tile_size, with_epilogue
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
 PANEL = 64  # columns of the widest panel
+ENOUGH_SUMS = 12  # vectors of sums, of which a machine begins up to two in a cycle and ends each some 4 to 6 cycles later
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,20 @@ class _Rule(TiledProduct):
         constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
         if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
             rows, vectors = (target.n_vector_registers - 3 - 2 - constants) // 3, 3
-        self.tile = TileSize(min(rows, MOST_ROWS), vectors, dot.lanes)
+        self.tile = self._whole(TileSize(min(rows, MOST_ROWS), vectors, dot.lanes))
+
+    def _whole(self, tile: TileSize) -> TileSize:
+        """Of tiles that need no more registers, one that leaves no rows, where that is known and enough sums are at work: one body."""
+        certain = multiple(self.row.loop.extent, base_facts(self.s.program)) if self.row else 1
+        if certain % tile.rows == 0:
+            return tile
+        sizes = [TileSize(r, v, tile.lanes) for v in range(tile.vectors, 0, -1) for r in range(MOST_ROWS, 0, -1) if certain % r == 0]
+        fit = [t for t in sizes if ENOUGH_SUMS <= t.rows * t.vectors <= tile.rows * tile.vectors and self._panels_fit(t, tile)]
+        return max(fit, key=lambda t: t.rows * t.vectors, default=tile)
+
+    def _panels_fit(self, size: TileSize, instead: TileSize) -> bool:
+        """Whether panels of this width leave no columns either, or as many as those of another tile."""
+        return self.columns is None or self.columns % size.columns in (0, self.columns % instead.columns)
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
