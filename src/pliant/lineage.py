@@ -54,7 +54,7 @@ class Lineage:
         """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
         from .pipeline import STEPS, run_steps
 
-        later = [s.name for s in STEPS].index("schedule")
+        later = 1 + [s.name for s in STEPS].index("place")
         return run_steps(self.fused, [s for s in STEPS[later:] if s.name != "emit"])
 
     def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:

@@ -172,6 +172,14 @@ def _place(s: State) -> State:
     return replace(s, moves=find_moves(s.function))
 
 
+def _promote_sizes(s: State) -> State:
+    if s.checked or sum(isinstance(n, CallLoop) for n in walk_nodes(s.function.nodes)) < 2:  # messages of checks show sizes
+        return s
+    from .lower.promote import promote_sizes
+
+    return replace(s, function=promote_sizes(s.function, s.target))
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -198,7 +206,7 @@ def _emit(s: State) -> State:
     if s.load is None:
         return replace(s, package=package)
     start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, pieces=None, kernels=None, host=None)
-    return replace(s, package=package._replace(load=_to_code(start, STEPS[-3:]).package))
+    return replace(s, package=package._replace(load=_to_code(start, STEPS[-4:]).package))
 
 
 def _to_code(start: State, steps: Sequence[Step]) -> State:
@@ -287,6 +295,7 @@ STEPS: tuple[Step, ...] = (
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
     Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),
     Step("place", _place, "calls that only move ranges of memory are known", optional=True),
+    Step("promote_sizes", _promote_sizes, "no two loop programs differ only in sizes that no schedule needs to know", optional=True),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),

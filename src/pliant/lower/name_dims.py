@@ -12,7 +12,7 @@ such programs are short, and layers that differ only in where their sizes come f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..dtype import i64
 from ..graph import node as g
@@ -64,9 +64,9 @@ def name_dims(func: Func) -> tuple[Func, dict[Var, Expr]]:
     return with_symbols(func, symbols), {v: e for e, v in symbols.items()}
 
 
-def with_symbols(func: Func, symbols: dict[Expr, Dim]) -> Func:
-    """`func` with symbols in the place of these sizes."""
-    return _Named(symbols).func(func)
+def with_symbols(func: Func, symbols: Mapping[Expr, Expr]) -> Func:
+    """`func` with symbols, or what is made of them, in the place of these sizes."""
+    return WithSymbols(symbols).func(func)
 
 
 def _sizes(func: Func) -> list[Expr]:
@@ -125,15 +125,16 @@ def _symbol(e: Expr, packed: bool) -> Dim:
     return Dim(name, min(lo, 1))
 
 
-class _Named(Replacer):
+class WithSymbols(Replacer):
     """Puts symbols in the place of expressions, in the shapes of buffers too."""
 
-    def __init__(self, symbols: dict[Expr, Dim]) -> None:
+    def __init__(self, symbols: Mapping[Expr, Expr]) -> None:
         self.made: dict[Buffer, Buffer] = {}
         super().__init__({}, self.made)
         self._memo.update(symbols)
 
     def func(self, f: Func) -> Func:
+        """The program over the symbols."""
         params = tuple(Param(self.buffer(p.value), p.role) if isinstance(p.value, Buffer) else p for p in f.params)
         for b in _own_buffers(f.body):
             self.made[b] = self.buffer(b)
@@ -142,8 +143,12 @@ class _Named(Replacer):
     def buffer(self, b: Buffer) -> Buffer:
         """The buffer with its shape over the symbols."""
         strides = None if b.strides is None else tuple(map(self.expr, b.strides))
-        self.made[b] = Buffer(b.name, b.dtype, tuple(map(self.expr, b.shape)), strides, b.scope)
+        self.made[b] = Buffer(b.name, b.dtype, self.shape(b), strides, b.scope)
         return self.made[b]
+
+    def shape(self, b: Buffer) -> tuple[Expr, ...]:
+        """The shape of a buffer over the symbols."""
+        return tuple(map(self.expr, b.shape))
 
 
 def _own_buffers(body: Stmt) -> Iterator[Buffer]:

@@ -20,14 +20,14 @@ from functools import partial
 from math import prod
 
 from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Block, Reduce
+from ...loop.stmt import Block, Func, Reduce
 from ...sym.bounds import multiple
 from ...target import Target
 from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from ..works import Channels
-from .convolution_roles import Convolution, blocked_convolution_of, convolution_of, taps_of
+from .convolution_roles import Convolution, blocked_convolution_of, convolution_of, taps_of, tile_sizes
 from .layouts import packs
 from .match import (
     NotApplicable,
@@ -69,6 +69,12 @@ def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
     if roles.lane:
         _share_copies(s, name)
     return f"{text}; {rule.tile.text}"
+
+
+def tile_of_convolution(func: Func, block: Block, target: Target) -> Choice | None:
+    """The tile that the rule takes for a convolution with channels in blocks; None for anything else."""
+    roles = blocked_convolution_of(func, block, target)
+    return None if isinstance(roles, str) else _Rule(Schedule(func), block.name, roles, target).tile
 
 
 def _join(s: Schedule, block: Block) -> None:
@@ -127,7 +133,8 @@ class _Rule:
         taps = taps_of(self.s.program, find_block(self.s.program, self.name))
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
         works = tuple(Channels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
-        return choose_tile(self.target, works, Sizes(range(1, most + 1), self._vectors_of_a_panel()))
+        sizes = Sizes(range(1, most + 1), self._vectors_of_a_panel())
+        return choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), sizes))
 
     def _vectors_of_a_panel(self) -> tuple[int, ...]:
         """How many vectors a panel may have: where the number of blocks of channels is not known, what divides it for certain."""

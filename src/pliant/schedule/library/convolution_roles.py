@@ -15,6 +15,7 @@ from ...support.record import dataclass
 from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..dependence import linear
+from ..model import Sizes
 from ..nest import accesses, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
 from .match import along, iter_named, plain_loops
@@ -162,6 +163,12 @@ def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
         if inside and parts is not None and list(parts[0]) == [()]:
             return Overlap(_size(func, block, inside[0]), max(int(parts[0][()]), 1))
     return Overlap(1, 1)
+
+
+def tile_sizes(block: Block, sizes: Sizes) -> Sizes:
+    """What a tile of a block may be: that which its annotation `tile` asks for, where there is one."""
+    asked = block.annotations.get("tile")
+    return sizes if asked is None else Sizes((asked[0],), (asked[1],))
 
 
 def block_sizes(target: Target) -> tuple[int, ...]:

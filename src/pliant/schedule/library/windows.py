@@ -23,7 +23,7 @@ from functools import partial
 from math import prod
 
 from ...loop.buffer import Buffer
-from ...loop.stmt import Reduce, Store
+from ...loop.stmt import Block, Func, Reduce, Store
 from ...support.errors import ScheduleError
 from ...sym.expr import Const, Mul
 from ...target import Target
@@ -31,7 +31,7 @@ from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
 from ..works import Neighbours, Overlapping
-from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, windows_of
+from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
 from .match import NotApplicable, elementwise, find_block, iter_named, known_sums, tried
 from .matmul import with_epilogue
 from .register_sums import sum_tile
@@ -57,6 +57,12 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     known_sums(s.program, block)
     rule = _Rule(s, name, roles, target)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
+
+
+def tile_of_windows(func: Func, block: Block, target: Target) -> Choice | None:
+    """The tile that the rule takes for windows with channels in blocks; None for anything else."""
+    roles = windows_of(block)
+    return None if isinstance(roles, str) or not in_blocks(func, block, target) else _Rule(Schedule(func), block.name, roles, target).tile
 
 
 class _Rule:
@@ -90,7 +96,7 @@ class _Rule:
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
         windows = Overlapping(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
         heights = range(1, DYNAMIC_ROWS + 1) if tiled is None else tuple(n for n in range(1, MOST_ROWS + 1) if tiled % n == 0)
-        return choose_tile(self.target, (windows,), Sizes(heights, (1,)))
+        return choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
 
     def _loop(self, iterator: str) -> LoopHandle:
         value = iter_named(find_block(self.s.program, self.name), iterator).value
