@@ -101,6 +101,18 @@ def test_check_finds_the_first_node_that_differs(
     assert [n.op_type for n in onnx.load(saved).graph.node] == ["Relu"]
 
 
+def test_check_compiles_the_model_as_it_is(model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = ["check", model, "--dim", "n=3", "--against", "reference"]
+    assert main(ask) == 0
+    assert 'compiled, output "y" is off by 0.00e+00' in capsys.readouterr().out
+    assert main([*ask, "--compiled", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [r["value"] for r in shown["nodes"]] == ["two", "a", "y"] and shown["compiled"] == []
+    monkeypatch.setattr("pliant.onnx_backend.compiled", lambda program: lambda arrays: [arrays[0] + 5])
+    assert main(ask) == 1
+    assert "compiled code is not" in capsys.readouterr().out
+
+
 def test_the_drop_in_for_onnxruntime(model: str) -> None:
     import pliant.onnxruntime as ort
 

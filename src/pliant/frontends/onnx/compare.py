@@ -1,4 +1,4 @@
-"""Every value of a model, computed by us and by another runtime: for `pliant check`."""
+"""Every value of a model, and its outputs, computed by us and by another runtime: for `pliant check`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str, compile:
     name, theirs = _other(wide, dict(feeds), against, list(made))
     rows = tuple(Row(node.name, node.op_type, v, _error(ours[v], theirs[v])) for v, node in made.items())
     return Comparison(name, rows, theirs)
+
+
+def compare_outputs(model: Model, feeds: Mapping[str, Any], expected: Mapping[str, Any], compile: Compile) -> tuple[Row, ...]:
+    """Runs the model as it is, and compares its outputs with what is expected of them."""
+    session = Session(model, compile)
+    made = {name: node for node in model.proto.graph.node for name in node.output}
+    found = zip(session.outputs, session.run(feeds), strict=True)
+    return tuple(Row(made[v].name, made[v].op_type, v, _error(a, expected[v])) for v, a in found if v in made)
 
 
 def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) -> tuple[str, dict[str, Any]]:
