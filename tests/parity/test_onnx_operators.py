@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, list[Any], int, int, dict[str, Any]]] = {
         {"output_height": 2, "output_width": 3, "sampling_ratio": 0, "spatial_scale": 0.9},
     ),
     "max_pool_columns_first": ("MaxPool", [f(2, 3, 6, 7)], 2, 12, {"kernel_shape": [2, 3], "strides": [2, 2], "storage_order": 1}),
+    "conv_one_wide": ("Conv", [f(2, 4, 9, 1), f(6, 2, 3, 1), f(6)], 1, 11, {"group": 2, "pads": [1, 0, 2, 0], "strides": [2, 3]}),
     "max_pool_dilated": ("MaxPool", [f(1, 2, 9)], 2, 12, {"kernel_shape": [3], "dilations": [2], "pads": [1, 1]}),
     "unique_unsorted": ("Unique", [RNG.integers(0, 2, (9, 2)).astype(np.float32)], 4, 17, {"axis": 0, "sorted": 0}),
     "grid_sample_border_cubic": (

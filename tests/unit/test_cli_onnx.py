@@ -101,6 +101,19 @@ def test_check_finds_the_first_node_that_differs(
     assert [n.op_type for n in onnx.load(saved).graph.node] == ["Relu"]
 
 
+def test_a_profile_is_part_of_the_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", model, "--dim", "n=3", "--profile", "--json"]) == 0
+    assert [k["calls"] for k in json.loads(capsys.readouterr().out)["kernels"]] == [1]
+
+
+def test_help_does_not_propose_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = TEXT.replace('"" : 17', '"" : 17, "mine" : 1').replace("Relu(a)", "mine.Foo(a)")
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "mine.onnx")
+    assert main(["run", str(tmp_path / "mine.onnx"), "--dim", "n=3", "--fallback"]) == 2
+    shown = capsys.readouterr().err
+    assert 'mine.Foo: 1 node, "y"' in shown and "fallback" not in shown
+
+
 def test_check_compiles_the_model_as_it_is(model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ask = ["check", model, "--dim", "n=3", "--against", "reference"]
     assert main(ask) == 0
@@ -138,7 +151,7 @@ def test_an_operator_runs_in_python_when_asked(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delitem(RULES, ("", "Det"))
     text = TEXT.replace("float[n, 4] x", "float[2, 2] x").replace("float[n, 4] y", "float y").replace("y = Relu(a)", "y = Det(a)")
     model = onnx.parser.parse_model(text)
-    with pytest.raises(pliant.UnsupportedError, match="1 operators of the model are not supported"):
+    with pytest.raises(pliant.UnsupportedError, match="an operator of the model is not supported"):
         pliant.from_onnx(model)
     y = pliant.compile(pliant.from_onnx(model, fallback=True))(np.array([[1, 2], [3, 4]], np.float32))
     assert abs(float(y) + 8) < 1e-5

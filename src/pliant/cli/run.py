@@ -62,10 +62,18 @@ def run(options: argparse.Namespace) -> int:
 
         for shown, error in zip(facts["outputs"], quantization_errors(exact, program, given, options.threads), strict=True):
             shown |= {"largest_error": error.largest, "relative_error": error.relative}
-    print(json.dumps(facts) if options.json else _text(facts))
-    if options.profile:
-        print(executable.profile(*given.values()))
+    profile = executable.profile(*given.values()) if options.profile else None
+    if options.json:
+        print(json.dumps(facts | ({} if profile is None else {"kernels": _kernels(profile)})))
+    else:
+        print(_text(facts), *([] if profile is None else [profile]), sep="\n")
     return 0
+
+
+def _kernels(profile: Any) -> list[dict[str, Any]]:
+    """The kernels of a run, those that take the most time first."""
+    found = profile.by_kernel().items()
+    return [{"name": name, "calls": len(all_), "seconds": sum(x.duration for x in all_) / 1e9} for name, all_ in found]
 
 
 def _facts(name: str, array: Any) -> dict[str, Any]:

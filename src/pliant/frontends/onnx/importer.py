@@ -139,8 +139,11 @@ class Importer:
             facts = [
                 f'{name}: {number} {"node" if number == 1 else "nodes"}, "{example[name]}"' for name, number in sorted(missing.items())
             ]
-            help_ = "from_onnx(…, fallback=True) runs them in Python by onnx.reference; pliant.frontends.onnx.rule adds an operator"
-            raise UnsupportedError(f"onnx: {len(missing)} operators of the model are not supported", facts=facts, help=help_)
+            help_ = "pliant.frontends.onnx.rule adds an operator"
+            if not self.fallback and any("." not in name for name in missing):
+                help_ = f"fallback=True (--fallback) runs those of ONNX itself in Python, by onnx.reference; {help_}"
+            what = f"{len(missing)} operators of the model are" if len(missing) > 1 else "an operator of the model is"
+            raise UnsupportedError(f"onnx: {what} not supported", facts=facts, help=help_)
 
     def _runs(self, domain: str, op: str) -> bool:
         return rule_of(domain, op) is not None or body_of(domain, op, self.model.opsets.get(domain, 1)) or (self.fallback and not domain)

@@ -61,8 +61,13 @@ def conv(site: Site) -> Any:
     """The convolution."""
     kernel, rank = _weights(site, 1)
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
-    groups = site.integer("group", 1)
-    return ops.conv(site.x(0), site.x(1), site.get(2), stride=strides, padding=pads, dilation=dilations, groups=groups)
+    groups, x, w = site.integer("group", 1), site.x(0), site.x(1)
+    column = rank > 1 and site.shape(0)[-1] == 1 and site.shape(0)[-2] != 1 and kernel[-1] == 1 and pads[-1] == (0, 0)
+    if column:  # of images one element wide, as exporters write rows: tiles are of neighbours along the last dim
+        x, w = (ops.reshape(v, v.tensor.shape[:-1]) for v in (x, w))
+        strides, dilations, pads = strides[:-1], dilations[:-1], pads[:-1]
+    y = ops.conv(x, w, site.get(2), stride=strides, padding=pads, dilation=dilations, groups=groups)
+    return ops.reshape(y, (*y.tensor.shape, 1)) if column else y
 
 
 @rule("ConvTranspose")
