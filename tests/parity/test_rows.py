@@ -99,6 +99,24 @@ def test_neighbours_of_joined_loops_are_loaded_together() -> None:
 
 
 @function
+def everything(x: Tensor[f32, m]):  # type: ignore[no-untyped-def]
+    return ops.sum(x), ops.max(x), ops.sum(x * x)
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 16383, 16384, 16385, 3 * 16384, 3 * 16384 + 65, 1 << 19])
+def test_sums_of_everything(size: int) -> None:
+    """By pieces, which any number of threads may share: the bits are the same."""
+    x = RNG.standard_normal(size).astype(np.float32)
+    one, two = (pliant.compile(everything, threads=t)(x) for t in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(one[0], wide.sum(), rtol=1e-6, atol=1e-6 * np.abs(wide).sum())
+    np.testing.assert_array_equal(one[1], x.max(initial=-np.inf))
+    np.testing.assert_allclose(one[2], (wide * wide).sum(), rtol=1e-6)
+
+
+@function
 def weights(x: Tensor[f32, m]) -> Tensor[f32, m]:
     return ops.softmax(x)
 

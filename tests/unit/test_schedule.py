@@ -57,6 +57,13 @@ STEPS = [
     ("epilogue", "s.begin_reduction('c', k); s.join(i, s.loops('d')[0])"),
     ("matmul_i32", "o, p = s.split(k, 4); s.rfactor('c', p, j); s.begin_reduction('c_sum', s.loops('c_sum')[-1])"),
     ("matmul", "s.contract('c'); s.begin_reduction('c', k); s.unroll(k)"),
+    ("matmul_i32", "s.rfactor('c', k, j, scope='workspace'); s.parallel(k)"),
+    ("matmul_i32", "o, p = s.split(k, 8); s.rfactor('c', o, j, scope='workspace'); q, r = s.split(p, 2); s.reorder(q, r)"),
+    (
+        "matmul_i32",
+        "o, p = s.split(k, 8); s.rfactor('c', o, j, scope='workspace'); q, r = s.split(p, 4); s.rfactor('c', r, o); "
+        "s.decompose_reduction('c', q); s.partition(q)",
+    ),
     ("matmul", "s.reorder(k, i, j); s.begin_reduction('c', k)"),
     ("stencil", "o, p = s.split(s.loops('out')[0], 4); s.vectorize(p)"),
     ("rms_norm", "o, p = s.split(s.loops('out')[0], 4); s.partition(p); s.compute_at('ss', o)"),

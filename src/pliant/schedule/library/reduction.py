@@ -5,6 +5,7 @@
         total[i] = the sum of the lanes, by halves
         for j in vector(m): y[i, j] = f(x[i, j], total[i])
 
+One row alone, or everything at once, is summed by pieces of a constant size, which threads share, and then the sums of these in order.
 A stage that a reduction comes after is computed in the loop of that reduction, which takes the values out of registers.
 
 Sums of products round once, by fused multiply-adds. The number of lanes is a constant of this rule, not of the machine: results are
@@ -26,6 +27,7 @@ from .match import NotApplicable, alone, find_block, plain_loops, tried
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
 FEWEST = 8  # of a short row, known to be one
+PIECE = 16384  # elements of one row that a thread takes at least
 
 
 def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
@@ -43,8 +45,9 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
             raise NotApplicable(f"block `{b.name}` has an ordered iterator")
     if all(not _repeated(s, b) for b in sums):
         for b in sums:
-            _vectorise(s, b.name)
-        return f"rows: {_listed([b.name for b in sums])} over one row, in {LANES} lanes"
+            if not tried(partial(_pieces, s, b.name)):
+                _vectorise(s, b.name)
+        return f"rows: {_listed([b.name for b in sums])} over one row, in {LANES} lanes, pieces of {PIECE}"
     anchor = inside[-1]
     rows = _rows(s, anchor, sums)
     joined = [anchor.name]
@@ -180,6 +183,24 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None =
         if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum begins with 0.0, so that it is never -0.0
             s.decompose_reduction(total, last)
         s.unroll(last)
+
+
+def _pieces(s: Schedule, name: str) -> None:
+    """Sum one long row by pieces, which threads share; the sums of pieces are summed in order, however many threads there are."""
+    with s.attempt():
+        block = find_block(s.program, name)
+        handles = {h.loop: h for h in s.loops(name)}
+        flat = [handles[x] for x in _flat(block, alone(s.program, block))]
+        if not flat:
+            raise ScheduleError(f"block `{name}` does not go through memory in one piece")
+        row = s.fuse(*flat) if len(flat) > 1 else flat[0]
+        extent = constant_extent(s.program, row.loop)
+        if extent is not None and extent <= 2 * PIECE:
+            raise ScheduleError(f"block `{name}` sums too few elements for threads")
+        piece, inside = s.split(row, PIECE)
+        s.rfactor(name, piece, scope="workspace")
+        _lanes(s, name, inside)
+        s.parallel(piece)
 
 
 def _flat_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:

@@ -179,8 +179,8 @@ def contract(func: Func, block: Block) -> tuple[Func, Forward]:
 def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Sum by lanes: the iterations of `loop` accumulate in partial sums of their own, `…_lanes`, which are summed at the end.
 
-    `loop` has a constant extent and feeds only R iterators; `at` is the loop for each iteration of which the lanes
-    begin anew. The block that sums them is `…_sum`; it has the init that the block had.
+    `loop` feeds only R iterators, and has a constant extent, or one in terms of dims where the scope is `workspace`; `at` is the loop
+    for each iteration of which the lanes begin anew. The block that sums them is `…_sum`; it has the init that the block had.
 
         for i in range(n):
             for k in range(8):
@@ -208,7 +208,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     target, inner = single_target(func, block, at, what)
     s = block.body
     assert isinstance(s, (Reduce, Store))
-    lanes = constant_extent(func, loop)
+    lanes = _lanes(func, loop, scope)
     if fed_by(block, loop) != {"R"} or loop not in inner or lanes is None:
         raise refuse(
             f"cannot {what} block `{block.name}` by loop `{loop.var.name}`: "
@@ -224,7 +224,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what)
     bound = rebound(func, block, what)
     combiner = "add" if s.combiner.name == "fma" else s.combiner.name
-    shape = (*(Const(n, i64) for n in tile.extent), Const(lanes, i64))
+    shape = (*(Const(n, i64) for n in tile.extent), lanes)
     buffer = Buffer(f"{target.buffer.name}_lanes", target.buffer.dtype, shape, None, scope)
     lane = bound.iters[loop.var]
     place = (*(substitute(e, bound.iters) for e in tile.offset), lane)
@@ -252,9 +252,18 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
         predicate=spatial_predicate(block, where),
         span=block.span,
     )
-    nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), Const(lanes, i64), "serial", total))
+    nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), lanes, "serial", total))
     rounding = reassociation(func, block)
     return insert(func, block, new, inner, (Alloc(buffer),), (nest,), rounding)
+
+
+def _lanes(func: Func, loop: For, scope: Scope) -> Expr | None:
+    """How many partial sums the iterations of a loop make, if memory of that scope may have so many."""
+    constant = constant_extent(func, loop)
+    if constant is not None:
+        return Const(constant, i64)
+    known = free_vars(loop.stop) <= set(func.symbols) and isinstance(loop.start, Const) and loop.start.value == 0
+    return loop.stop if known and scope == "workspace" else None
 
 
 def _identity(combiner: str, target: Load) -> Expr:

@@ -285,8 +285,9 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     inside = outside
     for x in loops_in(loop):
         inside = loop_facts(inside, x)
+    inner = {x.var for x in loops_in(loop.body)}
     for c in found:
-        first = _first_failure(c, loop.var, {x.var for x in loops_in(loop.body)}, inside)
+        first = _first_failure(c, loop.var, inner, inside)
         if first is None:
             raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
         at = Min(at, first) if not prove(first <= at, outside) else first
@@ -313,7 +314,7 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
         return edit.done(made=(main,))
     rest = Copier(block_names(func), "_rest").copy(loop)
     assert isinstance(rest, For)
-    rest = rest.with_(start=at)
+    rest = rest.with_(start=at, stop=_last_end(loop, inner, inside, outside))
     edit.replace(loop, seq(main, rest))
     return edit.done(made=(main, rest))
 
@@ -325,8 +326,19 @@ def _ends_there(loop: For) -> bool:
     return all(o == own[0] and all(inner.isdisjoint(free_vars(c)) for c in o) for o in own)
 
 
-def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Expr | None:
-    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail."""
+def _last_end(loop: For, inner: set[Var], inside: Facts, outside: Facts) -> Expr:
+    """Where the blocks of a loop run no more: its end, or before it, where the predicates cannot hold from there on."""
+    ends: set[Expr] = set()
+    for b in blocks(loop.body):
+        own = [c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
+        found = [e for c in own if (e := _first_failure(c, loop.var, inner, inside, always=True)) is not None]
+        ends.add(found[0] if len(found) == 1 else loop.stop)
+    end = ends.pop()
+    return loop.stop if ends or prove(loop.stop <= end, outside) else simplify(Min(loop.stop, end), outside)
+
+
+def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts, always: bool = False) -> Expr | None:
+    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail; or must, `always`."""
     if not isinstance(condition, (Lt, Le)):
         return None
     a, b = condition.args
@@ -335,7 +347,7 @@ def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts) -> Ex
         return None
     step = c[0][()]
     loose = {m: k for m, k in c[1].items() if any(free_vars(x) & inner for x in m)}
-    most = poly_interval(loose, facts)[1]
+    reach = poly_interval(loose, facts)[0 if always else 1]
     fixed = to_expr({m: -k for m, k in c[1].items() if m not in loose}, i64)
-    slack = fixed - most - (0 if isinstance(condition, Le) else 1)
+    slack = fixed - reach - (0 if isinstance(condition, Le) else 1)
     return simplify((slack + step) // step, facts)
