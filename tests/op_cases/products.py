@@ -21,6 +21,31 @@ CASES: dict[str, Case] = {
     "conv_integer": Case(
         lambda x, w, z: ops.conv_integer(x, w, z, padding=1), (("b", "c", "h", "w"), ("n", "c", 3, 3), ()), (u8, i8, u8), -128, 255
     ),
+    "conv_integer_depthwise": Case(
+        lambda x, w, z: ops.conv_integer(x, w, z, padding=1, stride=2, groups=6),
+        (("b", 6, "h", "w"), (6, 1, 3, 3), ()),
+        (u8, i8, u8),
+        -128,
+        255,
+    ),
+    "conv_integer_depthwise_zeros": Case(
+        lambda x, w, z, y: ops.conv_integer(x, w, z, y, dilation=2, groups=5),
+        (("b", 5, "h"), (5, 1, 2), (), (5,)),
+        (i8, u8, i8, u8),
+        -128,
+        255,
+    ),
+    "conv_integer_depthwise_large": Case(
+        lambda x, w: ops.conv_integer(x, w, padding=4, groups=3), (("b", 3, "h", "w"), (3, 1, 8, 7)), (u8, i8), -128, 255
+    ),
+    "conv_integer_groups": Case(
+        lambda x, w, z, y: ops.conv_integer(x, w, z, y, padding=1, groups=2),
+        (("b", 6, "h", "w"), (8, 3, 3, 3), (), (8,)),
+        (u8, i8, u8, i8),
+        -128,
+        255,
+    ),
+    "conv_integer_multiplied": Case(lambda x, w: ops.conv_integer(x, w, groups=3), (("b", 3, "h"), (6, 1, 2)), (u8, i8), -128, 255),
     "conv_integer_zeros": Case(
         lambda x, w, z, y: ops.conv_integer(x, w, z, y, stride=2), (("b", "c", "h"), ("n", "c", 2), (), ("n",)), (i8, u8, i8, u8), -128, 255
     ),

@@ -94,6 +94,30 @@ def test_one_dim_and_three() -> None:
         assert counts(found)["matmul_integer"] == 1
 
 
+@pytest.mark.parametrize("of", [i8, u8])
+@pytest.mark.parametrize(("kind", "zero"), [(np.int8, 0), (np.uint8, 128)])
+def test_depthwise(of: DType, kind: Any, zero: int) -> None:
+    def call(x: Any) -> Any:
+        first = code(ops.conv(number(x, 3), weight(8, 8, 1, 1)), 9, of, 0.2)
+        y = ops.conv(number(first, 9), weight(8, 1, 3, 3, kind=kind, zero=zero), padding=1, groups=8, stride=2)
+        return code(ops.conv(number(code(ops.relu(y), 3, of, 0.2), 3), weight(6, 8, 1, 1)), 9, of, 0.2)
+
+    found = changed(made(call, of, (n, 8, h, w)), (2, 8, 7, 6))
+    assert counts(found)["depthwise_integer"] == 1
+    assert counts(found)["conv"] == 0
+    images = [node for node in found.nodes if isinstance(node, Op) and node.op == "permute" and n in node.outs[0].tensor.shape]
+    assert len(images) == 2  # at the start and at the end
+
+
+def test_groups_are_products_of_their_own() -> None:
+    def call(x: Any) -> Any:
+        return code(ops.conv(number(x, 100), weight(12, 4, 3, 3), padding=1, groups=2), 3, u8, 0.5)
+
+    found = changed(made(call, u8, (n, 8, h, w)), (2, 8, 5, 4))
+    assert counts(found)["matmul_integer"] == 1
+    assert counts(found)["conv"] == 0
+
+
 def test_a_block_has_no_transposes_inside() -> None:
     def call(x: Any) -> Any:
         first = code(ops.relu(ops.conv(number(x, 0), weight(8, 8, 3, 3), padding=1)), 0, u8)
@@ -120,11 +144,10 @@ def test_matrix_products() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: ops.conv(number(x, 0), weight(8, 1, 3, 3), groups=8),
         lambda x: ops.conv(number(x, 0), ops.constant(np.ones((4, 8, 1, 1), np.float32))),
         lambda x: ops.conv(number(x, 0), weight(4, 8, 1, 1, axis=1)),
     ],
-    ids=["groups", "a weight of floats", "scales along the sum"],
+    ids=["a weight of floats", "scales along the sum"],
 )
 def test_what_stays(call: Callable[..., Any]) -> None:
     function = made(call, u8, (n, 8, h, w))

@@ -31,8 +31,10 @@ from .compare import (
 )
 from .compose import chunk, depth_to_space, flatten, pixel_shuffle, space_to_depth, split, squeeze, stack, unbind, unsqueeze
 from .conv import conv, conv_transpose
+from .conv_integer import conv_integer
 from .count import bind_dim, prefix
 from .create import arange, eye, full_like, linspace, one_hot, ones, tril, triu, zeros
+from .depthwise_integer import depthwise_integer
 from .einsum import einsum
 from .elementwise import (
     abs,
@@ -102,7 +104,7 @@ from .transcendental import (
     sinh,
     tan,
 )
-from .unfold import conv_integer, unfold
+from .unfold import unfold
 
 __all__ = [
     "abs",
@@ -161,6 +163,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "depth_to_space",
+    "depthwise_integer",
     "dequantize_linear",
     "div",
     "dynamic_quantize_linear",

@@ -6,7 +6,7 @@
 
 The sum of products of codes is exact; scale and bias, and whatever follows element by element (activations, a residual, the quantisation of
 the result), are done as it leaves the kernel. Scales and zero points are one for the operand, and one for the weight or for each of its
-channels. What stays as it is: groups, sums that could leave i32, a scale that differs along a dim that is summed over.
+channels. What stays as it is: sums that could leave i32, a scale that differs along a dim that is summed over.
 
 Convolutions of integers have their channels last. A transpose to that form is moved back through operators on elements until it meets the
 one that undid it, so that between two convolutions there is none.
@@ -24,9 +24,9 @@ from ...sym.simplify import simplify
 from .. import ops as _ops
 from ..node import Function, Node, Op, Tensor, Value
 from ..operators import TABLE, building
+from ..ops.conv_integer import conv_integer_last
 from ..ops.linalg import PLAIN
 from ..ops.shape import PermuteAttrs, ShapeAttrs
-from ..ops.unfold import conv_integer_last
 from ..rewrite import Rewriter
 from .in_place import InPlace
 
@@ -87,11 +87,11 @@ class _Products(Rewriter):
 
     def convolution(self, node: Op) -> Value | None:
         x, w = self.codes(node.args[0], None), self.codes(node.args[1], 0)
-        if x is None or w is None or node.attrs.groups != 1 or not _fits(w.codes.tensor.shape[1:]):
+        if x is None or w is None or not _fits(w.codes.tensor.shape[1:]):
             return None
         rank, a = len(node.outs[0].tensor.shape), node.attrs
         last = ops.permute(x.codes, _to_last(rank))
-        total = conv_integer_last(last, w.codes, x.zero, w.zero, a.stride, list(a.padding), a.dilation)
+        total = conv_integer_last(last, w.codes, x.zero, w.zero, a.stride, list(a.padding), a.dilation, a.groups)
         rows = ops.reshape(total, (-1, w.codes.tensor.shape[0]))
         real = _scaled(rows, x, w, node.args[2] if len(node.args) > 2 else None)
         found: Value = ops.permute(ops.reshape(real, total.tensor.shape), _to_first(rank))

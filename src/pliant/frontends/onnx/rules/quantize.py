@@ -112,14 +112,14 @@ def _centred_kernel(site: Site, k: int, zero: int) -> Any:
 
 
 def _integer_conv(site: Site, left: tuple[int, int], right: tuple[int, int]) -> Any:
-    """The sums of products of codes less their zero points, in i32, by the numbers of these inputs; groups have their own kernels."""
+    """The sums of products of codes less their zero points, in i32, by the numbers of these inputs."""
     kernel, rank = _weights(site, right[0])
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations}
     groups = site.integer("group", 1)
-    if groups == 1 and all(isinstance(k, int) for k in kernel) and site.dtype(left[0]) in (i8, u8) and site.dtype(right[0]) in (i8, u8):
+    if all(isinstance(k, int) for k in kernel) and site.dtype(left[0]) in (i8, u8) and site.dtype(right[0]) in (i8, u8):
         zeros = [site.get(k) for k in (left[1], right[1])]
-        return ops.conv_integer(site.x(left[0]), site.x(right[0]), *zeros, **named)
+        return ops.conv_integer(site.x(left[0]), site.x(right[0]), *zeros, **named, groups=groups)
     return ops.conv(centred(site, *left, row=False), _centred_kernel(site, *right), groups=groups, **named)
 
 
