@@ -43,6 +43,7 @@ from .callee import func_of
 from .capacity import at_capacity, run_time_dims
 from .host_checks import scalar_checks, size_checks
 from .host_dims import RunTimeDims, counted_by
+from .host_state import alias_of, versions
 from .host_while import emit_while
 from .places import NO_MOVES, Moves, Places, Ranges, choose_places
 from .plan import Plan, Temporary, plan_memory
@@ -95,7 +96,7 @@ def build_host(
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
     layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
-    aliases = [_alias(function, r) for r in function.results]
+    aliases = [alias_of(function, r) for r in function.results]
     names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
     outputs = tuple(Output(name, t, a, counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
     run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), checked=checked)
@@ -129,56 +130,6 @@ def is_view(node: g.Node) -> bool:
 
 def _bytes(b: Buffer) -> Expr:
     return simplify((product(b.shape) * b.dtype.bits + 7) // 8 if b.dtype.bits < 8 else product(b.shape) * b.dtype.itemsize)
-
-
-def _alias(function: g.Function, result: g.Value) -> int | None:
-    """The number of the state parameter that `result` is the last version of."""
-    if not is_state(result):
-        return None
-    source = {new: old for n in function.nodes for old, new in _versions(n)}
-    while result in source:
-        result = source[result]
-    if result not in function.params:
-        raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
-    return function.params.index(result)
-
-
-def _versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
-    """Pairs (consumed state, its new version) of a node."""
-    if isinstance(node, g.CallLoop):
-        inputs = [(p, a) for p, a in zip([p for p in node.callee.params if p.role != "out"], node.args, strict=True)]
-        consumed = [a for p, a in inputs if p.role == "inout" and isinstance(a, g.Value)]
-        kept = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
-        return list(zip(consumed, kept, strict=True))
-    if isinstance(node, g.If):
-        then, orelse = ([_first_version(b, r) for r in b.results] for b in (node.then, node.orelse))
-        pairs = [(a, b, out) for a, b, out in zip(then, orelse, node.outs, strict=True) if is_state(out)]
-        for a, b, out in pairs:
-            if a is not b:
-                raise UnsupportedError(
-                    f"state `{out.name}` is `{a.name}` in one branch and `{b.name}` in the other",
-                    where=node.span,
-                    help="state is updated in place: let both branches update the same one",
-                )
-        return [(a, out) for a, _, out in pairs]
-    if isinstance(node, g.While):
-        for p, result in zip(node.body.params, node.body.results, strict=True):
-            if is_state(p) and (first := _first_version(node.body, result)) is not p:
-                raise UnsupportedError(
-                    f"state `{p.name}` is `{first.name}` in the next round of a loop",
-                    where=node.span,
-                    help="state is updated in place: let each round update the same one",
-                )
-        return [(old, out) for old, out in zip(node.init, node.outs, strict=True) if is_state(out)]
-    return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and is_state(node.outs[0]) else []
-
-
-def _first_version(body: g.Body, value: g.Value) -> g.Value:
-    """What a result of a body was before the body changed it."""
-    older = {new: old for n in body.nodes for old, new in _versions(n)}
-    while value in older:
-        value = older[value]
-    return value
 
 
 @dataclass(slots=True, eq=False)
@@ -231,7 +182,7 @@ class Run:
             self.argument(p, at)
         self.targets = [self.output(i, o) for i, o in enumerate(self.outputs)]
         self.find_constants(self.function.nodes)
-        self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in _versions(n)}
+        self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in versions(n)}
 
     def ways(self, moves: Moves, share: bool, poison: bool) -> list[Way]:
         """The way for dims that are 1, if more lies in place there, and the one for all."""
@@ -587,7 +538,7 @@ class Run:
     def branch(self, n: g.If) -> list[Stmt]:
         cond = self.scalar(n.cond)
         cond = cond if cond.dtype is bool_ else Ne(cond, Const(0, cond.dtype))
-        states = {new: old for old, new in _versions(n)}
+        states = {new: old for old, new in versions(n)}
         known = len(self.temps)
         targets: list[Buffer | None] = []
         for out in n.outs:
