@@ -136,8 +136,8 @@ def _step(e: Load, v: Var) -> int:
 def taps_of(func: Func, block: Block) -> int:
     """How many elements a window has: in so many products an element of the image is."""
     placed = {i.var for i in block.iters if i.kind == "S"}
-    inside = {v for a in accesses(block) for e in a.indices if free_vars(e) & placed for v in free_vars(e) - placed}
-    return prod(_size(func, block, i.var) for i in block.iters if i.var in inside)
+    inside = {v for a in accesses(block) for e in a.indices if any(linear(e, p) for p in free_vars(e) & placed) for v in free_vars(e)}
+    return prod(_size(func, block, i.var) for i in block.iters if i.kind == "R" and i.var in inside)
 
 
 def _size(func: Func, block: Block, v: Var) -> int:

@@ -77,10 +77,11 @@ class _Rule:
         self.reduce = body
         self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
         self.depth = len(roles.reduced)
+        self.copies = False  # rows may be copied with their padding: they have one channel, which no other result needs
         self.tile = self._tile_size()
 
     def _tile_size(self) -> Choice:
-        """The tile that the model takes: of rows of images, so many as divide the image where its size is known."""
+        """The tile that the model takes: of rows of images that are copied, so many as divide the image."""
         func, r = self.s.program, self.roles
         block = find_block(func, self.name)
         tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
@@ -88,14 +89,16 @@ class _Rule:
         depth, batch = (max(prod(self._extent(v) or SOME_ROWS for v in names), 1) for names in (r.reduced, r.outer))
         size = self.reduce.targets[0].dtype.bits // 8
         sizes = rows, SOME_COLUMNS if width is None else max(width, 1), depth, batch, size, size
-        column = overlap_of(func, block, iter_named(block, r.column).var)
+        taps = taps_of(func, block)
         if not r.rows:
-            work = Neighbours(*sizes, taps_of(func, block), column.stride)
-            most = range(1, min(MOST_CHANNELS, rows) + 1), range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
-            return choose_tile(self.target, (work,), Sizes(*most))
+            work = Neighbours(*sizes, taps, overlap_of(func, block, iter_named(block, r.column).var).stride)
+            vectors = range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
+            return choose_tile(self.target, (work,), Sizes(range(1, min(MOST_CHANNELS, rows) + 1), vectors))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
         windows = Overlapping(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
-        heights = range(1, DYNAMIC_ROWS + 1) if tiled is None else tuple(n for n in range(1, MOST_ROWS + 1) if tiled % n == 0)
+        self.copies = taps == depth
+        most = min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows)
+        heights = tuple(n for n in range(1, most + 1) if tiled is None or not self.copies or tiled % n == 0)
         return choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
 
     def _loop(self, iterator: str) -> LoopHandle:
@@ -140,7 +143,7 @@ class _Rule:
         column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
         s.reorder(*outer, *tiles, column, *within, *reduced)
         at = share(s, [*outer, *tiles])
-        copied = self.roles.rows and at is not None and self._padded_rows(at)
+        copied = self.copies and at is not None and self._padded_rows(at)
         self._columns(name, column, len(within))
         return copied
 
