@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant.llm.paged import PAGE, Paged
+from pliant.llm.cache import PAGE
+from pliant.llm.paged import Paged
 
 SHAPES = {
     "plain": Paged(4, 2, 16, 0.25, cache=pliant.f16),
@@ -28,11 +29,12 @@ class Cache:
         self.keys, self.values = (rng.standard_normal((count * PAGE, shape.kv_heads, shape.size)).astype(kind) for _ in "kv")
         self.q = rng.standard_normal((CONTEXT, shape.heads, shape.size)).astype(np.float32)
         self.table = rng.permutation(count + 2)[:count].astype(np.int32)
-        pages = [np.zeros((1, count + 2, shape.kv_heads, *size), kind) for size in ((shape.size, PAGE), (PAGE, shape.size))]
+        runs = (-(-(count + 2) // shape.run), 1, shape.run, shape.kv_heads)
+        pages = [np.zeros((*runs, *size), kind) for size in ((shape.size, PAGE), (PAGE, shape.size))]
         for place, page in enumerate(self.table):
             rows = slice(place * PAGE, (place + 1) * PAGE)
-            pages[0][0, page] = self.keys[rows].transpose(1, 2, 0)
-            pages[1][0, page] = self.values[rows].transpose(1, 0, 2)
+            pages[0][page // shape.run, 0, page % shape.run] = self.keys[rows].transpose(1, 2, 0)
+            pages[1][page // shape.run, 0, page % shape.run] = self.values[rows].transpose(1, 0, 2)
         self.pages = pages
 
     def attend(self, f: Any, tokens: np.ndarray[Any, Any]) -> Any:

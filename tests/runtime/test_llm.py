@@ -57,7 +57,7 @@ def test_a_stream_that_is_closed_stops(lm: LLM) -> None:
     assert list(stream) == [] and stream.reply.finish_reason == "closed" and stream.reply.text.startswith(first)
     assert len(stream.reply.tokens) < 10
     held = {p for s in lm.engine.cache.idle for p in s.pages}
-    assert len(held) + len(lm.engine.cache.free) == lm.engine.cache.keys.shape[1]
+    assert len(held) + len(lm.engine.cache.free) == lm.engine.cache.pages
 
 
 def test_stop_strings_are_not_shown(lm: LLM) -> None:

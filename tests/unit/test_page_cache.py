@@ -12,7 +12,7 @@ from pliant.llm.cache import MAX_IDLE, PAGE, PageCache, Sequence, common
 
 
 def cache(pages: int = 8) -> PageCache:
-    return PageCache(pages, layers=2, kv_heads=1, size=4, kind=np.float32)
+    return PageCache(pages, layers=2, kv_heads=16, size=16, kind=np.float32)  # in runs of three pages
 
 
 def grown(c: PageCache, tokens: list[int]) -> Sequence:
@@ -21,15 +21,15 @@ def grown(c: PageCache, tokens: list[int]) -> Sequence:
     c.reserve(s, len(tokens))
     for at in range(s.length, len(tokens)):
         page, place = s.pages[at // PAGE], at % PAGE
-        c.keys[:, page, :, :, place] = tokens[at]
-        c.values[:, page, :, place, :] = tokens[at]
+        c.keys[page // 3, :, page % 3, :, :, place] = tokens[at]
+        c.values[page // 3, :, page % 3, :, place, :] = tokens[at]
     s.tokens += tokens[s.length :]
     return s
 
 
 def stored(c: PageCache, s: Sequence) -> list[int]:
     """The tokens as the pages have them."""
-    return [int(c.values[1, s.pages[at // PAGE], 0, at % PAGE, 0]) for at in range(s.length)]
+    return [int(c.values[s.pages[at // PAGE] // 3, 1, s.pages[at // PAGE] % 3, 0, at % PAGE, 0]) for at in range(s.length)]
 
 
 def row(seed: int, count: int) -> list[int]:
@@ -43,7 +43,7 @@ def test_pages_are_taken_as_they_are_needed() -> None:
         c.reserve(s, length)
         assert len(s.pages) == pages == 8 - len(c.free)
     assert sorted(s.pages) == list(range(8)) and c.capacity == 512
-    assert c.keys.shape == (2, 8, 1, 4, 64) and c.values.shape == (2, 8, 1, 64, 4)
+    assert c.keys.shape == (3, 2, 3, 16, 16, 64) and c.values.shape == (3, 2, 3, 16, 64, 16)
 
 
 def test_a_longer_sequence_is_refused_and_has_nothing_lost() -> None:

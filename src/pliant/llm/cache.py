@@ -7,14 +7,13 @@
     cache.close(s)                   # its pages stay until somebody needs them
 
 All pages are two arrays that never move; the system gives memory when a page is first written, so room that nobody uses costs nothing.
+Pages lie in *runs* of a few: a run holds all layers, and in each of them its pages follow each other. So pages in use lie close together,
+and memory can come in large pages, with which reading is a tenth faster; one page in each layer apart would cost 2 MiB a layer then.
 A sequence that was closed is *idle*: it serves as a prefix for later ones, and goes, least recently used first, when pages are short.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-import mmap
 import threading
 from collections.abc import Sequence as Row
 from typing import Any
@@ -25,6 +24,7 @@ from ..support.errors import Error, OutOfMemoryError
 from ..support.record import dataclass
 
 PAGE = 64
+_RUN_BYTES, _MOST_PAGES = 192 << 10, 8  # of keys of one layer in a run, and pages: shorter pieces are slower to read, longer ones waste
 MAX_IDLE = 16
 
 
@@ -43,13 +43,15 @@ class Sequence:
 
 
 class PageCache:
-    """Keys [layers, pages, kv_heads, size, 64], values [layers, pages, kv_heads, 64, size], and who has which page."""
+    """Keys [runs, layers, run, kv_heads, size, 64], values [runs, layers, run, kv_heads, 64, size], and who has which page."""
 
     def __init__(self, pages: int, layers: int, kv_heads: int, size: int, kind: Any) -> None:
-        try:
-            self.keys = _lazy((layers, pages, kv_heads, size, PAGE), kind)
-            self.values = _lazy((layers, pages, kv_heads, PAGE, size), kind)
-        except (MemoryError, ValueError, OverflowError, OSError):
+        self.pages, self.run = pages, run_of(kv_heads, size, np.dtype(kind).itemsize)
+        shape = (-(-pages // self.run), layers, self.run, kv_heads)
+        try:  # numpy asks for large pages
+            self.keys = np.empty((*shape, size, PAGE), kind)
+            self.values = np.empty((*shape, PAGE, size), kind)
+        except (MemoryError, ValueError, OverflowError):
             raise OutOfMemoryError(
                 f"a cache of {pages * PAGE} tokens does not fit into memory", help="ask for less: context=4096"
             ) from None
@@ -60,7 +62,7 @@ class PageCache:
     @property
     def capacity(self) -> int:
         """Tokens that fit into all pages."""
-        return int(self.keys.shape[1]) * PAGE
+        return self.pages * PAGE
 
     def open(self, ids: Row[int]) -> Sequence:
         """A sequence that begins with the longest known prefix of `ids`; never all of them, because the last gives the logits."""
@@ -125,19 +127,14 @@ class PageCache:
             return Sequence([], [])
         made = Sequence(source.tokens[:count], [self.free.pop() for _ in range(needed)], count)
         for old, new in zip(source.pages, made.pages, strict=False):
-            self.keys[:, new] = self.keys[:, old]
-            self.values[:, new] = self.values[:, old]
+            for cached in (self.keys, self.values):
+                cached[new // self.run, :, new % self.run] = cached[old // self.run, :, old % self.run]
         return made
 
 
-def _lazy(shape: tuple[int, ...], kind: Any) -> np.ndarray[Any, Any]:
-    """An array whose memory comes when it is written, in small pages: with large ones, a token would cost 2 MiB in each layer."""
-    if not hasattr(mmap, "MADV_NOHUGEPAGE"):
-        return np.empty(shape, kind)
-    memory = mmap.mmap(-1, max(1, math.prod(shape) * np.dtype(kind).itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a system without large pages does not know the wish
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(memory, kind, math.prod(shape)).reshape(shape)
+def run_of(kv_heads: int, size: int, itemsize: int) -> int:
+    """How many pages a run has, for so many heads of keys of so many elements."""
+    return max(1, min(_MOST_PAGES, _RUN_BYTES // (kv_heads * size * itemsize * PAGE)))
 
 
 def common(a: Row[int], b: Row[int]) -> int:

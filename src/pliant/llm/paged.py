@@ -1,6 +1,7 @@
 """Attention over a cache in pages, as loop programs: one kernel, no matrix of all scores, any number of sequences of any lengths.
 
-The cache of all layers is two tensors: keys [layers, pages, kv_heads, d, 64] and values [layers, pages, kv_heads, 64, d]. Keys lie
+The cache of all layers is two tensors: keys [runs, layers, run, kv_heads, d, 64] and values [runs, layers, run, kv_heads, 64, d]: pages
+lie in runs of a few (`cache.py`), so that what a layer reads is not cut too small, and few pages in use lie close together. Keys lie
 transposed inside of a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few neighbouring
 tokens of one sequence; with the heads that share keys it makes the rows of two small matrix products for each page, summed in registers.
 A *range* is four pages in a row. What a tile finds in a range is a *part*, and parts are joined in order:
@@ -49,8 +50,8 @@ from .. import (
     vector,
     view,
 )
+from .cache import PAGE, run_of
 
-PAGE = 64
 LANES = 16
 ROWS = 6  # of a tile: with 64 columns their sums fill the registers
 RANGE = 4  # pages whose parts are found together
@@ -59,7 +60,7 @@ FEW = 8  # tokens of a step that are too few to keep threads busy
 t = dim("t", min=1, max=8192)  # tokens of a step, of all sequences
 b = dim("b", min=1, max=256)  # sequences
 p = dim("p", min=1, max=4096)  # pages that a sequence may have
-pages = dim("pages", min=1, max=1 << 20)  # pages in the cache
+runs = dim("runs", min=1, max=1 << 20)  # of pages, in the cache
 layers = dim("layers", min=1, max=512)
 slots = dim("slots")  # parts that are kept until they are joined
 
@@ -82,6 +83,11 @@ class Paged:
         return self.heads // self.kv_heads
 
     @property
+    def run(self) -> int:
+        """Pages that lie together."""
+        return run_of(self.kv_heads, self.size, self.cache.itemsize)
+
+    @property
     def tokens(self) -> int:
         """Tokens of a whole tile."""
         return _at_least_one(ROWS // self.group)
@@ -94,7 +100,7 @@ class Paged:
     @functools.cached_property
     def append(self) -> Any:
         """Puts the new keys and values of a layer into the cache."""
-        return _append(self.kv_heads, self.size, self.cache)
+        return _append(self.kv_heads, self.size, self.cache, self.run)
 
     @functools.cached_property
     def attend(self) -> Any:
@@ -104,10 +110,9 @@ class Paged:
     @property
     def operands(self) -> tuple[Any, ...]:
         """The types of queries (and results), keys, values, positions and the page table, as kernels take them."""
-        cache: Any = self.cache
-        keys, values = (self.kv_heads, self.size, PAGE), (self.kv_heads, PAGE, self.size)
+        keys, values = ((runs, layers, self.run, self.kv_heads, *page) for page in ((self.size, PAGE), (PAGE, self.size)))
         heads = Tensor[f32, t, self.heads, self.size]
-        return heads, Tensor[cache, layers, pages, *keys], Tensor[cache, layers, pages, *values], Tensor[i32, t], Tensor[i32, b, p]
+        return heads, Tensor[self.cache, *keys], Tensor[self.cache, *values], Tensor[i32, t], Tensor[i32, b, p]
 
     def sums(self, tokens: int) -> tuple[Any, Any]:
         """The types of what some tokens have gathered: values by their weights; a number of each head (best scores, sums of weights)."""
@@ -157,7 +162,7 @@ def _tiles(TOKENS: int) -> Any:
 
 
 @functools.cache
-def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
+def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
     @kernel(scheduled=True)
     def append(
         k: Tensor[f32, t, KV_HEADS, SIZE],
@@ -166,8 +171,8 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
         positions: Tensor[i32, t],
         sequence: Tensor[i32, t],
         page_table: Tensor[i32, b, p],
-        keys: InOut[CACHE, layers, pages, KV_HEADS, SIZE, PAGE],
-        values: InOut[CACHE, layers, pages, KV_HEADS, PAGE, SIZE],
+        keys: InOut[CACHE, runs, layers, RUN, KV_HEADS, SIZE, PAGE],
+        values: InOut[CACHE, runs, layers, RUN, KV_HEADS, PAGE, SIZE],
     ) -> None:
         """Writes new keys and values to their places in the pages."""
         check(layer >= 0 and layer < layers, "there is no layer {0} in a cache of {1}", layer, layers)
@@ -177,12 +182,14 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any) -> Any:
             check(s >= 0 and s < b, "token {0} is of sequence {1}, there are {2}", i, s, b)
             check(at >= 0 and at // PAGE < p, "position {0} is beyond the {1} pages of its sequence", at, p)
             page = cast(i64, page_table[s, at // PAGE])
-            check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+            check(page >= 0 and page < runs * RUN, "page {0} is not in the cache of {1} pages", page, runs * RUN)
+            run = page // RUN
+            member = page % RUN
             for h in range(KV_HEADS):
                 for d in range(SIZE):
-                    keys[layer, page, h, d, at % PAGE] = cast(CACHE, k[i, h, d])
+                    keys[run, layer, member, h, d, at % PAGE] = cast(CACHE, k[i, h, d])
                 for d in vector(SIZE):
-                    values[layer, page, h, at % PAGE, d] = cast(CACHE, v[i, h, d])
+                    values[run, layer, member, h, at % PAGE, d] = cast(CACHE, v[i, h, d])
 
     return append
 
@@ -194,7 +201,7 @@ def _part(shape: Paged, tokens: int) -> Any:
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
     W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the result that are summed together
     CHUNKS = D // W
-    TOKENS = tokens
+    TOKENS, RUN = tokens, shape.run
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     ACC, ROW = InOut[f32, slots, KV, R, D], InOut[f32, slots, KV, R]
 
@@ -213,7 +220,9 @@ def _part(shape: Paged, tokens: int) -> Any:
         end = min(begin + RANGE, (seen + PAGE - 1) // PAGE)
         for j in range(begin, end):
             page = cast(i64, page_table[s, j])
-            check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+            check(page >= 0 and page < runs * RUN, "page {0} is not in the cache of {1} pages", page, runs * RUN)
+            run = page // RUN
+            member = page % RUN
             for h in range(KV):
                 dots = alloc((R, PAGE), f32, scope="register")
                 for r in unroll(R):
@@ -222,7 +231,11 @@ def _part(shape: Paged, tokens: int) -> Any:
                 for d in range(D):
                     for r in unroll(R):
                         for x in vector(PAGE):
-                            dots[r, x] = fma(q[i + r // GROUP, h * GROUP + r % GROUP, d], cast(f32, keys[layer, page, h, d, x]), dots[r, x])
+                            dots[r, x] = fma(
+                                q[i + r // GROUP, h * GROUP + r % GROUP, d],
+                                cast(f32, keys[run, layer, member, h, d, x]),
+                                dots[r, x],
+                            )
                 for r in unroll(R):
                     place = cast(i64, positions[i + r // GROUP])
                     for x in vector(PAGE):
@@ -265,7 +278,9 @@ def _part(shape: Paged, tokens: int) -> Any:
                     acc[slot, h, r, x] = 0.0
         for j in range(begin, end):
             page = cast(i64, page_table[s, j])
-            check(page >= 0 and page < pages, "page {0} is not in the cache of {1} pages", page, pages)
+            check(page >= 0 and page < runs * RUN, "page {0} is not in the cache of {1} pages", page, runs * RUN)
+            run = page // RUN
+            member = page % RUN
             left = seen - j * PAGE
             count = min(left, cast(i64, PAGE))
             for h in range(KV):
@@ -277,7 +292,11 @@ def _part(shape: Paged, tokens: int) -> Any:
                     for k in range(count):
                         for r in unroll(R):
                             for x in vector(W):
-                                mixed[r, x] = fma(score[h, r, j - begin, k], cast(f32, values[layer, page, h, k, c * W + x]), mixed[r, x])
+                                mixed[r, x] = fma(
+                                    score[h, r, j - begin, k],
+                                    cast(f32, values[run, layer, member, h, k, c * W + x]),
+                                    mixed[r, x],
+                                )
                     for r in unroll(R):
                         for x in vector(W):
                             acc[slot, h, r, c * W + x] = mixed[r, x]
@@ -369,7 +388,7 @@ def _tile(shape: Paged, tokens: int) -> Any:
         oldest = cast(i64, positions[i]) + 1 - WINDOW
         first = select(WINDOW > 0 and oldest > 0, oldest // (RANGE * PAGE), 0)
         for number in range(first, (seen + RANGE * PAGE - 1) // (RANGE * PAGE)):
-            part(q, keys, values, layer, positions, page_table, s, i, number, 0, acc, best, total, dims=(t, layers, pages, b, p, 1))
+            part(q, keys, values, layer, positions, page_table, s, i, number, 0, acc, best, total, dims=(t, runs, layers, b, p, 1))
             join(acc, best, total, 0, all_acc, all_best, all_total, dims=(1,))
         own = view(out[i, 0, 0], (TOKENS, H, D))
         end(all_acc, all_total, own)
@@ -402,7 +421,7 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
                     s = cast(i64, sequence[i])
                     part(
                         q, keys, values, layer, positions, page_table, s, i, number, work, acc, best, total,
-                        dims=(t, layers, pages, b, p, min(t, FEW) * ((p + RANGE - 1) // RANGE)),
+                        dims=(t, runs, layers, b, p, min(t, FEW) * ((p + RANGE - 1) // RANGE)),
                     )  # fmt: skip
             for i in parallel(t):
                 all_acc = alloc((KV, R, D), f32, scope="stack")
@@ -425,10 +444,10 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
                 check(start >= 0 and count >= 0 and start + count <= t, "tile {0} is tokens {1} to {2}", tile, start, start + count)
                 if count == TOKENS:
                     s = cast(i64, sequence[start])
-                    many(q, keys, values, layer, positions, page_table, s, start, out, dims=(t, layers, pages, b, p))
+                    many(q, keys, values, layer, positions, page_table, s, start, out, dims=(t, runs, layers, b, p))
                 else:
                     for i in range(start, start + count):
                         s = cast(i64, sequence[i])
-                        one(q, keys, values, layer, positions, page_table, s, i, out, dims=(t, layers, pages, b, p))
+                        one(q, keys, values, layer, positions, page_table, s, i, out, dims=(t, runs, layers, b, p))
 
     return attend

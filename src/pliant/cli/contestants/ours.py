@@ -56,10 +56,10 @@ def needs(file: Any, engine: Any) -> dict[str, float]:
     tied = "output.weight" not in file.tensors
     layers = [t for t in matrices if t.name.startswith("blk.")]
     head = [t for t in matrices if t.name == ("token_embd.weight" if tied else "output.weight")]
-    keys = engine.cache.keys
+    page = engine.cache.keys[0, :, 0]  # of all layers
     return {
         "bytes": float(sum(t.size for t in [*layers, *head])),
-        "bytes_per_context": 2.0 * keys[:, :1].nbytes / keys.shape[-1],
+        "bytes_per_context": 2.0 * page.nbytes / page.shape[-1],
         "operations": 2.0 * sum(t.shape[0] * t.shape[1] for t in layers),
     }
 

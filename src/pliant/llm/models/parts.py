@@ -17,7 +17,8 @@ from ...graph.ops.halves import FORMATS as HALVES
 from ...quantization.formats import Format
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
-from ..paged import PAGE, Paged, b, layers, p, pages, t
+from ..cache import PAGE
+from ..paged import Paged, b, layers, p, runs, t
 
 r = dim("r", min=1, max=8192)  # rows of which logits are wanted
 
@@ -233,8 +234,8 @@ class Decoder(nn.Module):
             "kv_len": Tensor[i32, b],
             "page_table": Tensor[i32, b, p],
             "rows": Tensor[i32, r],
-            "keys": State[self.cache, layers, pages, s.kv_heads, s.size, PAGE],
-            "values": State[self.cache, layers, pages, s.kv_heads, PAGE, s.size],
+            "keys": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, s.size, PAGE],
+            "values": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, PAGE, s.size],
         }
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
