@@ -76,8 +76,9 @@ class _Free:
         """The iterators that the rule for a block keeps neither in registers nor in vectors."""
         if store := elementwise(block):
             order = plain_iters(store.indices, block)
-            decide = self.alone and (order is None or is_run(block, order[-2:]))  # whether runs of neighbours are worth one vector loop
-            return set() if decide else set(nest)
+            run = order is None or is_run(block, order[-2:])  # how many others there are decides whether it is worth one vector loop
+            some = any(not _extent(x) for x in nest.values())  # of several unknown numbers no proof is found that threads can share all
+            return set() if self.alone and (run or some) else set(nest)
         roles, windows = blocked_convolution_of(self.func, block, self.target), windows_of(block)
         if not isinstance(roles, str):
             long = prod(_extent(nest[v]) for v in nest if v.name in roles.reduced) >= LONG

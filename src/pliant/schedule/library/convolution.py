@@ -99,7 +99,7 @@ def _share_copies(s: Schedule, name: str) -> None:
         if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), str) or len(loops) < 3:
             continue
         handles = s.loops(b.name)
-        share(s, list(handles[: len(handles) - 2]))
+        share(s, list(handles[: len(handles) - 2]), inner=True)
         s.vectorize(handles[-1])
 
 
@@ -224,7 +224,7 @@ class _Rule:
         inner = [*([vector] if vector else []), lane]
         shared = [*outer[:-1], *([panel] if panel else []), *outer[-1:]]
         s.reorder(*shared, row, *reduced, *inner)
-        at = share(s, shared)
+        at = share(s, shared, inner=True)
         if self.rows is not None and self.rows <= self.tile.rows:
             self._tile(name, at, row, len(inner))
             return

@@ -12,10 +12,13 @@ from ..schedule import LoopHandle, Schedule
 from .match import tried
 
 
-def share(s: Schedule, loops: Sequence[LoopHandle]) -> LoopHandle | None:
-    """Make one parallel loop of as many neighbours of some nested loops as can be, the outer ones first; that loop, None where none are."""
+def share(s: Schedule, loops: Sequence[LoopHandle], inner: bool = False) -> LoopHandle | None:
+    """Make one parallel loop of as many neighbours of some nested loops as can be, the outer ones first; that loop, None where none are.
+
+    With `inner`, the inner ones first: where the outer ones may be few.
+    """
     for count in range(len(loops), 1, -1):
-        for first in range(len(loops) - count + 1):
+        for first in sorted(range(len(loops) - count + 1), reverse=inner):
             joined: list[LoopHandle] = []
             if tried(partial(fuse_into, s, loops[first : first + count], joined)):
                 s.parallel(joined[0])
