@@ -14,6 +14,7 @@ from ...sym.semantics import evaluate
 from ...sym.simplify import simplify
 from .dtypes import type_name
 from .importer import Importer
+from .memory import Peak
 from .reader import domain_of, read_model, walk
 
 
@@ -43,7 +44,10 @@ def onnx_facts(path: str) -> dict[str, Any]:
     found["weights"] = {"tensors": len(literals), "bytes": sum(a.nbytes for a in literals)}
     total = multiply_adds(function)
     found["multiply_adds"] = str(total)
-    found["sizes"] = [{"dims": dims, "multiply_adds": _at(total, dims)} for dims in _samples(function)]
+    peak, samples = Peak(function), _samples(function)
+    formula = peak.formula(samples[-1])
+    found["memory"] = "" if formula is None else str(formula)
+    found["sizes"] = [{"dims": dims, "multiply_adds": _at(total, dims), "memory": peak.at(dims)} for dims in samples]
     return found
 
 
@@ -94,8 +98,11 @@ def onnx_text(facts: dict[str, Any]) -> str:
         lines.append(f"weights: {in_bytes(facts['weights']['bytes'])} in {facts['weights']['tensors']} tensors")
         if len(facts["multiply_adds"]) <= 80:
             lines.append(f"multiply-adds: {facts['multiply_adds']}")
+        if len(facts["memory"]) <= 80:
+            lines.append(f"bytes beside the weights, before anything is fused: {facts['memory'] or 'known only when it runs'}")
         for size in facts["sizes"]:
             if size["multiply_adds"] is not None and size["dims"]:
                 where = ", ".join(f"{name} = {n}" for name, n in size["dims"].items())
-                lines.append(f"multiply-adds at {where}: {size['multiply_adds'] / 1e6:.4g} million")
+                memory = "" if size["memory"] is None else f", {in_bytes(size['memory'])} beside the weights"
+                lines.append(f"at {where}: {size['multiply_adds'] / 1e6:.4g} million multiply-adds{memory}")
     return "\n".join([*lines, *([facts["problem"]] if facts["problem"] else [])])

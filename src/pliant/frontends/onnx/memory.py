@@ -1,0 +1,76 @@
+"""About how much memory a model needs beside its weights, as a formula of its dims: tensors that are there at the same time.
+
+peak = Peak(function)
+peak.at({"n": 128})       # bytes
+peak.formula({"n": 128})  # the sum that they come from: n * 4096 + …
+
+That is what the operators say. A compiled program fuses them, so it needs less: `f.workspace` is the formula of its own plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...graph.node import Const, Function, Node, Op, Tensor, Value, all_uses, bodies
+from ...graph.operators import TABLE
+from ...sym.expr import Expr, const, free_vars, product
+from ...sym.semantics import evaluate
+from ...sym.simplify import simplify
+
+
+class Peak:
+    """The tensors that are there while each node runs."""
+
+    def __init__(self, function: Function) -> None:
+        self.owners: dict[Value, Value] = {}  # views belong to what they look at
+        self.live: list[list[Value]] = []
+        self._collect(function.nodes, function.results, [])
+
+    def _collect(self, nodes: Sequence[Node], results: Sequence[Value], around: list[Value]) -> None:
+        """Adds what is there while each of these nodes runs; `around` is there all the time."""
+        last: dict[Value, int] = {}
+        for k, n in enumerate(nodes):
+            if isinstance(n, Op) and TABLE[n.op].view and n.args:
+                self.owners[n.outs[0]] = self.owner(n.args[0])
+            for v in (*all_uses(n), *n.outs):
+                last[self.owner(v)] = k
+        last.update((self.owner(v), len(nodes)) for v in results)
+        now: dict[Value, None] = {}
+        for k, n in enumerate(nodes):
+            if not isinstance(n, Const):
+                now.update((v, None) for v in n.outs if isinstance(v.annotation, Tensor) and v not in self.owners)
+            self.live.append([*around, *now])
+            for body in bodies(n):
+                self._collect(body.nodes, body.results, [*around, *now])
+            now = {v: None for v in now if last[v] > k}
+
+    def owner(self, value: Value) -> Value:
+        """The tensor whose memory a value is."""
+        return self.owners.get(value, value)
+
+    def at(self, dims: Mapping[str, int]) -> int | None:
+        """Bytes for these dims; None where a size depends on others, which only a run tells."""
+        sizes = self._sizes(dims)
+        return None if sizes is None else max((sum(sizes[v] for v in live) for live in self.live), default=0)
+
+    def formula(self, dims: Mapping[str, int]) -> Expr | None:
+        """The sum of the tensors that are the most for these dims."""
+        sizes = self._sizes(dims)
+        if sizes is None:
+            return None
+        most = max(self.live, key=lambda live: sum(sizes[v] for v in live), default=[])
+        return simplify(sum((_bytes(v) for v in most), const(0)))
+
+    def _sizes(self, dims: Mapping[str, int]) -> dict[Value, int] | None:
+        found: dict[Value, int] = {}
+        for v in dict.fromkeys(v for live in self.live for v in live):
+            size = _bytes(v)
+            if any(x.name not in dims for x in free_vars(size)):
+                return None
+            found[v] = int(evaluate(size, {x: dims[x.name] for x in free_vars(size)}))
+        return found
+
+
+def _bytes(value: Value) -> Expr:
+    t = value.tensor
+    return product(t.shape) * (t.dtype.bits // 8) if t.dtype.bits >= 8 else product(t.shape) * t.dtype.bits // 8
