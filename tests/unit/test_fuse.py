@@ -473,3 +473,17 @@ def test_reductions_over_other_rows_stay_apart() -> None:
         return ops.max(ops.exp(x - ops.max(x, axis=-1, keepdims=True)), axis=0)
 
     assert calls(fused(f, [random(3, 4)])) == ["max_sub_exp", "max"]
+
+
+def test_what_is_computed_beside_products_for_a_product_is_written_by_itself() -> None:
+    @function
+    def f(x: Tensor[f32, n, 4], y: Tensor[f32, n, 4], w: Tensor[f32, 4, 4]) -> Tensor[f32, 2 * n, 4]:
+        return ops.concat([x @ w, ops.exp(y)], axis=0) @ w
+
+    @function
+    def read_by_others(x: Tensor[f32, n, 4], y: Tensor[f32, n, 4], w: Tensor[f32, 4, 4]) -> Tensor[f32, 2 * n, 4]:
+        return ops.concat([x @ w, ops.exp(y)], axis=0) * 2.0
+
+    arguments = [random(3, 4), random(3, 4, seed=1), random(4, 4, seed=2)]
+    assert calls(fused(f, arguments)) == ["matmul", "exp", "concat", "matmul"]
+    assert calls(fused(read_by_others, arguments)) == ["matmul", "exp_concat_mul"]
