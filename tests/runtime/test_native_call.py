@@ -20,7 +20,7 @@ import pliant
 from pliant.runtime import host
 from pliant.runtime.caller import Caller
 from pliant.runtime.executable import Executable
-from pliant.runtime.records import LARGE, Array
+from pliant.runtime.records import LARGE, PAGE, Array
 from pliant.runtime.threads import EPOCH, set_threads, threads
 from pliant.support.errors import Error, ShapeError
 
@@ -196,15 +196,15 @@ def added(a: pliant.Tensor[pliant.f32, m], b: pliant.Tensor[pliant.f32, m]) -> p
 
 
 @pytest.mark.parametrize("way", ["native", "long"])
-def test_large_outputs_begin_at_a_cache_line(way: str, long_way: LongWay) -> None:
+def test_large_outputs_begin_at_a_page(way: str, long_way: LongWay) -> None:
     """Others are numpy's own; what a large one is a part of goes with it, and it is an argument like any other."""
     add, n = pliant.compile(added), LARGE // 4
     a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
     given = a if way == "native" else a.view(Derived)
     results = [add(given, b) for _ in range(5)]  # at once, so that they are at different places
     for r in results:
-        assert r.ctypes.data % 64 == 0 and r.flags.carray and r.dtype == np.float32
-        assert r.base.nbytes == r.nbytes + 64
+        assert r.ctypes.data % PAGE == 0 and r.flags.carray and r.dtype == np.float32
+        assert r.base.nbytes == r.nbytes + PAGE
         np.testing.assert_array_equal(r, a + 1)
     assert long_way.taken(lambda: add(given, b)) is (way == "long")
     assert not long_way.taken(lambda: add(r, b))

@@ -340,11 +340,11 @@ out:
   ret i64 %bytes
 }
 
-; A new array whose elements begin at a cache line: part of a longer one, which it keeps. Null, with an error, if there is none.
+; A new array whose elements begin at a page: part of a longer one, which it keeps. Null, with an error, if there is none.
 define internal ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank, ptr %shape, i64 %bytes) {
 entry:
   %room = alloca i64
-  %longer = add i64 %bytes, 64
+  %longer = add i64 %bytes, PAGE
   store i64 %longer, ptr %room
   %increment = field ptr %host, Host.increment
   %decrement = field ptr %host, Host.decrement
@@ -356,8 +356,9 @@ entry:
   br i1 %refused, label %no, label %part
 part:
   %begin = field i64 %whole, Array.address
-  %after = add i64 %begin, 63
-  %aligned = and i64 %after, -64
+  %past = add i64 %begin, PAGE
+  %after = sub i64 %past, 1
+  %aligned = and i64 %after, -PAGE
   %address = inttoptr i64 %aligned to ptr
   ; Contiguous, aligned, writable.
   call CC void %increment(ptr %dtype)
@@ -381,8 +382,8 @@ no:
   ret ptr null
 }
 
-; A new array for an output, its address in the frame; null, without an error, if there is none. A large one begins at a cache line,
-; which numpy's do not: else every vector of 64 bytes would be in two lines.
+; A new array for an output, its address in the frame; null, without an error, if there is none. A large one begins at a page, where
+; numpy's begin 16 bytes behind: then every vector of 64 bytes would be in two lines.
 define internal ptr @new_output(ptr %host, ptr %frame, ptr %plan) {
 entry:
   %dtype = field ptr %plan, Plan.dtype

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import platform
+import re
 import sys
 
 from ..runtime import cache
 from ..runtime.blob import Blob
-from ..runtime.records import LARGE, RECORDS, Plan
+from ..runtime.records import LARGE, PAGE, RECORDS, Plan
 from ..support.errors import ModelFileError, UnsupportedError
 from . import call, enter, pool
 from .fields import with_fields
@@ -29,7 +30,8 @@ def native_text(machine: str, windows: bool) -> str:
     """The LLVM IR for a kind of machine."""
     # On Windows the code is called with, and calls, functions of the Win64 convention.
     cc = "win64cc " if windows and machine == "x86_64" else ""
-    entry = (enter.TEXT + call.TEXT).replace("CC ", cc).replace("PLAN", f"[{ctypes.sizeof(Plan)} x i8]").replace("LARGE", str(LARGE))
+    numbers = {"PLAN": f"[{ctypes.sizeof(Plan)} x i8]", "LARGE": str(LARGE), "PAGE": str(PAGE)}
+    entry = re.sub("|".join(numbers), lambda m: numbers[m[0]], (enter.TEXT + call.TEXT).replace("CC ", cc))
     return pool.pool_text(machine, cc) + with_fields(entry, RECORDS)
 
 

@@ -26,7 +26,7 @@ from ..support.errors import Error, OutOfMemoryError, ShapeError, counted
 from ..support.source import caller_span
 from .host import arrays_are_as_expected
 from .interface import Input
-from .records import LARGE, Array
+from .records import LARGE, PAGE, Array
 
 
 class Taken(NamedTuple):
@@ -328,9 +328,9 @@ address_of = _find_address_of()
 
 
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array; a large one begins at a cache line, as those do that native code makes (codegen/call.py)."""
+    """A new array; a large one begins at a page, as those do that native code makes (codegen/call.py)."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)
-    memory = np.empty(size + 64, np.uint8)
-    return np.ndarray(shape, dtype, memory, -address_of(memory) % 64)
+    memory = np.empty(size + PAGE, np.uint8)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % PAGE)

@@ -15,7 +15,10 @@ from typing import Any
 
 from .ctx import Ctx
 
-LARGE = 1 << 16  # outputs of so many bytes begin at a cache line
+LARGE = 1 << 16  # outputs of so many bytes begin at a page
+# Not just at a cache line: numpy's large arrays begin 16 bytes behind a page. Results that began 64 bytes behind one would be stored to the
+# places in their pages that are loaded from next; processors compare these places first, and loads would wait.
+PAGE = 4096
 
 
 class Kind(IntEnum):
