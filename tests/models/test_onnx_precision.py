@@ -1,4 +1,7 @@
-"""How far compiled models are from the truth: at most four times as far as onnxruntime is, at a small shape.
+"""How far compiled models are from the truth: at most four times as far as onnxruntime is, over five shapes by one compiled program.
+
+Compared is the largest error of an output over all shapes. That at one shape is a matter of luck: of two probabilities the one runtime
+may happen to round both to the nearest floats.
 
 The truth is onnx.reference on the model with every float as a double, with operators of our own: for models of opset 9 to 13 the
 reference takes BatchNormalization as in training, its Softmax is always that of opset 13 (before, it was over all dims from
@@ -95,28 +98,29 @@ def truth_of(path: Path, feed: dict[str, Any]) -> list[Any]:
     return found  # type: ignore[no-any-return]
 
 
-def errors_of(path: Path, shapes: dict[str, tuple[int, ...]], text: bool = False) -> list[tuple[float, float]]:
-    """For each output how far we and onnxruntime are off, relative to the largest element."""
+def check_errors(path: Path, shapes: list[dict[str, tuple[int, ...]]], text: bool = False) -> None:
+    """Runs one compiled program for all shapes, and compares how far each output is off with how far onnxruntime's is."""
     ort = pytest.importorskip("onnxruntime", reason="errors are compared with those of onnxruntime")
-    session = ort.InferenceSession(str(path))
-    feed = {i.name: _array(i, shapes.get(i.name) or tuple(i.shape)) for i in session.get_inputs()}
-    feed = {name: strokes(a.shape) for name, a in feed.items()} if text else feed
-    names = [i.name for i in onnx.load(path, load_external_data=False).graph.input if i.name in feed]
-    ours = _listed(pliant.compile(pliant.from_onnx(path))(*(feed[n] for n in names)))
-    both = zip(truth_of(path, feed), ours, session.run(None, feed), strict=True)
-    return [tuple(float(np.max(np.abs(a - true)) / np.max(np.abs(true))) for a in (x, y)) for true, x, y in both]  # type: ignore[misc]
+    session, compiled = ort.InferenceSession(str(path)), pliant.compile(pliant.from_onnx(path))
+    inputs = {i.name: i for i in session.get_inputs()}
+    names = [i.name for i in onnx.load(path, load_external_data=False).graph.input if i.name in inputs]
+    errors = []  # [shape, ours or theirs, output]
+    for shape in shapes:
+        feed = {n: strokes(shape[n]) if text else _array(i, shape.get(n, tuple(i.shape))) for n, i in inputs.items()}
+        runs = _listed(compiled(*(feed[n] for n in names))), session.run(None, feed)
+        truth = truth_of(path, feed)
+        errors.append([[np.max(np.abs(a - t)) / np.max(np.abs(t)) for a, t in zip(run, truth, strict=True)] for run in runs])
+    for ours, theirs in np.max(errors, axis=0).T:
+        print(f"{path.name}: off by {ours:.2e}, onnxruntime by {theirs:.2e}: {ours / max(theirs, 1e-12):.2f} times")
+        assert ours <= max(FACTOR * theirs, FLOOR) and theirs <= NEAR, errors
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_errors_are_those_of_floats(model: str) -> None:
     package, file, shapes = MODELS[model]
-    for ours, theirs in errors_of(path_of(package, file), shapes[0], text=model == "det"):
-        assert ours <= max(FACTOR * theirs, FLOOR) and theirs <= NEAR, (ours, theirs)
+    check_errors(path_of(package, file), shapes, text=model == "det")
 
 
 @pytest.mark.parametrize("file", sorted(p.name for p in LIGHT.glob("light_*.onnx")))
-def test_errors_of_light_models(file: str, request: pytest.FixtureRequest) -> None:
-    if file == "light_densenet121.onnx":
-        request.applymarker(pytest.mark.xfail(strict=True, reason="4e-6 where onnxruntime has 2e-7; why is not known"))
-    for ours, theirs in errors_of(LIGHT / file, {}):
-        assert ours <= max(FACTOR * theirs, FLOOR) and theirs <= NEAR, (ours, theirs)
+def test_errors_of_light_models(file: str) -> None:
+    check_errors(LIGHT / file, [{}])

@@ -1,4 +1,7 @@
-"""One program of a convolutional model serves many sizes of images: nothing is compiled again, and memory stays where it was."""
+"""One program of a convolutional model serves many sizes of images: nothing is compiled again, and memory stays where it was.
+
+A small net always, PP-OCR's detector and recogniser at 300 sizes each with PLIANT_LONG=1.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_onnx_assets import MODELS, path_of
 
 import pliant
 from pliant.codegen.pieces import Pieces
 
 onnx = pytest.importorskip("onnx", reason="models are made with the package onnx")
 GROWTH = 4 << 20  # bytes that the process may grow by: pages that the allocator keeps, far less than images of all sizes
+
+SIZES = {  # the largest first; so many that no two are alike
+    "det": [(3, 3, 320, 320), *((n, 3, 32 * (1 + k % 10), 32 * (1 + k // 10)) for n in (1, 2, 3) for k in range(100))],
+    "rec": [(2, 3, 48, 330), *((1 + k % 2, 3, 48, 28 + k) for k in range(300))],
+}
 
 
 def model() -> bytes:
@@ -42,14 +51,15 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def refuse(*_: object) -> None:
+    raise AssertionError("something is compiled again")
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_many_sizes_by_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     ort = pytest.importorskip("onnxruntime", reason="results are compared with onnxruntime")
     file = model()
     f, session = pliant.compile(pliant.from_onnx(file)), ort.InferenceSession(file)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("something is compiled again")
 
     monkeypatch.setattr(Pieces, "__enter__", refuse)
     rng = np.random.default_rng(1)
@@ -60,4 +70,20 @@ def test_many_sizes_by_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     before = resident()
     for image in images * 3:
         f(image)
+    assert resident() - before < GROWTH
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+@pytest.mark.skipif(os.environ.get("PLIANT_LONG") != "1", reason="compiles whole models: set PLIANT_LONG=1")
+@pytest.mark.parametrize("name", SIZES)
+def test_300_sizes_of_a_real_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = pliant.compile(pliant.from_onnx(path_of(*MODELS[name][:2])))
+    monkeypatch.setattr(Pieces, "__enter__", refuse)
+    largest = np.random.default_rng(1).random(SIZES[name][0], np.float32)
+    f(largest)
+    before = resident()
+    for n, c, h, w in SIZES[name]:
+        found = f(np.ascontiguousarray(largest[:n, :c, :h, :w]))
+        assert np.isfinite(found).all() and len(found) == n
+    print(f"{name}: {len(SIZES[name])} sizes, {(resident() - before) / 2**20:.1f} MiB more than after the first")
     assert resident() - before < GROWTH
