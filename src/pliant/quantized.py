@@ -30,13 +30,14 @@ class OutputError:
 def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
     """The program with its literal weights of at least so many elements as 8-bit or 4-bit codes in blocks of 32."""
     from .api import program_of
+    from .graph.passes.dead_code import dead_code
     from .graph.passes.quantize_weights import quantize_weights
     from .graph.verify import verify
 
     if least < 0:
         raise Error(f"least={least}: a number of elements is not negative")
     source = program_of(program)
-    function = quantize_weights(source.entry, weights, least)
+    function = dead_code(quantize_weights(source.entry, weights, least))  # floats that nobody reads would be saved with it
     verify(function)
     return Program.of(function)
 

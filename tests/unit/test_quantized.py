@@ -57,15 +57,13 @@ def network() -> Program:
 
 @pytest.mark.parametrize(("weights", "part", "off"), [("int8", 0.35, 0.02), ("int4", 0.3, 0.2)])  # a step over root 12, in three places
 def test_a_network(weights: str, part: float, off: float) -> None:
-    from pliant.graph.passes.dead_code import dead_code
-
     program = network()
     quantized = pliant.quantize(program, weights)
-    used = [n.op for n in dead_code(quantized.entry).nodes if isinstance(n, Op)]
+    used = [n.op for n in quantized.entry.nodes if isinstance(n, Op)]
     assert used.count("block_matmul") == 2
     assert used.count("matmul") == 1  # of few elements
     assert "block_take" in used
-    literals = [sum(n.array.nbytes for n in dead_code(p.entry).nodes if isinstance(n, Const)) for p in (program, quantized)]
+    literals = [sum(n.array.nbytes for n in p.entry.nodes if isinstance(n, Const)) for p in (program, quantized)]
     assert literals[1] < part * literals[0]
     feeds = {"ids": RNG.integers(0, 100, (3, 4)), "image": floats(1, 8, 6, 6)}
     errors = {e.name: e for e in pliant.quantization_errors(program, quantized, feeds)}
