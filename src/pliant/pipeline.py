@@ -206,7 +206,8 @@ def _emit(s: State) -> State:
     if s.load is None:
         return replace(s, package=package)
     start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, pieces=None, kernels=None, host=None)
-    return replace(s, package=package._replace(load=_to_code(start, STEPS[-4:]).package))
+    steps = [step for step in STEPS[-4:] if step.name not in read_settings().disable]
+    return replace(s, package=package._replace(load=_to_code(start, steps).package))
 
 
 def _to_code(start: State, steps: Sequence[Step]) -> State:
