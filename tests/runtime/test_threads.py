@@ -325,9 +325,12 @@ def test_a_core_that_is_borrowed_now_and_then_is_kept() -> None:
         pool.allowance, record.charged = normal * 1000, 0  # the machine may be busy: a stall is never shorter than it should be
         assert stalled() and record.shed_until == 0
         assert 0 < record.allowance < pool.allowance
-        record.allowance, record.charged = 0, ticks()
-        assert stalled() and record.shed_until > 0
-        assert record.allowance == 0
+        for _ in range(20):  # on a busy machine so much time may pass before the stall that it is covered again
+            record.allowance, record.charged = 0, ticks()
+            assert stalled()
+            if record.shed_until:
+                break
+        assert record.shed_until > 0 and record.allowance == 0
     finally:
         pool.allowance, record.shed_until, record.charged = normal, 0, 0
 
