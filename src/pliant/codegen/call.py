@@ -321,25 +321,6 @@ out:
   ret void
 }
 
-; The bytes of an array.
-define internal i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize) {
-entry:
-  br label %next
-next:
-  %d = phi i64 [ 0, %entry ], [ %d1, %dim ]
-  %bytes = phi i64 [ %itemsize, %entry ], [ %bytes1, %dim ]
-  %more = icmp slt i64 %d, %rank
-  br i1 %more, label %dim, label %out
-dim:
-  %size.at = getelementptr i64, ptr %shape, i64 %d
-  %size = load i64, ptr %size.at
-  %bytes1 = mul i64 %bytes, %size
-  %d1 = add i64 %d, 1
-  br label %next
-out:
-  ret i64 %bytes
-}
-
 ; A new array whose elements begin at a page: part of a longer one, which it keeps. Null, with an error, if there is none.
 define internal ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank, ptr %shape, i64 %bytes) {
 entry:

@@ -15,6 +15,25 @@ Records and fields are those of runtime/records.py (see fields.py); `CC` stands 
 TEXT = """
 declare i64 @llvm.smax.i64(i64, i64)
 
+; The bytes of an array.
+define internal i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize) {
+entry:
+  br label %next
+next:
+  %d = phi i64 [ 0, %entry ], [ %d1, %dim ]
+  %bytes = phi i64 [ %itemsize, %entry ], [ %bytes1, %dim ]
+  %more = icmp slt i64 %d, %rank
+  br i1 %more, label %dim, label %out
+dim:
+  %size.at = getelementptr i64, ptr %shape, i64 %d
+  %size = load i64, ptr %size.at
+  %bytes1 = mul i64 %bytes, %size
+  %d1 = add i64 %d, 1
+  br label %next
+out:
+  ret i64 %bytes
+}
+
 ; Is the object a plain array as the plan wants it? Notes the range of its bytes if so.
 define internal i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range) {
 entry:
@@ -42,19 +61,7 @@ measure:
   %itemsize = field i64 %plan, Plan.itemsize
   %begin = field i64 %object, Array.address
   %shape = field ptr %object, Array.shape
-  br label %next
-next:
-  %d = phi i64 [ 0, %measure ], [ %d1, %dim ]
-  %bytes = phi i64 [ %itemsize, %measure ], [ %bytes1, %dim ]
-  %more = icmp slt i64 %d, %rank
-  br i1 %more, label %dim, label %yes
-dim:
-  %size.at = getelementptr i64, ptr %shape, i64 %d
-  %size = load i64, ptr %size.at
-  %bytes1 = mul i64 %bytes, %size
-  %d1 = add i64 %d, 1
-  br label %next
-yes:
+  %bytes = call i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize)
   %end = add i64 %begin, %bytes
   store i64 %begin, ptr %range
   %range.end = getelementptr i8, ptr %range, i64 8
