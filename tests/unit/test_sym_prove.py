@@ -71,6 +71,9 @@ PROVEN: list[tuple[Expr, Facts]] = [
     (n // 8 * 8 + j < n, NONE.with_loop(i, n // 4 % 2).with_loop(j, 4).with_definitions()),
     (n // 8 * 8 + (n // 4 % 2 * 4 + j) < n, NONE.with_loop(i, n % 4 // 2).with_loop(j, 2).with_definitions()),
     (n * 4 // 1024 * 1024 + i < n * 4, NONE.with_loop(i, n * 4 % 1024).with_definitions()),
+    (n < 8, NONE.with_condition(n // 2 <= 3)),
+    (n // 8 < 1, NONE.with_condition((n + 1) // 2 < 4)),
+    (n >= 6, NONE.with_condition(n // 2 > 2)),
 ]
 
 
@@ -88,6 +91,8 @@ UNPROVABLE: list[tuple[Expr, Facts]] = [
     (n > 0, NONE),
     (n * m // m * m <= n, NONE),
     (i + 1 > i, NONE),  # i may be the largest i64
+    (n < 7, NONE.with_condition(n // 2 <= 3)),
+    (n >= 7, NONE.with_condition(n // 2 > 2)),
 ]
 
 

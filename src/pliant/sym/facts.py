@@ -135,11 +135,14 @@ class Facts:
     def with_definitions(self) -> Facts:
         """Also what the quotients and remainders in these facts are: what is known of x % 4 then serves where only x comes up.
 
+        And that a minimum is not negative where both of its sides are not, which their ranges alone may not tell.
+
         Proofs then have more to try, and cost more: for those that are worth it.
         """
         found = self.children.get("definitions")
         if found is None:
-            from .inequality import definition, without_remainders
+            from .bounds import exact
+            from .inequality import definition, nonneg, without_remainders
 
             found = self._copy()
             found.effort = 200
@@ -155,6 +158,10 @@ class Facts:
                 seen.update(new)
                 for h in [h for a in dict.fromkeys(new) for h in definition(a, found)]:
                     found._add_inequality(without_remainders(h, found))
+            for atom in dict.fromkeys(a for p in found.inequalities for m in p for a in m if type(a) is Min):
+                lo, hi = found.range_of(atom)
+                if lo < 0 and all(exact(s, atom.dtype, found) and nonneg(s, found) for s in map(poly_of, _parts(atom, Min))):
+                    found._narrow_to(atom, 0, hi)
             found = self._remember("definitions", found)
         return found
 
@@ -340,7 +347,18 @@ class Facts:
             return False
         self.ranges[atom] = (lo, hi)
         self._note(atom)
+        if type(atom) is FloorDiv and isinstance(atom.args[1], Const) and atom.args[1].value > 0:
+            self._narrow_dividend(atom.args[0], atom.args[1].value, lo, hi)
         return True
+
+    def _narrow_dividend(self, x: Expr, d: int, lo: int, hi: int) -> None:
+        """With lo <= x // d <= hi, d*lo <= x < d*(hi + 1)."""
+        from .bounds import exact
+
+        p = poly_of(x)
+        if exact(p, x.dtype, self):
+            self._narrow(add(p, constant(-d * lo)))
+            self._narrow(add(constant(d * hi + d - 1), p, -1))
 
     def _note(self, *atoms: Expr) -> None:
         """What was known of expressions with these atoms in them may have become narrower."""
