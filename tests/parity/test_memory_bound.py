@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled_graphs import call, compiled, without
 
 import pliant
 from pliant import Out, Tensor, alloc, bool_, dim, f16, f32, f64, function, i32, i64, kernel, ops, u8, unroll, vector
+from pliant.dtype import ALL, DType, pack, unpack
+from pliant.interp.graph import run_graph
 
 a, b, c, d = (dim(name) for name in "abcd")
+p, q = (dim(name, multiple_of=4) for name in "pq")  # whole bytes of any storage type
 SIZES = (0, 1, 3, 16, 17, 33, 67)
+STORAGE = [t for t in ALL.values() if t.storage]
 
 
 def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
@@ -35,6 +40,36 @@ def test_transposes_of_any_size_and_dtype(dtype: Any, numpy: Any) -> None:
     for rows, columns in itertools.product(SIZES, SIZES):
         x = numbers((rows, columns), numpy)
         assert np.array_equal(f(x), x.T), (rows, columns)
+
+
+@pytest.mark.parametrize("dtype", STORAGE, ids=str)
+def test_transposes_of_storage_types(dtype: DType) -> None:
+    @function
+    def turn(x: Tensor[dtype, p, q]) -> Tensor[dtype, q, p]:  # type: ignore[valid-type]
+        return ops.permute(x, (1, 0))
+
+    f: Any = pliant.compile(turn)
+    for rows, columns in itertools.product((0, 4, 16, 20, 36, 68), repeat=2):
+        x = numbers((rows, columns), np.float32).astype(dtype.numpy())
+        y = unpack(f(pack(x, dtype)), dtype) if dtype.bits < 8 else f(x)
+        assert y.dtype == x.dtype and y.tobytes() == x.T.tobytes(), (rows, columns)
+
+
+@pytest.mark.parametrize("steps", [without(), without("fuse")], ids=["fused", "apart"])
+@pytest.mark.parametrize("dtype", [t for t in STORAGE if t.is_int], ids=str)
+def test_codes_in_chains_are_transposed(dtype: DType, steps: Any) -> None:
+    @function
+    def f(x: Tensor[f32, p, q], y: Tensor[f32, q, 3]) -> tuple[Tensor[f32, q, p], Tensor[f32, p, 3], Tensor[f32, q, p]]:
+        codes = ops.quantize_linear(x, 0.5, dtype=dtype)
+        values = ops.dequantize_linear(codes, 0.25)
+        turned = ops.dequantize_linear(ops.permute(codes, (1, 0)), 0.5)
+        return ops.permute(ops.maximum(values, -0.25), (1, 0)), values @ y, turned
+
+    native = compiled(f.graph, steps, poison=True)
+    for rows, columns in [(4, 4), (16, 16), (20, 36), (36, 48), (64, 4), (0, 8)]:
+        arguments = [(numbers((rows, columns), np.float32) % 17 - 8) / 2, numbers((columns, 3), np.float32, 1)]
+        for found, want in zip(call(native, arguments), run_graph(f.graph, arguments), strict=True):
+            assert np.array_equal(found, want), (rows, columns)
 
 
 def permutes() -> dict[tuple[int, ...], Any]:

@@ -5,7 +5,8 @@
         for i unrolled: for j as a vector: y[i, j] = f(tile[j, i])
 
 So every line of memory is read and written once, whatever the distance of rows, and the code generator makes columns of the registers by
-shuffles. What remains at the ends of rows goes element by element.
+shuffles. Elements of a storage type are in the registers as they are loaded: i4 as i8, so each is decoded once. What remains at the ends
+of rows goes element by element.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
     loops = plain_loops(s.program, block)
     if isinstance(loops, str):
         raise NotApplicable(loops)
-    lanes = min(MOST_LANES, target.vector_bits // max(8, roles.source.buffer.dtype.bits))
+    lanes = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
     for which in (roles.column, roles.across):
         extent = constant_extent(s.program, loops[iter_named(block, which).var])
         if extent is not None and extent < lanes:
@@ -103,8 +104,10 @@ class _Rule:
             a, c, lane, *outer = s.loops(rest)
             self._share([*outer, a], [c, lane])
         at = self._share([*others, a0, c0], [a1, c1])
-        copy = s.cache_read(self.name, r.source.buffer.name, at, scope="register")
-        *rows, lane = s.loops(copy)[-r.source.buffer.ndim :]
+        source = r.source.buffer
+        dtype = str(r.source.dtype) if source.dtype.storage else None
+        copy = s.cache_read(self.name, source.name, at, scope="register", dtype=dtype)
+        *rows, lane = s.loops(copy)[-source.ndim :]
         s.vectorize(lane)
         for row in (*rows, s.loops(self.name)[-2]):
             s.unroll(row)

@@ -3,14 +3,15 @@
     c[i, j] += cast(i32, a[i, k]) * …         a: u8
     c[i, j] += cast(i32, a_copy[i, k]) * …    a_copy: i16, made by a_copy[i, k] = cast(i16, a[i, k])
 
-A wider dtype holds every value of the narrower one, so a cast of the copy is the cast of the value, and nothing is rounded.
+A wider dtype holds every value of the narrower one, so a cast of the copy is the cast of the value, and nothing is rounded. What is
+copied of a storage type is what a load of it gives: i4 can be copied as i8, or wider, and remains i4 where no dtype is asked for.
 """
 
 from __future__ import annotations
 
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
-from ...loop.buffer import Buffer, Load
+from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Block, Func, Replacer
 from ...sym.expr import Cast, Expr
 from ..refusal import refuse
@@ -25,16 +26,20 @@ def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
-    if wide.storage or narrow.storage:
+    loaded = loaded_dtype(narrow)
+    if wide.storage:
         return False
-    if narrow.is_float:
-        return wide.is_float and wide.bits > narrow.bits
-    return wide.is_int and narrow.is_int and wide.min <= narrow.min and narrow.max <= wide.max
+    if wide is loaded:
+        return True
+    if loaded.is_float:
+        return wide.is_float and wide.bits > loaded.bits
+    return wide.is_int and loaded.is_int and wide.min <= loaded.min and loaded.max <= wide.max
 
 
 def as_dtype(dtype: DType, value: Expr) -> Expr:
-    """A value in a dtype."""
-    return value if value.dtype is dtype else Cast(dtype, value)
+    """A value in a dtype; in the compute type of a storage type, which is what a store to such a buffer takes."""
+    found = loaded_dtype(dtype)
+    return value if value.dtype is found else Cast(found, value)
 
 
 class FromCopy(Replacer):
