@@ -117,6 +117,21 @@ def test_sums_of_everything(size: int) -> None:
 
 
 @function
+def all_rows(x: Tensor[f32, n, m]):  # type: ignore[no-untyped-def]
+    return ops.sum(x), ops.max(x), ops.sum(x * x)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (127, 129), (128, 128), (5, 16385), (16385, 5)])
+def test_sums_of_all_rows(shape: tuple[int, int]) -> None:
+    """Pieces go on from one row to the next: the bits are those of one long row, for any number of threads."""
+    x = RNG.standard_normal(shape).astype(np.float32)
+    want = pliant.compile(everything, threads=1)(x.reshape(-1))
+    for threads in (1, 2):
+        for a, b in zip(pliant.compile(all_rows, threads=threads)(x), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@function
 def weights(x: Tensor[f32, m]) -> Tensor[f32, m]:
     return ops.softmax(x)
 

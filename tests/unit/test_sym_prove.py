@@ -18,6 +18,11 @@ FLAT = NONE.with_loop(i, n).with_loop(j, m)
 TILES = NONE.with_loop(i, (n + 15) // 16).with_loop(j, 16)
 SYMBOL_TILES = NONE.with_range(m, 1, None).with_loop(i, (n + m - 1) // m).with_loop(j, m)
 CUBE = FLAT.with_loop(p, k).with_no_wrap(n * m * k)
+PIECES = NONE.with_loop(i, (n * m + 1023) // 1024)  # of n * m elements, each by lanes of 16: the full ones, then the others
+FULL, ENDED = Min(n * m // 16 - i * 64, const(64)), Min((n * m + 15) // 16 - i * 64, const(64))
+WHOLE = PIECES.with_loop(j, FULL).with_loop(p, 16)
+OTHERS = PIECES.with_loop(j, ENDED - FULL, FULL).with_loop(p, 16)
+flat = i * 1024 + (j * 16 + p)
 
 PROVEN: list[tuple[Expr, Facts]] = [
     (n >= 0, NONE),
@@ -45,6 +50,10 @@ PROVEN: list[tuple[Expr, Facts]] = [
     (i // m < n, NONE.with_loop(i, n * m)),
     (i % m < m, NONE.with_loop(i, n * m)),
     (i // m * m + i % m < n * m, NONE.with_loop(i, n * m)),
+    (flat // m < n, WHOLE.with_definitions()),
+    (flat >= 0, OTHERS.with_definitions()),
+    (flat // m >= 0, OTHERS.with_definitions()),
+    (flat // m < n, OTHERS.with_condition(flat < n * m).with_definitions()),
     (Max(n, m) >= n, NONE),
     (Select(n < m, n, m) <= m, NONE),
     (Select(n < m, m - n, n - m) >= 0, NONE),
@@ -91,6 +100,11 @@ UNPROVABLE: list[tuple[Expr, Facts]] = [
     (n > 0, NONE),
     (n * m // m * m <= n, NONE),
     (i + 1 > i, NONE),  # i may be the largest i64
+    (flat // m < n - 1, WHOLE.with_definitions()),
+    ((flat + 1) // m < n, WHOLE.with_definitions()),
+    (flat // m < n, OTHERS.with_definitions()),  # the last lanes may lie beyond
+    (flat // m >= 1, OTHERS.with_definitions()),
+    (j >= 0, NONE.with_loop(i, n).with_range(j, Min(m - i, const(4)), 9).with_definitions()),
     (n < 7, NONE.with_condition(n // 2 <= 3)),
     (n >= 7, NONE.with_condition(n // 2 > 2)),
 ]

@@ -42,7 +42,7 @@ def nonneg(p: Poly, facts: Facts) -> bool:
 
 
 def _proven(p: Poly, facts: Facts) -> bool:
-    return _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and _shortest_first(p, facts))
+    return _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and (_without_quotient(p, facts) or _shortest_first(p, facts)))
 
 
 def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
@@ -71,6 +71,19 @@ def _scaled(p: Poly, facts: Facts, left: list[int]) -> bool:
             # As it stands first: rounded to a multiple, it may ask for more than what defines the quotient gives.
             if poly_interval(q, facts)[0] >= 0 or _Search(facts, left, q).cancel(q) or _Search(facts, left, q).prove(q):
                 return True
+    return False
+
+
+def _without_quotient(p: Poly, facts: Facts) -> bool:
+    """With d > 0: x // d <= r exactly when x < d * (r + 1), and x // d >= r exactly when x >= d * r. Nothing is lost, so one is tried."""
+    for m, c in p.items():
+        atom = m[0] if len(m) == 1 and abs(c) == 1 else None
+        if type(atom) is not E.FloorDiv or int_range(atom.args[1], facts)[0] <= 0 or sum(atom in n for n in p) > 1:
+            continue
+        x, d = (_integer(a, facts) for a in atom.args)
+        others = {n: k for n, k in p.items() if n is not m}
+        q = add(multiply(others, d), x, c)
+        return nonneg(q if c > 0 else add(q, add(d, constant(-1))), facts)
     return False
 
 
