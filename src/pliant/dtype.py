@@ -7,8 +7,11 @@ Storing to one is what ml_dtypes' cast from i8, u8 or f32 is. Integers keep thei
 denormals included, and what is then too large becomes
 
     f8e5m2, f8e4m3    infinity          f8e4m3fn    NaN (it has no infinity)          f4e2m1    the largest number, 6
+    f8e5m2fnuz, f8e4m3fnuz    NaN (neither has infinity, nor a negative zero, whose code 0x80 is NaN)
 
-NaN is stored as one code, the positive quiet NaN (0x7e, 0x7c, 0x7f); f4e2m1, which has none, gets -0.0.
+NaN is stored as one code, the positive quiet NaN (0x7e, 0x7c, 0x7f); f4e2m1, which has none, gets -0.0. The elements of f8e8m0 are the
+powers of two from 2^-127 to 2^127 and NaN (0xff): numbers are rounded to the nearest, those in the middle up, as are those between the two
+least; what is smaller becomes 2^-127; zero, negative numbers and what is too large become NaN.
 
 Elements of less than a byte lie in a row from the low bits up. An array of them is passed as bytes (u8) whose last dim is packed:
 `n` elements are `n * bits / 8` bytes, a whole number. (ml_dtypes spends a byte on each element: `pack` and `unpack` convert.)
@@ -123,6 +126,9 @@ _FIELDS = [
     ("f8e4m3fn", "f", 8, "float8_e4m3fn", True),
     ("f8e5m2", "f", 8, "float8_e5m2", True),
     ("f4e2m1", "f", 4, "float4_e2m1fn", True),
+    ("f8e4m3fnuz", "f", 8, "float8_e4m3fnuz", True),
+    ("f8e5m2fnuz", "f", 8, "float8_e5m2fnuz", True),
+    ("f8e8m0", "f", 8, "float8_e8m0fnu", True),
 ]
 
 ALL: dict[str, DType] = {

@@ -55,12 +55,33 @@ def _optimised(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef
     except RuntimeError as error:
         raise InternalError("LLVM refuses the generated code", facts=[str(error).strip()]) from error
     if level > 0:
-        options = llvm.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = options.loop_interleaving = False
-        options.slp_vectorization = options.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        builder = _passes(target, level)
+        manager = builder.getModulePassManager()
+        try:
+            manager.run(module, builder)
+        finally:
+            _free(manager)
     return module, machine
+
+
+@functools.cache
+def _passes(target: Target, level: int) -> Any:
+    """What makes LLVM's passes for the target; each module takes new ones of it."""
+    import llvmlite.binding as llvm
+
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.loop_interleaving = False
+    options.slp_vectorization = options.loop_unrolling = False
+    return llvm.create_pass_builder(_machine(target, level), options)
+
+
+def _free(manager: Any) -> None:
+    """Gives back the memory of passes. In llvmlite the method that does it stands behind an empty one of another base class."""
+    from llvmlite.binding import ffi, newpassmanagers
+
+    if type(manager)._dispose is ffi.ObjectRef._dispose:
+        newpassmanagers.NewPassManager._dispose(manager)
+        manager.detach()
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from ..dtype import f64, i64
 from ..loop.passes.lower_blocks import lower_blocks
+from ..loop.passes.settle_unit_loops import settle_unit_loops
 from ..loop.passes.simplify_indices import simplify_indices
 from ..loop.stmt import Check, For, Func, While, walk_stmts
 from ..runtime.blob import Blob
@@ -75,7 +76,7 @@ class State(ModuleState):
             if "external" in func.attrs:
                 self.functions.append(_thunk(func, found, self))
             else:
-                _Function(self, simplify_indices(lower_blocks(func)), found).emit()
+                _Function(self, simplify_indices(settle_unit_loops(lower_blocks(func))), found).emit()
         self.called[found] = None
         return found
 

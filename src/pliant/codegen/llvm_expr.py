@@ -346,7 +346,7 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Expr], Val]] = {
     E.BitNot: Expressions._bit_not,
     E.Not: Expressions._not,
     E.Select: Expressions._select,
-    E.Fma: Expressions._fma,
+    **dict.fromkeys((E.Fma, E.MulAdd), Expressions._fma),
     E.Cast: Expressions._cast,
     E.Bitcast: Expressions._bitcast,
     E.Call: Expressions._call,

@@ -1,5 +1,7 @@
 """fma of f64 for machines without the instruction (wasm, old x86), made of 64-bit integer operations, scalar or over lanes.
 
+Only an fma that somebody wrote comes here: functions and templates have forms without (docs/design/0016-functions-without-fma.md).
+
 The product of the two 53-bit significands is exact in two words, hi and lo. The third number is aligned with it; digits
 that fall off the low end leave a 1 there ("sticky"), which is all that rounding has to know of them. After the sum, the
 leading 63 bits are rounded once, to nearest even, at the place that the exponent says, so that denormals and overflow need

@@ -18,7 +18,7 @@ _NAN = 0x7FC00000
 
 
 class Format(NamedTuple):
-    """How a small float is made: `large` is the code that overflow gives, `nan` the one of NaN."""
+    """How a small float is made: `large` is the code that overflow gives, `nan` the one of NaN, which may be that of -0.0."""
 
     mantissa: int
     bias: int
@@ -32,11 +32,16 @@ FORMATS = {
     ALL["f8e4m3"]: Format(3, 7, 0x78, 0x7C, True),
     ALL["f8e4m3fn"]: Format(3, 7, 0x7F, 0x7F, False),
     ALL["f4e2m1"]: Format(1, 1, 0x7, 0x8, False),
+    ALL["f8e5m2fnuz"]: Format(2, 16, 0x80, 0x80, False),
+    ALL["f8e4m3fnuz"]: Format(3, 8, 0x80, 0x80, False),
 }
+POWERS = ALL["f8e8m0"]
 
 
 def decode(b: Floats, code: Val, stored: DType) -> Val:
     """The value of codes, whose bits above the element are 0."""
+    if stored is POWERS:
+        return _decode_power(b, code)
     if stored in FORMATS:
         return _decode_float(b, code, stored, FORMATS[stored])
     if stored.kind == "u":
@@ -47,6 +52,8 @@ def decode(b: Floats, code: Val, stored: DType) -> Val:
 
 def encode(b: Floats, value: Val, stored: DType) -> Val:
     """The codes of values; bits above the element are 0."""
+    if stored is POWERS:
+        return _encode_power(b, value)
     if stored in FORMATS:
         return _encode_float(b, value, stored, FORMATS[stored])
     return b.binary("and", Val(value.ref, u8, value.lanes), _u8((1 << stored.bits) - 1))
@@ -74,6 +81,8 @@ def _decode_float(b: Floats, code: Val, stored: DType, f: Format) -> Val:
         bits = b.select(b.compare("icmp uge", magnitude, _u32(f.large << (23 - f.mantissa))), special, bits)
     elif f.nan < top:
         bits = b.select(b.compare("icmp eq", magnitude, _u32(f.nan << (23 - f.mantissa))), _u32(_NAN), bits)
+    elif _has_no_negative_zero(stored, f):
+        bits = b.select(b.compare("icmp eq", x, _u32(f.nan)), _u32(_NAN), bits)
     sign = b.binary("shl", b.binary("and", x, _u32(top)), _u32(32 - stored.bits))
     return b.convert("bitcast", b.binary("or", bits, sign), f32)
 
@@ -91,8 +100,31 @@ def _encode_float(b: Floats, value: Val, stored: DType, f: Format) -> Val:
     normal = b.intrinsic("umin", [b.binary("lshr", shifted, _u32(23 - f.mantissa)), _u32(f.large)])
     code = b.select(b.compare("icmp ult", magnitude, _u32((128 - f.bias) << 23)), small, normal)
     sign = b.binary("and", b.binary("lshr", bits, _u32(32 - stored.bits)), _u32(1 << (stored.bits - 1)))
+    if _has_no_negative_zero(stored, f):
+        sign = b.select(b.compare("icmp eq", code, _u32(0)), _u32(0), sign)
     nan = b.compare("icmp ugt", magnitude, _u32(0x7F800000))
     return b.convert("trunc", b.select(nan, _u32(f.nan), b.binary("or", code, sign)), u8)
+
+
+def _has_no_negative_zero(stored: DType, f: Format) -> bool:
+    """Whether the code of -0.0 is that of NaN; of f4e2m1 it is what NaN becomes, and still -0.0."""
+    return stored.bits == 8 and f.nan == 0x80
+
+
+def _decode_power(b: Floats, code: Val) -> Val:
+    """2^(code - 127), the least of which is denormal in f32; 255 is NaN."""
+    x = b.convert("zext", code, u32)
+    bits = b.select(b.compare("icmp eq", x, _u32(0)), _u32(1 << 22), b.binary("shl", x, _u32(23)))
+    return b.convert("bitcast", b.select(b.compare("icmp eq", x, _u32(255)), _u32(_NAN), bits), f32)
+
+
+def _encode_power(b: Floats, value: Val) -> Val:
+    """The exponent of the nearest power of two, the larger one from the middle on, and of anything above the least one."""
+    bits = b.convert("bitcast", value, u32)
+    nearest = b.binary("lshr", b.binary("add", bits, _u32(1 << 22)), _u32(23))
+    code = b.select(b.compare("icmp ult", bits, _u32((1 << 22) + 1)), _u32(0), nearest)
+    positive = b.compare("icmp ult", b.binary("sub", bits, _u32(1)), _u32(0x7F7FFFFF))  # not zero, infinite, NaN or negative
+    return b.convert("trunc", b.select(positive, code, _u32(255)), u8)
 
 
 # Bytes and the elements in them.

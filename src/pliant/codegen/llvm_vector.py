@@ -15,13 +15,13 @@ what a legal vector loop means anyway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
 from ..dtype import i32, i64
 from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import Check, For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, seq, walk_stmts
+from ..support.memos import remembered
 from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Lt, Ne, Var, all_of, binary, free_vars, walk
 from ..sym.poly import Poly, to_expr, without
@@ -209,7 +209,7 @@ class _Shape:
     possible: bool  # as far as the kinds of statements go
 
 
-@lru_cache(256)  # the loop may be inside of unrolled ones
+@remembered(maxsize=256)  # the loop may be inside of unrolled ones
 def _shape(s: For) -> _Shape:
     varying, definitions, inside, possible = {s.var}, {}, {s.var}, True
     for inner in walk_stmts(s.body):

@@ -38,6 +38,7 @@ from ..graph.node import (
     stride_exprs,
 )
 from ..graph.operators import TABLE, map_attrs, node_defines, updated_state
+from ..graph.stand_in import known
 from ..support.errors import Error, InternalError, ShapeError, UnsupportedError, counted, is_are
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of
@@ -198,8 +199,8 @@ class _Interpreter:
     def node(self, node: Node, values: dict[Value, Array], env: Env) -> Sequence[Array]:
         match node:
             case Const():
-                kind = node.outs[0].tensor.dtype
-                return [pack(node.array, kind) if kind.bits < 8 and node.array.dtype != np.uint8 else node.array]
+                kind, array = node.outs[0].tensor.dtype, known(node.outs[0].name, node.array)
+                return [pack(array, kind) if kind.bits < 8 and array.dtype != np.uint8 else array]
             case Op():
                 return self.op(node, values, env)
             case CallLoop():

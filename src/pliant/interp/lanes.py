@@ -132,7 +132,7 @@ def store(memory: Memory, indices: tuple[Any, ...], value: Any, extents: Ints, m
     flat = sum((i * s for i, s in zip(places, memory.strides, strict=True)), np.zeros(written.shape, np.int64))
     if np.unique(flat).size != flat.size:
         raise Conflict
-    memory.array[places] = written
+    memory.array[places] = written if places else written[0]  # memory of no dims has one element
 
 
 def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:

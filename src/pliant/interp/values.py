@@ -16,7 +16,7 @@ from ..dtype import bool_, f32, f64, i64
 from ..loop.buffer import Buffer, Load
 from ..support.source import Span
 from ..sym import expr as E
-from ..sym.expr import EXPANDED_FUNCTIONS, Call, Const, Expr, Select, Var
+from ..sym.expr import PRIMITIVE_FUNCTIONS, Call, Const, Expr, Select, Var
 from ..sym.semantics import const_value
 
 SYMBOL_BITS = 40  # symbols are checked on entry to be below 2**40, so that most index arithmetic needs no wrapping
@@ -131,7 +131,7 @@ class Values:
             return self._select(e)
         if isinstance(e, (E.And, E.Or)):
             return self._logic(e)
-        if isinstance(e, Call) and e.fn in EXPANDED_FUNCTIONS:
+        if isinstance(e, Call) and e.fn not in PRIMITIVE_FUNCTIONS:
             return self._expanded(e)
         operands = [self.value(a) for a in e.args]
         if self.varying.isdisjoint(operands):

@@ -21,7 +21,7 @@ REDUCING: dict[type[Binary], str] = {Min: "min", Max: "max", And: "and", Or: "or
 
 def reduction_of(place: Load, value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
     """The combiner and its values if `place = value` is read as a reduction: `x[i] = max(x[i], e)`, `x[i] = fma(a, b, x[i])`."""
-    if isinstance(value, Fma) and value.args[2] is place:
+    if type(value) is Fma and value.args[2] is place:
         return "fma", value.args[:2]
     name = REDUCING.get(type(value))  # type: ignore[arg-type]
     if name is not None and value.args[0] is place:
@@ -131,10 +131,12 @@ class StmtParser(ScopedParser):
                 node.body, f"the lambda gives {counted(len(results), 'value')} where {len(places)} {is_are(len(places))} expected"
             )
         around, self.scopes = self.scopes, [{}]  # a combiner sees its own arguments only
-        for arg, var in zip(node.args.args, variables, strict=True):
-            self.bind(arg, arg.arg, var, "parameter", fixed=True)
-        result = tuple(self.expr(e, p.dtype) for e, p in zip(results, places, strict=True))
-        self.scopes = around
+        try:
+            for arg, var in zip(node.args.args, variables, strict=True):
+                self.bind(arg, arg.arg, var, "parameter", fixed=True)
+            result = tuple(self.expr(e, p.dtype) for e, p in zip(results, places, strict=True))
+        finally:
+            self.scopes = around
         half = len(places)
         return Combiner("lambda", tuple(variables[:half]), tuple(variables[half:]), result)
 

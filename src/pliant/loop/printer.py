@@ -46,7 +46,7 @@ from .stmt import (
 )
 
 WIDTH = 120
-_RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
+RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
 
 
 def print_func(func: Func) -> str:
@@ -72,7 +72,7 @@ class _File:
     """One file: the names of its dims and functions."""
 
     def __init__(self) -> None:
-        self.taken: set[str] = set(_RESERVED)
+        self.taken: set[str] = set(RESERVED)
         self.dims: dict[Var, str] = {}
         self.functions: dict[Func, str] = {}
 
@@ -107,7 +107,7 @@ class _File:
 def _imports(rest: str) -> str:
     """The import of the words that the file uses, sorted as linters want it."""
     used = {n.id for n in ast.walk(ast.parse(rest)) if isinstance(n, ast.Name)}
-    words = sorted(used & _RESERVED - set(ALLOWED_BUILTINS), key=lambda w: (not w[0].isupper(), w))
+    words = sorted(used & RESERVED - set(ALLOWED_BUILTINS), key=lambda w: (not w[0].isupper(), w))
     line = f"from pliant import {', '.join(words)}"
     return line if len(line) <= WIDTH else "from pliant import (\n" + "".join(f"    {w},\n" for w in words) + ")"
 

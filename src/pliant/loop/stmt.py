@@ -32,11 +32,13 @@ Semantics:
 - A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
   values. Inside, only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose place and shape
   no loop around it changes may be used.
-  S instances are independent; R instances may be reordered as far as a schedule declares; O instances keep their order and
-  may read what earlier ones wrote.
+  S instances are independent: none touches an element that another one writes (within one lifetime of its buffer). R instances may be
+  reordered as far as a schedule declares: they meet in targets of reductions only, at places that no R iterator moves. O instances keep
+  their order and may read what earlier ones wrote. The verifier proves these claims (`verify_blocks.py`).
 - `init` runs once for each point of the S iterators, all of them just before the outermost loop that feeds an R iterator, also when that
   loop runs zero times: an empty sum is what init says. (Where that loop feeds S iterators too, init runs where every R iterator is 0.)
-  It sees the S iterators only, and runs where those parts of the predicate hold that are about them alone.
+  In a block of S iterators alone it runs in the instance. It sees the S iterators only, and runs where those parts of the predicate hold
+  that are about them alone.
 - `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
   left variables are bound to the targets, right ones to the values, all results are computed before any is stored.

@@ -2,8 +2,8 @@
 
 What holds afterwards: every variable and buffer is defined once on its way from the root and used only where it is visible; a
 block uses nothing but its iterators and what the loops around it cannot change; dtypes and ranks agree; inputs are not written;
-bindings are independent quasi-affine maps; an init uses no reduction iterator; and nothing is provably wrong about memory
-(`verify_memory.py`).
+bindings are independent quasi-affine maps; an init uses no reduction iterator; nothing is provably wrong about memory
+(`verify_memory.py`); and what the iterators of blocks claim holds (`verify_blocks.py`).
 
 A mistake in a statement that comes from a user's line is an Error at that line; elsewhere it is an InternalError with the path.
 """
@@ -39,7 +39,9 @@ from .stmt import (
     exprs,
     walk_stmts,
 )
+from .verify_blocks import check_claims
 from .verify_memory import check_memory
+from .verify_races import check_races
 
 if TYPE_CHECKING:
     from ..sym.facts import Facts
@@ -47,11 +49,23 @@ if TYPE_CHECKING:
 _BOOLEAN = ("and", "or")
 
 
-def verify(func: Func) -> None:
-    """Raises an error that says what is wrong with the program, if anything is."""
-    _Verifier(func).run()
-    check_memory(func)
+def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
+    """Raises an error that says what is wrong with the program, if anything is.
+
+    `given` is what its callers check of its dims. Without `claims` blocks are taken at their word. Nobody relies on the claims of a program
+    that says it is scheduled: of these, only what plainly does not hold is refused.
+    """
+    _Verifier(func, given).run()
+    check_memory(func, given)
+    if claims:
+        check_claims(func, certain=bool(func.attrs.get("scheduled")))
     _check_written(func)
+
+
+def verify_written(func: Func, given: Expr = TRUE) -> None:
+    """Also what only makes sense to ask of a program that somebody wrote: are its concurrent loops what they say?"""
+    verify(func, given)
+    check_races(func)
 
 
 def _check_written(func: Func) -> None:
@@ -89,7 +103,7 @@ class _Open(NamedTuple):
 class _Verifier:
     """Walks the program with what is visible. `fixed` of a name: blocks inside may see it."""
 
-    def __init__(self, func: Func) -> None:
+    def __init__(self, func: Func, given: Expr = TRUE) -> None:
         self.func = func
         self.visible: dict[Var | Buffer, bool] = {}  # -> fixed
         self.hidden: set[Var | Buffer] = set()  # visible outside of the innermost block only
@@ -99,7 +113,7 @@ class _Verifier:
         self.path: list[str] = []
         self.stmt_now: Stmt | None = None
         self.repeated = 0
-        self.guard: Expr = TRUE  # checks that were passed
+        self.guard = given  # checks that were passed
 
     def run(self) -> None:
         """Checks the parameters and the body."""

@@ -47,10 +47,10 @@ class Place:
         return self if condition is TRUE else replace(self, guards=(*self.guards, self.see(condition)))
 
 
-def check_memory(func: Func) -> None:
-    """Raises an error for memory that is certainly used wrongly."""
+def check_memory(func: Func, given: Expr = TRUE) -> None:
+    """Raises an error for memory that is certainly used wrongly where `given` holds of the dims."""
     memory = _Memory(func)
-    memory.visit(func.body, Place())
+    memory.visit(func.body, Place().given(given))
 
 
 class _Memory:
@@ -310,14 +310,14 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
     few = sum(f.var in used for f in at.loops) <= 4
     if not (few and any(isinstance(n, E.Select | E.And | E.Or) for n in nodes)) and _proved(index, extent, at):
         return None
-    for point in _dim_points([v for v in symbols if v in used]):
+    for point in dim_points([v for v in symbols if v in used]):
         found = _corner(index, extent, at, point, used)
         if found is not None:
             return found
     return None
 
 
-def _dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
+def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
     """Values of the dims to try: small ones, all alike and then mixed, at last the largest."""
     choices = [_admitted(d) for d in dims]
     for k in range(max((len(c) for c in choices), default=1)):
@@ -351,12 +351,12 @@ def _proved(index: Expr, extent: Expr, at: Place) -> bool:
 def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: frozenset[Var], depth: int = 0) -> Witness | None:
     """The first corner of the loops from `depth` on that is a witness; only loops whose variables are used have two ends."""
     if depth == len(at.loops):
-        if not all(_compute(g, point) for g in at.guards):
+        if not all(compute(g, point) for g in at.guards):
             return None
-        value, bound = _compute(index, point), _compute(extent, point)
+        value, bound = compute(index, point), compute(extent, point)
         return (dict(point), value, bound) if value is not None and bound is not None and not 0 <= value < bound else None
     loop = at.loops[depth]
-    start, stop = _compute(loop.start, point), _compute(loop.stop, point)
+    start, stop = compute(loop.start, point), compute(loop.stop, point)
     if start is None or stop is None:
         return None
     ends = (stop - 1, start) if loop.var in used else (start,)
@@ -367,19 +367,19 @@ def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: f
     return None
 
 
-def _compute(e: Expr, point: dict[Var, int]) -> int | None:
+def compute(e: Expr, point: dict[Var, int]) -> int | None:
     """The value of an expression of integers and bools; None when it is of another kind or overflows."""
     if isinstance(e, Const):
         return int(e.value) if not e.dtype.is_float else None
     if isinstance(e, Var):
         return point.get(e)
     if isinstance(e, E.Select):
-        condition = _compute(e.args[0], point)
-        return None if condition is None else _compute(e.args[1 if condition else 2], point)
+        condition = compute(e.args[0], point)
+        return None if condition is None else compute(e.args[1 if condition else 2], point)
     step = _INTEGER.get(type(e))
     if step is None or not all(a.dtype.is_int or a.dtype is bool_ for a in e.args):
         return None
-    args = [_compute(a, point) for a in e.args]
+    args = [compute(a, point) for a in e.args]
     if any(a is None for a in args):
         return None
     value = step(*args)

@@ -2,6 +2,7 @@
 
 PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
 PLIANT_DISABLE=fuse,plan     leave out these optimisations, to see what each is worth
+PLIANT_CPU=x86-64-v2         take this machine for one that has no more than that CPU: the target `native` uses nothing else
 
 >>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})
 True
@@ -19,6 +20,7 @@ class Settings(NamedTuple):
 
     show: frozenset[str] = frozenset()
     disable: frozenset[str] = frozenset()
+    cpu: str = ""
 
     def shows(self, step: str) -> bool:
         """Whether the program is printed after a step."""
@@ -27,7 +29,8 @@ class Settings(NamedTuple):
 
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of an environment."""
-    return Settings(_names(environment.get("PLIANT_SHOW", "")), _names(environment.get("PLIANT_DISABLE", "")))
+    show, disable = (_names(environment.get(name, "")) for name in ("PLIANT_SHOW", "PLIANT_DISABLE"))
+    return Settings(show, disable, environment.get("PLIANT_CPU", "").strip())
 
 
 def _names(text: str) -> frozenset[str]:

@@ -21,9 +21,9 @@ from dataclasses import field
 from ..support.record import dataclass
 from . import expr as E
 from .bounds import exact, int_range
-from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars
+from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars, walk
 from .facts import EMPTY, Facts
-from .poly import Poly, add, poly_of, to_expr
+from .poly import Poly, add, poly_of, quotient, to_expr
 from .prove import prove, prove_equal
 from .simplify import simplify
 
@@ -107,10 +107,29 @@ def detect_iter_map(
     for var, extent in loops.items():
         if var not in alone:
             facts = facts.with_loop(var, extent)
+    facts = _with_divisors(bindings, loops, facts)
     try:
         return _Detector(loops, predicate, facts, alone).detect(bindings)
     except _NotAffine as failure:
         return Refusal(str(failure))
+
+
+def _with_divisors(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> Facts:
+    """Also that divisors are positive: a loop over d * q runs only where neither is 0."""
+    for d in dict.fromkeys(n.args[1] for e in bindings for n in walk(e) if type(n) in (FloorDiv, FloorMod)):
+        zero = Const(0, d.dtype)
+        if isinstance(d, Const) or not free_vars(d).isdisjoint(loops) or prove(Lt(zero, d), facts) or not prove(Le(zero, d), facts):
+            continue
+        if any(exact_quotient(simplify(extent, facts), d, facts) is not None for extent in loops.values()):
+            facts = facts.with_condition(Lt(zero, d))
+    return facts
+
+
+def exact_quotient(a: Expr, b: Expr, facts: Facts) -> Expr | None:
+    """q with a = b * q as integers, where such a polynomial is found."""
+    p, d = poly_of(a), poly_of(b)
+    q = quotient(p, d) if exact(p, a.dtype, facts) and exact(d, b.dtype, facts) else None
+    return None if q is None else to_expr(q, a.dtype)
 
 
 def _alone(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> set[Var]:
@@ -334,11 +353,18 @@ class _Detector:
         return prove_equal(a, b, self.inside)
 
     def _at_most(self, a: Expr, b: Expr) -> bool:
-        return prove(Le(a, b), self.inside)
+        if prove(Le(a, b), self.inside):
+            return True
+        times = exact_quotient(b, a, self.inside)  # a <= a * q where q is positive
+        return times is not None and all(prove(Lt(Const(0, e.dtype), e), self.inside) for e in (times, a))
 
     def _quotient(self, a: Expr, b: Expr) -> Expr | None:
         """a / b if b divides a."""
-        if int_range(b, self.inside)[0] <= 0 or not prove_equal(FloorMod(a, b), Const(0, a.dtype), self.inside):
+        positive = int_range(b, self.inside)[0] > 0
+        whole = exact_quotient(a, b, self.inside) if positive or prove(Lt(Const(0, b.dtype), b), self.inside) else None
+        if whole is not None:
+            return simplify(whole, self.inside)
+        if not positive or not prove_equal(FloorMod(a, b), Const(0, a.dtype), self.inside):
             return None
         return simplify(FloorDiv(a, b), self.inside)
 

@@ -15,8 +15,9 @@ Grammar (`e` has a dtype; operands of one node have the same dtype unless said; 
       | And(a, b) | Or(a, b) | Not(a)                    bool -> bool
       | Select(c, a, b)                    c is bool
       | Fma(a, b, c)                       a*b + c with one rounding; floats
+      | MulAdd(a, b, c)                    the same value; says that two roundings would do as well
       | Cast(a) | Bitcast(a)               to the node's dtype
-      | Call(fn, args)                     a function of FUNCTIONS
+      | Call(fn, args)                     a function of FUNCTIONS, or its form of UNFUSED
       | Load(buffer, indices)              an element of a buffer; lives in loop programs only (loop/buffer.py)
 
 Semantics, once and for all targets:
@@ -32,6 +33,8 @@ Semantics, once and for all targets:
   float rounds to nearest even; to bool is `!= 0`; from bool gives 0 or 1. `bitcast` keeps the bits of a same-width type.
 - `round` rounds halves to even. PRIMITIVE_FUNCTIONS are correctly rounded; the others are defined by an expansion into
   the rest of this grammar (`sym/functions/`), which is their meaning on every target.
+- A machine without fused multiply-add gets another program (`sym/unfuse.py`): `MulAdd(a, b, c)` becomes `Add(Mul(a, b), c)`, and a function
+  its form without fma, `Call("exp.unfused", x)`, written `exp(x, fused=False)`. An `Fma` has one rounding everywhere.
 
 Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoise on nodes.
 Python operators on expressions build expressions and fold integer constants; the classes build exactly what they are asked to.
@@ -53,6 +56,7 @@ from typing import Any, ClassVar
 
 from ..dtype import DType, bool_, f32, i64
 from ..support.errors import Error, InternalError
+from ..support.memos import when_forgetting
 
 _table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}
 _lock = threading.RLock()  # of all who change the table
@@ -83,6 +87,12 @@ def _sweep() -> None:
         if _table[key]() is None:
             del _table[key]
     _room = max(_FEW, 2 * len(_table))
+
+
+@when_forgetting
+def _forget() -> None:
+    with _lock:
+        _sweep()
 
 
 class Expr:
@@ -466,6 +476,13 @@ class Fma(Expr):
         return Expr.__new__(cls, a.dtype, None, (a, b, c))  # type: ignore[return-value]
 
 
+class MulAdd(Fma):
+    """`a * b + c` with one rounding, which `unfuse` turns into a product and a sum."""
+
+    __slots__ = ()
+    symbol = "muladd"
+
+
 class Cast(Expr):
     """The value of `a` in another dtype."""
 
@@ -494,15 +511,18 @@ _OF_ONE = (
 )
 EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod", "atan2"), 2)
 FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
+# Expanded functions whose definition has an fma -> the name of their form without.
+UNFUSED: dict[str, str] = {fn: f"{fn}.unfused" for fn in EXPANDED_FUNCTIONS if fn != "rsqrt"}
+_ARITIES = FUNCTIONS | {form: FUNCTIONS[fn] for fn, form in UNFUSED.items()}
 
 
 class Call(Expr):
-    """A function of FUNCTIONS applied to operands of one dtype."""
+    """A function of FUNCTIONS, or a form of UNFUSED, applied to operands of one dtype."""
 
     __slots__ = ()
 
     def __new__(cls, fn: str, *args: Expr) -> Call:
-        if FUNCTIONS.get(fn) != len(args):
+        if _ARITIES.get(fn) != len(args):
             raise InternalError(f"no function `{fn}` of {len(args)} arguments")
         return Expr.__new__(cls, args[0].dtype, fn, args)  # type: ignore[return-value]
 
@@ -735,4 +755,7 @@ def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None)
             return f"{text(first, wanted, names, p + isinstance(e, Compare))} {symbol} {text(second, wanted, names, p + 1)}"
         return f"{e.symbol}({text(first, wanted, names)}, {text(second, wanted, names)})"
     shown = ", ".join(text(a, wanted, names) for a in e.args)
-    return f"{e.payload if isinstance(e, Call) else e.symbol or type(e).__name__}({shown})"
+    if isinstance(e, Call):
+        name, _, form = e.fn.partition(".")
+        return f"{name}({shown}, fused=False)" if form else f"{name}({shown})"
+    return f"{e.symbol or type(e).__name__}({shown})"

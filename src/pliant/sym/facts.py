@@ -16,6 +16,7 @@ from math import lcm
 from typing import Any
 
 from ..dtype import DType
+from ..support.memos import when_forgetting
 from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, free_vars, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
@@ -38,7 +39,7 @@ class Facts:
     """What is known; see the module."""
 
     __slots__ = (
-        *("caches", "changed", "children", "effort", "ends", "equal"),
+        *("caches", "cases", "changed", "children", "effort", "ends", "equal"),
         *("inequalities", "known", "multiples", "products", "ranges", "used"),
     )
 
@@ -52,6 +53,7 @@ class Facts:
         self.known: dict[Expr, bool] = {}  # simplified condition -> its truth
         self.used: dict[Mono, tuple[Poly, ...]] = {}  # monomial -> the inequalities it is in
         self.changed: set[Expr] | None = set()  # variables of what was narrowed since this was settled; None: anything may have changed
+        self.cases = 0  # how many case distinctions of proofs these facts stand in
         self.effort = 0  # how many more steps proofs may take, where the usual ones do not help
         self.children: dict[Any, Facts] = {}
         self.caches: dict[str, Cache] = {}
@@ -62,6 +64,11 @@ class Facts:
         if found is None:
             found = self.caches[name] = Cache()
         return found
+
+    def forget(self) -> None:
+        """Drops the memos, here and of all that was made of these facts."""
+        self.children.clear()
+        self.caches.clear()
 
     def range_of(self, atom: Expr) -> tuple[int, int]:
         """The constant range of an atom, from what was said of it and its dtype alone."""
@@ -113,6 +120,16 @@ class Facts:
             found = self._copy()
             found._add(e, True)
             found = self._remember(("condition", e), found)
+        return found
+
+    def with_case(self, e: Expr) -> Facts:
+        """Also the truth of `e`, in one case of a proof: what is asked on the way knows how deep in cases it is."""
+        found = self.children.get(("case", e))
+        if found is None:
+            found = self._copy()
+            found.cases += 1
+            found._add(e, True)
+            found = self._remember(("case", e), found)
         return found
 
     def with_equal(self, a: Expr, b: Expr) -> Facts:
@@ -170,7 +187,7 @@ class Facts:
     def _copy(self) -> Facts:
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
-        new.ends, new.products, new.effort = dict(self.ends), dict(self.products), self.effort
+        new.ends, new.products, new.effort, new.cases = dict(self.ends), dict(self.products), self.effort, self.cases
         new.inequalities, new.known = self.inequalities, dict(self.known)
         new.used = dict(self.used)
         new.changed = None if self.changed is None or self.equal else set(self.changed)
@@ -328,7 +345,7 @@ class Facts:
 
     def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
         """c * x * y >= -rest; where that makes x * y >= 1 with neither factor negative, both are at least 1."""
-        from .bounds import poly_interval
+        from .bounds import int_range, poly_interval
 
         was = poly_interval({m: 1}, self)
         lo, hi = (max(was[0], -(rest // c)), was[1]) if c > 0 else (was[0], min(was[1], rest // -c))
@@ -336,9 +353,9 @@ class Facts:
         if changed:
             self.products[m] = (lo, hi)
             self._note(*m)
-        if lo >= 1 and all(self.range_of(a)[0] >= 0 for a in m):
+        if lo >= 1 and all(int_range(a, self)[0] >= 0 for a in m):
             for a in m:
-                lo, hi = self.range_of(a)
+                lo, hi = int_range(a, self)
                 changed |= self._narrow_to(a, max(lo, 1), hi)
         return changed
 
@@ -403,5 +420,6 @@ def _nodes(e: Expr) -> set[Expr]:
 
 
 EMPTY = Facts()
+when_forgetting(EMPTY.forget)
 
 __all__ = ["DIM_MAX", "EMPTY", "Cache", "Facts"]

@@ -119,6 +119,8 @@ def index_map(source: IndexMap | str | Callable[..., object]) -> IndexMap:
         return source
     if isinstance(source, str):
         return _parsed(source)
+    if not callable(source):
+        raise ScheduleError(f"an index map is a function or its text, not {source!r}", help=_HELP)
     inputs = tuple(Var(name) for name in inspect.signature(source).parameters)
     found = source(*inputs)
     results = tuple(found) if isinstance(found, (tuple, list)) else (found,)

@@ -42,20 +42,24 @@ def nonneg(p: Poly, facts: Facts) -> bool:
 
 
 def _proven(p: Poly, facts: Facts) -> bool:
-    return _with_cases(p, facts, SPLITS, [STEPS]) or (facts.effort > 0 and (_without_quotient(p, facts) or _shortest_first(p, facts)))
+    # What a case distinction asks on its way is a proof of its own: with all the cases of its own it would multiply without end.
+    most = SPLITS if facts.cases < 2 else 2
+    if _with_cases(p, facts, most, [STEPS]) or _by_ends(p, facts):
+        return True
+    return facts.effort > 0 and (_without_quotient(p, facts) or _shortest_first(p, facts))
 
 
-def _with_cases(p: Poly, facts: Facts, splits: int, left: list[int]) -> bool:
+def _with_cases(p: Poly, facts: Facts, most: int, left: list[int]) -> bool:
     half = [left[0] // 2]  # a search that goes astray leaves something for the others
     left[0] -= half[0]
     if _Search(facts, half, p).prove(p) or _scaled(p, facts, left):
         return True
     left[0] += half[0]
-    if splits == 0 or left[0] <= 0:
+    if facts.cases >= most or left[0] <= 0:
         return False
     for atom in atoms(p):
         if type(atom) in (E.Min, E.Max, E.Select):
-            return all(_with_cases(replace(p, atom, value), under(), splits - 1, left) for value, under in _cases(atom, facts))
+            return all(_with_cases(replace(p, atom, value), under(), most, left) for value, under in _cases(atom, facts))
     return False
 
 
@@ -87,6 +91,18 @@ def _without_quotient(p: Poly, facts: Facts) -> bool:
     return False
 
 
+def _by_ends(p: Poly, facts: Facts) -> bool:
+    """With v >= min(a, b) and c > 0: c*v + r is never negative if neither c*a + r nor c*b + r is. Likewise v <= max(a, b), c < 0."""
+    for m, c in p.items():
+        if len(m) != 1 or sum(m[0] in n for n in p) > 1:
+            continue
+        least, most = facts.ends.get(m[0], (None, None))
+        end, kind = (least, E.Min) if c > 0 else (most, E.Max)
+        if type(end) is kind:
+            return all(nonneg(replace(p, m[0], _integer(arm, facts)), facts) for arm in end.args)
+    return False
+
+
 def _flat_quotient(e: Expr, facts: Facts) -> Expr | None:
     """x // (a * b) for x // a // b, if both are positive and their product does not wrap."""
     x, b = e.args
@@ -105,7 +121,7 @@ def _cases(atom: Expr, facts: Facts) -> list[tuple[Poly, Callable[[], Facts]]]:
         a, b = atom.args
         first, second = (a, b) if type(atom) is E.Min else (b, a)
         arms = [(first, E.Le(a, b)), (second, E.Le(b, a))]
-    return [(_integer(value, facts), partial(facts.with_condition, condition)) for value, condition in arms]
+    return [(_integer(value, facts), partial(facts.with_case, condition)) for value, condition in arms]
 
 
 def _integer(e: Expr, facts: Facts) -> Poly:

@@ -25,6 +25,7 @@ from ..support.source import Span
 from . import script
 from .expr import (
     FUNCTIONS,
+    UNFUSED,
     Add,
     And,
     Binary,
@@ -48,6 +49,7 @@ from .expr import (
     Max,
     Min,
     Mul,
+    MulAdd,
     Ne,
     Neg,
     Not,
@@ -113,10 +115,11 @@ _NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
 }
 _INTEGER_ONLY = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, Shl, Shr)
 _INTEGER_FUNCTIONS = ("abs",)
+_MULTIPLY_ADDS: dict[str, type[Fma]] = {"fma": Fma, "muladd": MulAdd}
 
 # Functions by the object that a name means; several names may mean one.
 _FUNCTION_NAMES: dict[int, str] = {
-    id(getattr(script, n)): n for n in ("cast", "bitcast", "select", "fma", "min", "max", *FUNCTIONS) if hasattr(script, n)
+    id(getattr(script, n)): n for n in ("cast", "bitcast", "select", *_MULTIPLY_ADDS, "min", "max", *FUNCTIONS) if hasattr(script, n)
 } | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round", "pow")}
 
 
@@ -395,13 +398,22 @@ class ExprParser:
             return self.select(node, *node.args)
         if name in ("min", "max"):
             return self.extremum(node, Min if name == "min" else Max)
-        if name == "fma":
+        if name in _MULTIPLY_ADDS:
             self.arguments(node, 3)
-            return self.function(node, name, lambda a: Fma(*a))
+            return self.function(node, name, lambda a: _MULTIPLY_ADDS[name](*a))
         if name in FUNCTIONS:
-            self.arguments(node, FUNCTIONS[name])
-            return self.function(node, name, lambda a: Call(name, *a))
+            keywords = self.arguments(node, FUNCTIONS[name], ("fused",) if name in UNFUSED else ())
+            form = name if self.is_fused(keywords.get("fused")) else UNFUSED[name]
+            return self.function(node, name, lambda a: Call(form, *a))
         raise self.unknown_call(node, found)
+
+    def is_fused(self, node: ast.expr | None) -> bool:
+        """The value of the keyword `fused` of a function, True where it is not given."""
+        if node is None:
+            return True
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, bool):
+            raise self.error(node, f"`fused` is True or False, not `{ast.unparse(node)}`")
+        return node.value
 
     def unknown_call(self, node: ast.Call, found: object) -> Error:
         """The error for a call of something that is no function of the language."""

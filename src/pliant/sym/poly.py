@@ -162,6 +162,25 @@ def to_expr(p: Poly, dtype: DType) -> Expr:
     return result
 
 
+def quotient(p: Poly, d: Poly) -> Poly | None:
+    """q with p = d * q, or None if `d` does not divide `p`.
+
+    (h + 2) * (w + 2) is h*w + h*2 + w*2 + 4 once it is expanded; by w + 2 it is h + 2 again.
+    """
+    if not d:
+        return None
+    lead = min(d, key=mono_order)  # an order that products keep, so that leading terms divide wherever polynomials do
+    found: Poly = {}
+    while p:
+        top = min(p, key=mono_order)
+        part = without(top, lead)
+        if part is None or p[top] % d[lead]:
+            return None
+        term: Poly = {part: p[top] // d[lead]}
+        found, p = add(found, term), add(p, multiply(d, term), -1)
+    return found
+
+
 def atoms(p: Poly) -> list[Expr]:
     """The atoms of a polynomial, each once, in order."""
     return sorted({a for m in p for a in m}, key=order)

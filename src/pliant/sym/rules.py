@@ -120,6 +120,10 @@ rule("fma-one", FLOAT, op(E.Fma, x, lit(1.0), y), op(E.Add, x, y))
 rule("fma-one-left", FLOAT, op(E.Fma, lit(1.0), x, y), op(E.Add, x, y))
 rule("fma-plus-nothing", FLOAT, op(E.Fma, x, y, lit(-0.0)), op(E.Mul, x, y))
 rule("fma-neg-neg", FLOAT, op(E.Fma, op(E.Neg, x), op(E.Neg, y), z), op(E.Fma, x, y, z))
+rule("muladd-one", FLOAT, op(E.MulAdd, x, lit(1.0), y), op(E.Add, x, y))
+rule("muladd-one-left", FLOAT, op(E.MulAdd, lit(1.0), x, y), op(E.Add, x, y))
+rule("muladd-plus-nothing", FLOAT, op(E.MulAdd, x, y, lit(-0.0)), op(E.Mul, x, y))
+rule("muladd-neg-neg", FLOAT, op(E.MulAdd, op(E.Neg, x), op(E.Neg, y), z), op(E.MulAdd, x, y, z))
 for _fn in ("floor", "ceil", "round", "trunc"):
     for _inner in ("floor", "ceil", "round", "trunc"):
         rule(f"{_fn}-of-{_inner}", FLOAT, call(_fn, call(_inner, x)), call(_inner, x))

@@ -1,7 +1,8 @@
 """The scalar functions of both languages, as Python names: `cast`, `select`, `fma`, `min`, `max`, `exp`, …
 
 Inside a kernel or a function they are read from the syntax tree and never called. Outside, `select`, `min` and `max` build expressions
-of dims (for shapes); the others raise a designed error. The types are for checkers: see `typing_stubs`.
+of dims (for shapes); the others raise a designed error. The types are for checkers: see `typing_stubs`. Functions that are defined
+with fma take `fused=False` for their form without it, which is what machines without the instruction compute.
 """
 
 from __future__ import annotations
@@ -84,8 +85,13 @@ def bitcast(dtype: type[T], value: Scalar | float) -> T:
 
 
 def fma(a: T, b: T | float, c: T | float) -> T:
-    """`a * b + c` with one rounding."""
+    """`a * b + c` with one rounding, on every machine."""
     outside("fma")
+
+
+def muladd(a: T, b: T | float, c: T | float) -> T:
+    """`a * b + c`: with one rounding where the machine has an instruction for it, with two where it has none."""
+    outside("muladd")
 
 
 def abs(x: T) -> T:
@@ -118,57 +124,57 @@ def sqrt(x: T) -> T:
     outside("sqrt")
 
 
-def exp(x: T) -> T:
+def exp(x: T, *, fused: bool = True) -> T:
     """e to the power of x."""
     outside("exp")
 
 
-def exp2(x: T) -> T:
+def exp2(x: T, *, fused: bool = True) -> T:
     """2 to the power of x."""
     outside("exp2")
 
 
-def expm1(x: T) -> T:
+def expm1(x: T, *, fused: bool = True) -> T:
     """e to the power of x, minus 1; precise near 0."""
     outside("expm1")
 
 
-def decay(x: T) -> T:
+def decay(x: T, *, fused: bool = True) -> T:
     """e to the power of x for x <= 0, and 0 where that is no normal number: cheaper than `exp`."""
     outside("decay")
 
 
-def log(x: T) -> T:
+def log(x: T, *, fused: bool = True) -> T:
     """The natural logarithm."""
     outside("log")
 
 
-def log1p(x: T) -> T:
+def log1p(x: T, *, fused: bool = True) -> T:
     """The natural logarithm of 1 + x; precise near 0."""
     outside("log1p")
 
 
-def pow(x: T, y: T | float) -> T:
+def pow(x: T, y: T | float, *, fused: bool = True) -> T:
     """x to the power of y."""
     outside("pow")
 
 
-def fmod(x: T, y: T | float) -> T:
+def fmod(x: T, y: T | float, *, fused: bool = True) -> T:
     """x - trunc(x / y) * y, exactly; it has the sign of x."""
     outside("fmod")
 
 
-def sigmoid(x: T) -> T:
+def sigmoid(x: T, *, fused: bool = True) -> T:
     """1 / (1 + exp(-x))."""
     outside("sigmoid")
 
 
-def tanh(x: T) -> T:
+def tanh(x: T, *, fused: bool = True) -> T:
     """The hyperbolic tangent."""
     outside("tanh")
 
 
-def erf(x: T) -> T:
+def erf(x: T, *, fused: bool = True) -> T:
     """The error function."""
     outside("erf")
 
@@ -178,71 +184,71 @@ def rsqrt(x: T) -> T:
     outside("rsqrt")
 
 
-def sin(x: T) -> T:
+def sin(x: T, *, fused: bool = True) -> T:
     """The sine."""
     outside("sin")
 
 
-def cos(x: T) -> T:
+def cos(x: T, *, fused: bool = True) -> T:
     """The cosine."""
     outside("cos")
 
 
-def tan(x: T) -> T:
+def tan(x: T, *, fused: bool = True) -> T:
     """The tangent."""
     outside("tan")
 
 
-def log2(x: T) -> T:
+def log2(x: T, *, fused: bool = True) -> T:
     """The logarithm to base 2."""
     outside("log2")
 
 
-def log10(x: T) -> T:
+def log10(x: T, *, fused: bool = True) -> T:
     """The logarithm to base 10."""
     outside("log10")
 
 
-def asin(x: T) -> T:
+def asin(x: T, *, fused: bool = True) -> T:
     """The inverse of the sine."""
     outside("asin")
 
 
-def acos(x: T) -> T:
+def acos(x: T, *, fused: bool = True) -> T:
     """The inverse of the cosine."""
     outside("acos")
 
 
-def atan(x: T) -> T:
+def atan(x: T, *, fused: bool = True) -> T:
     """The inverse of the tangent."""
     outside("atan")
 
 
-def sinh(x: T) -> T:
+def sinh(x: T, *, fused: bool = True) -> T:
     """The hyperbolic sine."""
     outside("sinh")
 
 
-def cosh(x: T) -> T:
+def cosh(x: T, *, fused: bool = True) -> T:
     """The hyperbolic cosine."""
     outside("cosh")
 
 
-def asinh(x: T) -> T:
+def asinh(x: T, *, fused: bool = True) -> T:
     """The inverse of the hyperbolic sine."""
     outside("asinh")
 
 
-def acosh(x: T) -> T:
+def acosh(x: T, *, fused: bool = True) -> T:
     """The inverse of the hyperbolic cosine."""
     outside("acosh")
 
 
-def atanh(x: T) -> T:
+def atanh(x: T, *, fused: bool = True) -> T:
     """The inverse of the hyperbolic tangent."""
     outside("atanh")
 
 
-def atan2(y: T, x: T | float) -> T:
+def atan2(y: T, x: T | float, *, fused: bool = True) -> T:
     """The angle of the point (x, y)."""
     outside("atan2")

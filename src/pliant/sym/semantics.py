@@ -272,6 +272,7 @@ _OPS: dict[type[Expr], Callable[..., Value]] = {
     E.Or: lambda d, a, b: np.logical_or(a, b),
     E.Not: lambda d, a: np.logical_not(a),
     E.Fma: _fma,
+    E.MulAdd: _fma,
 }
 
 

@@ -137,8 +137,8 @@ def fold(e: Expr) -> Expr | None:
     if kind in E._FOLD and e.args[0].dtype.is_int:
         value = E._FOLD[kind](e.args[0].payload, e.args[1].payload)
         return Const(value, e.dtype)
-    known = kind in BY_HEAD or kind in (E.Cast, E.Bitcast, E.Call, E.Fma, E.Neg, E.BitNot, E.Div, E.Eq, E.Ne, E.Le)
-    if not known or bf16 in (e.dtype, e.args[0].dtype) or (kind is E.Call and e.payload in E.EXPANDED_FUNCTIONS):
+    known = kind in BY_HEAD or kind in (E.Cast, E.Bitcast, E.Call, E.Fma, E.MulAdd, E.Neg, E.BitNot, E.Div, E.Eq, E.Ne, E.Le)
+    if not known or bf16 in (e.dtype, e.args[0].dtype) or (kind is E.Call and e.payload not in E.PRIMITIVE_FUNCTIONS):
         return None
     from .semantics import apply, const_value, literal
 

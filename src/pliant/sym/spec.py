@@ -34,7 +34,10 @@ if TYPE_CHECKING:
         f4e2m1,
         f8e4m3,
         f8e4m3fn,
+        f8e4m3fnuz,
         f8e5m2,
+        f8e5m2fnuz,
+        f8e8m0,
         f16,
         f32,
         f64,
@@ -56,6 +59,7 @@ else:
 
     i2, i4, u2, u4 = ALL["i2"], ALL["i4"], ALL["u2"], ALL["u4"]
     f4e2m1, f8e4m3, f8e4m3fn, f8e5m2 = ALL["f4e2m1"], ALL["f8e4m3"], ALL["f8e4m3fn"], ALL["f8e5m2"]
+    f8e4m3fnuz, f8e5m2fnuz, f8e8m0 = ALL["f8e4m3fnuz"], ALL["f8e5m2fnuz"], ALL["f8e8m0"]
 
 Role = Literal["in", "out", "inout", "state"]
 MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut", "state": "State"}
@@ -187,7 +191,10 @@ __all__ = [
     "f4e2m1",
     "f8e4m3",
     "f8e4m3fn",
+    "f8e4m3fnuz",
     "f8e5m2",
+    "f8e5m2fnuz",
+    "f8e8m0",
     "f16",
     "f32",
     "f64",

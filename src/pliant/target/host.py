@@ -10,9 +10,10 @@ import contextlib
 import functools
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..support.errors import UnsupportedError
+from ..support.settings import read as read_settings
 from . import aarch64, x86
 from .machine import Caches, Target
 
@@ -27,20 +28,29 @@ def reserves_x18() -> bool:
     return sys.platform in ("win32", "darwin")
 
 
-@functools.cache
 def native() -> Target:
-    """The machine that runs this process."""
+    """The machine that runs this process, or as much of it as the setting PLIANT_CPU leaves."""
+    return detect(read_settings().cpu)
+
+
+@functools.cache
+def detect(cpu: str = "") -> Target:
+    """This machine with the features that it shares with the CPU of that name; all of them where the name is empty."""
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
         flags = _x86_flags()
         features = {x86.LINUX_FLAGS.get(f, f) for f in flags} & x86.FEATURES
         if not features >= x86.level(2):
             features = set(x86.level(2))
+        if cpu:
+            features.intersection_update(_features_of(cpu, x86.CPUS))
         tune = x86.tune_for(flags)
         caches = _caches(x86.CPUS[tune].caches)
         return x86.make("native", "x86-64", tune, features, caches, windows=is_windows())
     if machine in ("aarch64", "arm64"):
         features = _aarch64_features() | {"neon"}
+        if cpu:
+            features.intersection_update(_features_of(cpu, aarch64.CPUS))
         caches = _caches(aarch64.CPUS["generic"].caches)
         return aarch64.make("native", "generic", features, caches, reserve_x18=reserves_x18())
     raise UnsupportedError(
@@ -48,6 +58,13 @@ def native() -> Target:
         facts=["native code is made for x86-64 and 64-bit ARM"],
         help='target="wasm" makes portable code',
     )
+
+
+def _features_of(cpu: str, known: Mapping[str, x86.Cpu | aarch64.Cpu]) -> tuple[str, ...]:
+    """What the CPU that PLIANT_CPU names has."""
+    if cpu in known:
+        return known[cpu].features
+    raise UnsupportedError(f"PLIANT_CPU is `{cpu}`, which is no CPU of this architecture", help="it is one of " + ", ".join(known))
 
 
 def cpu_name() -> str:

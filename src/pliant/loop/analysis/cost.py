@@ -10,6 +10,7 @@ depend on outer ones counts with its greatest extent, a branch with both arms, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import field
 from functools import cache
@@ -17,7 +18,7 @@ from functools import cache
 from ...dtype import DType, i64
 from ...support.record import dataclass
 from ...sym import expr as E
-from ...sym.expr import EXPANDED_FUNCTIONS, Const, Expr, Fma, Max, Min, Var, product, substitute
+from ...sym.expr import PRIMITIVE_FUNCTIONS, Const, Expr, Fma, Max, Min, Var, product, substitute
 from ...sym.expr import Call as Function
 from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove
@@ -37,6 +38,12 @@ class Cost:
     operations: Expr
     read: Expr  # bytes
     written: Expr  # bytes
+    exact: bool = True  # no literal in the formulas has wrapped
+
+    @property
+    def counts(self) -> tuple[Expr, Expr, Expr]:
+        """The three formulas."""
+        return self.operations, self.read, self.written
 
     @property
     def bytes(self) -> Expr:
@@ -54,11 +61,18 @@ def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
     counter = _Counter()
     counter.stmt(s, (), facts)
     touched = regions(s, facts)
+    small = all(_fits(box.extents, box.buffer.dtype.bits) for box in (*touched.reads, *touched.writes))
     return Cost(
         simplify(counter.operations, facts),
         simplify(_bytes(touched.reads, counter.loads, facts), facts),
         simplify(_bytes(touched.writes, counter.stores, facts), facts),
+        counter.exact and small,
     )
+
+
+def _fits(factors: Iterable[Expr], times: int) -> bool:
+    """Whether the literals of a product leave room in 64 bits for sums of such products."""
+    return times * math.prod(int(f.value) for f in factors if isinstance(f, Const)) < 1 << 58
 
 
 def _bytes(boxes: Iterable[Region], accesses: dict[Buffer, Expr], facts: Facts) -> Expr:
@@ -87,6 +101,7 @@ class _Counter:
     inner: tuple[Var, ...] = ()
     called: set[Buffer] = field(default_factory=set)
     values: dict[Var, Expr] = field(default_factory=dict)  # lets, which ends of loops may be made of
+    exact: bool = True
 
     def stmt(self, s: Stmt, times: tuple[Expr, ...], facts: Facts) -> None:
         match s:
@@ -110,6 +125,7 @@ class _Counter:
                 self.add(max(1, sum(operations_of(e) for e in s.combiner.result)) * (2 if s.combiner.name == "fma" else 1), times)
             case Call():
                 inside = cost(s.func)
+                self.exact &= inside.exact and _fits((*times, *s.dims), 1)
                 self.operations += substitute(inside.operations, dict(zip(s.func.symbols, s.dims, strict=True))) * product(times)
                 for a in s.args:
                     if isinstance(a, Buffer):  # how often the callee reads it is not looked at: its box counts
@@ -137,10 +153,12 @@ class _Counter:
 
     def access(self, into: dict[Buffer, Expr], buffer: Buffer, times: tuple[Expr, ...]) -> None:
         if buffer not in self.called:
+            self.exact &= _fits(times, buffer.dtype.bits)
             into[buffer] = into.get(buffer, Const(0, i64)) + product(times)
 
     def add(self, operations: int, times: tuple[Expr, ...]) -> None:
         if operations:
+            self.exact &= _fits(times, operations)
             self.operations += product(times) * operations
 
 
@@ -157,7 +175,7 @@ def operations_of(e: Expr) -> int:
         if isinstance(n, Load):
             continue
         stack.extend(n.args)
-        if isinstance(n, Function) and n.fn in EXPANDED_FUNCTIONS:
+        if isinstance(n, Function) and n.fn not in PRIMITIVE_FUNCTIONS:
             total += _operations_in(n.fn, n.dtype)
         elif not isinstance(n, _FREE):
             total += 2 if isinstance(n, Fma) else 1

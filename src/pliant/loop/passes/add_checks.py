@@ -6,12 +6,15 @@
 
 What fails: an access outside of a buffer's shape or a view outside of the memory it views, index arithmetic that overflows, a negative
 extent, an integer division or remainder by zero, a read of an element that was never written (of memory of the program's own, or of
-an output), an output that is not completely written, and arguments of a call that do not have the callee's shape. What is read only
-under a condition (an arm of a select, the right side of `and` and `or`, an `if`) is checked only under it.
+an output), an output that is not completely written, arguments of a call that do not have the callee's shape, and iterations of a
+parallel or vector loop that depend on each other. What is read only under a condition (an arm of a select, the right side of `and` and
+`or`, an `if`) is checked only under it.
 
 Blocks are lowered before, and calls become their bodies, so that everything is seen from where it happens. Vector and unrolled
-loops run one iteration after the other, registers are on the stack; parallel loops stay. The checks rest on as little as possible: bounds
-of variables serve only to leave out those of overflow and division, and nothing else is left out but constants.
+loops run one iteration after the other, registers are on the stack; parallel loops stay where their iterations are shown to be
+independent, else they run in order too, and who touches what is followed (`track_races.py`; not for vector loops with loops inside).
+The checks rest on as little as possible: bounds of variables serve only to leave out those of overflow and division, and nothing else is
+left out but constants.
 """
 
 from __future__ import annotations
@@ -43,9 +46,12 @@ from ..stmt import (
     zero,
 )
 from ..stmt import exprs as exprs_of
+from ..verify_blocks import shared_memory
+from ..verify_memory import CONCURRENT
 from .check_exprs import VALUES, ExprChecks
 from .instantiate import instantiate
 from .lower_blocks import lower_blocks
+from .track_races import Race, new_race
 from .written import Track, for_all, new_track, reach
 
 
@@ -59,6 +65,9 @@ class _Checks(ExprChecks):
         super().__init__(func.name, func.span)
         self.func = _plain(func)
         self.indexing = _index_vars(self.func.body)
+        self.races: list[Race] = []
+        self.views: dict[Buffer, View] = {}
+        self.now = 0  # the number of the statement at hand
 
     def function(self) -> Stmt:
         """The body with its checks."""
@@ -82,6 +91,7 @@ class _Checks(ExprChecks):
         """`s` and what has to hold before it and be noted after it."""
         around, facts = self.span, self.facts
         self.span = s.span or around
+        self.now += 1
         match s:
             case Seq():
                 made = [x for inner in s.body for x in self.stmts(inner)]
@@ -113,9 +123,65 @@ class _Checks(ExprChecks):
         facts = self.facts
         if low <= high:
             self.facts = facts.with_range(s.var, low, high)
+        followed = self.followed(s)
+        if not followed:
+            body = self.inner(s.body)
+            self.facts = facts
+            return s.with_(body=body, kind="serial" if s.kind == "vector" else s.kind)
+        race, before = new_race(s, followed)
+        self.races.append(race)
+        now, self.now = self.now, 0
         body = self.inner(s.body)
+        self.now = now
+        self.races.pop()
         self.facts = facts
-        return s.with_(body=body)
+        return seq(*before, s.with_(body=body, kind="serial"))
+
+    def followed(self, s: For) -> list[Track]:
+        """The memory that iterations of a concurrent loop may share, as far as is seen."""
+        if s.kind not in CONCURRENT and not s.kind.startswith("gpu."):
+            return []
+        if s.kind == "vector" and any(isinstance(x, Call) for x in walk_stmts(s.body)):
+            return []
+        roots = {self.tracks[b].root for b in shared_memory(self.func, s, self.views.values()) if b in self.tracks}
+        return [Track(r, zero(), None) for r in roots]
+
+    # Races.
+
+    def access(self, b: Buffer, indices: tuple[Expr, ...], *, read: bool = False) -> list[Stmt]:
+        """Also who may read it, and that it was read."""
+        made = super().access(b, indices, read=read)
+        track = self.tracks[b]
+        for race in self.races if read else ():
+            if track.root in race.writers:
+                for (place,) in track.places(b, indices):
+                    made += [self.race(race, track.root, place, b, indices, write=False), race.read(place, track.root, self.now)]
+        return made
+
+    def wrote(self, b: Buffer, indices: tuple[Expr, ...]) -> list[Stmt]:
+        """Who may write it, and that it was written."""
+        made: list[Stmt] = []
+        track = self.tracks[b]
+        for race in self.races:
+            if track.root in race.writers:
+                for (place,) in track.places(b, indices):
+                    made.append(self.race(race, track.root, place, b, indices, write=True))
+                    mark = race.readers[track.root].load(place)
+                    made.append(self.depends(race, race.may_overwrite(mark, self.now), b, indices, "was read by another one", ()))
+                    made.append(race.wrote(place, track.root, self.now))
+        return made
+
+    def race(self, race: Race, root: Buffer, place: Expr, b: Buffer, indices: tuple[Expr, ...], *, write: bool) -> Stmt:
+        stamp = race.writers[root].load(place)
+        told = f"was written by {race.loop.var.name} = {{1}}"
+        return self.depends(race, race.may_follow(stamp, self.now), b, indices, told, (race.shown(stamp),))
+
+    def depends(self, race: Race, cond: Expr, b: Buffer, indices: tuple[Expr, ...], told: str, values: tuple[Expr, ...]) -> Stmt:
+        v, shown = race.loop.var, f"`{b.name}[{', '.join(map(str, indices))}]`"
+        message = (
+            f"iterations of the {race.loop.kind} loop `{v.name}` depend on each other in `{self.name}`: {shown} of {v.name} = {{0}} {told}"
+        )
+        return self.check(cond, message, (v, *values), "make the loop serial")
 
     def simple(self, s: Stmt) -> list[Stmt]:
         match s:
@@ -125,9 +191,10 @@ class _Checks(ExprChecks):
                 return [*made, s]
             case Store():
                 made = [*self.access(s.buffer, s.indices), *self.all((s.value,))]
-                return [*made, s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
+                return [*made, *self.wrote(s.buffer, s.indices), s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
             case Reduce():
-                return [*self.all((*s.targets, *s.values)), *self.combiner(s), s]
+                made = [*self.all((*s.targets, *s.values)), *self.combiner(s)]
+                return [*made, *(x for t in s.targets for x in self.wrote(t.buffer, t.indices)), s]
             case Alloc():
                 made = [*self.all(exprs_of(s), index=True), *self.extents(s.buffer), s]
                 self.tracks[s.buffer], shadow = new_track(s.buffer, private=s.buffer.scope == "stack")
@@ -148,6 +215,7 @@ class _Checks(ExprChecks):
     def view(self, s: View) -> list[Stmt]:
         """The view is inside of the memory; its place counts from the start of the root."""
         made = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
+        self.views[s.buffer] = s
         source = self.tracks[s.source]
         start = source.base + source.scaled(s.source, s.source.flat_index(s.start))
         base: Expr = start
@@ -252,7 +320,7 @@ class _Checks(ExprChecks):
 
 
 def _plain(func: Func) -> Func:
-    """Without blocks, lanes, copies and registers; of nested parallel loops the outermost stays."""
+    """Without blocks, copies and registers; of nested parallel loops the outermost stays."""
     lowered = lower_blocks(func)
     stack = {
         s.buffer: Buffer(s.buffer.name, s.buffer.dtype, s.buffer.shape, s.buffer.strides, "stack")
@@ -262,7 +330,7 @@ def _plain(func: Func) -> Func:
 
     def serial(s: Stmt) -> Stmt:
         s = map_children(s, serial)
-        return s.with_(kind="serial") if isinstance(s, For) and s.kind in ("vector", "unroll") else s
+        return s.with_(kind="serial") if isinstance(s, For) and s.kind == "unroll" else s
 
     return lowered.with_(body=Replacer(buffers=stack).stmt(serial(lowered.body)))
 

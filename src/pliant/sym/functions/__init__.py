@@ -4,35 +4,43 @@ Each definition is for f32 and f64; the half types compute in f32 and round once
 they vectorise as they stand. What they promise is in TABLE; infinities, NaN, denormals and signed zeros come out as C99's
 Annex F asks. A family of functions is a file.
 
+Every function has two forms (docs/design/0016-functions-without-fma.md): with fused multiply-adds, and without, as machines that lack the
+instruction compute it. The second is the first with each `MulAdd` as a product and a sum, and where that is not precise enough,
+a definition of its own.
+
     expand(exp(x) * 2)  ->  an expression of fma, shifts and bitcasts
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from ...dtype import DType, bf16, f16, f32, f64
 from ...support.errors import UnsupportedError
-from ..expr import EXPANDED_FUNCTIONS, Call, Cast, Div, Expr, Var, rewrite, substitute
+from ..expr import EXPANDED_FUNCTIONS, PRIMITIVE_FUNCTIONS, Call, Cast, Div, Expr, Var, rewrite, substitute
+from ..unfuse import unfuse
 from .build import number
 from .circular import cos, sin, tan
 from .error import erf
 from .exponential import decay, exp, exp2, expm1, sigmoid, tanh
 from .hyperbolic import acosh, asinh, atanh, cosh, sinh
-from .inverse import acos, asin, atan, atan2
+from .inverse import acos, acos_unfused, asin, asin_unfused, atan, atan2
 from .logarithm import log, log1p, log2, log10, pow
 from .remainder import fmod
 
 
 class Function(NamedTuple):
-    """A definition for operands of f32 or f64, and the largest error for each, in units of the last place."""
+    """A definition for operands of f32 or f64, and the largest error for each, in units of the last place; then of the form without fma."""
 
     define: Callable[..., Expr]
     ulp32: float
     ulp64: float
+    unfused32: float
+    unfused64: float
     remark: str = ""
+    unfused: Callable[..., Expr] | None = None  # the definition of the form without fma, where it is another one
 
 
 def _rsqrt(x: Expr) -> Expr:
@@ -40,46 +48,49 @@ def _rsqrt(x: Expr) -> Expr:
 
 
 _TURNS = "NaN for abs(x) >= 2^30 (f32), 2^45 (f64)"
+_NORMAL = "e^x for x <= 0; 0 for what is no normal number, x < -87.7 (f32), -708.8 (f64)"
 TABLE: dict[str, Function] = {
-    "exp": Function(exp, 1.75, 1.5),
-    "exp2": Function(exp2, 2.0, 1.5),
-    "expm1": Function(expm1, 2.0, 2.5),
-    "decay": Function(decay, 6.0, 1.5, "e^x for x <= 0; 0 for what is no normal number, x < -87.7 (f32), -708.8 (f64)"),
-    "log": Function(log, 1.5, 1.5),
-    "log1p": Function(log1p, 2.0, 1.5),
-    "log2": Function(log2, 1.0, 1.0, "whole for powers of 2"),
-    "log10": Function(log10, 1.0, 1.0, "whole for powers of 10"),
-    "pow": Function(pow, 1.0, 1.5, "all special cases of C99"),
-    "sigmoid": Function(sigmoid, 3.5, 2.5),
-    "tanh": Function(tanh, 3.0, 3.0),
-    "erf": Function(erf, 1.5, 1.5),
-    "rsqrt": Function(_rsqrt, 1.5, 1.5),
-    "sin": Function(sin, 2.0, 1.5, _TURNS),
-    "cos": Function(cos, 2.0, 1.5, _TURNS),
-    "tan": Function(tan, 4.0, 3.0, _TURNS),
-    "asin": Function(asin, 1.0, 2.0),
-    "acos": Function(acos, 1.0, 1.5),
-    "atan": Function(atan, 1.0, 2.0),
-    "atan2": Function(atan2, 1.0, 2.5, "the angle of (y, x), signs of zeros as in C99"),
-    "sinh": Function(sinh, 1.0, 3.0),
-    "cosh": Function(cosh, 1.0, 3.0),
-    "asinh": Function(asinh, 1.0, 2.0),
-    "acosh": Function(acosh, 1.0, 2.0),
-    "atanh": Function(atanh, 1.0, 2.0),
-    "fmod": Function(fmod, 0.0, 0.0, "the sign is that of x"),
+    "exp": Function(exp, 1.75, 1.5, 1.75, 1.5),
+    "exp2": Function(exp2, 2.0, 1.5, 2.5, 1.5, unfused=partial(exp2, fused=False)),
+    "expm1": Function(expm1, 2.0, 2.5, 2.0, 2.5),
+    "decay": Function(decay, 6.0, 1.5, 3.0, 1.5, _NORMAL, partial(decay, fused=False)),
+    "log": Function(log, 1.5, 1.5, 1.5, 1.5),
+    "log1p": Function(log1p, 2.0, 1.5, 2.0, 1.5),
+    "log2": Function(log2, 1.0, 1.0, 1.0, 1.0, "whole for powers of 2", partial(log2, fused=False)),
+    "log10": Function(log10, 1.0, 1.0, 1.0, 1.0, "whole for powers of 10", partial(log10, fused=False)),
+    "pow": Function(pow, 1.0, 1.5, 1.0, 1.75, "all special cases of C99", partial(pow, fused=False)),
+    "sigmoid": Function(sigmoid, 3.5, 2.5, 3.5, 2.5),
+    "tanh": Function(tanh, 3.0, 3.0, 3.0, 3.0, unfused=partial(tanh, fused=False)),
+    "erf": Function(erf, 1.5, 1.5, 1.5, 1.75),
+    "rsqrt": Function(_rsqrt, 1.5, 1.5, 1.5, 1.5),
+    "sin": Function(sin, 2.0, 1.5, 2.0, 1.5, _TURNS, partial(sin, fused=False)),
+    "cos": Function(cos, 2.0, 1.5, 2.0, 1.5, _TURNS, partial(cos, fused=False)),
+    "tan": Function(tan, 4.0, 3.0, 4.0, 3.0, _TURNS, partial(tan, fused=False)),
+    "asin": Function(asin, 1.0, 2.0, 1.0, 2.0, unfused=asin_unfused),
+    "acos": Function(acos, 1.0, 1.5, 1.0, 1.5, unfused=acos_unfused),
+    "atan": Function(atan, 1.0, 2.0, 1.0, 2.0),
+    "atan2": Function(atan2, 1.0, 2.5, 1.0, 2.5, "the angle of (y, x), signs of zeros as in C99"),
+    "sinh": Function(sinh, 1.0, 3.0, 1.0, 3.0),
+    "cosh": Function(cosh, 1.0, 3.0, 1.0, 3.0),
+    "asinh": Function(asinh, 1.0, 2.0, 1.0, 2.0),
+    "acosh": Function(acosh, 1.0, 2.0, 1.0, 2.0),
+    "atanh": Function(atanh, 1.0, 2.0, 1.0, 2.0),
+    "fmod": Function(fmod, 0.0, 0.0, 0.0, 0.0, "the sign is that of x", partial(fmod, fused=False)),
 }
 
 
 @cache
 def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
-    """The parameters of an expanded function and its value in terms of them, with no expanded function left inside."""
-    params = tuple(Var(name, dtype) for name in ("x", "y", "z")[: EXPANDED_FUNCTIONS[fn]])
+    """The parameters of an expanded function, or of its form without fma, and its value, with no expanded function left inside."""
+    name, _, form = fn.partition(".")
+    params = tuple(Var(p, dtype) for p in ("x", "y", "z")[: EXPANDED_FUNCTIONS[name]])
     if dtype in (f16, bf16):
         body: Expr = Cast(dtype, Call(fn, *(Cast(f32, p) for p in params)))
     elif dtype in (f32, f64):
-        body = TABLE[fn].define(*params)
+        function = TABLE[name]
+        body = unfuse((function.unfused or function.define)(*params)) if form else function.define(*params)
     else:
-        raise UnsupportedError(f"`{fn}` of {dtype} is not supported", facts=[f"`{fn}` takes f32, f64, f16, bf16"])
+        raise UnsupportedError(f"`{name}` of {dtype} is not supported", facts=[f"`{name}` takes f32, f64, f16, bf16"])
     return params, expand(body)
 
 
@@ -87,7 +98,7 @@ def expand(e: Expr) -> Expr:
     """`e` with every expanded function replaced by its definition."""
 
     def leaf(node: Expr) -> Expr | None:
-        if not isinstance(node, Call) or node.fn not in EXPANDED_FUNCTIONS:
+        if not isinstance(node, Call) or node.fn in PRIMITIVE_FUNCTIONS:
             return None
         params, body = definition(node.fn, node.dtype)
         return substitute(body, dict(zip(params, (rewrite(a, leaf, memo) for a in node.args), strict=True)))

@@ -1,16 +1,18 @@
 """What the definitions of functions are built from: literals, polynomials, bit patterns, sums and products without error.
 
-Everything here works for f32 and for f64 alike; the dtype is that of the operand.
+Everything here works for f32 and for f64 alike (products without error: f64); the dtype is that of the operand. Where a second
+rounding does no harm, a multiplication and an addition are a `MulAdd`: one rounding, and two in the forms without fma. What must
+be exact takes `fused`, and is made of a dozen operations where that is False.
 
-    horner(x, (0.5, 1.0, 2.0))  ->  fma(fma(0.5, x, 1.0), x, 2.0)
+    horner(x, (0.5, 1.0, 2.0))  ->  muladd(muladd(0.5, x, 1.0), x, 2.0)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dtype import DType, f32, u32, u64
-from ..expr import Add, BitAnd, Bitcast, BitOr, Call, Const, Expr, Fma, Max, Min, Mul, Neg, Shl, Sub
+from ...dtype import DType, f32, f64, u32, u64
+from ..expr import Add, BitAnd, Bitcast, BitOr, Call, Const, Expr, Fma, Max, Min, Mul, MulAdd, Neg, Shl, Sub
 
 
 def number(value: float, like: Expr) -> Const:
@@ -19,15 +21,15 @@ def number(value: float, like: Expr) -> Const:
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """The polynomial in `x` by fma, the coefficient of the highest power first."""
+    """The polynomial in `x` by Horner's rule, the coefficient of the highest power first."""
     result: Expr = number(coefficients[0], x)
     for c in coefficients[1:]:
-        result = Fma(result, x, number(c, x))
+        result = MulAdd(result, x, number(c, x))
     return result
 
 
 def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """The polynomial in `x`, the coefficient of the highest power first, as a balanced tree: after Estrin, short chains of fma.
+    """The polynomial in `x`, the coefficient of the highest power first, as a balanced tree: after Estrin, short chains.
 
     One multiplication more for each halving than by Horner's rule; but what waits for the end of a chain is most of the time.
     """
@@ -35,7 +37,7 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
     power = x
     while len(terms) > 1:
         odd = terms[-1:] if len(terms) % 2 else []
-        terms = [Fma(b, power, a) for a, b in zip(terms[0::2], terms[1::2], strict=False)] + odd
+        terms = [MulAdd(b, power, a) for a, b in zip(terms[0::2], terms[1::2], strict=False)] + odd
         power = Mul(power, power)
     return terms[0]
 
@@ -123,16 +125,40 @@ def quick_two_sum(a: Expr, b: Expr) -> Pair:
     return s, Sub(b, Sub(s, a))
 
 
-def two_product(a: Expr, b: Expr) -> Pair:
-    """a * b and its error."""
+def two_product(a: Expr, b: Expr, fused: bool) -> Pair:
+    """a * b and its error; unless fused, of f64 below 2^996."""
     p = Mul(a, b)
-    return p, Fma(a, b, Neg(p))
+    if fused:
+        return p, Fma(a, b, Neg(p))
+    (a1, a0), (b1, b0) = _halves(a), _halves(b)  # after Dekker: all products of halves are exact
+    return p, Add(Add(Add(Sub(Mul(a1, b1), p), Mul(a1, b0)), Mul(a0, b1)), Mul(a0, b0))
 
 
-def pair_product(a: Pair, b: Pair) -> Pair:
+def _halves(x: Expr) -> Pair:
+    """x as a sum of two numbers of at most 26 bits, after Veltkamp."""
+    assert x.dtype is f64
+    split = 2.0**27 + 1.0
+    if isinstance(x, Const):
+        moved = x.value * split
+        high = moved - (moved - x.value)
+        return number(high, x), number(x.value - high, x)
+    large = Mul(x, number(split, x))
+    top = Sub(large, Sub(large, x))
+    return top, Sub(x, top)
+
+
+def rest_of(c: Expr, a: Expr, b: Expr, fused: bool) -> Expr:
+    """c - a*b where that is little: without error."""
+    if fused:
+        return Fma(Neg(a), b, c)
+    p, low = two_product(a, b, fused)
+    return Sub(Sub(c, p), low)
+
+
+def pair_product(a: Pair, b: Pair, fused: bool) -> Pair:
     """The product of two pairs, to about twice the precision."""
-    p, low = two_product(a[0], b[0])
-    return quick_two_sum(p, Fma(a[0], b[1], Fma(a[1], b[0], low)))
+    p, low = two_product(a[0], b[0], fused)
+    return quick_two_sum(p, MulAdd(a[0], b[1], MulAdd(a[1], b[0], low)))
 
 
 def pair_sum(a: Pair, b: Pair) -> Pair:

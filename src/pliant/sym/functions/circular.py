@@ -1,7 +1,8 @@
 """sin, cos and tan, for |x| < 2^30 in f32 and < 2^45 in f64; NaN beyond.
 
 x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f32 subtracts in f64; f64 takes pi/2 in three parts and keeps r as a
-pair, because near a multiple of pi/2 all but the last digits cancel.
+pair, because near a multiple of pi/2 all but the last digits cancel. Without fma, f32 takes pi/2 in parts that are so short that their
+products are exact.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import math
 from typing import NamedTuple
 
 from ...dtype import f32, f64
-from ..expr import Add, BitAnd, Bitcast, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Select, Shl, Sub
+from ..expr import Add, BitAnd, Bitcast, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, MulAdd, Ne, Neg, Select, Shl, Sub
 from .build import absolute, bits, number, pattern, polynomial, two_product, two_sum, unsigned
 
 RANGE = {f32: 2.0**30, f64: 2.0**45}
 _HALF_PI = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
+# Of the first two parts a product with a whole number of 31 bits is exact.
+_HALF_PI_PARTS = (float.fromhex("0x1.921fbp+0"), float.fromhex("0x1.5110bp-22"), float.fromhex("0x1.18469898cc517p-44"))
 _ROUND = 1.5 * 2.0**52
 
 # (sin r / r - 1) / r^2, and (cos r - 1 + r^2/2) / r^4, in r^2 on 0..pi/4
@@ -38,37 +41,40 @@ class _Angle(NamedTuple):
     cosine: Expr
 
 
-def _reduce(x: Expr) -> _Angle:
-    return _reduce32(x) if x.dtype is f32 else _reduce64(x)
+def _reduce(x: Expr, fused: bool) -> _Angle:
+    return _reduce32(x, fused) if x.dtype is f32 else _reduce64(x, fused)
 
 
-def _reduce32(x: Expr) -> _Angle:
+def _reduce32(x: Expr, fused: bool) -> _Angle:
     wide = Cast(f64, x)
-    t = Fma(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
+    t = MulAdd(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
     n = Sub(t, number(_ROUND, wide))
-    r = Cast(f32, Fma(n, number(-_HALF_PI[1], wide), Fma(n, number(-_HALF_PI[0], wide), wide)))
+    rest: Expr = wide
+    for part in _HALF_PI[:2] if fused else _HALF_PI_PARTS:
+        rest = Fma(n, number(-part, wide), rest) if fused else Sub(rest, Mul(n, number(part, wide)))
+    r = Cast(f32, rest)
     z = Mul(r, r)
-    sine = Fma(Mul(r, z), polynomial(z, _SIN_32), r)
-    cosine = Fma(Mul(z, z), polynomial(z, _COS_32), Fma(z, number(-0.5, r), number(1.0, r)))
+    sine = MulAdd(Mul(r, z), polynomial(z, _SIN_32), r)
+    cosine = MulAdd(Mul(z, z), polynomial(z, _COS_32), MulAdd(z, number(-0.5, r), number(1.0, r)))
     return _Angle(Cast(unsigned(f32), bits(t)), sine, cosine)
 
 
-def _reduce64(x: Expr) -> _Angle:
-    t = Fma(x, number(2.0 / math.pi, x), number(_ROUND, x))
+def _reduce64(x: Expr, fused: bool) -> _Angle:
+    t = MulAdd(x, number(2.0 / math.pi, x), number(_ROUND, x))
     n = Sub(t, number(_ROUND, x))
-    first, first_low = two_product(n, number(_HALF_PI[0], x))
-    second, second_low = two_product(n, number(_HALF_PI[1], x))
+    first, first_low = two_product(n, number(_HALF_PI[0], x), fused)
+    second, second_low = two_product(n, number(_HALF_PI[1], x), fused)
     a, a_low = two_sum(Sub(x, first), Neg(first_low))
     b, b_low = two_sum(a, Neg(second))
-    r, low = two_sum(b, Sub(Add(a_low, b_low), Fma(n, number(_HALF_PI[2], x), second_low)))
+    r, low = two_sum(b, Sub(Add(a_low, b_low), MulAdd(n, number(_HALF_PI[2], x), second_low)))
     z = Mul(r, r)
     cube = Mul(z, r)
     # sin(r + low) = r + (r^3 * (c0 + z * …) + low * (1 - z/2))
-    sine = Add(r, Fma(cube, polynomial(z, _SIN_64), Fma(Mul(z, low), number(-0.5, x), low)))
+    sine = Add(r, MulAdd(cube, polynomial(z, _SIN_64), MulAdd(Mul(z, low), number(-0.5, x), low)))
     one, half = number(1.0, x), Mul(z, number(0.5, x))
     w = Sub(one, half)
     error = Sub(Sub(one, w), half)
-    cosine = Add(w, Add(error, Fma(Mul(z, z), polynomial(z, _COS_64), Neg(Mul(r, low)))))
+    cosine = Add(w, Add(error, MulAdd(Mul(z, z), polynomial(z, _COS_64), Neg(Mul(r, low)))))
     return _Angle(bits(t), sine, cosine)
 
 
@@ -89,19 +95,19 @@ def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
     return _within(Bitcast(d, Add(bits(size), sign)), x)
 
 
-def sin(x: Expr) -> Expr:
+def sin(x: Expr, fused: bool = True) -> Expr:
     """The sine."""
-    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce(x), 0))  # 0 keeps its sign
+    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce(x, fused), 0))  # 0 keeps its sign
 
 
-def cos(x: Expr) -> Expr:
+def cos(x: Expr, fused: bool = True) -> Expr:
     """The cosine."""
-    return _wave(x, _reduce(x), 1)
+    return _wave(x, _reduce(x, fused), 1)
 
 
-def tan(x: Expr) -> Expr:
+def tan(x: Expr, fused: bool = True) -> Expr:
     """The tangent: of an odd number of quarter turns, -cos r / sin r."""
-    angle = _reduce(x)
+    angle = _reduce(x, fused)
     odd = _odd(angle.quarters)
     above = Select(odd, Neg(angle.cosine), angle.sine)
     below = Select(odd, angle.sine, angle.cosine)

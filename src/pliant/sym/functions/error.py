@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...dtype import f32
-from ..expr import Call, Expr, Fma, Lt, Min, Mul, Neg, Select, Sub
+from ..expr import Call, Expr, Lt, Min, Mul, MulAdd, Neg, Select, Sub
 from .build import absolute, horner, number, polynomial, signed
 
 # After N. Juffa: g(t) = t*far(t) - t, in two chains because the powers of t are large.
@@ -28,15 +28,15 @@ def erf(x: Expr) -> Expr:
     """The error function."""
     single = x.dtype is f32
     size = Min(absolute(x), number(4.0 if single else 6.0, x))  # erf rounds to 1 there
-    near = Fma(polynomial(Mul(x, x), _NEAR_32 if single else _NEAR_64), x, x)
+    near = MulAdd(polynomial(Mul(x, x), _NEAR_32 if single else _NEAR_64), x, x)
     exponent = _far32(size) if single else horner(Sub(size, number(1.0, x)), _FAR_64)
     far = signed(Sub(number(1.0, x), Call("exp", exponent)), x)
     return Select(Lt(number(0.927734375 if single else 1.0, x), size), far, near)
 
 
 def _far32(t: Expr) -> Expr:
-    high = Fma(number(-1.72853470e-5, t), t, number(3.83197126e-4, t))
-    r: Expr = Fma(high, Mul(t, t), Fma(number(-3.88396438e-3, t), t, number(2.42546219e-2, t)))
+    high = MulAdd(number(-1.72853470e-5, t), t, number(3.83197126e-4, t))
+    r: Expr = MulAdd(high, Mul(t, t), MulAdd(number(-3.88396438e-3, t), t, number(2.42546219e-2, t)))
     for c in _FAR_32:
-        r = Fma(r, t, number(c, t))
-    return Fma(r, t, Neg(t))
+        r = MulAdd(r, t, number(c, t))
+    return MulAdd(r, t, Neg(t))

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 from ...dtype import f32
-from ..expr import Add, Call, Div, Expr, Fma, Lt, Max, Min, Mul, Neg, Select, Sub
-from .build import absolute, clamp, number, polynomial, power_of_two, quick_two_sum, signed, whole_bias
+from ..expr import Add, Call, Div, Expr, Fma, Lt, Max, Min, Mul, MulAdd, Neg, Select, Sub
+from .build import absolute, clamp, number, polynomial, power_of_two, quick_two_sum, signed, two_product, whole_bias
 
 # ln2 in two parts: a multiple of the first by any n that occurs is exact.
 _LN2_32 = (0.693359375, -2.12194440e-4)
@@ -39,26 +39,29 @@ _TANH_64 = tuple(c * 2.0 ** (len(_EXPM1_64) - i) for i, c in enumerate(_EXPM1_64
 
 
 def _reduce(x: Expr, step: float, most: float | None = None, rough: bool = False) -> tuple[Expr, Expr]:
-    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`; `rough`: n is small or precise digits of r do not matter."""
+    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`.
+
+    `rough`: n is small or precise digits of r do not matter, if the product of n is not rounded; so only where there is an fma.
+    """
     d = x.dtype
-    t: Expr = Fma(x, number(math.log2(math.e) / step, x), number(whole_bias(d), x))
+    t: Expr = MulAdd(x, number(math.log2(math.e) / step, x), number(whole_bias(d), x))
     if most is not None:
         t = Min(t, number(whole_bias(d) + most, x))
     n = Sub(t, number(whole_bias(d), x))
     if rough:
         return Fma(n, number(-step * math.log(2.0), x), x), power_of_two(t)
     high, low = _LN2_32 if d is f32 else _LN2_64
-    return Fma(n, number(-step * low, x), Fma(n, number(-step * high, x), x)), power_of_two(t)
+    return MulAdd(n, number(-step * low, x), MulAdd(n, number(-step * high, x), x)), power_of_two(t)
 
 
 def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
     """e^(x + low) where x is in range and `low`, if any, is below its last place."""
     r, half = _reduce(x, 2.0)
     if low is None:
-        near: Expr = Fma(polynomial(r, q), Mul(r, r), r)
+        near: Expr = MulAdd(polynomial(r, q), Mul(r, r), r)
     else:
         r, low = quick_two_sum(r, low)
-        near = Add(Fma(polynomial(r, q), Mul(r, r), low), r)
+        near = Add(MulAdd(polynomial(r, q), Mul(r, r), low), r)
     return Mul(Mul(Add(near, number(1.0, x)), half), half)
 
 
@@ -67,20 +70,20 @@ def exp(x: Expr) -> Expr:
     return exp_of(clamp(x, -104.0, 89.0), _EXP_32) if x.dtype is f32 else exp_of(clamp(x, -746.0, 710.0), EXP_64)
 
 
-def exp2(x: Expr) -> Expr:
+def exp2(x: Expr, fused: bool = True) -> Expr:
     """2 to the power of x."""
     x = clamp(x, -151.0, 129.0) if x.dtype is f32 else clamp(x, -1076.0, 1025.0)
     magic = number(whole_bias(x.dtype), x)
-    t = Fma(x, number(0.5, x), magic)
-    r = Fma(Sub(t, magic), number(-2.0, x), x)
+    t = MulAdd(x, number(0.5, x), magic)
+    r = MulAdd(Sub(t, magic), number(-2.0, x), x)
     half = power_of_two(t)
     one = number(1.0, x)
     if x.dtype is f32:
-        value: Expr = Fma(r, polynomial(r, _EXP2_32), one)
+        value: Expr = MulAdd(r, polynomial(r, _EXP2_32), one)
     else:
-        z = Mul(r, number(_LN2[0], x))
-        low = Fma(r, number(_LN2[1], x), Fma(r, number(_LN2[0], x), Neg(z)))
-        value = Add(Add(Fma(polynomial(z, EXP_64), Mul(z, z), low), z), one)
+        z, error = two_product(r, number(_LN2[0], x), fused)
+        low = MulAdd(r, number(_LN2[1], x), error)
+        value = Add(Add(MulAdd(polynomial(z, EXP_64), Mul(z, z), low), z), one)
     return Mul(Mul(value, half), half)
 
 
@@ -88,32 +91,32 @@ def expm1(x: Expr) -> Expr:
     """e^x - 1, precise near zero."""
     single = x.dtype is f32
     r, power = _reduce(clamp(x, -30.0, 89.0), 1.0, 127.0) if single else _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
-    near = Fma(polynomial(r, _EXPM1_32 if single else _EXPM1_64), Mul(r, r), r)
-    return signed(Fma(power, near, Sub(power, number(1.0, x))), x)
+    near = MulAdd(polynomial(r, _EXPM1_32 if single else _EXPM1_64), Mul(r, r), r)
+    return signed(MulAdd(power, near, Sub(power, number(1.0, x))), x)
 
 
-def decay(x: Expr) -> Expr:
+def decay(x: Expr, fused: bool = True) -> Expr:
     """e^x for x <= 0, as softmax needs it: x is a difference there, whose own rounding is ten times the error of the rough remainder."""
     single = x.dtype is f32
     x = Max(x, number(-88.0 if single else -708.8, x))  # there the power of two is 0
-    r, power = _reduce(x, 1.0, rough=single)
+    r, power = _reduce(x, 1.0, rough=single and fused)
     square = Mul(r, r)
     if single:
         a, b, c, d = (number(v, x) for v in _DECAY_32)
-        q: Expr = Fma(Fma(square, a, b), Add(r, c), d)
+        q: Expr = MulAdd(MulAdd(square, a, b), Add(r, c), d)
     else:
         q = polynomial(r, EXP_64)
-    return Fma(Fma(q, square, r), power, power)
+    return MulAdd(MulAdd(q, square, r), power, power)
 
 
-def tanh(x: Expr) -> Expr:
+def tanh(x: Expr, fused: bool = True) -> Expr:
     """The hyperbolic tangent: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
     single = x.dtype is f32
     size = Min(absolute(x), number(10.0 if single else 20.0, x))  # the tangent rounds to 1 there
-    r, power = _reduce(size, 0.5, rough=single)
-    near = Fma(polynomial(r, _TANH_32 if single else _TANH_64), Mul(r, r), r)  # (e^2r - 1) / 2
+    r, power = _reduce(size, 0.5, rough=single and fused)
+    near = MulAdd(polynomial(r, _TANH_32 if single else _TANH_64), Mul(r, r), r)  # (e^2r - 1) / 2
     half, one = number(0.5, x), number(1.0, x)
-    t = Fma(power, near, Fma(power, half, Neg(half)))
+    t = MulAdd(power, near, MulAdd(power, half, Neg(half)))
     return signed(Div(t, Add(t, one)), x)
 
 

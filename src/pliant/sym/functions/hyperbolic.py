@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ...dtype import f32, f64
-from ..expr import Add, Call, Cast, Div, Expr, Fma, Lt, Min, Mul, Select, Sub
+from ..expr import Add, Call, Cast, Div, Expr, Lt, Min, Mul, MulAdd, Select, Sub
 from .build import absolute, number, signed
 
 _LARGE = 709.0  # beyond, e^x overflows before its half does
@@ -34,7 +34,7 @@ def _sinh(x: Expr) -> Expr:
 def _cosh(x: Expr) -> Expr:
     size, half = absolute(x), number(0.5, x)
     e = Call("exp", Min(size, number(_LARGE, x)))
-    return Select(Lt(number(_LARGE, x), size), _half_exp(size), Fma(e, half, Div(half, e)))
+    return Select(Lt(number(_LARGE, x), size), _half_exp(size), MulAdd(e, half, Div(half, e)))
 
 
 def _asinh(x: Expr) -> Expr:
@@ -50,7 +50,7 @@ def _asinh(x: Expr) -> Expr:
 def _acosh(x: Expr) -> Expr:
     """log(x + sqrt(x^2 - 1)), as log1p(t + sqrt(2t + t^2)) with t = x - 1."""
     t = Sub(Min(x, number(_SQUARE, x)), number(1.0, x))
-    value = Call("log1p", Add(t, Call("sqrt", Fma(t, t, Add(t, t)))))
+    value = Call("log1p", Add(t, Call("sqrt", MulAdd(t, t, Add(t, t)))))
     large = Add(Call("log", x), number(_LN2, x))
     return Select(Lt(x, number(1.0, x)), number(math.nan, x), Select(Lt(number(_SQUARE, x), x), large, value))
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...dtype import f32, f64
-from ..expr import Add, Call, Cast, Div, Eq, Expr, Fma, Lt, Max, Min, Mul, Ne, Neg, Or, Select, Sub
-from .build import absolute, number, pattern, polynomial, sign_bit, signed
+from ..expr import Add, Call, Cast, Div, Eq, Expr, Lt, Max, Min, Mul, MulAdd, Ne, Neg, Or, Select, Sub
+from .build import absolute, number, pattern, polynomial, rest_of, sign_bit, signed
 
 _PI = (math.pi, float.fromhex("0x1.1a62633145c07p-53"))
 _HALF_PI = (math.pi / 2, float.fromhex("0x1.1a62633145c07p-54"))
@@ -53,7 +54,7 @@ def _by_f64(define: Callable[..., Expr], short: Series, long: Series) -> Callabl
 def _turned(s: Expr, series: Series, turn_high: Expr, turn_low: Expr) -> Expr:
     """turn + atan(s) for a small s."""
     z = Mul(s, s)
-    return Add(turn_high, Add(s, Fma(Mul(s, z), polynomial(z, series), turn_low)))
+    return Add(turn_high, Add(s, MulAdd(Mul(s, z), polynomial(z, series), turn_low)))
 
 
 def _atan(series: Series, x: Expr) -> Expr:
@@ -97,21 +98,21 @@ def _near_and_far(series: Series, x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return far, s, Mul(Mul(s, z), polynomial(z, series)), z
 
 
-def _asin(series: Series, x: Expr) -> Expr:
+def _asin(series: Series, x: Expr, fused: bool = True) -> Expr:
     far, s, rest, z = _near_and_far(series, x)
-    twice = Add(_root_error(s, z), Add(rest, rest))
+    twice = Add(_root_error(s, z, fused), Add(rest, rest))
     beyond = Sub(number(_HALF_PI[0], x), Sub(Add(Add(s, s), twice), number(_HALF_PI[1], x)))
     return signed(Select(far, beyond, Add(s, rest)), x)
 
 
-def _root_error(s: Expr, z: Expr) -> Expr:
+def _root_error(s: Expr, z: Expr, fused: bool) -> Expr:
     """Twice what is missing of sqrt(z) in s."""
-    return Select(Eq(s, number(0.0, s)), s, Div(Fma(Neg(s), s, z), s))
+    return Select(Eq(s, number(0.0, s)), s, Div(rest_of(z, s, s, fused), s))
 
 
-def _acos(series: Series, x: Expr) -> Expr:
+def _acos(series: Series, x: Expr, fused: bool = True) -> Expr:
     far, s, rest, z = _near_and_far(series, x)
-    twice = Add(Add(s, s), Add(_root_error(s, z), Add(rest, rest)))
+    twice = Add(Add(s, s), Add(_root_error(s, z, fused), Add(rest, rest)))
     negative = Lt(x, number(0.0, x))
     beyond = Select(negative, Sub(number(_PI[0], x), Sub(twice, number(_PI[1], x))), twice)
     side = Select(negative, Neg(Add(s, rest)), Add(s, rest))
@@ -120,5 +121,7 @@ def _acos(series: Series, x: Expr) -> Expr:
 
 asin = _by_f64(_asin, _ASIN_32, _ASIN_64)
 acos = _by_f64(_acos, _ASIN_32, _ASIN_64)
+asin_unfused = _by_f64(partial(_asin, fused=False), _ASIN_32, _ASIN_64)
+acos_unfused = _by_f64(partial(_acos, fused=False), _ASIN_32, _ASIN_64)
 atan = _by_f64(_atan, _ATAN_32, _ATAN_64)
 atan2 = _by_f64(_atan2, _ATAN_32, _ATAN_64)

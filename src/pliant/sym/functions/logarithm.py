@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...dtype import f32, f64, i32
-from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Ne, Neg, Not, Or, Select, Shr, Sub
+from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Lt, Mul, MulAdd, Ne, Neg, Not, Or, Select, Shr, Sub
 from .build import (
     Pair,
     absolute,
@@ -23,6 +23,7 @@ from .build import (
     pattern,
     polynomial,
     quick_two_sum,
+    rest_of,
     sign_bit,
     signed,
     two_product,
@@ -94,13 +95,13 @@ def _split_any(x: Expr) -> tuple[Expr, Expr]:
 def _log(k: Expr, f: Expr) -> Expr:
     """k*ln2 + log(1 + f)."""
     if f.dtype is f32:
-        near = Fma(Mul(f, f), polynomial(f, _LOG_32), Fma(k, number(_LN2_32[1], f), f))
-        return Fma(k, number(_LN2_32[0], f), near)
+        near = MulAdd(Mul(f, f), polynomial(f, _LOG_32), MulAdd(k, number(_LN2_32[1], f), f))
+        return MulAdd(k, number(_LN2_32[0], f), near)
     s = Div(f, Add(f, number(2.0, f)))
     z = Mul(s, s)
     half = Mul(Mul(f, f), number(0.5, f))
-    rest = Fma(s, Fma(polynomial(z, _LOG_64), z, half), Mul(k, number(_LN2_64[1], f)))
-    return Fma(k, number(_LN2_64[0], f), Sub(f, Sub(half, rest)))
+    rest = MulAdd(s, MulAdd(polynomial(z, _LOG_64), z, half), Mul(k, number(_LN2_64[1], f)))
+    return MulAdd(k, number(_LN2_64[0], f), Sub(f, Sub(half, rest)))
 
 
 def _at_edges(value: Expr, x: Expr, y: Expr) -> Expr:
@@ -117,22 +118,22 @@ def log(x: Expr) -> Expr:
     return _at_edges(_log(k, Sub(m, number(1.0, x))), x, x)
 
 
-def _log_to_base(x: Expr, inverse: Pair) -> Expr:
+def _log_to_base(x: Expr, inverse: Pair, fused: bool) -> Expr:
     """log x times 1 / log base, which is a pair."""
     if x.dtype is f32:
         wide = Cast(f64, x)  # normal there, also where x is denormal
         return _at_edges(Cast(f32, Mul(_log_of_f32(wide), inverse[0])), x, x)
-    return _at_edges(pair_product(_log_pair(x), inverse)[0], x, x)
+    return _at_edges(pair_product(_log_pair(x, fused), inverse, fused)[0], x, x)
 
 
-def log2(x: Expr) -> Expr:
+def log2(x: Expr, fused: bool = True) -> Expr:
     """The logarithm to base 2."""
-    return _log_to_base(x, (Const(_INVERSE_LN2[0], f64), Const(_INVERSE_LN2[1], f64)))
+    return _log_to_base(x, (Const(_INVERSE_LN2[0], f64), Const(_INVERSE_LN2[1], f64)), fused)
 
 
-def log10(x: Expr) -> Expr:
+def log10(x: Expr, fused: bool = True) -> Expr:
     """The logarithm to base 10."""
-    return _log_to_base(x, (Const(_INVERSE_LN10[0], f64), Const(_INVERSE_LN10[1], f64)))
+    return _log_to_base(x, (Const(_INVERSE_LN10[0], f64), Const(_INVERSE_LN10[1], f64)), fused)
 
 
 def log1p(x: Expr) -> Expr:
@@ -141,7 +142,7 @@ def log1p(x: Expr) -> Expr:
     u, error = two_sum(number(1.0, x), x)
     k, m, field = _split(u)
     twice = Bitcast(d, Sub(pattern((bias(d) + 1) << fraction_bits(d), x), field))  # 2^(1 - k); 0 for the largest k
-    f = Fma(Mul(error, twice), number(0.5, x), Sub(m, number(1.0, x)))
+    f = MulAdd(Mul(error, twice), number(0.5, x), Sub(m, number(1.0, x)))
     return signed(_at_edges(_log(k, f), u, x), x)
 
 
@@ -151,40 +152,40 @@ def _log_of_f32(x: Expr) -> Expr:
     f = Sub(m, number(1.0, x))
     s = Div(f, Add(f, number(2.0, x)))
     z = Mul(s, s)
-    return Fma(k, number(_LN2_PAIR[0], x), Fma(Mul(s, z), polynomial(z, _LOG_OF_32), Add(s, s)))
+    return MulAdd(k, number(_LN2_PAIR[0], x), MulAdd(Mul(s, z), polynomial(z, _LOG_OF_32), Add(s, s)))
 
 
-def _log_pair(x: Expr) -> Pair:
+def _log_pair(x: Expr, fused: bool) -> Pair:
     """log of a positive f64 to about 66 bits."""
     k, m = _split_any(x)
     f = Sub(m, number(1.0, x))
     d, d_low = quick_two_sum(number(2.0, x), f)
     s = Div(f, d)
-    s_low = Div(Fma(Neg(s), d_low, Fma(Neg(s), d, f)), d)
-    z = pair_product((s, s_low), (s, s_low))
+    s_low = Div(MulAdd(Neg(s), d_low, rest_of(f, s, d, fused)), d)
+    z = pair_product((s, s_low), (s, s_low), fused)
     third = (number(1.0 / 3.0, x), number(float.fromhex("0x1.5555555555555p-56"), x))
     series = pair_sum(third, (Mul(polynomial(z[0], _LOG_TAIL), z[0]), number(0.0, x)))
-    cube = pair_product(pair_product((s, s_low), z), series)
+    cube = pair_product(pair_product((s, s_low), z, fused), series, fused)
     total = pair_sum((s, s_low), cube)
     twice = (Add(total[0], total[0]), Add(total[1], total[1]))
-    ln2 = two_product(k, number(_LN2_PAIR[0], x))
-    return pair_sum((ln2[0], Fma(k, number(_LN2_PAIR[1], x), ln2[1])), twice)
+    ln2 = two_product(k, number(_LN2_PAIR[0], x), fused)
+    return pair_sum((ln2[0], MulAdd(k, number(_LN2_PAIR[1], x), ln2[1])), twice)
 
 
-def _power(size: Expr, y: Expr) -> Expr:
+def _power(size: Expr, y: Expr, fused: bool) -> Expr:
     """size^y for a positive finite size and a finite y."""
     if size.dtype is f32:
         wide = Mul(Cast(f64, clamp(y, -(2.0**40), 2.0**40)), _log_of_f32(Cast(f64, size)))
         return Cast(f32, exp_of(clamp(wide, -200.0, 200.0), _EXP_TO_32))
     y = clamp(y, -(2.0**70), 2.0**70)  # enough for 1 ± 2^-53 to over- or underflow
-    high, low = _log_pair(size)
-    p = Mul(y, high)
-    rest = Fma(y, low, Fma(y, high, Neg(p)))
+    high, low = _log_pair(size, fused)
+    p, error = two_product(y, high, fused)
+    rest = MulAdd(y, low, error)
     inside = Lt(absolute(p), number(800.0, p))
     return exp_of(clamp(p, -746.0, 710.0), EXP_64, Select(inside, rest, number(0.0, p)))
 
 
-def pow(x: Expr, y: Expr) -> Expr:
+def pow(x: Expr, y: Expr, fused: bool = True) -> Expr:
     """x to the power of y, with all special cases of C99."""
     d = x.dtype
     zero, one, inf, nan = (number(v, x) for v in (0.0, 1.0, math.inf, math.nan))
@@ -194,7 +195,7 @@ def pow(x: Expr, y: Expr) -> Expr:
     odd = And(whole_y, Ne(Call("trunc", half), half))
     edge = Or(Eq(size, zero), Eq(size, inf))
     at_edge = Select(Lt(y, zero), Select(Eq(size, zero), inf, zero), size)
-    value = Select(edge, at_edge, _power(size, y))
+    value = Select(edge, at_edge, _power(size, y, fused))
     turned = Bitcast(d, BitOr(bits(value), Select(odd, sign_bit(x), Const(0, unsigned(d)))))
     undefined = And(And(Lt(x, zero), Not(whole_y)), Lt(size, inf))
     unordered = Or(Ne(x, x), Ne(y, y))

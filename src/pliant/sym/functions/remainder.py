@@ -1,6 +1,7 @@
 """fmod, exact: x - trunc(x/y)*y without a rounding.
 
 f32 divides in f64 by y * 2^240, y * 2^192, … y: a quotient of 48 bits is wrong by one at most, and what remains has few digits.
+Without fma a quotient has 28 bits, so that its product with the 24 bits of y is exact.
 In f64, with whole significands X, Y of 53 bits and D the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D
 is built from the bits of D by squaring modulo Y; a product of two remainders is taken as a pair, and all steps are exact:
 remainders lie in -Y/2..Y/2, so that no intermediate has more than 53 bits.
@@ -12,9 +13,9 @@ import math
 
 from ...dtype import f32, f64, u64
 from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Neg, Select, Shl, Shr, Sub
-from .build import absolute, bits, number, pattern, signed, two_product
+from .build import absolute, bits, number, pattern, rest_of, signed, two_product
 
-_DIGITS = 48  # bits of a quotient; there are 277 of them between the largest f32 and the least
+_DIGITS, _DIGITS_UNFUSED = 48, 28  # bits of a quotient; there are 277 of them between the largest f32 and the least
 _STEPS = 6  # bits of D taken one by one; what is above them is at most 2^5, and 2^32 is below every Y
 
 
@@ -25,18 +26,19 @@ def _round(x: Expr) -> Expr:
 class _Modulus:
     """Arithmetic modulo a whole number of 53 bits."""
 
-    def __init__(self, y: Expr) -> None:
+    def __init__(self, y: Expr, fused: bool) -> None:
         self.y = y
+        self.fused = fused
         self.inverse = Div(number(1.0, y), y)
 
     def centre(self, a: Expr) -> Expr:
         """a in -y/2..y/2, where |a| is at most 2*y or so."""
-        return Fma(Neg(_round(Mul(a, self.inverse))), self.y, a)
+        return rest_of(a, _round(Mul(a, self.inverse)), self.y, self.fused)
 
     def product(self, a: Expr, b: Expr, factor: Expr | None = None) -> Expr:
         """a*b, or a*b*factor with a factor of 1 or 2."""
-        high, low = two_product(a, b)
-        r: Expr = Add(Fma(Neg(_round(Div(high, self.y))), self.y, high), low)
+        high, low = two_product(a, b, self.fused)
+        r: Expr = Add(rest_of(high, _round(Div(high, self.y)), self.y, self.fused), low)
         return self.centre(r if factor is None else Mul(r, factor))
 
 
@@ -54,9 +56,9 @@ def _power(field: Expr) -> Expr:
     return Bitcast(f64, Shl(field, Const(52, u64)))
 
 
-def _remainder64(a: Expr, b: Expr) -> Expr:
+def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
     (sa, ea), (sb, eb) = _significand(a), _significand(b)
-    by = _Modulus(sb)
+    by = _Modulus(sb, fused)
     d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps where a < b, and is not used there
     power = _power(Add(Shr(d, Const(_STEPS, u64)), Const(1023, u64)))
     for i in reversed(range(_STEPS)):
@@ -69,19 +71,20 @@ def _remainder64(a: Expr, b: Expr) -> Expr:
     return Mul(Mul(r, _power(Add(half, Const(454, u64)))), _power(Add(Sub(eb, half), Const(453, u64))))
 
 
-def _remainder32(a: Expr, b: Expr) -> Expr:
+def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
     r, wide = Cast(f64, a), Cast(f64, b)
     inverse = Div(number(1.0, wide), wide)
     value: Expr = r
-    for bits_left in reversed(range(0, 277, _DIGITS)):
+    for bits_left in reversed(range(0, 277, _DIGITS if fused else _DIGITS_UNFUSED)):
         times = Call("round", Mul(value, Mul(inverse, number(2.0**-bits_left, wide))))
-        value = Fma(Neg(times), Mul(wide, number(2.0**bits_left, wide)), value)
+        step = Mul(wide, number(2.0**bits_left, wide))
+        value = Fma(Neg(times), step, value) if fused else Sub(value, Mul(times, step))
     return Cast(f32, Select(Lt(value, number(0.0, value)), Add(value, wide), value))
 
 
-def fmod(x: Expr, y: Expr) -> Expr:
+def fmod(x: Expr, y: Expr, fused: bool = True) -> Expr:
     """The remainder of x / y rounded towards zero; it has the sign of x."""
     a, b = absolute(x), absolute(y)
-    remainder = _remainder32(a, b) if x.dtype is f32 else _remainder64(a, b)
+    remainder = _remainder32(a, b, fused) if x.dtype is f32 else _remainder64(a, b, fused)
     defined = And(Lt(a, number(math.inf, x)), And(Lt(number(0.0, x), b), Eq(y, y)))
     return Select(defined, signed(Select(Lt(a, b), a, remainder), x), number(math.nan, x))

@@ -1,0 +1,62 @@
+"""Loops of one iteration: their variables are numbers, and one iteration alone is neither parallel nor a vector.
+
+    for i_0 in range(8):                        for i_0 in range(8):
+        for i_1 in range(1):            ->          for i_1 in range(1):
+            for i_2 in vector(1):                       y[i_0] = x[i_0]
+                y[i_0 + i_1 + i_2] = x[i_0 + i_1 + i_2]
+
+Schedules keep such loops in what they bind iterators to, whatever loops are split by (`schedule/primitives/split.py`). Code has no use for
+them: indices are as if they were not there, and LLVM removes a loop that runs once. Blocks are lowered before.
+"""
+
+from __future__ import annotations
+
+from ...sym.bounds import int_range
+from ...sym.expr import Const, Expr, Select, Var, free_vars, walk
+from ...sym.facts import Facts
+from ...sym.simplify import simplify
+from ..buffer import Load
+from ..stmt import For, Func, Replacer, Stmt, map_children
+from .simplify_indices import dim_facts
+
+
+def settle_unit_loops(func: Func) -> Func:
+    """The function with the start of each loop that runs at most once in the place of its variable."""
+    starts: dict[Var, Expr] = {}
+    facts = dim_facts(func)
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, For) or not _runs_at_most_once(s, facts):
+            return map_children(s, visit)
+        starts[s.var] = _Settled(starts).expr(s.start)
+        if s.kind == "vector" and is_unit(s):
+            return visit(s.body)
+        alone = s.with_(kind="serial") if s.kind == "parallel" else s  # threads have nothing to share
+        return map_children(alone, visit)
+
+    body = visit(func.body)
+    return func if not starts else func.with_(body=_Settled(starts).stmt(body))
+
+
+def is_unit(loop: For) -> bool:
+    """Whether a loop is seen to have exactly one iteration."""
+    if isinstance(loop.start, Const) and isinstance(loop.stop, Const):
+        return bool(loop.stop.value - loop.start.value == 1)
+    extent = simplify(loop.extent)
+    return isinstance(extent, Const) and extent.value == 1
+
+
+def _runs_at_most_once(loop: For, facts: Facts) -> bool:
+    """Whether that is seen at little cost; what is read from memory may be something else the next time."""
+    if any(isinstance(e, (Load, Select)) for e in (*walk(loop.start), *walk(loop.stop))):
+        return False
+    return int_range(loop.extent, facts)[1] <= 1
+
+
+class _Settled(Replacer):
+    """Puts starts in the place of variables; whole numbers and conditions that had one of them are simplified."""
+
+    def _leaf(self, e: Expr) -> Expr | None:
+        if isinstance(e, (Var, Load)) or e.dtype.is_float or free_vars(e).isdisjoint(self.vars):
+            return Replacer._leaf(self, e)
+        return simplify(e.with_args(tuple(self.expr(a) for a in e.args)))

@@ -1,0 +1,25 @@
+"""Expressions for machines without fused multiply-add: what may be rounded twice is, and functions take their forms without fma.
+
+    unfuse(muladd(a, b, exp(x)))  ->  a * b + exp(x, fused=False)
+
+An `Fma` stays: whoever writes it wants one rounding. See docs/design/0016-functions-without-fma.md.
+"""
+
+from __future__ import annotations
+
+from .expr import UNFUSED, Add, Call, Expr, Mul, MulAdd, rewrite
+
+
+def unfuse(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """`e` without `MulAdd` and without functions that are defined by fma; the same object when there are none."""
+    memo = {} if memo is None else memo
+
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, MulAdd):
+            a, b, c = (rewrite(x, leaf, memo) for x in node.args)
+            return Add(Mul(a, b), c)
+        if isinstance(node, Call) and node.fn in UNFUSED:
+            return Call(UNFUSED[node.fn], *(rewrite(x, leaf, memo) for x in node.args))
+        return None
+
+    return rewrite(e, leaf, memo)
