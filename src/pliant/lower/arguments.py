@@ -16,6 +16,7 @@ Both are loop programs over the `dims` array of the ABI (docs/design/0001-abi.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -25,13 +26,14 @@ from ..graph.node import stride_exprs
 from ..loop.buffer import Buffer, Load
 from ..loop.passes.instantiate import instantiate
 from ..loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
-from ..support.errors import Error
+from ..support.errors import Error, UnsupportedError
 from ..support.record import dataclass
-from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
+from ..sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
 from ..sym.facts import EMPTY
 from ..sym.prove import prove
 from ..sym.simplify import simplify
 
+_CERTAIN = 2**48  # elements of a tensor that nothing checks: sums of the bytes of thousands of such still fit into i64
 LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
 
 
@@ -267,21 +269,35 @@ def _check_packed(layout: Layout) -> list[Stmt]:
 
 
 def _check_sizes(shapes: Shapes) -> list[Stmt]:
-    """Memory of a size that arithmetic could not hold, or below zero, is refused; one dim, times literals, always fits."""
+    """Memory of a size that arithmetic could not hold, or below zero, is refused; one dim, times small literals, always fits."""
     checks: dict[Expr, Stmt] = {}
     for what, shape in shapes:
         for i, e in enumerate(shape):
             if not isinstance(e, Const | Var) and not prove(Le(const(0), e), EMPTY):
                 checks.setdefault(e, Check(Le(const(0), e), f"dim {i} of {what} would be {{0}} (`{e}`)", (e,), "", "shape"))
-        factors = [f for e in shape for f in _factors(e) if not isinstance(f, Const)]
-        if len(factors) < 2 and all(isinstance(f, Var) for f in factors):
+        parts = [f for e in shape for f in _factors(e)]
+        factors = [f for f in parts if not isinstance(f, Const)]
+        literal = math.prod(f.value for f in parts if isinstance(f, Const))  # exact: as an expression it might wrap
+        if len(factors) < 2 and all(isinstance(f, Var) for f in factors) and literal * math.prod(map(_most, factors)) <= _CERTAIN:
             continue
-        count = simplify(product(tuple(e for e in shape if isinstance(e, Const))))
+        if literal > LIMIT:
+            if not factors:
+                raise UnsupportedError(f"{what} has {literal} elements", facts=["the most that a tensor may have is 2**40"])
+            empty: Expr = FALSE
+            for f in factors:
+                empty = Le(f, const(0)) if empty is FALSE else Or(empty, Le(f, const(0)))
+            checks.setdefault(empty, Check(empty, f"{what} would have more than 2**40 elements", (), "", "shape"))
+            continue
+        count: Expr = const(literal)
         for f in factors:
             cond = Or(Le(f, const(0)), Le(count, const(LIMIT) // f))
             checks.setdefault(cond, Check(cond, f"{what} would have more than 2**40 elements", (), "", "shape"))
             count = count * f
     return list(checks.values())
+
+
+def _most(dim: Expr) -> int:
+    return dim.max if isinstance(dim, Dim) else DIM_MAX
 
 
 def _factors(e: Expr) -> list[Expr]:

@@ -8,6 +8,7 @@ from ..graph import node as g
 from ..graph.node import Callee, Parameter
 from ..loop.buffer import Buffer
 from ..loop.stmt import Func
+from ..sym.expr import Expr, Var, all_of, free_vars, substitute
 
 
 def callee_of(func: Func) -> Callee:
@@ -25,6 +26,15 @@ def func_of(callee: Callee) -> Func:
     """The loop program behind a callee."""
     assert isinstance(callee.program, Func)
     return callee.program
+
+
+def given_by(call: g.CallLoop) -> Expr:
+    """What a call checks before it runs its loop program, over the symbols of that program."""
+    names: dict[Var, Expr] = {}
+    for symbol, value in zip(call.callee.symbols, call.dims, strict=True):
+        if isinstance(value, Var):
+            names.setdefault(value, symbol)
+    return all_of(*(substitute(r.cond, names) for r in call.requires if free_vars(r.cond) <= names.keys()))
 
 
 def map_calls(nodes: tuple[g.Node, ...], change: Callable[[g.CallLoop], g.Node]) -> tuple[g.Node, ...]:

@@ -8,8 +8,9 @@ a rule keeps in registers. An axis of a buffer is free if free loops go along it
 these are constants in addresses, and would be a register each.
 
 Blocks of channels that a convolution makes are free where the vectors of its tile divide them, as long as it is said which tile that is
-(`tiles`) and what the extent stays a multiple of (`steps`); those that it sums over, where sums are short. Reductions of other kinds have
-sizes that their rules look at: none is free.
+(`tiles`) and what the extent stays a multiple of (`steps`); those that it sums over, where sums are short and it is said in which parts
+they are summed (`parts`): constant extents decide that, and results keep the bits that they had. Reductions of other kinds have sizes
+that their rules look at: none is free.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ from ..schedule.library.convolution import tile_of_convolution
 from ..schedule.library.convolution_roles import blocked_convolution_of, windows_of
 from ..schedule.library.elementwise import is_run
 from ..schedule.library.match import elementwise, plain_loops
-from ..schedule.library.register_sums import LONG
+from ..schedule.library.register_sums import cuts_for, sizes_of
 from ..schedule.library.windows import tile_of_windows
 from ..schedule.nest import accesses, blocks, plain_iters
 from ..support.record import dataclass
 from ..sym.expr import Const, Expr, Var, free_vars
 from ..target import Target
 
+LONG = 1024  # terms of a sum whose length stays known, so that its parts are of one size
 Axis = tuple[Buffer, int]
 Nest = dict[Var, For]
 Tile = tuple[int, int]  # rows, and vectors
+Parts = tuple[tuple[int, int], ...]  # of a sum: which of its loops are cut, and into how many steps each, innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,13 @@ class FreeSizes:
     axes: frozenset[Axis]
     steps: dict[Var, int]  # what the extent of a loop stays a multiple of
     tiles: dict[str, Tile]  # which blocks keep in registers, whatever the free sizes are
+    parts: dict[str, Parts]  # in which blocks sum, whatever the free sizes are
 
 
 def free_sizes(func: Func, target: Target) -> FreeSizes:
     """The sizes of a program that its schedule does not need to know."""
     found = _Free(func, target)
-    return FreeSizes(frozenset(found.loops), frozenset(found.iterators), frozenset(found.axes()), found.steps, found.tiles)
+    return FreeSizes(frozenset(found.loops), frozenset(found.iterators), frozenset(found.axes()), found.steps, found.tiles, found.parts)
 
 
 class _Free:
@@ -63,6 +67,7 @@ class _Free:
         self.rows: set[Var] = set()
         self.steps: dict[Var, int] = {}
         self.tiles: dict[str, Tile] = {}
+        self.parts: dict[str, Parts] = {}
         self.blocks = blocks(func.body) if _is_plain(func) else []
         self.alone = all(elementwise(b) for b in self.blocks)  # in no write-back of a sum
         for b in self.blocks:
@@ -84,6 +89,9 @@ class _Free:
             long = prod(_extent(nest[v]) for v in nest if v.name in roles.reduced) >= LONG
             kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
             tile, column = tile_of_convolution(self.func, block, self.target), roles.column
+            loops = {v.name: x for v, x in nest.items()}
+            cuts = cuts_for(self.func, block, [loops[v] for v in roles.reduced], how=sizes_of(block))
+            self.parts[block.name] = tuple((c.at, c.size) for c in cuts)
         elif not isinstance(windows, str):
             tile, kept, column = tile_of_windows(self.func, block, self.target), {windows.tiled, windows.column, *windows.reduced}, ""
         else:

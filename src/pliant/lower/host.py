@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import bool_, f64, i64, u8
 from ..graph import node as g
-from ..graph.node import is_state
+from ..graph.node import annotation_exprs, is_state
 from ..graph.operators import TABLE, tensor_of
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer, Load
@@ -106,6 +106,7 @@ def build_host(
     requires = [r for n in function.nodes for r in n.requires if free_vars(r.cond).isdisjoint(limits)]
     shapes = [(f"output `{name}`", t.shape) for name, t in zip(names, layout.outputs, strict=True)]
     shapes += [(f"the temporary `{t.buffer.name}`", t.buffer.shape) for w in ways for t in w.run.temps]
+    shapes += _views(function)
     return HostProgram(
         prepare_func(layout, requires, shapes, size),
         size_func(layout, shapes, size),
@@ -117,6 +118,13 @@ def build_host(
         ways[0].temporaries,
         tuple(w.launches() for w in ways),
     )
+
+
+def _views(function: g.Function) -> list[tuple[str, tuple[Expr, ...]]]:
+    """The shapes under which memory is seen: a product that wraps must not pass for the number of elements that are there."""
+    known = {v for p in function.params for e in annotation_exprs(p.annotation) for v in free_vars(e)}
+    views = [n.outs[0] for n in g.walk_nodes(function.nodes) if is_view(n) and isinstance(n.outs[0].annotation, g.Tensor)]
+    return [(f"`{v.name}`", v.tensor.shape) for v in views if all(free_vars(e) <= known for e in v.tensor.shape)]
 
 
 def _all_1(dims: Iterable[Var]) -> Expr:

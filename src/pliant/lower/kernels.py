@@ -35,6 +35,7 @@ class Ready:
     """A scheduled loop program: what of its parameters is scratch memory, and which scalars became symbols of that memory's shapes."""
 
     func: Func
+    before: Func  # with its workspace, whose lifetimes tell what blocks may do
     scratch: tuple[Buffer, ...]
     sizes: tuple[tuple[int, Var], ...]  # position among the arguments, and the symbol
     rule: Rule
@@ -78,13 +79,14 @@ class Kernels:
             scheduled, why = default_schedule(func, self.target)
             if not func.attrs.get("scheduled"):
                 scheduled = reuse_outputs(scheduled)
-            lifted, scratch = lift_workspace(add_checks(scheduled) if checked else scheduled)
+            before = add_checks(scheduled) if checked else scheduled
+            lifted, scratch = lift_workspace(before)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
             given = [p.value for p in scheduled.params if p.role != "out"]
             sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
-            self.ready[key] = Ready(lifted.with_(params=params), scratch, sizes, Rule(f"{func.name}({taken})", why))
+            self.ready[key] = Ready(lifted.with_(params=params), before, scratch, sizes, Rule(f"{func.name}({taken})", why))
             if self.pieces is not None:
                 self.pieces.kernel(self.ready[key].func)
         return self.ready[key]

@@ -3,17 +3,19 @@
     w_packed = pack(w); y = matmul(x, w_packed)      ->      load: w_packed = pack(w)        rest: y = matmul(x, <w_packed>)
 
 `load` is a function without parameters, whose results are the tensors that the rest needs. In the rest they are literals whose values are
-not known yet: a `Const` with an array that has the right dtype and shape and no memory of its own.
+not known yet (`graph/stand_in.py`). `whole` puts the two parts together again, for the text of a program at this stage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..graph import node as g
 from ..graph.operators import TABLE
+from ..graph.stand_in import stand_in
 from ..support.record import dataclass
 from ..sym.expr import Const, Expr
 
@@ -63,6 +65,15 @@ def lift_constants(function: g.Function) -> Lifted:
     return Lifted(load, function.with_(nodes=(*stand_ins, *rest)), tuple(derived.values()))
 
 
+def whole(rest: g.Function, load: g.Function, derived: Sequence[Array]) -> g.Function:
+    """The two parts as one function again: `rest` calls `load` for the literals that stand in it without values."""
+    places = {id(n.array): n for n in rest.nodes if isinstance(n, g.Const)}
+    found = [places.get(id(a)) for a in derived]
+    outs = tuple(g.Value(r.name, r.annotation) if n is None else n.outs[0] for n, r in zip(found, load.results, strict=True))
+    call = g.CallFunction(outs=outs, function=load, args=(), span=rest.span)
+    return rest.with_(nodes=(call, *(n for n in rest.nodes if n not in found)))
+
+
 def _is_pure(n: g.Node) -> bool:
     """Whether a node may be done early: it computes tensors of constant size from its arguments, and nothing else."""
     if any(not isinstance(v.annotation, g.Tensor) or v.annotation.state or not _constant(v.annotation.shape) for v in n.outs):
@@ -80,4 +91,4 @@ def _constant(parts: tuple[Expr, ...]) -> bool:
 
 def _stand_in(t: g.Tensor) -> Array:
     shape = tuple(int(e.value) for e in t.shape if isinstance(e, Const))
-    return np.broadcast_to(np.zeros((), t.dtype.numpy()), shape)
+    return stand_in(t.dtype.numpy(), shape)

@@ -22,10 +22,10 @@ from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Func, Param, Seq
 from ..runtime.interface import Operand, Outside
-from ..support.errors import UnsupportedError
+from ..support.errors import Error, UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, const
-from .callee import callee_of
+from .callee import callee_of, func_of
 
 Array = np.ndarray[Any, Any]
 HostFunction = Callable[..., Any]
@@ -39,6 +39,7 @@ class Leaving:
     function: g.Function
     calls: tuple[Outside, ...]
     entries: tuple[Array, ...]
+    nodes: tuple[Node, ...] = ()  # the calls as they were
 
 
 def host_functions(function: g.Function) -> Iterator[HostFunction]:
@@ -54,6 +55,7 @@ def lower_calls(function: g.Function, functions: Sequence[HostFunction]) -> Leav
     """The function with its calls of Python functions and library symbols as calls of loop programs, also inside bodies."""
     calls: list[Outside] = []
     entries: list[Array] = []
+    left: list[Node] = []
 
     def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
         return tuple(m for n in given for m in node(n))
@@ -66,6 +68,7 @@ def lower_calls(function: g.Function, functions: Sequence[HostFunction]) -> Leav
             case g.CallHost() | g.CallLibrary():
                 entries.append(np.zeros(8, np.uint8))
                 calls.append(_outside(n, functions))
+                left.append(n)
                 return _lowered(n, len(calls) - 1, entries[-1])
             case g.If():
                 return (n.with_(then=body(n.then), orelse=body(n.orelse)),)
@@ -74,7 +77,50 @@ def lower_calls(function: g.Function, functions: Sequence[HostFunction]) -> Leav
         return (n,)
 
     made = nodes(function.nodes)
-    return Leaving(function.with_(nodes=made) if calls else function, tuple(calls), tuple(entries))
+    return Leaving(function.with_(nodes=made) if calls else function, tuple(calls), tuple(entries), tuple(left))
+
+
+def with_calls(function: g.Function, leaving: Leaving) -> g.Function:
+    """The function with such calls as they were: what has only an address means nothing without the address."""
+    entries = {id(a) for a in leaving.entries}
+
+    def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
+        return tuple(node(n) for n in given if not isinstance(n, g.Const) or id(n.array) not in entries)
+
+    def body(b: g.Body) -> g.Body:
+        return g.Body(b.params, nodes(b.nodes), b.results)
+
+    def node(n: g.Node) -> g.Node:
+        match n:
+            case g.CallLoop() if (number := external_number(n.callee)) is not None:
+                return leaving.nodes[number].with_(args=n.args[1:], outs=n.outs, requires=n.requires)
+            case g.If():
+                return n.with_(then=body(n.then), orelse=body(n.orelse))
+            case g.While():
+                return n.with_(cond=body(n.cond), body=body(n.body))
+        return n
+
+    return function.with_(nodes=nodes(function.nodes))
+
+
+def external_number(callee: g.Callee) -> int | None:
+    """Which call of a function outside a loop program without a body stands for, if it is such a one."""
+    found: int | None = func_of(callee).attrs.get("external")
+    return found
+
+
+def refuse_addresses(function: g.Function) -> None:
+    """A program begins with the names of functions outside, not with the addresses of another compilation."""
+    for n in g.walk_nodes(function.nodes):
+        if isinstance(n, g.CallFunction):
+            refuse_addresses(n.function)
+        elif isinstance(n, g.CallLoop) and external_number(n.callee) is not None:
+            raise Error(
+                f"`{n.callee.name}` is an address of a function outside, and this program does not say of which",
+                where=n.span,
+                facts=["the step `lower_calls` put it in the place of a call_host or call_library"],
+                help="take the program of the state, which has the calls: compile_as_far_as(…).program",
+            )
 
 
 def _lowered(n: Node, number: int, array: Array) -> tuple[g.Node, ...]:

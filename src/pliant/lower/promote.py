@@ -24,7 +24,7 @@ from ..support.record import dataclass
 from ..sym.expr import Add, Const, Dim, Eq, Expr, Le, Lt, Ne, Sub, Var, free_vars
 from ..target import Target
 from .callee import callee_of, func_of, map_calls
-from .free_sizes import FreeSizes, Tile, free_sizes
+from .free_sizes import FreeSizes, Parts, Tile, free_sizes
 from .name_dims import WithSymbols, with_symbols
 
 _BESIDE = (Add, Sub, Lt, Le, Eq, Ne)  # a constant next to a free iterator is a size, too
@@ -61,6 +61,7 @@ class _Opened:
     sizes: _Sizes  # what stood there
     steps: tuple[int, ...]  # what sizes of loops stay a multiple of
     tiles: dict[str, Tile]  # which its blocks keep in registers
+    parts: dict[str, Parts]  # in which they sum
 
     def own_symbols(self) -> list[Var]:
         """The symbols that the program had before, in an order that all programs of its form share."""
@@ -85,7 +86,7 @@ def _open(func: Func, target: Target) -> _Opened:
     free = free_sizes(func, target)
     opener = _Opener(free)
     made = opener.func(func)
-    return _Opened(func, made, tuple(opener.places), tuple(opener.places.values()), tuple(opener.steps), free.tiles)
+    return _Opened(func, made, tuple(opener.places), tuple(opener.places.values()), tuple(opener.steps), free.tiles, free.parts)
 
 
 class _Opener(WithSymbols):
@@ -124,7 +125,7 @@ def _promoted(opened: Iterable[_Opened]) -> Iterator[_Promoted]:
     alike: dict[tuple[object, ...], list[_Opened]] = {}
     for o in opened:
         if o.places:
-            alike.setdefault((structural_hash(o.open), o.steps, *o.tiles.items()), []).append(o)
+            alike.setdefault((structural_hash(o.open), o.steps, *o.tiles.items(), *o.parts.items()), []).append(o)
     for group in alike.values():
         yield from _one_for(group)
 
@@ -145,17 +146,20 @@ def _one_for(group: Sequence[_Opened]) -> Iterator[_Promoted]:
             return
         exprs[v] = e
     by = with_symbols(first.open, exprs)
-    by = by.with_(body=_with_tiles(by.body, first.tiles))
+    by = by.with_(body=_with_choices(by.body, first))
     for k, o in enumerate(group):
         values: dict[Var, Expr] = dict(zip(first.own_symbols(), o.own_symbols(), strict=True))
         values.update((v, Const(sizes[k], i64)) for sizes, v in symbols.items())
         yield _Promoted(o.func, by, tuple(values[v] for v in by.symbols))
 
 
-def _with_tiles(s: Stmt, tiles: dict[str, Tile]) -> Stmt:
-    """The statement with blocks that ask for their tiles: the rules choose them by sizes, which are not there any more."""
-    s = map_children(s, lambda inner: _with_tiles(inner, tiles))
-    return s.with_(annotations={**s.annotations, "tile": tiles[s.name]}) if isinstance(s, Block) and s.name in tiles else s
+def _with_choices(s: Stmt, chosen: _Opened) -> Stmt:
+    """The statement with blocks that ask for their tiles and parts: the rules choose them by sizes, which are not there any more."""
+    s = map_children(s, lambda inner: _with_choices(inner, chosen))
+    if not isinstance(s, Block):
+        return s
+    asked = {what: of[s.name] for what, of in (("tile", chosen.tiles), ("parts", chosen.parts)) if s.name in of}
+    return s.with_(annotations={**s.annotations, **asked}) if asked else s
 
 
 def _symbols(shapes: Iterable[_Sizes], step: int) -> dict[_Sizes, Dim]:

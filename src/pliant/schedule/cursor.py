@@ -23,8 +23,7 @@ from ..support.errors import ScheduleError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var
 from ..sym.facts import Facts
-from ..sym.simplify import simplify
-from .nest import index
+from .nest import bound_value, index
 
 EMPTY = Seq(())
 
@@ -150,7 +149,7 @@ class Mover(Replacer):
         """`s` with everything replaced; its parts are recorded."""
         new = Replacer.stmt(self, s)
         if self.facts is not None and isinstance(new, Block):
-            new = new.with_(iters=tuple(Iter(i.var, i.kind, simplify(i.value, self.facts)) for i in new.iters))
+            new = new.with_(iters=tuple(Iter(i.var, i.kind, bound_value(i.value, self.facts)) for i in new.iters))
         self.moved[s] = new
         return new
 

@@ -20,7 +20,19 @@ from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.prove import prove, prove_equal
 from ..sym.simplify import simplify
-from .nest import Access, accesses, blocks, bound_inside, facts_at, fed_by, index, loop_facts, loops_above, predicate_over_loops
+from .nest import (
+    Access,
+    accesses,
+    at_most_once,
+    blocks,
+    bound_inside,
+    facts_at,
+    fed_by,
+    index,
+    loop_facts,
+    loops_above,
+    predicate_over_loops,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,8 @@ def dependence(func: Func, loop: For) -> Conflict | None:
     bare = bare_statement(loop.body)
     if bare is not None:
         return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
+    if at_most_once(func, loop):
+        return None
     inside = blocks(loop.body)
     for b in inside:
         fed = fed_by(b, loop)
@@ -77,7 +91,14 @@ def backward_dependence(func: Func, loop: For, first: list[Block], second: list[
     return None
 
 
+def written_later(func: Func, loop: For, writer: Block, read: Access) -> bool:
+    """Whether later iterations of a loop around both may write what this one reads."""
+    return any(a.write and a.buffer is read.buffer and not _separate(func, loop, a, read, later=True) for a in accesses(writer))
+
+
 def _conflict(func: Func, loop: For, inside: list[Block]) -> Conflict | None:
+    if at_most_once(func, loop):
+        return None
     private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in ("stack", "register")}
     if index(func.body).has_views:
         return Conflict(loop, "buffers may overlap: the program makes views")

@@ -15,7 +15,7 @@ from ..sym.affine import Refusal, detect_iter_map
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.poly import poly_of, to_expr
 from .cursor import Forward
-from .nest import base_facts, block_around, blocks, has_cases, loops_above, predicate_over_loops
+from .nest import base_facts, block_around, has_cases, index, loops_above, path_to, predicate_over_loops
 from .refusal import refuse
 
 P = ParamSpec("P")
@@ -35,8 +35,8 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
         if fn.__name__ not in NESTED:
             _check_outermost(func, fn.__name__, (*args, *kwargs.values()))
         result, forward = fn(func, *args, **kwargs)
-        before = set(blocks(func.body))
-        for b in blocks(result.body):
+        before = set(index(func.body).all_blocks)
+        for b in index(result.body).all_blocks:
             problem = "" if b in before else binding_problem(result, b)
             if problem:
                 shown = ", ".join(f"{i.var.name} = {i.value}" for i in b.iters)
@@ -78,7 +78,14 @@ def binding_problem(func: Func, block: Block) -> str:
     # What holds for an extent of any size holds for one of a case distinction, and is much easier to prove.
     extents = {from_zero[x.var]: Dim("any") if has_cases(x.stop) else substitute(x.extent, shift) for x in loops}
     predicate = substitute(predicate_over_loops(block), shift)
-    found = detect_iter_map([_moving(substitute(v, shift), set(extents)) for v in values], extents, predicate, base_facts(func))
+    facts = base_facts(func)
+    for outer in path_to(func, block):  # as the verifier does
+        if isinstance(outer, Block):
+            for x in loops_above(func, outer):
+                facts = facts.with_loop(x.var, x.extent, x.start)
+            for i in outer.iters:
+                facts = facts.with_equal(i.var, i.value)
+    found = detect_iter_map([_moving(substitute(v, shift), set(extents)) for v in values], extents, predicate, facts)
     return found.reason if isinstance(found, Refusal) else ""
 
 

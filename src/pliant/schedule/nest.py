@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
 
 from ..loop.buffer import Buffer, Load
 from ..loop.passes.simplify_indices import block_facts
 from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from ..support.memos import remembered
 from ..support.record import dataclass
-from ..sym.expr import And, Const, Expr, Not, Select, Var, free_vars, substitute, walk
+from ..sym.expr import And, Const, Dim, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
+from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.simplify import simplify
 
 
@@ -42,15 +43,17 @@ class Index:
     parents: dict[Stmt, Stmt]  # the statement directly around each statement
     allocations: dict[Buffer, Alloc]
     blocks: dict[str, Block]  # every block, those inside of others too, by its name
+    all_blocks: tuple[Block, ...]  # in order of execution, outer before inner
     has_views: bool
 
 
-@lru_cache(maxsize=16)
+@remembered(maxsize=16)
 def index(root: Stmt) -> Index:
     """The index of a program with that body."""
     above: dict[Stmt, Stmt] = {}
     allocations: dict[Buffer, Alloc] = {}
     named: dict[str, Block] = {}
+    every: list[Block] = []
     views = False
     for s in walk_stmts(root):
         kind = type(s)
@@ -60,10 +63,11 @@ def index(root: Stmt) -> Index:
             views = True
         else:
             if kind is Block:
+                every.append(s)  # type: ignore[arg-type]
                 named.setdefault(s.name, s)  # type: ignore[attr-defined, arg-type]
             for child in children(s):
                 above[child] = s
-    return Index(above, allocations, named, views)
+    return Index(above, allocations, named, tuple(every), views)
 
 
 def path_to(func: Func, s: Stmt) -> list[Stmt]:
@@ -97,7 +101,7 @@ def blocks(s: Stmt) -> list[Block]:
     return list(_blocks(s))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _blocks(s: Stmt) -> tuple[Block, ...]:
     if isinstance(s, Block):
         return (s,)
@@ -155,6 +159,29 @@ def constant_extent(func: Func, loop: For) -> int | None:
     return max(0, int(e.value)) if isinstance(e, Const) else None
 
 
+def at_most_once(func: Func, loop: For) -> bool:
+    """Whether a loop has no two iterations."""
+    extent = constant_extent(func, loop)
+    return extent is not None and extent <= 1
+
+
+def bound_value(value: Expr, facts: Facts) -> Expr:
+    """The value of an iterator, simplified; a loop of one iteration stays in it, so that it is still seen which iterator it feeds.
+
+    for i_0, i_1 in grid(8, 1): i_0 * 1 + i_1     is i_0 + i_1, not i_0
+    """
+    units = {v: ends[0] for v in free_vars(value) if not isinstance(v, Dim) and (ends := facts.range_of(v))[0] == ends[1]}
+    if not units:
+        return simplify(value, facts)
+    kept: Poly = poly_of(simplify(value, facts))
+    for m, c in poly_of(value).items():
+        found = [v for v in m if v in units]
+        if len(found) == 1:
+            rest, at = tuple(a for a in m if a is not found[0]), units[found[0]]
+            kept = add(add(kept, {m: c}), {rest: c * at} if at else {}, -1)
+    return to_expr(kept, value.dtype)
+
+
 def conjuncts(condition: Expr) -> list[Expr]:
     """The conditions that `condition` is the conjunction of."""
     if isinstance(condition, And):
@@ -170,6 +197,11 @@ def predicate_over_loops(block: Block) -> Expr:
 def fed_by(block: Block, loop: For) -> set[IterKind]:
     """The kinds of the iterators that a loop feeds."""
     return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
+
+
+def repeats(func: Func, block: Block, loop: For) -> bool:
+    """Whether the iterations of a loop around a block are the same instances again."""
+    return not fed_by(block, loop) and constant_extent(func, loop) not in (0, 1)
 
 
 def accesses(block: Block) -> tuple[Access, ...]:
@@ -210,7 +242,7 @@ def _accesses(block: Block) -> Iterator[Access]:
                     yield Access(node.buffer, node.indices, False, block)
 
 
-@lru_cache(maxsize=16)
+@remembered(maxsize=16)
 def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
     """The blocks that read and that write each buffer, in order."""
     reading: dict[Buffer, dict[Block, None]] = {}
@@ -279,6 +311,36 @@ def bare_uses(func: Func) -> Bare:
         if isinstance(s, View):  # inside of blocks too
             writes.update((s.buffer, s.source))
     return Bare(frozenset(reads | writes), frozenset(writes))
+
+
+def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) -> str:
+    """Why blocks alone do not tell what `around` does to a buffer, "" when they do; without `reads`, who writes it."""
+    views = [s for s in walk_stmts(func.body) if isinstance(s, View)] if index(func.body).has_views else []
+    if any(buffer in (s.buffer, s.source) for s in views):
+        return f"`{buffer.name}` has another name: the program makes views of it"
+    if _bare_use(around, buffer, reads):
+        return f"a statement outside of blocks {'uses' if reads else 'writes'} `{buffer.name}`"
+    return ""
+
+
+def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
+    if isinstance(s, Block):
+        return False
+    if reads and any(isinstance(node, Load) and node.buffer is buffer for e in exprs(s) for node in walk(e)):
+        return True
+    match s:
+        case Store() if s.buffer is buffer:
+            return True
+        case Reduce() if any(t.buffer is buffer for t in s.targets):
+            return True
+        case Call() if buffer in s.args:
+            return True
+    return any(_bare_use(child, buffer, reads) for child in children(s))
+
+
+def loaded(*parts: Expr) -> set[Buffer]:
+    """The buffers that expressions load from."""
+    return {node.buffer for e in parts for node in walk(e) if isinstance(node, Load)}
 
 
 def allocation(func: Func, buffer: Buffer) -> Alloc | None:

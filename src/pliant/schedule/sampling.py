@@ -7,14 +7,16 @@
 
 What was sampled is an int (or a text) that knows where it came from, so that the trace of a later call refers to the choice, not to
 its value; arithmetic on it gives plain numbers. A decision that does not fit where it is used (an earlier one changed an extent)
-is repaired to the nearest that does, so every vector of decisions of the right kinds is a schedule.
+is repaired to the nearest that does; one that is no whole number nor some of them is refused. Factors of 1 are loops too: whatever is
+chosen, a split gives as many loops, and what comes after it in a trace can be done to them.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from ..loop.stmt import Block, Func
@@ -27,6 +29,7 @@ from .primitives.move import compute_at
 from .refusal import refuse
 
 Decision = int | tuple[int, ...]
+MOST_PARTS = 64
 TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -59,11 +62,31 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, SampledText):
         return str(value)
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()
     return tuple(plain(v) for v in value) if type(value) is tuple else value
+
+
+def as_decision(value: Any) -> Decision:
+    """What somebody gives as a decision: a whole number, or several."""
+    try:
+        if isinstance(value, (list, tuple)):
+            return tuple(map(_whole, value))
+        return _whole(value)
+    except TypeError:
+        raise ScheduleError(f"{value!r} is no decision", help="a decision is a whole number, or a tuple of them") from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
 
 
 def categorical(count: int, weights: Sequence[float] | None, given: Decision | None, stream: Stream) -> int:
     """The position of a choice among `count`."""
+    if weights is not None and not all(isinstance(w, (int, float)) for w in weights):
+        raise ScheduleError("probabilities are numbers", facts=[f"these are {tuple(weights)!r}"])
     if weights is not None and (len(weights) != count or min(weights) < 0 or sum(weights) <= 0):
         raise ScheduleError(f"{count} candidates have {len(weights)} probabilities, or these are negative or all 0")
     if given is not None:
@@ -71,16 +94,26 @@ def categorical(count: int, weights: Sequence[float] | None, given: Decision | N
     return stream.below(count) if weights is None else stream.weighted(weights)
 
 
+def check_parts(parts: int, most: int) -> None:
+    """Refuse a number of parts that is none, and a largest factor that is none."""
+    if not isinstance(parts, int):
+        raise ScheduleError(f"the number of parts is a whole number, not {parts!r}")
+    if not 1 <= parts <= MOST_PARTS:
+        raise ScheduleError(f"there are no {parts} parts, but 1 to {MOST_PARTS}")
+    if not isinstance(most, int) or most < 1:
+        raise ScheduleError(f"the largest factor is a positive whole number, not {most!r}")
+
+
 def perfect_tile(extent: int, parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
     """`parts` factors whose product is the extent, the last one at most `most`."""
-    if isinstance(given, tuple) and len(given) == parts and prod(given) == extent and given[-1] <= most:
+    if isinstance(given, tuple) and len(given) == parts and min(given) >= 1 and prod(given) == extent and given[-1] <= most:
         return given
     wanted = given if isinstance(given, tuple) else ()
     found: list[int] = []
     rest = extent
     for n in range(parts - 1, 0, -1):
         limit = most if n == parts - 1 else rest
-        divisors = [d for d in range(1, min(limit, rest) + 1) if rest % d == 0] or [1]
+        divisors = [d for d in _divisors(rest) if d <= limit] or [1]
         if given is None:
             found.append(stream.choice(divisors))
         else:
@@ -88,6 +121,12 @@ def perfect_tile(extent: int, parts: int, most: int, given: Decision | None, str
             found.append(max((d for d in divisors if d <= max(1, asked)), default=1))
         rest //= found[-1]
     return (rest, *reversed(found))
+
+
+def _divisors(n: int) -> list[int]:
+    """The divisors of a number, in order."""
+    small = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return small + [n // d for d in reversed(small) if d * d != n]
 
 
 def free_tile(parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
@@ -98,13 +137,12 @@ def free_tile(parts: int, most: int, given: Decision | None, stream: Stream) -> 
     return tuple(stream.choice([t for t in TILES if t <= most]) for _ in range(parts - 1))
 
 
-def perfect_extent(func: Func, loop: Any, parts: int) -> int:
+def perfect_extent(func: Func, loop: Any) -> int:
     """The extent of a loop that is to be cut into factors."""
     extent = constant_extent(func, loop)
-    if extent is None or extent < 1 or parts < 1:
-        reason = "its extent is no positive constant" if parts >= 1 else f"{parts} parts are none"
+    if extent is None or extent < 1:
         raise refuse(
-            f"cannot sample a perfect tile of loop `{loop.var.name}`: {reason}",
+            f"cannot sample a perfect tile of loop `{loop.var.name}`: its extent is no positive constant",
             func,
             (loop, f"extent {loop.extent}"),
             help="sample_tile takes any extent",

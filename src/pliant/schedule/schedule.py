@@ -26,11 +26,11 @@ from ..sym.index_map import IndexMap, index_map
 from . import sampling
 from .cursor import Forward, fresh_name
 from .nest import index, loops_above
-from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, reduction, tensorize
+from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, parts, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
 from .refusal import refuse
-from .trace import Entry, HandleId, Trace, ValueId
+from .trace import Entry, HandleId, Trace, ValueId, traced
 
 R = TypeVar("R")
 
@@ -91,6 +91,7 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
     signature = inspect.signature(fn)
     first = next(iter(signature.parameters))
 
+    @traced
     @functools.wraps(fn)
     def method(self: Schedule, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -139,7 +140,7 @@ class Schedule:
         self._handles: list[Handle] = []
         self._entries: list[Entry] = []
         self._names: set[str] = {"s"}
-        self._given = tuple(decisions)
+        self.given = decisions if isinstance(decisions, (tuple, list)) else tuple(decisions)  # each is looked at where it is used
         self._decisions: list[sampling.Decision] = []
         self._values: list[ValueId] = []
         self._seed = seed
@@ -154,14 +155,15 @@ class Schedule:
         """What was done so far."""
         return Trace(tuple(self._entries), tuple(self._decisions))
 
+    @traced
     def loops(self, block: str | BlockHandle) -> tuple[LoopHandle, ...]:
         """The loops around a block, outermost first."""
         found = self._resolve(block, "Block")
-        assert isinstance(found, Block)
         made = tuple(self._handle(x) for x in loops_above(self.program, found))
         self._entries.append(Entry("loops", (self._coded(block),), {}, tuple(h.id for h in made)))
         return made  # type: ignore[return-value]
 
+    @traced
     def block(self, name: str) -> BlockHandle:
         """The block of that name."""
         made = self._handle(self._find(name))
@@ -183,6 +185,7 @@ class Schedule:
     begin_reduction = primitive(reduction.begin_reduction, BlockHandle)
     contract = primitive(reduction.contract)
     rfactor = primitive(reduction.rfactor, BlockHandle)
+    sum_in_parts = primitive(parts.sum_in_parts, BlockHandle)
     cache_write = primitive(cache.cache_write, BlockHandle)
     cache_read = primitive(cache.cache_read, BlockHandle)
     set_scope = primitive(cache.set_scope)
@@ -198,26 +201,32 @@ class Schedule:
 
     # Choices.
 
+    @traced
     def sample_categorical(self, candidates: Sequence[int | str], probabilities: Sequence[float] | None = None) -> Any:
         """One of the candidates; the decision is its position."""
-        if not candidates or not all(isinstance(c, (int, str)) for c in candidates):
+        if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
             raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
         n = sampling.categorical(len(candidates), probabilities, *self._choice())
         kwargs = {} if probabilities is None else {"probabilities": tuple(probabilities)}
         return self._sampled("sample_categorical", (tuple(candidates),), kwargs, n, (candidates[n],))[0]
 
+    @traced
     def sample_perfect_tile(self, loop: LoopHandle, parts: int, max_innermost: int = 64) -> tuple[Any, ...]:
         """`parts` numbers whose product is the loop's extent, outermost first, the last at most `max_innermost`: factors for split."""
-        extent = sampling.perfect_extent(self.program, self._resolve(loop, "For"), parts)
+        sampling.check_parts(parts, max_innermost)
+        extent = sampling.perfect_extent(self.program, self._resolve(loop, "For"))
         found = sampling.perfect_tile(extent, parts, max_innermost, *self._choice())
         return self._sampled("sample_perfect_tile", (loop, parts), {"max_innermost": max_innermost}, found, found)
 
+    @traced
     def sample_tile(self, loop: LoopHandle, parts: int, max_factor: int = 64) -> tuple[Any, ...]:
         """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
         self._resolve(loop, "For")
+        sampling.check_parts(parts, max_factor)
         found = sampling.free_tile(parts, max_factor, *self._choice())
         return (None, *self._sampled("sample_tile", (loop, parts), {"max_factor": max_factor}, found, found))
 
+    @traced
     def sample_compute_location(self, block: str | BlockHandle) -> str:
         """Compute a block somewhere: where it is (`root`), in its readers (`inline`), or at a loop of its reader; says where."""
         found = self._resolve(block, "Block")
@@ -231,7 +240,8 @@ class Schedule:
     def _choice(self) -> tuple[sampling.Decision | None, Stream]:
         """The decision that is given for the next choice, and the stream that it is drawn from else."""
         n = len(self._decisions)
-        return self._given[n] if n < len(self._given) else None, Stream(self._seed).fork(str(n))
+        given = sampling.as_decision(self.given[n]) if n < len(self.given) else None
+        return given, Stream(self._seed).fork(str(n))
 
     def _sampled(
         self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], decision: sampling.Decision, values: Sequence[int | str]
@@ -265,7 +275,8 @@ class Schedule:
 
     def _resolve(self, value: Any, annotation: str) -> Any:
         """The statement that an argument means, if it means one."""
-        if isinstance(value, tuple) and any(isinstance(v, Handle) for v in value):
+        wanted = [word for word, part in (("loop", "For"), ("block", "Block")) if part in annotation]
+        if isinstance(value, tuple) and wanted:
             return tuple(self._resolve(v, annotation) for v in value)
         value = sampling.plain(value)
         if "IndexMap" in annotation:
@@ -283,6 +294,8 @@ class Schedule:
             return s
         if isinstance(value, str) and "For" in annotation:
             raise ScheduleError(f"a loop is expected, not {value!r}", help='loops come from s.loops("block") and from primitives')
+        if wanted and not (value is None and "None" in annotation):
+            raise ScheduleError(f"a {' or a '.join(wanted)} is expected, not {value!r}")
         return value
 
     def _find(self, name: str) -> Block:
@@ -309,7 +322,7 @@ class Schedule:
             return self._values[value.value_id]
         if isinstance(value, IndexMap) or callable(value):
             return str(index_map(value))
-        return value.id if isinstance(value, Handle) else value
+        return value.id if isinstance(value, Handle) else sampling.plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:
         """Every handle goes where its statement went."""

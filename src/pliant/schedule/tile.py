@@ -50,9 +50,14 @@ def _others(block: Block, spatial: set[Var]) -> set[Var]:
     return {i.var for i in block.iters} - spatial
 
 
-def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For], verb: str) -> Tile:
+def spatial_facts(func: Func, block: Block, inner: list[For]) -> Facts:
+    """What is known around a block where those of the `inner` loops that feed reductions are not around it."""
+    return extended(facts_at(func, inner[0] if inner else block), [x for x in inner if not fed_by(block, x) - {"S"}])
+
+
+def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For], verb: str, facts: Facts | None = None) -> Tile:
     """The tile that `indices` (over loops) run through in the inner loops; refused unless its size is a constant."""
-    facts = facts_at(func, block)
+    facts = facts_at(func, block) if facts is None else facts
     starts = {x.var: x.start for x in inner}
     loose = {x.var for x in inner}
     base, offset, extent = [], [], []
@@ -116,9 +121,11 @@ def rebound_over(block: Block, loops: list[Var]) -> Rebound | None:
             var = Var(f"v{x.name}")
             iters.append(Iter(var, kind, x))
             var_of[x] = var
-    replacer = Replacer({i.var: substitute(i.value, var_of) for i in block.iters})
+    # A part of the predicate that is about a reduction iterator stays so, or init would run at fewer points than before.
+    fixed = [i for i in block.iters if i.kind != "S" and free_vars(i.value).isdisjoint(loops)]
+    replacer = Replacer({i.var: substitute(i.value, var_of) for i in block.iters if i not in fixed})
     new = block.with_(
-        iters=tuple(iters),
+        iters=(*iters, *fixed),
         predicate=replacer.expr(block.predicate),
         body=replacer.stmt(block.body),
         init=None if block.init is None else replacer.stmt(block.init),

@@ -5,20 +5,33 @@
     Trace.from_json(trace.to_json()).apply(func)
 
 A handle is a number here: the order in which the schedule handed it out; so is a sampled value. What sampling chose is the vector
-`decisions`, apart from the calls: a search changes the vector, and `apply` makes the schedule that it means.
+`decisions`, apart from the calls: a search changes the vector, and `apply` makes the schedule that it means. Where that is none, the
+error says at which entry of the trace: `entry 4 of the trace, s.vectorize(j_1): cannot vectorize …`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ..loop.stmt import Func
-from ..support.errors import ModelFileError
+from ..support.errors import Error, ModelFileError, ScheduleError, counted
 from ..support.record import dataclass
 
 VERSION = 1
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def traced(method: F) -> F:
+    """Marks a method whose calls are entries of traces: what a trace may call."""
+    method.traced = True  # type: ignore[attr-defined]
+    return method
+
+
+class BrokenTraceError(ModelFileError, ScheduleError):
+    """A trace that no schedule has made: it calls what is no primitive, or uses what no entry gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +91,15 @@ class Trace:
     def apply(self, source: Any, decisions: Sequence[int | tuple[int, ...]] | None = None, seed: int = 0) -> Func:
         """Do the same to another program: a `Func`, or what carries one as `func`.
 
-        Sampled choices are `decisions`, else those of the trace; beyond them they are drawn from the stream of the seed.
+        Sampled choices are `decisions`, else those of the trace; beyond them they are drawn from the stream of the seed. A decision that
+        does not fit is repaired (`sampling.py`); what the decisions make impossible is a `ScheduleError` that names the entry.
         """
         from .schedule import Schedule
 
         s = Schedule(source, decisions=self.decisions if decisions is None else decisions, seed=seed)
+        choices = sum(e.op.startswith("sample_") for e in self.entries)
+        if len(s.given) > choices:
+            raise ScheduleError(f"{counted(len(s.given), 'decision')} for a trace with {counted(choices, 'choice')}")
         self.replay(s)
         return s.program
 
@@ -92,24 +109,15 @@ class Trace:
 
     def replay(self, s: Any) -> None:
         """Do the same in a schedule."""
-        handles: dict[int, Any] = {}
-        values: dict[int, Any] = {}
-
-        def value(x: Any) -> Any:
-            if not isinstance(x, (HandleId, ValueId)):
-                return x
-            known = handles if isinstance(x, HandleId) else values
-            if x.number not in known:
-                raise ModelFileError(f"this trace uses `{x.name}` before it is made")
-            return known[x.number]
-
-        for e in self.entries:
-            if e.op.startswith("_") or not callable(getattr(type(s), e.op, None)):
-                raise ModelFileError(f"this trace calls `{e.op}`, which is no primitive")
-            made = getattr(s, e.op)(*map(value, e.args), **{k: value(v) for k, v in e.kwargs.items()})
-            listed = made if isinstance(made, tuple) else (made,)
-            for r, one in zip(e.results, [x for x in listed if x is not None] if e.results else (), strict=True):
-                (handles if isinstance(r, HandleId) else values)[r.number] = one
+        known: dict[HandleId | ValueId, Any] = {}
+        for n, e in enumerate(self.entries):
+            try:
+                _replay(e, s, known)
+            except ScheduleError as error:
+                error.what = f"entry {n + 1} of the trace, {e}: {error.what}"
+                raise
+            except Error as error:
+                raise ScheduleError(f"entry {n + 1} of the trace, {e}: {error.what}", facts=error.facts, help=error.help) from error
 
     def to_json(self) -> str:
         """The trace as JSON text."""
@@ -137,14 +145,37 @@ class Trace:
                         str(e["op"]),
                         tuple(_decoded(a) for a in e["args"]),
                         {k: _decoded(v) for k, v in e["kwargs"].items()},
-                        tuple(_decoded(r) for r in e["results"]),
+                        tuple(map(_result, e["results"])),
                     )
                     for e in data["entries"]
                 ),
                 tuple(_decision(d) for d in data.get("decisions", ())),
             )
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except ModelFileError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ModelFileError("this is no trace of a schedule", facts=[str(error)]) from error
+
+
+def _replay(e: Entry, s: Any, known: dict[HandleId | ValueId, Any]) -> None:
+    """One call, with what earlier ones gave; what it gives is known then."""
+    if not getattr(getattr(type(s), e.op, None), "traced", False):
+        raise BrokenTraceError(f"this trace calls `{e.op}`, which is no primitive")
+
+    def value(x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(value, x))
+        if not isinstance(x, (HandleId, ValueId)):
+            return x
+        if x not in known:
+            raise BrokenTraceError(f"this trace uses `{x.name}` before it is made")
+        return known[x]
+
+    made = getattr(s, e.op)(*map(value, e.args), **{k: value(v) for k, v in e.kwargs.items()})
+    listed = [x for x in (made if isinstance(made, tuple) else (made,)) if x is not None]
+    if e.results and len(listed) != len(e.results):
+        raise ScheduleError(f"it gives {counted(len(listed), 'result')} here, and {len(e.results)} in the trace")
+    known.update(zip(e.results, listed, strict=False))
 
 
 def _coded(value: Any) -> Any:
@@ -153,8 +184,23 @@ def _coded(value: Any) -> Any:
     return value
 
 
+def _result(value: Any) -> HandleId | ValueId:
+    found = _decoded(value)
+    if not isinstance(found, (HandleId, ValueId)):
+        raise ValueError(f"{value!r} is no result of a call")
+    return found
+
+
 def _decision(value: Any) -> int | tuple[int, ...]:
-    return tuple(int(v) for v in value) if isinstance(value, list) else int(value)
+    if isinstance(value, list):
+        return tuple(map(_whole, value))
+    return _whole(value)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is no decision")
+    return value
 
 
 def _decoded(value: Any) -> Any:
@@ -162,4 +208,5 @@ def _decoded(value: Any) -> Any:
         return tuple(map(_decoded, value))
     if not isinstance(value, dict):
         return value
-    return HandleId(int(value["handle"]), str(value["name"])) if "handle" in value else ValueId(int(value["value"]), str(value["name"]))
+    name = str(value["name"])
+    return HandleId(_whole(value["handle"]), name) if "handle" in value else ValueId(_whole(value["value"]), name)

@@ -22,7 +22,7 @@ from ...graph.ops.elementwise import project
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, seq
 from ...support.record import dataclass
-from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Fma, Le, Lt, Max, Min, Mul, Select, Sub, Var, product
+from ...sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Le, Lt, Max, Min, Mul, MulAdd, Select, Sub, Var, product
 from .build import ONE, ZERO, Site
 
 ROWS, KEYS, LANES = 6, 64, 16
@@ -179,7 +179,7 @@ class _Tile:
         def columns(c: Expr) -> Stmt:
             def step(at: Expr) -> Stmt:
                 def product_of(r: Expr, x: Expr) -> Expr:
-                    return Fma(b["queries"].load(r, at), self.of.turned.load(kv, t, at, c * LANES + x), dots.load(r, x))
+                    return MulAdd(b["queries"].load(r, at), self.of.turned.load(kv, t, at, c * LANES + x), dots.load(r, x))
 
                 return self.rows_do(lambda r: _lanes(lambda x: Store(dots, (r, x), product_of(r, x))))
 
@@ -242,7 +242,7 @@ class _Tile:
             def step(key: Expr) -> Stmt:
                 def product_of(r: Expr, x: Expr) -> Expr:
                     place = Min(t * KEYS + key, self.of.v.shape[1] - 1)  # `stop` says so; this is for the proof
-                    return Fma(score.load(r, key), self.of.v.load(kv, place, c * wide + x), part.load(r, x))
+                    return MulAdd(score.load(r, key), self.of.v.load(kv, place, c * wide + x), part.load(r, x))
 
                 return self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(part, (r, x), product_of(r, x))))
 
@@ -272,7 +272,7 @@ def _softmax(b: dict[str, Buffer], rows_do: Callable[[Make], Stmt]) -> list[Stmt
         )
 
     def add(r: Expr, x: Expr) -> Stmt:
-        return Store(total, (r, x), Fma(total.load(r, x), shrink.load(r), _quarters(score, r, x, Add)))
+        return Store(total, (r, x), MulAdd(total.load(r, x), shrink.load(r), _quarters(score, r, x, Add)))
 
     largest = [lambda r: _lanes(lambda x: Store(lanes, (r, x), _quarters(score, r, x, Max))), *_halves(lanes, Max)]
     return [*map(rows_do, largest), rows_do(grow), rows_do(lambda r: _lanes(lambda x: add(r, x)))]

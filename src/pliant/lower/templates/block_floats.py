@@ -3,8 +3,8 @@
 for pack of 16 rows of weights, for tile of rows of activations:
     acc[i, parity, l] = 0                                      # in registers
     for group g, for each word of codes, for each element k of it:
-        w[l] = fma(code[l, k], scale[l, g], minimum[l, g])     # in a register, for all rows of the tile
-        acc[i, k % 2, l] = fma(x[i, k], w[l], acc[i, k % 2, l])
+        w[l] = muladd(code[l, k], scale[l, g], minimum[l, g])     # in a register, for all rows of the tile
+        acc[i, k % 2, l] = muladd(x[i, k], w[l], acc[i, k % 2, l])
     y = acc[:, 0] + acc[:, 1]
 
 Two sums for each result, because one row alone would wait for its FMAs; a row's sum is the same in every tile.
@@ -18,7 +18,7 @@ from ...dtype import f32, i32, i64, u32
 from ...graph.ops.blocks import PACK, format_of, group_of, half_bytes
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Stmt, Store, seq
-from ...sym.expr import Add, BitAnd, Cast, Const, Dim, Expr, Fma, Lt, Shr, Var
+from ...sym.expr import Add, BitAnd, Cast, Const, Dim, Expr, Lt, MulAdd, Shr, Var
 from .blocks import LARGEST, both_factors, lanes, loop, over_packs, views
 from .build import ZERO, Site
 
@@ -66,12 +66,12 @@ def _words(site: Site, sums: list[Buffer], codes: Buffer, d: Buffer, m: Buffer, 
         weight = Buffer(f"w{k}", f32, (Const(PACK, i64),), scope="register")
         shift = Const(8 * (k % 4) + 4 * (k // 4), u32)
         code = BitAnd(Shr(codes.load(w, lane), shift), Const((1 << bits) - 1, u32))
-        value = Fma(Cast(f32, Cast(i32, code)), d.load(lane), m.load(lane))
+        value = MulAdd(Cast(f32, Cast(i32, code)), d.load(lane), m.load(lane))
         steps += [Alloc(weight), loop(lane, PACK, "vector", Store(weight, (lane,), value))]
         acc, column = sums[k % 2], g * group + w * each + k
 
         def add(i: Expr, j: Expr, acc: Buffer = acc, weight: Buffer = weight, column: Expr = column) -> Stmt:
-            return Store(acc, (i, j), Fma(x.load(start + i, column), weight.load(j), acc.load(i, j)))
+            return Store(acc, (i, j), MulAdd(x.load(start + i, column), weight.load(j), acc.load(i, j)))
 
         steps.append(lanes(number, add))
     return loop(w, group // each, "serial", seq(*steps))

@@ -9,8 +9,8 @@ for pack of 16 rows of weights, CHUNK of them together (parallel):
             for part p of the group:
                 dot[i, l] = 0                                  # in registers
                 for each word of 4 codes: dot[i, l] += code[l, 0] * q[i, 0] + … + code[l, 3] * q[i, 3]
-                mixed[i, l] = fma(dot[i, l], e[i, p], mixed[i, l])
-            acc[i, l] = fma(mixed[i, l], scale[l, g], acc[i, l]); acc[i, l] = fma(offset[l, g], sums[i, g], acc[i, l])
+                mixed[i, l] = muladd(dot[i, l], e[i, p], mixed[i, l])
+            acc[i, l] = muladd(mixed[i, l], scale[l, g], acc[i, l]); acc[i, l] = muladd(offset[l, g], sums[i, g], acc[i, l])
         y = acc
 
 Weights are read once for each tile of rows, activations stay in the first cache. A row's sum is the same in every tile.
@@ -25,7 +25,7 @@ from ...dtype import DType, f32, i8, i32, i64
 from ...graph.ops.blocks import PACK, format_of, group_bytes, group_of, half_bytes, parts_of, zero_of
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Let, LoopKind, Stmt, Store, View, seq
-from ...sym.expr import Add, Binary, BitAnd, Bitcast, Call, Cast, Const, Dim, Div, Eq, Expr, Fma, Lt, Max, Mul, Select, Shr, Var
+from ...sym.expr import Add, Binary, BitAnd, Bitcast, Call, Cast, Const, Dim, Div, Eq, Expr, Lt, Max, Mul, MulAdd, Select, Shr, Var
 from .build import ZERO, Site
 
 LARGEST = 1 << 24  # groups and packs: with these no index of bytes wraps
@@ -73,8 +73,8 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
     d, m, factors = both_factors(site, scale, minimum)
 
     def scaled(i: Expr, lane: Expr) -> Stmt:
-        found = Fma(mixed.load(i, lane), d.load(lane), acc.load(i, lane))
-        return Store(acc, (i, lane), Fma(m.load(lane), sums.load(start + i, g), found))
+        found = MulAdd(mixed.load(i, lane), d.load(lane), acc.load(i, lane))
+        return Store(acc, (i, lane), MulAdd(m.load(lane), sums.load(start + i, g), found))
 
     def write(i: Expr, lane: Expr) -> Stmt:
         return If(Lt(pack * PACK + lane, y.shape[1]), Store(y, (start + i, pack * PACK + lane), acc.load(i, lane)))
@@ -151,7 +151,7 @@ def _part(site: Site, mixed: Buffer, codes: Buffer, start: Expr, g: Expr, part: 
         return word
 
     def mix(i: Expr, lane: Expr) -> Stmt:
-        return Store(mixed, (i, lane), Fma(Cast(f32, dot.load(i, lane)), site.read(1, start + i, g, part), mixed.load(i, lane)))
+        return Store(mixed, (i, lane), MulAdd(Cast(f32, dot.load(i, lane)), site.read(1, start + i, g, part), mixed.load(i, lane)))
 
     words = loop(w, size // step, "unroll", seq(*(lanes(number, add(half)) for half in range(1 + halves))))
     return seq(Alloc(dot), lanes(number, _cleared(dot)), words, lanes(number, mix))
@@ -187,7 +187,7 @@ def quantize(site: Site) -> Stmt:
         Store(scale, (i, g, part), step),
         loop(lane, size, "vector", Store(codes, (i, g, part * size + lane), Cast(i8, code(lane)))),
         *_joined("codes", i32, size, code, Add, total),
-        Store(found, (ZERO,), Fma(step, Cast(f32, total), found.load(ZERO))),
+        Store(found, (ZERO,), MulAdd(step, Cast(f32, total), found.load(ZERO))),
     )
     body = seq(Alloc(found), Store(found, (ZERO,), zero), _over_parts(part, parts, one), Store(sums, (i, g), found.load(ZERO)))
     return For(i, ZERO, x.shape[0], "parallel", For(g, ZERO, x.shape[1], "serial", body))

@@ -3,7 +3,7 @@
 for pack of 64 rows of weights (parallel):
     for tile of ROWS rows of activations, then of 2, 1:
         acc[i, l] = 0                                          # in registers
-        for k: acc[i, l] = fma(x[i, k], wide(w[k, l]), acc[i, l])
+        for k: acc[i, l] = muladd(x[i, k], wide(w[k, l]), acc[i, l])
         y = acc
 
 A row's sum is the same in every tile.
@@ -18,7 +18,7 @@ from ...dtype import f32, i64
 from ...graph.ops.halves import PACK, wide
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, For, If, Stmt, Store, seq
-from ...sym.expr import Const, Dim, Eq, Expr, Fma, Lt, Var
+from ...sym.expr import Const, Dim, Eq, Expr, Lt, MulAdd, Var
 from .build import ZERO, Site
 
 LARGEST = 1 << 24  # elements of a row and packs: with these no index wraps
@@ -52,7 +52,7 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
 
     def add(i: Expr, lane: Expr) -> Stmt:
         weight = wide(weights.load(pack, k, lane), site.attrs.format)
-        return Store(acc, (i, lane), Fma(x.load(start + i, k), weight, acc.load(i, lane)))
+        return Store(acc, (i, lane), MulAdd(x.load(start + i, k), weight, acc.load(i, lane)))
 
     def write(i: Expr, lane: Expr) -> Stmt:
         column = pack * PACK + lane

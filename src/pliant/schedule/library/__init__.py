@@ -22,7 +22,7 @@ from ..family import Family, Variant
 from ..nest import allocation, base_facts, blocks, readers
 from ..schedule import Schedule
 from .convolution import schedule_convolution
-from .convolution_roles import along_channels, blocked_convolution_of, in_blocks, windows_of
+from .convolution_roles import along_channels, blocked_convolution_of, convolution_of, in_blocks, over_image, windows_of
 from .dot_products import dot_product_of, schedule_dot_product, worth_words
 from .elementwise import schedule_elementwise
 from .fallback import schedule_anything
@@ -30,6 +30,7 @@ from .match import (
     NotApplicable,
     decodes,
     elementwise,
+    find_block,
     has_block,
     is_cheap,
     matmul_of,
@@ -43,6 +44,7 @@ from .matmul import schedule_matmul, worth_copies
 from .one_row import is_one_row, schedule_one_row
 from .reduction import schedule_rows
 from .transposes import schedule_transpose, transposed
+from .units import without_units
 from .windows import schedule_windows
 
 
@@ -55,7 +57,14 @@ def default_schedule(func: Func, target: Target) -> tuple[Func, str]:
 
 
 def default_family(func: Func, target: Target) -> Family:
-    """The family of the program by the rules for the target."""
+    """The family of the program by the rules for the target, which do not see loops and dims of one element."""
+    squeezed = without_units(func)
+    found = _family(squeezed.func, target)
+    variants = tuple(Variant(v.guard, squeezed.restored(v.func), v.why) for v in found.variants)
+    return Family(func, variants)
+
+
+def _family(func: Func, target: Target) -> Family:
     worth = next((e for b in blocks(func.body) for f in (worth_words, worth_copies) if (e := f(func, b, target)) is not None), FALSE)
     guard = simplify(worth, base_facts(func))
     if guard is FALSE:
@@ -77,13 +86,18 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     for b in untouched(s.program):
         if is_one_row(s.program, b):
             said += _attempt(s, "one row", partial(schedule_one_row, s, b.name, target))
-        elif not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
+            if has_block(s.program, b.name) and find_block(s.program, b.name) not in untouched(s.program):
+                continue
+        if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
             said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
     if copy:  # into the copies of panels
         said += _inline_decoding(s, decoding)
     for group in _groups(s.program):
         if any(i.kind != "S" for b in group for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name for b in group], target))
+    for b in untouched(s.program):  # what does not go together with what follows it
+        if any(i.kind == "R" for i in b.iters):
+            said += _attempt(s, "rows", partial(schedule_rows, s, [b.name], target))
     for b in untouched(s.program):
         if not isinstance(transposed(b), str):
             said += _attempt(s, "transpose", partial(schedule_transpose, s, b.name, target))
@@ -105,7 +119,10 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     for b in untouched(s.program):
         if sums_rows(b):
             continue
-        if along_channels(s.program, b, target) and isinstance(matmul_of(b), str) and isinstance(dot_product_of(s.program, b, target), str):
+        roles = convolution_of(b)
+        if isinstance(roles, str) or not (isinstance(matmul_of(b), str) or over_image(b, roles)):
+            continue
+        if along_channels(s.program, b, target) and isinstance(dot_product_of(s.program, b, target), str):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):
         other = isinstance(matmul_of(b), str) or in_blocks(s.program, b, target)  # pools of blocks of channels reduce columns, too

@@ -190,17 +190,25 @@ def in_blocks(func: Func, block: Block, target: Target) -> bool:
 def along_channels(func: Func, block: Block, target: Target) -> bool:
     """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbours."""
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
-    if isinstance(roles, str) or isinstance(windows, str) or isinstance(loops, str):
+    if isinstance(roles, str) or isinstance(loops, str) or (isinstance(windows, str) and not over_image(block, roles)):
         return not isinstance(roles, str)
     s = block.body
     assert isinstance(s, Reduce)
     lanes = max(1, target.vector_bits // s.targets[0].dtype.bits)
     extent = {v.name: constant_extent(func, x) for v, x in loops.items()}
     depth = prod(extent[r] or 1 for r in roles.reduced)
-    column = iter_named(block, windows.column).var
+    column = iter_named(block, roles.row).var
     step = max(_step(e, column) for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e))
     across = depth / lanes / _use(extent[roles.column], lanes) + STORE
-    return across < depth / lanes / _use(extent[windows.column], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
+    return across < depth / lanes / _use(extent[roles.row], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
+
+
+def over_image(block: Block, roles: Convolution) -> bool:
+    """Whether the other factor than the weights has two indices of the result at least to itself: a plain matrix has one."""
+    body = block.body
+    assert isinstance(body, Reduce)
+    found = [iter_named(block, v).var for v in roles.outer]
+    return any(v in free_vars(body.values[0]) and v not in free_vars(roles.weight) for v in found)
 
 
 def _use(extent: int | None, lanes: int) -> float:

@@ -1,4 +1,7 @@
-"""The rule that takes anything: threads over the outermost loops, vectors along contiguous stores, wherever that is legal."""
+"""The rule that takes anything: threads over the outermost loops, vectors along contiguous stores, wherever that is legal.
+
+Sums of products are fused multiply-adds where the machine has them, and long sums are in parts (`register_sums.py`), as in all rules.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from ...target import Target
 from ..dependence import dependence
 from ..nest import accesses, blocks, fed_by, loops_above, loops_in
 from ..schedule import LoopHandle, Schedule
-from .match import tried
+from .match import find_block, tried
+from .register_sums import parts_in_order
 
 
 def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
@@ -20,13 +24,21 @@ def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
         found = next((b for b in blocks(s.program.body) if b.name == name), None)
         if found is None:
             continue
-        loop = _innermost(s.program, found)
+        done += _summed(s, name, target)
+        loop = _innermost(s.program, find_block(s.program, name))
         if loop is not None and tried(partial(s.vectorize, _handle(s, name, loop))):
             done.append(f"vectors along `{loop.var.name}` in `{name}`")
         outer = _outermost(s.program, name)
         if outer is not None and tried(partial(s.parallel, _handle(s, name, outer))):
             done.append(f"threads over `{outer.var.name}`")
     return "fallback: " + (", ".join(done) or "as it stands")
+
+
+def _summed(s: Schedule, name: str, target: Target) -> list[str]:
+    """Round a sum of products once for each, and sum a long sum in parts, as all rules do, where loops allow it."""
+    if target.has_fma:
+        tried(partial(s.contract, name))
+    return [f"`{name}` in parts"] if tried(partial(parts_in_order, s, name)) else []
 
 
 def _innermost(func: Func, block: Block) -> For | None:

@@ -70,7 +70,6 @@ def matmul_of(block: Block) -> Matmul | str:
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
         return f"block `{block.name}` is no reduction with a named combiner and an init"
-    factors = s.values[0].args if isinstance(s.values[0], Mul) and s.combiner.name == "add" else s.values
     out = plain_iters(s.targets[0].indices, block)
     spatial = [i.var for i in block.iters if i.kind == "S"]
     if not out or set(out) != set(spatial):
@@ -78,6 +77,8 @@ def matmul_of(block: Block) -> Matmul | str:
     if any(i.kind == "O" for i in block.iters):
         return f"block `{block.name}` has an ordered iterator"
     column = out[-1]
+    product = isinstance(s.values[0], Mul) and s.combiner.name == "add"
+    factors = s.values[0].args if product and not all(column in free_vars(f) for f in s.values[0].args) else s.values
     wide = [f for f in factors if column in free_vars(f)]
     narrow = [f for f in factors if column not in free_vars(f)]
     if len(wide) != 1:
@@ -89,6 +90,8 @@ def matmul_of(block: Block) -> Matmul | str:
     row = rows[-1] if rows else None
     batch = tuple(v.name for v in out[:-1] if v is not row)
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+    if not reduced:
+        return f"block `{block.name}` has no reduction iterator"
     return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
 
 

@@ -31,6 +31,7 @@ from ..schedule import LoopHandle, Schedule
 from ..works import Product
 from .match import Matmul, NotApplicable, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
 from .register_sums import sum_tile
+from .sharing import fuse_into
 
 SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
 SOME = 512  # columns, or steps of a sum, that are not known
@@ -291,8 +292,10 @@ class TiledProduct:
         inside = batch[0] in below
         beside = beside and not inside
         outer = [panel, *batch] if inside else [*batch] if beside else [*batch, panel]
-        joined = s.fuse(*outer) if len(outer) > 1 else outer[0]
-        return panel if beside else joined, tried(partial(s.parallel, joined))
+        joined: list[LoopHandle] = [] if len(outer) > 1 else outer
+        if not joined and not tried(partial(fuse_into, s, outer, joined)):  # a dim less 2, as windows leave it, may be negative
+            return batch[-1] if inside else panel, tried(partial(s.parallel, outer[0]))
+        return panel if beside else joined[0], tried(partial(s.parallel, joined[0]))
 
     def _rows(self, name: str, panel: LoopHandle, shared: bool, size: int) -> None:
         """Tiles of rows, and smaller ones for those that remain: every tile is unrolled, and none has a predicate for rows."""

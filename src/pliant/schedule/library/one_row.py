@@ -6,7 +6,7 @@
         c = epilogue(tile)
 
 Every element of b is used once, so what counts is that it is read as it lies: long pieces of a few rows, not a narrow panel of all
-rows, of which each may be on a page of its own. The sum over k runs in order, in one piece.
+rows, of which each may be on a page of its own. The sum over k runs in order, a long one in parts (`register_sums.py`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from ...dtype import i64
 from ...loop.stmt import Block, For, Func, Reduce
 from ...sym.expr import Const
 from ...target import Target
-from ..nest import blocks, writers
+from ..nest import writers
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, NotApplicable, alone, find_block, matmul_of, plain_loops
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
-from .register_sums import lanes
+from .register_sums import PRODUCTS, Loops, Sizes, begin, cut, lanes, with_parts
 
 WIDEST = 2**12  # bytes of a row in a panel: a page
 ONE = Const(1, i64)
 TOGETHER = 8  # rows of the matrix that are added to a vector of sums before it is stored
+PARTS = Sizes(PRODUCTS.part // TOGETHER, PRODUCTS.groups, PRODUCTS.rows)  # of so many times eight rows
 FEWEST = 512  # columns that are worth it
 
 
@@ -69,12 +70,11 @@ class _Rule(TiledProduct):
         written = s.cache_write(name, at, scope="stack")
         *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         lanes(s, last)
-        init = s.decompose_reduction(name, depth)
-        lanes(s, s.loops(init)[-1])
-        before = {b.name for b in blocks(s.program.body)}
-        some, each = s.split(depth, None, TOGETHER, tail="cut")
-        for rest in [b.name for b in blocks(s.program.body) if b.name not in before]:
-            lanes(s, s.loops(rest)[-1])
-        s.reorder(some, vector, each, lane)
+        found = cut(s, name, [depth], TOGETHER, PARTS)
+        *steps, each = found.loops
+        parts = with_parts(s, name, Loops(tuple(steps), found.parts), "stack")
+        s.reorder(vector, each, lane)
         s.unroll(each)
-        lanes(s, lane)
+        for h in (lane, *(s.loops(p.total)[-1] for p in parts)):
+            lanes(s, h)
+        begin(s, name, steps[0], parts)

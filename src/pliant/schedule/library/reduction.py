@@ -8,8 +8,8 @@
 One row alone, or everything at once, is summed by pieces of a constant size, which threads share, and then the sums of these in order.
 A stage that a reduction comes after is computed in the loop of that reduction, which takes the values out of registers.
 
-Sums of products round once, by fused multiply-adds. The number of lanes is a constant of this rule, not of the machine: results are
-the same on every target, and a row alone equals the row in a batch.
+Sums of products round once, by fused multiply-adds, where the machine has them. The number of lanes is a constant of this rule, not of
+the machine: results are the same on every target that has them, and on every one that has none, and a row alone equals the row in a batch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from itertools import takewhile
 
 from ...loop.stmt import Block, For, Reduce, Store
 from ...support.errors import ScheduleError
-from ...sym.expr import TRUE, Const, Var, free_vars
+from ...sym.expr import Const, Var, free_vars
 from ...target import Target
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
+from .register_sums import IN_LANES, Loops, begin, cut, parts_in_order, with_parts
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
 FEWEST = 8  # of a short row, known to be one
@@ -32,6 +33,10 @@ PIECE = 16384  # elements of one row that a thread takes at least
 
 def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
     """Bring the stages of the nests `names` into one parallel loop over rows, and vectorise each."""
+    if not target.has_fma:
+        for n in names:
+            if any(i.kind == "R" for i in find_block(s.program, n).iters):
+                s.annotate(n, "contract", False)
     func = s.program
     inside = [find_block(func, n) for n in names]
     sums = [b for b in inside if any(i.kind == "R" for i in b.iters)]
@@ -119,22 +124,27 @@ def _row_local(block: Block, rows: For) -> bool:
 
 
 def _vectorise(s: Schedule, name: str) -> None:
-    """Vectorise one stage of a row: along the row, a reduction by lanes."""
+    """Vectorise one stage of a row: along the row, a reduction by lanes; a sum that has none is in parts, where it is long."""
+    if not _in_vectors(s, name) and isinstance(find_block(s.program, name).body, Reduce):
+        tried(partial(s.contract, name))
+        tried(partial(parts_in_order, s, name))
+
+
+def _in_vectors(s: Schedule, name: str) -> bool:
+    """Vectorise one stage, if that can be; whether it was done."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
     flat = _flat(block, inner)
     if len(flat) > 1 and isinstance(block.body, Reduce):
         handles = {h.loop: h for h in s.loops(name)}
-        tried(partial(_flat_lanes, s, name, [handles[x] for x in flat]))
-        return
+        return tried(partial(_flat_lanes, s, name, [handles[x] for x in flat]))
     if not inner or inner[-1].kind != "serial" or not _contiguous(block, inner[-1]):
-        return
+        return False
     last = next(h for h in s.loops(name) if h.loop is inner[-1])
     kinds = fed_by(block, last.loop)
     if kinds == {"S"}:
-        tried(partial(s.vectorize, last))
-    elif kinds == {"R"} and isinstance(block.body, Reduce):
-        tried(partial(_lanes, s, name, last))
+        return tried(partial(s.vectorize, last))
+    return kinds == {"R"} and isinstance(block.body, Reduce) and tried(partial(_lanes, s, name, last))
 
 
 def _in_one_loop(s: Schedule, name: str, following: str) -> bool:
@@ -150,24 +160,32 @@ def _in_one_loop(s: Schedule, name: str, following: str) -> bool:
 
 
 def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
-    """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`."""
+    """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`.
+
+    Long sums of a lane are in parts.
+    """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if lanes < FEWEST:
         raise ScheduleError(f"block `{name}` sums too few elements for lanes")
     above = s.loops(name)
-    at = above[above.index(loop) - 1] if above.index(loop) else None
+    reduced = [h for h in above if fed_by(find_block(s.program, name), h.loop) == {"R"}]
+    at = above[above.index(reduced[0]) - 1] if above.index(reduced[0]) else None
     with s.attempt():
         tried(partial(s.contract, name))
-        outer, lane = s.split(loop, lanes)
+        found = cut(s, name, reduced, lanes, IN_LANES)
+        *steps, lane = found.loops
         total = s.rfactor(name, lane, at, scope="register")
-        s.vectorize(lane)
-        s.decompose_reduction(name, outer)
         if before is not None:
-            part, each = s.split(before, lanes)
-            s.join(part, outer)
+            factors = [int(h.loop.stop.value) for h in found.loops[1:] if isinstance(h.loop.stop, Const)]
+            *beside, each = s.split(before, None, *factors)
+            for first, second in zip(beside, steps, strict=True):
+                s.join(first, second)
             s.vectorize(each)
-        if find_block(s.program, name).predicate is not TRUE:
-            s.partition(outer)
+        parts = with_parts(s, name, Loops(tuple(steps), found.parts), "register")
+        for p in parts:
+            s.vectorize(s.loops(p.total)[-1])
+        s.vectorize(lane)
+        begin(s, name, steps[0], parts)
         while lanes > 2:
             lanes //= 2
             half, lane = s.split(s.loops(total)[-1], None, lanes)
@@ -198,13 +216,21 @@ def _pieces(s: Schedule, name: str) -> None:
         if extent is not None and extent <= 2 * PIECE:
             raise ScheduleError(f"block `{name}` sums too few elements for threads")
         piece, inside = s.split(row, PIECE)
-        s.rfactor(name, piece, scope="workspace")
+        total = s.rfactor(name, piece, scope="workspace")
         _lanes(s, name, inside)
         s.parallel(piece)
+        tried(partial(_lanes, s, total.block.name, s.loops(total)[-1]))
 
 
 def _flat_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:
-    """Sum in lanes over several loops that go through memory together."""
+    """Sum in lanes over several loops that go through memory together, or over as many of the last ones as are known to be one loop."""
+    for first in range(len(loops) - 1):
+        if tried(partial(_fused_lanes, s, name, loops[first:])):
+            return
+    _lanes(s, name, loops[-1])
+
+
+def _fused_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:
     with s.attempt():
         _lanes(s, name, s.fuse(*loops))
 

@@ -1,30 +1,64 @@
-"""The sums of one tile, in registers; long sums of floats in parts, whose sums wait on the stack until they are added.
+"""Long sums of floats are summed in parts: by one mechanism, in every rule and every layout.
 
-    for k in range(1024): tile[…] = fma(a[k], b[k], tile[…])
+    for k in range(n): tile[…] = fma(a[k], b[k], tile[…])
 
-->  for part in range(8):
+->  for part in range(ceil(n / 128)):
         own[…] = 0
-        for k in range(128): own[…] = fma(a[part * 128 + k], b[part * 128 + k], own[…])
-        sums[part, …] = own[…]
-    for part in range(8): tile[…] += sums[part, …]
+        for k in range(min(128, n - part * 128)): own[…] = fma(a[part * 128 + k], b[part * 128 + k], own[…])
+        tile[…] += own[…]
 
 The rounding error of a sum grows with the number of terms that are added one after the other, fastest where terms are alike: 1024 equal
-products are off by 5e-6 in one piece, and by 5e-7 in parts. Parts depend on the number of terms alone: a row equals the row in a batch.
+products are off by 5e-6 in one piece, and by 5e-7 in parts. Sums of many parts are summed in parts themselves. Where parts begin
+depends on the sizes of the sum alone: a row equals the row in a batch. (docs/design/0015-error-of-sums.md)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, prod
+from math import inf, log, prod
 
-from ...loop.stmt import Block, Reduce
-from ..nest import constant_extent, fed_by
+from ...loop.buffer import Scope
+from ...loop.stmt import Block, For, Func, Reduce
+from ...support.errors import ScheduleError
+from ...support.record import dataclass
+from ...sym.bounds import bounds
+from ...sym.expr import Mul, free_vars
+from ...sym.simplify import simplify
+from ..nest import conjuncts, constant_extent, facts_at, fed_by, predicate_over_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block
 
-LONG = 1024  # so many terms are summed in parts
-PART = 128  # of about so many terms each
-MOST_PARTS = 16  # so that their sums stay in the first cache
+MANY = 16  # more parts than this are summed in parts themselves: the last sums round the most
+EVEN = 0.8  # times parts^(2/3): with groups of so many parts their sums and the sum of groups have the least error together
+SLACK = 1.5  # times more, or less, where parts are of one size then
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How sums are cut: the terms of a part; how many parts are summed apart, and how many of these, where their number is not known."""
+
+    part: int
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]  # the same for rows of unknown length: first parts of a row, then rows
+
+    @property
+    def long(self) -> int:
+        """More terms than this are summed in parts."""
+        return 2 * self.part
+
+
+PRODUCTS = Sizes(128, (32,), (32, 16))  # of which each part costs the registers of a tile
+SUMS = Sizes(32, (16, 32), (16, 8, 16))  # of elements, which wait for memory and for each other
+IN_LANES = Sizes(128, (), ())  # many sums that are added by halves in the end
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sum of its own: the block that makes it, the outermost loop of its terms, and the block that adds it to what it is a part of."""
+
+    name: str
+    terms: LoopHandle
+    total: BlockHandle
 
 
 def sum_tile(
@@ -34,17 +68,16 @@ def sum_tile(
 
     The tile is what one iteration of `at` touches, and `written` copies it to the result. The answer says how, in words.
     """
-    sums, copies = _in_parts(s, name, at, reduced)
+    parts = in_parts(s, name, reduced, "register", sizes_of(find_block(s.program, name)))
     over_tile(s, inner)
-    for block in (written, *copies):
+    for block in (written, *(p.total for p in parts)):
         over_tile(s, [h for h in s.loops(block) if h.loop in alone(s.program, block.block) and fed_by(block.block, h.loop) <= {"S"}])
-    for block_name, loop in sums:
-        s.decompose_reduction(block_name, loop)
-    return "in registers, long sums in parts" if copies else "in registers"
+    begin(s, name, reduced[0], parts)
+    return "in registers, long sums in parts" if parts else "in registers"
 
 
 def over_tile(s: Schedule, loops: Sequence[LoopHandle]) -> None:
-    """Loops over a tile: the last is one over the lanes of vectors, except where there is one column only; the others are unrolled."""
+    """Loops over a tile of registers: the last one are the lanes of vectors; the others are unrolled."""
     *outer, lane = loops
     for h in outer:
         s.unroll(h)
@@ -56,36 +89,147 @@ def lanes(s: Schedule, loop: LoopHandle) -> None:
     (s.unroll if constant_extent(s.program, loop.loop) == 1 else s.vectorize)(loop)
 
 
-def part_of(steps: int, terms: int) -> int | None:
-    """How many of the outermost loop's `steps` are a part of a sum of so many terms; None where it is summed in one piece."""
-    sizes = [n for n in range(1, steps) if steps % n == 0 and steps // n <= MOST_PARTS]
-    return min(sizes, key=lambda n: abs(log(terms // steps * n / PART)), default=None) if terms >= LONG else None
+def in_parts(s: Schedule, name: str, reduced: Sequence[LoopHandle], scope: Scope = "stack", how: Sizes = PRODUCTS) -> list[Part]:
+    """Sum the block `name` in parts where its sum over the loops `reduced`, outermost first, is long: the levels of parts, innermost first.
+
+    `begin` must follow when the loops inside have become what they are to be.
+    """
+    return with_parts(s, name, cut(s, name, reduced, how=how), scope)
 
 
-def _in_parts(
-    s: Schedule, name: str, at: LoopHandle | None, reduced: Sequence[LoopHandle]
-) -> tuple[list[tuple[str, LoopHandle]], list[BlockHandle]]:
-    """Sum in parts where that is better: the blocks that sum, with their loops, and those besides that go over the tile."""
-    extents = [constant_extent(s.program, h.loop) for h in reduced]
-    size = None if None in extents else part_of(extents[0] or 0, prod(n or 0 for n in extents))
-    if size is None or not _sums_floats(find_block(s.program, name)):
-        return [(name, reduced[0])], []
-    part, steps = s.split(reduced[0], None, size)
-    total = s.rfactor(name, part, at, scope="stack")
-    _parts_first(s, name)
-    *places, adding = [h for h in s.loops(total) if h.loop in alone(s.program, total.block)]
-    s.reorder(adding, *places)
-    own = s.cache_write(name, part, scope="register")
-    return [(name, steps), (total.block.name, adding)], [own, total]
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of a sum after cutting, outermost first, and the places of those of which each iteration is a part."""
+
+    loops: tuple[LoopHandle, ...]
+    parts: tuple[int, ...] = ()
 
 
-def _parts_first(s: Schedule, name: str) -> None:
-    """Let the sums of one part lie together, as the tile does."""
-    body = find_block(s.program, name).body
+def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, how: Sizes = PRODUCTS) -> Loops:
+    """Split the loops of a sum where its parts begin, if it is long.
+
+    `inner` steps of the last loop become a loop of their own.
+    """
+    cuts = cuts_for(s.program, find_block(s.program, name), [h.loop for h in reduced], inner, how)
+    loops: list[LoopHandle] = []
+    parts: list[int] = []
+    for at, loop in enumerate(reduced):
+        sizes = [c.size for c in reversed(cuts) if c.at == at]
+        parts += range(len(loops), len(loops) + len(sizes))
+        factors = [*(n for n in sizes if n > 1), *([inner] if at == len(reduced) - 1 and inner > 1 else [])]
+        loops += s.split(loop, None, *factors) if factors else [loop]
+    return Loops(tuple(loops), tuple(parts))
+
+
+def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, how: Sizes = PRODUCTS) -> list[Cut]:
+    """How the sum of a block over these loops is cut: as its annotation `parts` asks, else by the extents of the loops.
+
+    The annotation keeps the order of a sum where a constant extent has become an argument (`lower/promote.py`).
+    """
+    asked = block.annotations.get("parts")
+    if asked is not None:
+        return [Cut(at, size) for at, size in asked]
+    if not _sums_floats(block) or most_terms(func, reduced) <= how.long * inner:
+        return []
+    extents = [constant_extent(func, x) for x in reduced]
+    extents[-1] = None if extents[-1] is None else -(-extents[-1] // inner)
+    return cuts_of(extents, how)
+
+
+def with_parts(s: Schedule, name: str, cut: Loops, scope: Scope = "stack") -> list[Part]:
+    """Sum a block in the parts of its loops."""
+    found: list[Part] = []
+    for at in reversed(cut.parts):
+        total = s.sum_in_parts(name, cut.loops[at], scope=scope)
+        found.append(Part(name, cut.loops[at + 1], total))
+        name = total.block.name
+    return found
+
+
+def parts_in_order(s: Schedule, name: str) -> None:
+    """Sum a block in parts where it stands; an error where it is no long sum, or where parts would be of unknown size."""
+    reduced = [h for h in s.loops(name) if fed_by(find_block(s.program, name), h.loop) == {"R"}]
+    with s.attempt():
+        parts = in_parts(s, name, reduced) if reduced else []
+        if not parts:
+            raise ScheduleError(f"block `{name}` is no long sum")
+        begin(s, name, reduced[0], parts)
+
+
+def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> None:
+    """Take the inits of a sum and of its parts out of their loops, `first` the outermost; the last part ends where the sum does."""
+    firsts = [*(p.terms for p in parts), first]
+    for block, loop in zip((name, *(p.total.block.name for p in parts)), firsts, strict=True):
+        s.decompose_reduction(block, loop)
+        _end(s, block, loop)
+
+
+def _end(s: Schedule, name: str, loop: LoopHandle) -> None:
+    """Let a loop end with the sum, so that no term of the last part has a predicate."""
+    if any(loop.loop.var in free_vars(c) for c in conjuncts(predicate_over_loops(find_block(s.program, name)))):
+        s.partition(loop)
+
+
+def most_terms(func: Func, loops: Sequence[For]) -> float:
+    """How many terms a sum over the loops has at most."""
+    return prod(_most(func, x) for x in loops)
+
+
+def _most(func: Func, loop: For) -> float:
+    facts = facts_at(func, loop)
+    most = bounds(simplify(loop.extent, facts), facts)[1]
+    return inf if most is None else max(most, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which of several loops is cut, and how many of its steps are a part; the loops inside of it are whole."""
+
+    at: int
+    size: int
+
+
+def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
+    """How a long sum over loops of these extents, None where they are not known, is cut into parts, and these again, innermost first."""
+    found = [_cut(extents, how.part)]
+    outer = _parts_of(extents, found[0])
+    rows = outer[-1] is None and any(n != 1 for n in outer[:-1])
+    groups = how.rows if rows else how.groups
+    for level, group in enumerate(groups):
+        known = prod(n or 0 for n in outer) if None not in outer else None
+        if known is not None and known <= MANY:
+            break
+        last = level == len(groups) - 1
+        wanted = group if known is None else EVEN * known ** (2 / 3) if last else known ** (1 / 3)
+        found.append(_cut([*outer[:-1], 1] if rows and level == 1 else outer, wanted))  # groups of rows, however many parts a row has
+        outer = _parts_of(outer, found[-1])
+    return found
+
+
+def _parts_of(extents: Sequence[int | None], cut: Cut) -> list[int | None]:
+    """The loops over parts: their extents."""
+    steps = extents[cut.at]
+    return [*extents[: cut.at], None if steps is None else -(-steps // cut.size)]
+
+
+def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
+    """Parts of about so many terms: all of one size where that is not far off."""
+    terms, at, extent = 1, 0, extents[0]
+    for at in reversed(range(len(extents))):
+        extent = extents[at]
+        if extent is None or at == 0 or terms * extent > wanted * SLACK:
+            break
+        terms *= extent
+    sizes = [n for n in range(1, extent or 1) if (extent or 1) % n == 0 and 1 / SLACK <= terms * n / wanted <= SLACK]
+    return Cut(at, min(sizes, key=lambda n: abs(log(terms * n / wanted)), default=max(1, round(wanted / terms))))
+
+
+def sizes_of(block: Block) -> Sizes:
+    """The parts of a sum in registers: those of products where it adds products of different factors."""
+    body = block.body
     assert isinstance(body, Reduce)
-    buffer = body.targets[0].buffer
-    *dims, part = (f"d{n}" for n in range(len(buffer.shape)))
-    s.transform_layout(buffer.name, f"lambda {', '.join([*dims, part])}: ({', '.join([part, *dims])})", block=name)
+    factors = body.values if body.combiner.name == "fma" else body.values[0].args if isinstance(body.values[0], Mul) else ()
+    return PRODUCTS if len(set(factors)) > 1 else SUMS
 
 
 def _sums_floats(block: Block) -> bool:

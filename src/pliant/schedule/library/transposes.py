@@ -17,7 +17,7 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
-from ...sym.expr import Var, free_vars, walk
+from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
 from ..nest import blocks, constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
@@ -124,10 +124,20 @@ class _Rule:
         s.reorder(*outer, *inner)
         try:
             with s.attempt():
-                at = s.fuse(*outer) if len(outer) > 1 else outer[0]
+                at = _joined(s, outer)
                 s.parallel(at)
         except ScheduleError:
             tried(partial(s.parallel, outer[0]))
             at = outer[-1]
         s.vectorize(inner[-1])
         return at
+
+
+def _joined(s: Schedule, loops: list[LoopHandle]) -> LoopHandle:
+    """One loop of several; refused where what is in it could not be shown to stay inside of its buffers."""
+    if len(loops) == 1:
+        return loops[0]
+    if any(isinstance(x.loop.stop, FloorDiv) for x in loops):
+        raise ScheduleError("ranges of quotients by a number of tiles are not proved")
+    whole: LoopHandle = s.fuse(*loops)
+    return whole

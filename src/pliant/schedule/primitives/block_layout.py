@@ -10,7 +10,7 @@ from ...loop.buffer import Buffer, Load, Scope
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, For, Func, Iter, IterKind, Replacer, Seq, Stmt, Store, seq, walk_stmts, zero
 from ...sym.affine import Refusal as NoMap
-from ...sym.expr import Expr, Var, free_vars, substitute
+from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.index_map import IndexMap
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -19,7 +19,7 @@ from ..legal import legal
 from ..nest import accesses, allocation, bare_uses, base_facts, block_names, blocks, facts_at, loop_facts, loops_above, path_to
 from ..own_nest import box_of, own_nest
 from ..refusal import refuse
-from .cache import redirected
+from .cache import check_scope, redirected
 from .loops import reassociation
 from .widen import FromCopy, as_dtype, wider
 
@@ -152,6 +152,7 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
                 c[vi, vj] += a[vi, vk] * b_reindex[vj, vk]
     """
     what = f"cannot reindex `{buffer}` for block `{block.name}`"
+    check_scope(func, block, scope, None, what)
     found = [a for a in accesses(block) if a.buffer.name == buffer]
     places = {a.indices for a in found}
     if len(places) != 1:
@@ -173,6 +174,9 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
     _check_range(func, block, source, place, {i.var: extents[i.var] for i in kept}, what)
     if writes and dtype is not None:
         raise refuse(f"{what} as {dtype}: it is a result, of which every element is stored once", func, (block, "writes it"))
+    size = next((extents[i.var] for i in kept if not isinstance(extents[i.var], Const)), None)
+    if scope != "workspace" and size is not None:
+        raise refuse(f"{what} in scope {scope}: its size would be no constant", func, (block, f"an extent is {size}"))
     copy = Buffer(f"{buffer}_reindex", wider(func, block, source, dtype, what), tuple(extents[i.var] for i in kept), None, scope)
     here = tuple(i.var for i in kept)
     new = (redirected(block, source, copy, here) if writes else _reading(block, source, Load(copy, here))).with_(reads=None, writes=None)

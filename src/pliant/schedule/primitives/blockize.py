@@ -11,13 +11,14 @@ from ...loop.stmt import Block, For, Func, Iter, Replacer, Seq, Stmt, seq
 from ...support.record import dataclass
 from ...sym.bounds import int_range
 from ...sym.expr import Const, Expr, Var, all_of, free_vars
+from ...sym.facts import Facts
 from ...sym.poly import Poly, poly_of, to_expr
 from ...sym.prove import prove_equal
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import bare_statement
 from ..legal import legal
-from ..nest import block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
+from ..nest import block_names, blocks, bound_value, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ..refusal import refuse
 
 
@@ -118,7 +119,7 @@ def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, wha
     own = {x.var for x in inner}
     near: Poly = {}
     far: Poly = {}
-    for m, c in poly_of(simplify(it.value, facts)).items():
+    for m, c in poly_of(bound_value(it.value, facts)).items():
         vars_ = {v for a in m for v in free_vars(a)}
         if vars_ & own and vars_ - own - set(func.symbols):
             raise refuse(f"{what}: in `{it.var.name}` = {it.value} loops inside and outside are mixed", func, (block, f"= {it.value}"))
@@ -132,7 +133,7 @@ def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, wha
         if whole is None:
             raise refuse(f"{what}: the part of `{it.var.name}` inside has no constant size", func, (block, f"{it.var.name} = {it.value}"))
         size = whole.stop
-    tile = simplify(to_expr(far, i64), facts)
+    tile = bound_value(to_expr(far, i64), facts)
     if _is(tile, 0) and near:
         return Halves(None, size, place)
     if not near:
@@ -144,7 +145,15 @@ def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, wha
             (block, f"{it.var.name} = {it.value}"),
             help="split the loops so that the inner parts are whole tiles",
         )
-    return Halves(simplify(tile // size, facts), size, place)
+    return Halves(_quotient(tile, size, facts), size, place)
+
+
+def _quotient(tile: Expr, size: Expr, facts: Facts) -> Expr:
+    """`tile / size`, which has no remainder; each term by itself, where that can be, so that loops of one iteration stay."""
+    terms = poly_of(tile)
+    if isinstance(size, Const) and all(c % size.value == 0 for c in terms.values()):
+        return to_expr({m: int(c // size.value) for m, c in terms.items()}, i64)
+    return simplify(tile // size, facts)
 
 
 def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: set[str]) -> Stmt:

@@ -7,14 +7,30 @@ from __future__ import annotations
 
 from ...dtype import i64
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
-from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Replacer, Stmt, Store, seq
+from ...loop.stmt import Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Stmt, Store, seq, walk_stmts
 from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.facts import Facts
 from ...sym.prove import prove
 from ..cursor import Edit, Forward, Mover, fresh_name
 from ..legal import legal
-from ..nest import accesses, allocation, block_names, blocks, facts_at, fed_by, loop_facts, loops_above, path_to
+from ..nest import (
+    accesses,
+    allocation,
+    base_facts,
+    block_names,
+    blocks,
+    constant_extent,
+    facts_at,
+    fed_by,
+    loaded,
+    loop_facts,
+    loops_above,
+    path_to,
+    unseen_use,
+    writers,
+)
 from ..refusal import refuse
-from ..tile import Tile, inner_loops, nest_of, rebound, spatial_predicate, tile_of
+from ..tile import Tile, inner_loops, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
 from .widen import FromCopy, as_dtype, wider
 
 
@@ -22,7 +38,8 @@ from .widen import FromCopy, as_dtype, wider
 def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Let a block compute into a buffer of its own for the tile of one iteration of `at`, and write that back at its end.
 
-    The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`.
+    The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`. A block that works on what the buffer held
+    before, or may leave it as it is, gets that copied in first, by a block `…_read`.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -44,10 +61,11 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
                     c[vi, vj] = c_tile[0, vj]
     """
     what = "cache the result of"
+    check_scope(func, block, scope, at, f"cannot {what} block `{block.name}`")
     target, inner = single_target(func, block, at, what)
     over_loops = {i.var: i.value for i in block.iters}
     reducing = [x for x in inner if fed_by(block, x) - {"S"}]
-    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what)
+    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what, spatial_facts(func, block, inner))
     bound = rebound(func, block, what)
     shape = tuple(Const(n, i64) for n in tile.extent) or ()
     buffer = Buffer(f"{target.buffer.name}_tile", target.buffer.dtype, shape, None, scope)
@@ -56,19 +74,54 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
     kept = [x for x in outside if x.var in bound.iters and x not in reducing]
     iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
     place: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
-    back = Block(
-        fresh_name(f"{block.name}_write", block_names(func)),
-        iters,
-        Store(
-            target.buffer,
-            tuple(substitute(substitute(e, over_loops), place) for e in target.indices),
-            Load(buffer, tuple(substitute(e, place) for e in tile.offset)),
-        ),
-        predicate=spatial_predicate(block, place),
-        span=block.span,
-    )
-    nest, _ = nest_of([x for x in inner if x not in reducing], back)
-    return insert(func, block, new, inner, (Alloc(buffer),), (nest,))
+    spatial = [x for x in inner if x not in reducing]
+    outside_place = tuple(substitute(substitute(e, over_loops), place) for e in target.indices)
+    tile_place = tuple(substitute(e, place) for e in tile.offset)
+    names = block_names(func)
+
+    def copying(suffix: str, store: Store) -> Stmt:
+        name = fresh_name(f"{block.name}{suffix}", names)
+        own = tuple(Iter(Var(i.var.name), "S", i.value) for i in iters)
+        rename = Replacer({old.var: new.var for old, new in zip(iters, own, strict=True)})
+        copy = Block(name, own, rename.stmt(store), predicate=rename.expr(spatial_predicate(block, place)), span=block.span)
+        return nest_of(spatial, copy)[0]
+
+    back = copying("_write", Store(target.buffer, outside_place, Load(buffer, tile_place)))
+    first: tuple[Stmt, ...] = ()
+    if _keeps_old(func, block, target.buffer, reducing):
+        first = (copying("_read", Store(buffer, tile_place, Load(target.buffer, outside_place))),)
+    return insert(func, block, new, inner, (Alloc(buffer), *first), (back,))
+
+
+def _keeps_old(func: Func, block: Block, target: Buffer, reducing: list[For]) -> bool:
+    """Whether what a block's target held before is part of what it holds afterwards."""
+    if not isinstance(block.body, Store):
+        return False  # the init begins anew, for every point
+    if target in loaded(block.body.value):
+        return True
+    steps = {i.var for i in block.iters if i.kind != "S"}
+    certain = all((constant_extent(func, x) or 0) > 0 for x in reducing) and free_vars(block.predicate).isdisjoint(steps)
+    held = any(p.value is target and p.role == "inout" for p in func.params) or any(b is not block for b in writers(func, target))
+    return held and not certain
+
+
+def check_scope(func: Func, block: Block, scope: Scope, at: For | None, what: str) -> None:
+    """Refuse a kind of memory that there is not, or that iterations would share where the buffer is allocated."""
+    if scope not in SCOPES or scope == "global":
+        raise refuse(f"{what}: scopes are workspace, stack and register, not {scope!r}", func, (block, "this block"))
+    around = [*loops_above(func, at), at] if at is not None else []
+    lanes = next((x for x in around if x.kind == "vector"), None)
+    if lanes is not None and scope == "workspace":
+        raise refuse(
+            f"{what} in the workspace: the lanes of vector loop `{lanes.var.name}` would share it",
+            func,
+            (lanes, "vector"),
+            help='the scopes "stack" and "register" give each lane memory of its own',
+        )
+    known = {*func.symbols, *func.scalars}
+    odd = next((x for x in around if x.kind == "parallel" and not free_vars(x.extent) <= known), None)
+    if odd is not None and scope == "workspace":
+        raise refuse(f"{what} in the workspace: how many iterations loop `{odd.var.name}` has is not known before", func, (odd, "parallel"))
 
 
 @legal
@@ -107,6 +160,7 @@ def cache_read(
                     c[vi, vj] += a[vi, vk] * b_copy[vk, vj]
     """
     what = f"cannot cache `{buffer}` for block `{block.name}`"
+    check_scope(func, block, scope, at, what)
     inner_loops(func, block, at)
     around: Stmt = at.body if at is not None else func.body
     source = next((a.buffer for a in accesses(block) if a.buffer.name == buffer and not a.write), None)
@@ -116,11 +170,17 @@ def cache_read(
     writer = next((b for b in blocks(around) if any(a.buffer is source and a.write for a in accesses(b))), None)
     if writer is not None:
         raise refuse(f"{what}: block `{writer.name}` writes it there", func, (writer, "writes"), (block, "reads"))
-    if order is not None and sorted(order) != list(range(source.ndim)):
+    unseen = unseen_use(func, around, source, reads=False)
+    if unseen:
+        raise refuse(f"{what}: {unseen}", func, (block, "reads"))
+    if order is not None and not _is_permutation(order, source.ndim):
         raise refuse(f"{what}: order {order} is no permutation of its {source.ndim} dimensions", func, (block, "this block"))
     wide = wider(func, block, source, dtype, what)
     tiles = {b: _read_tile(func, b, source, at, what) for b in blocks(around) if any(a.buffer is source for a in accesses(b))}
+    for b in tiles:
+        check_begun_inside(func, b, source, at, what)
     base = tiles[block].base
+    _check_known(func, block, around, base, what)
     for b, tile in tiles.items():
         if tile.base != base:
             raise refuse(
@@ -140,10 +200,44 @@ def cache_read(
         inner.replace(b, new)
         inner.move(b, new)
     body = inner.done()[0].body
-    nest = _copy_nest(func, block, source, copy, perm, base, extent)
+    facts = base_facts(func) if at is None else loop_facts(facts_at(func, at), at)
+    nest = _copy_nest(func, block, source, copy, perm, base, extent, facts)
     edit.moved.update(inner.moved)
     edit.replace(around, seq(Alloc(copy), nest, body))
     return edit.done(made=(blocks(nest)[0],))
+
+
+def check_begun_inside(func: Func, block: Block, source: Buffer, at: For | None, what: str) -> None:
+    """Refuse where an init that reads the buffer runs before the loop in which its copy is made."""
+    if at is None or block.init is None or all(a.buffer is not source for a in accesses(block.with_(body=block.init, init=None))):
+        return
+    outermost = next((x for x in loops_above(func, block) if fed_by(block, x) - {"S"}), None)
+    if outermost is not None and (outermost is at or outermost in loops_above(func, at)):
+        raise refuse(
+            f"{what}: the init of block `{block.name}` reads `{source.name}` before loop `{at.var.name}`",
+            func,
+            (outermost, "the init runs before this loop"),
+            (at, "it would be made here"),
+        )
+
+
+def _is_permutation(order: object, count: int) -> bool:
+    return isinstance(order, (tuple, list)) and all(isinstance(d, int) for d in order) and sorted(order) == list(range(count))
+
+
+def _check_known(func: Func, block: Block, around: Stmt, parts: tuple[Expr, ...], what: str) -> None:
+    """Refuse expressions that cannot be evaluated where `around` begins, or would have another value there."""
+    lets = {s.var for s in walk_stmts(around) if isinstance(s, Let)}
+    inside = next((v for e in parts for v in free_vars(e) if v in lets), None)
+    if inside is not None:
+        raise refuse(f"{what}: it depends on `{inside.name}`, which is defined inside of the loops", func, (block, "this block"))
+    changed = next((x for x in loaded(*parts) if unseen_use(func, around, x, reads=False) or _written_in(around, x)), None)
+    if changed is not None:
+        raise refuse(f"{what}: which part of it depends on `{changed.name}`, which is written there", func, (block, "this block"))
+
+
+def _written_in(around: Stmt, buffer: Buffer) -> bool:
+    return any(a.write and a.buffer is buffer for b in blocks(around) for a in accesses(b))
 
 
 def _read_tile(func: Func, block: Block, source: Buffer, at: For | None, what: str) -> Tile:
@@ -161,8 +255,9 @@ def _copy_nest(
     perm: tuple[int, ...],
     base: tuple[Expr, ...],
     extent: tuple[int, ...],
+    facts: Facts,
 ) -> Stmt:
-    facts = facts_at(func, block)
+    """The loops that fill a copy; `facts` are those where they stand, where inner loops may well run zero times."""
     outer = [x for x in loops_above(func, block) if any(x.var in free_vars(e) for e in base)]
     iters = [Iter(Var(f"v{x.var.name}"), "S", x.var) for x in outer]
     where: dict[Var, Expr] = {x.var: i.var for x, i in zip(outer, iters, strict=True)}
@@ -171,7 +266,7 @@ def _copy_nest(
         facts = loop_facts(facts, x)
     own = {d: Iter(Var(f"v{source.name}_{d}"), "S", loops[d].var) for d in perm}
     below = [d for d in range(source.ndim) if not prove(Const(0, i64) <= base[d], facts)]
-    within = [d for d in range(source.ndim) if not prove(base[d] + loops[d].var < source.shape[d], facts)]
+    within = [d for d in range(source.ndim) if not prove(base[d] + (extent[d] - 1) < source.shape[d], facts)]
     place = tuple(substitute(base[d], where) + own[d].var for d in range(source.ndim))
     body: Stmt = Block(
         fresh_name(copy.name, block_names(func)),
@@ -217,8 +312,7 @@ def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func
     if found is None or alloc is None:
         reason = f"block `{block.name}` does not use it" if found is None else "it is a parameter of the program"
         raise refuse(f"{what}: {reason}", func, (block, "this block"))
-    if scope not in SCOPES or scope == "global":
-        raise refuse(f"{what}: scopes are workspace, stack and register", func, (block, "this block"))
+    check_scope(func, block, scope, next(iter(loops_above(func, alloc)[-1:]), None), what)
     if scope != "workspace" and not all(isinstance(e, Const) for e in found.shape):
         raise refuse(f"{what}: its size is not a constant", func, (block, f"{found!r}"))
     private = set(path_to(func, alloc))
@@ -269,7 +363,30 @@ def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[
         )
     if any(a.buffer is target.buffer and a.indices != target.indices for a in accesses(block)):
         raise refuse(f"cannot {what} block `{block.name}`: it uses `{target.buffer.name}` at several places", func, (block, ""))
+    _check_nest(func, block, around, inner, f"cannot {what} block `{block.name}`")
+    unseen = unseen_use(func, around, target.buffer)
+    if unseen:
+        raise refuse(f"cannot {what} block `{block.name}`: {unseen}", func, (block, "this block"))
+    _check_known(func, block, around, (block.predicate, *target.indices), f"cannot {what} block `{block.name}`")
     return target, inner
+
+
+def _check_nest(func: Func, block: Block, around: Stmt, inner: list[For], what: str) -> None:
+    """Refuse where the loops that feed a block's S iterators do not make the same points without the rest of its nest."""
+    path = path_to(func, block)
+    between = path[path.index(around) :] if around is not block else []
+    if any(not isinstance(s, (For, Seq)) for s in between):
+        raise refuse(f"{what}: there is a condition between its loops and it", func, (block, "this block"))
+    steps = {x.var for x in inner if fed_by(block, x) - {"S"}}
+    lets = {s.var for s in walk_stmts(around) if isinstance(s, Let)}
+    values = next((i for i in block.iters if not free_vars(i.value).isdisjoint(lets)), None)
+    if values is not None:
+        raise refuse(f"{what}: `{values.var.name}` = {values.value} is defined inside of its loops", func, (block, "this block"))
+    for x in inner:
+        if not fed_by(block, x) - {"S"} and not (free_vars(x.start) | free_vars(x.stop)).isdisjoint(steps | lets):
+            raise refuse(
+                f"{what}: the range of loop `{x.var.name}` depends on what is inside of the tile", func, (x, f"{x.start}..{x.stop}")
+            )
 
 
 def redirected(block: Block, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Block:

@@ -7,14 +7,33 @@ written. Both remove the buffer between the two.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Alloc, Block, Func, Replacer, Stmt, Store, walk_stmts
+from ...loop.stmt import Alloc, Block, For, Func, Replacer, Seq, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Expr, Var, substitute, walk
-from ...sym.prove import prove_equal
+from ...sym.prove import prove, prove_equal
+from ...sym.region import lower, upper
 from ..cursor import EMPTY, Edit, Forward
+from ..dependence import contains_stmt, written_later
 from ..legal import legal
-from ..nest import accesses, allocation, bare_uses, blocks, facts_at, loops_above, path_to, plain_iters, readers, visible, writers
+from ..nest import (
+    Access,
+    accesses,
+    allocation,
+    bare_uses,
+    base_facts,
+    blocks,
+    facts_at,
+    loaded,
+    loops_above,
+    path_to,
+    plain_iters,
+    readers,
+    repeats,
+    visible,
+    writers,
+)
 from ..refusal import refuse
 
 
@@ -46,6 +65,8 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
             (block, f"stores {store.buffer.name}[{', '.join(map(str, store.indices))}]"),
         )
     alloc = _own_buffer(func, block, store.buffer, what)
+    if store.buffer.dtype.storage:
+        raise refuse(f"{what}: what `{store.buffer.name}` holds is rounded to {store.buffer.dtype}", func, (block, "rounds"))
     if any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value)):
         raise refuse(f"{what}: it reads the buffer it writes", func, (block, "this block"))
     if block.predicate is not TRUE:
@@ -71,8 +92,7 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
         if any(a.buffer is store.buffer and len(a.indices) != len(iters) for a in accesses(b)):
             raise refuse(f"{what}: block `{b.name}` passes `{store.buffer.name}` to a call", func, (b, "this block"))
     _check_unchanged(func, block, store.value, order, what)
-    loaded = {e.buffer for e in walk(store.value) if isinstance(e, Load)}
-    hidden = next(((b, x) for b in users for x in loaded if not visible(func, x, b)), None)
+    hidden = next(((b, x) for b in users for x in loaded(store.value) if not visible(func, x, b)), None)
     if hidden is not None:
         raise refuse(f"{what}: `{hidden[1].name}`, which it reads, does not live there", func, (block, "reads"), (hidden[0], "a reader"))
     value = store.value
@@ -148,6 +168,10 @@ def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
 def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> str | None:
     if block.predicate is not TRUE:
         return f"it has the predicate {block.predicate}"
+    if any(not isinstance(s, (For, Seq)) for s in path_to(func, block)):
+        return "it stands under a condition"
+    if buffer.dtype.storage:
+        return f"what `{buffer.name}` holds is rounded to {buffer.dtype}"
     bare = bare_uses(func)
     used = next((b for b in (buffer, store.buffer) if b in bare.reads), None) or next(
         (a.buffer for a in accesses(block) if a.buffer in bare.writes), None
@@ -175,7 +199,19 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
             later = [x for x in writers(func, a.buffer) if order.index(x) > order.index(b) and x is not block and x not in makers]
             if not a.write and a.buffer is not buffer and later:
                 return f"it reads `{a.buffer.name}`, which block `{later[0].name}` writes only after block `{b.name}`"
-    between = order[order.index(makers[0]) : order.index(block)]
+        assert isinstance(b.body, Store)
+        there = dict(zip(iters, b.body.indices, strict=True))
+        for e in walk(store.value):
+            if isinstance(e, Load) and e.buffer is not buffer:
+                read = Access(e.buffer, tuple(substitute(i, there) for i in e.indices), False, b)
+                again = _overwriter(func, b, read)
+                if again is not None:
+                    return f"it reads `{e.buffer.name}`, which block `{again.name}` goes on to write after block `{b.name}`"
+    once = all(_apart(func, a, b) for a, b in combinations(makers, 2))
+    if store.buffer in loaded(store.value) and not (once and not any(repeats(func, b, x) for b in makers for x in loops_above(func, b))):
+        return f"`{buffer.name}` is written more than once, and it changes `{store.buffer.name}` each time"
+    around = loops_above(func, makers[0])
+    between = order[order.index(blocks(around[0])[0] if around else makers[0]) : order.index(block)]
     user = next((x for x in between if any(a.buffer is store.buffer for a in accesses(x))), None)
     if user is not None:
         return f"block `{user.name}` uses `{store.buffer.name}` before it"
@@ -251,6 +287,33 @@ def _check_unchanged(func: Func, block: Block, value: Expr, order: list[Block], 
                 raise refuse(
                     f"{what}: block `{later.name}` changes `{e.buffer.name}`, which it reads", func, (block, "reads"), (later, "writes")
                 )
+            again = _overwriter(func, block, Access(e.buffer, e.indices, False, block))
+            if again is not None:
+                reason = f"block `{again.name}` goes on to change `{e.buffer.name}`, which it reads"
+                raise refuse(f"{what}: {reason}", func, (block, "reads"), (again, "writes"))
+
+
+def _apart(func: Func, first: Block, second: Block) -> bool:
+    """Whether two blocks write different elements: those of one lie before those of the other, as a tail's lie behind the whole tiles'."""
+    ranges = []
+    for b in (first, second):
+        own = {x.var for x in loops_above(func, b)}
+        facts = facts_at(func, b)
+        place = next(a for a in accesses(b) if a.write).over_loops()
+        ranges.append([(lower(e, facts, own), upper(e, facts, own)) for e in place])
+    known = base_facts(func)
+    return any(prove(p[1] < q[0], known) or prove(q[1] < p[0], known) for p, q in zip(*ranges, strict=True))
+
+
+def _overwriter(func: Func, block: Block, read: Access) -> Block | None:
+    """The block that writes what `block` reads in a later iteration of a loop around both."""
+    alloc = allocation(func, read.buffer)
+    own = path_to(func, alloc) if alloc is not None else []  # loops whose iterations each have that memory for themselves
+    for w in writers(func, read.buffer):
+        for x in loops_above(func, block) if w is not block else ():
+            if x not in own and contains_stmt(x, w) and written_later(func, x, w, read):
+                return w
+    return None
 
 
 def _remove(func: Func, edit: Edit, block: Block, alloc: Alloc, reason: str) -> None:

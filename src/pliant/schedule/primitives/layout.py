@@ -7,6 +7,7 @@ stands in the padding (None: anything, nobody reads it). `layouts_of` reads it f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ...dtype import DType
@@ -81,8 +82,10 @@ def transform_layout(
     )
     if before is not None and before.pad is not None and pad not in (None, before.pad):
         raise _refused(f"{what}: what stands in its padding is {before.pad} already, it cannot be {pad} as well", func, old)
-    if pad is not None:
-        check_number(func, old, pad, what)
+    if pad_value is not None:
+        check_number(func, old, pad_value, what)
+        if alloc is None and not math.isfinite(pad_value):
+            raise _refused(f"{what}: {pad_value!r} cannot be written down as what a caller puts there", func, old)
     new = Buffer(old.name, old.dtype, layout.shape, None, old.scope)
     edit = Edit(func)
     body = _Relayout(edit.moved, old, new, layout.map).stmt(func.body)

@@ -8,6 +8,7 @@ unless `reorder` is asked to change it, and then the change of rounding is decla
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
 from ...loop.verify_memory import check_memory
 from ...support.errors import Error
 from ...sym.expr import Expr, Var, free_vars, product
+from ...sym.facts import DIM_MAX
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, Mover
@@ -23,6 +25,7 @@ from ..dependence import Conflict, bare_statement, cross_dependence, dependence
 from ..legal import legal
 from ..nest import (
     blocks,
+    bound_value,
     constant_extent,
     facts_at,
     fed_by,
@@ -89,9 +92,9 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
     values: dict[Var, Expr] = {}
     rest: Expr = var
     for x, e in zip(reversed(loops[1:]), reversed(extents[1:]), strict=True):
-        values[x.var] = simplify(x.start + rest % e, facts)
+        values[x.var] = bound_value(x.start + rest % e, facts)
         rest = rest // e
-    values[loops[0].var] = simplify(loops[0].start + rest, facts)
+    values[loops[0].var] = bound_value(loops[0].start + rest, facts)
     new = For(var, zero(), stop, "serial", Mover(edit.moved, values, facts=facts).stmt(loops[-1].body), span=loops[0].span)
     edit.replace(loops[0], new)
     for x in loops:
@@ -261,7 +264,7 @@ def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
 
 
 @legal
-def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Func, Forward]:
+def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, Forward]:
     """Run the iterations of a loop on the threads; `grain` iterations at least are handed out together.
 
         for i, j in grid(n, m):
@@ -288,6 +291,7 @@ def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Fu
             help="fuse the two loops and make the result parallel" if nested else "",
         )
     _check_independent(func, loop, "run in parallel")
+    _check_grain(func, loop, loop.annotations.get("grain") if grain is None else grain)
     annotations = dict(loop.annotations) if grain is None else {**loop.annotations, "grain": grain}
     result = _with_kind(func, loop, "parallel", annotations)
     if any(t.dtype.bits < 8 for t in _written(loop)):  # iterations must not write parts of one byte
@@ -296,6 +300,17 @@ def parallel(func: Func, loop: For, grain: int | Expr | None = None) -> tuple[Fu
         except Error as error:
             raise refuse(f"cannot run loop `{loop.var.name}` in parallel: {error.what}", func, (loop, "this loop")) from None
     return result
+
+
+def _check_grain(func: Func, loop: For, grain: object) -> None:
+    """Refuse what is no number of iterations."""
+    if grain is not None and not (type(grain) is int and 1 <= grain <= DIM_MAX):
+        raise refuse(
+            f"cannot hand out {grain!r} iterations of loop `{loop.var.name}` together",
+            func,
+            (loop, "this loop"),
+            help="a grain is 1 or more",
+        )
 
 
 def _written(s: Stmt) -> list[Buffer]:
@@ -319,12 +334,26 @@ def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, F
                 annotate(hint=1)
                 w[vi] = v[vi] * 2.0
     """
+    what = f"cannot annotate {f'loop `{at.var.name}`' if isinstance(at, For) else f'block `{at.name}`'}"
+    if not isinstance(key, str):
+        raise refuse(f"{what}: the name of a remark is a text, not {key!r}", func, (at, "here"))
+    if not _is_literal(value):
+        raise refuse(f"{what} with {key}={value!r}: a remark is a number, a text, or a tuple of these", func, (at, "here"))
+    if isinstance(at, For) and key == "grain":
+        _check_grain(func, at, value)
     annotations = {k: v for k, v in at.annotations.items() if k != key} | ({} if value is None else {key: value})
     edit = Edit(func)
     new = at.with_(annotations=annotations)
     edit.replace(at, new)
     edit.move(at, new)
     return edit.done()
+
+
+def _is_literal(value: object) -> bool:
+    """Whether a value can be printed and read again, as part of a program and of a trace."""
+    if isinstance(value, tuple):
+        return all(map(_is_literal, value))
+    return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _with_kind(func: Func, loop: For, kind: str, annotations: dict[str, Any] | None = None) -> tuple[Func, Forward]:

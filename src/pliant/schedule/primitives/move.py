@@ -5,6 +5,8 @@ The loops of a moved block are made anew, over the region that one iteration of 
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from ...dtype import i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
@@ -24,6 +26,7 @@ from ..nest import (
     bare_uses,
     blocks,
     bound_inside,
+    bound_value,
     facts_at,
     fed_by,
     loop_facts,
@@ -36,6 +39,7 @@ from ..nest import (
 )
 from ..refusal import refuse
 from ..tile import inner_loops
+from .cache import check_begun_inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Range:
 
     lo: Expr
     extent: Expr
+    inner: bool = field(default=False, compare=False)  # loops inside of the one that is moved to run through it, if only once
 
 
 @legal
@@ -80,6 +85,8 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
             raise refuse(
                 f"{what}: block `{later.name}` changes `{a.buffer.name}`, which it reads", func, (later, "writes"), (block, "reads")
             )
+    for b in users:
+        check_begun_inside(func, b, target.buffer, loop, what)
     places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
     ranges = [_union(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
     if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
@@ -92,9 +99,24 @@ def _movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, 
     """What both moves ask: how the block writes, who uses its memory, where the loop is (`after` it, or before); words for a refusal."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
+    for s in (block, loop):
+        if any(not isinstance(x, (For, Seq)) for x in path_to(func, s)):
+            raise refuse(f"{what}: {'it' if s is block else 'the loop'} stands under a condition", func, (s, "here"))
+    _check_whole(func, block, target, what)
     _check_blocks_only(func, block, what)
     _check_place(func, block, loop, what, after)
     return what, target
+
+
+def _check_whole(func: Func, block: Block, target: Access, what: str) -> None:
+    """Refuse a block whose loops are plainly over a part of what it writes: it would be computed for the rest as well."""
+    loops = {x.var: x for x in loops_above(func, block)}
+    value = {i.var: i.value for i in block.iters}
+    facts = facts_at(func, block)
+    for v, extent in zip(target.indices, target.buffer.shape, strict=True):
+        x = next((x for var, x in loops.items() if var is value[v]), None)  # type: ignore[index]
+        if x is not None and not (prove_equal(x.start, Const(0, i64), facts) and prove_equal(x.stop, extent, facts)):
+            raise refuse(f"{what}: it does not write all of `{target.buffer.name}`", func, (x, f"of {extent}"), (block, "this block"))
 
 
 def _covers(func: Func, loop: For, ranges: list[Range], buffer: Buffer) -> bool:
@@ -150,10 +172,19 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
     if any(i.kind != "S" for i in block.iters) or len(buffers) != 1:
         raise refuse(f"{what}: it is not an elementwise reader of one buffer that the loop writes", func, (block, "this block"))
     buffer = buffers.pop()
+    other = next((b for b in writers(func, buffer) if b not in made), None)
+    if other is not None or any(p.value is buffer and p.role == "inout" for p in func.params):
+        reason = f"block `{other.name}` outside of the loop" if other is not None else "the caller"
+        raise refuse(f"{what}: `{buffer.name}`, which it reads, is also written by {reason}", func, (loop, "this loop"), (block, "reads"))
     reads = [a for a in accesses(block) if a.buffer is buffer]
     iters = plain_iters(reads[0].indices, block)
     if iters is None or len(iters) != len(block.iters) or any(a.indices != reads[0].indices for a in reads):
         raise refuse(f"{what}: it does not read `{buffer.name}` at its iterators, each once", func, (block, "this block"))
+    extent_of = dict(zip(own.indices, own.buffer.shape, strict=True))
+    facts = facts_at(func, block)
+    part = next((v for v, n in zip(iters, buffer.shape, strict=True) if not prove_equal(extent_of[v], n, facts)), None)
+    if part is not None:
+        raise refuse(f"{what}: it reads a part of `{buffer.name}`", func, (block, f"`{part.name}` is below {extent_of[part]}"))
     writes = [a for b in made for a in accesses(b) if a.buffer is buffer and a.write]
     ranges = [_union(func, loop, writes, d, buffer) for d in range(buffer.ndim)]
     _check_partition(func, block, loop, buffer, writes, ranges, what)
@@ -252,7 +283,7 @@ def _hull(a: Range, b: Range, facts: Facts) -> Range | None:
     """The range from the lower of the starts to the higher of the ends, if it is known which these are."""
     lo = _ordered(a.lo, b.lo, facts)
     hi = _ordered(a.lo + a.extent, b.lo + b.extent, facts)
-    return Range(lo[0], simplify(hi[1] - lo[0], facts)) if lo and hi else None
+    return Range(lo[0], simplify(hi[1] - lo[0], facts), a.inner or b.inner) if lo and hi else None
 
 
 def _ordered(a: Expr, b: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
@@ -264,7 +295,8 @@ def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | N
     inner = inner_loops(func, a.block, loop)
     for x in inner:
         facts = loop_facts(facts, x)
-    e = simplify(e, facts)
+    varies = any(x.var in free_vars(e) for x in inner)
+    e = bound_value(e, facts)
     if free_vars(e) & bound_inside(a.block):
         return None
     lo = hi = e
@@ -277,7 +309,7 @@ def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | N
                 return None
         lo, hi = substitute(lo, {x.var: x.start}), substitute(hi, {x.var: x.stop - 1})
     outside = loop_facts(facts_at(func, loop), loop)
-    return Range(simplify(lo, outside), simplify(hi - lo + 1, outside))
+    return Range(bound_value(lo, outside), simplify(hi - lo + 1, outside), varies)
 
 
 def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
@@ -292,13 +324,13 @@ def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Ran
     for i in block.iters:
         if i.kind == "S":
             r = spatial[i.var]
-            if prove_equal(r.extent, Const(1, i64), facts):
+            if not r.inner and prove_equal(r.extent, Const(1, i64), facts):
                 value = r.lo
             else:
                 x = For(Var(i.var.name), Const(0, i64), r.extent, "serial", EMPTY)
                 loops.append(x)
                 facts = loop_facts(facts, x)
-                value = simplify(r.lo + x.var, facts)
+                value = bound_value(r.lo + x.var, facts)
             limits += [] if prove(Const(0, i64) <= value, facts) else [Const(0, i64) <= i.var]
             limits += [] if prove(value < domain[i.var], facts) else [i.var < domain[i.var]]
             iters.append(Iter(i.var, "S", value))

@@ -11,7 +11,7 @@ from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, zero
 from ...support.record import dataclass
 from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, all_of, free_vars, walk
-from ...sym.facts import Facts
+from ...sym.facts import DIM_MAX, Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
@@ -54,7 +54,7 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
                 c[vi, vj] += a_pad[vi, vk] * b_pad[vk, vj]
     """
     what = f"cannot pad block `{block.name}`"
-    if len(multiples) != len(block.iters) or any(type(m) is not int or m < 1 for m in multiples):
+    if len(multiples) != len(block.iters) or any(type(m) is not int or not 1 <= m <= DIM_MAX for m in multiples):
         shown = ", ".join(i.var.name for i in block.iters)
         raise refuse(f"{what} to multiples of {multiples}: a positive number for each iterator is expected", func, (block, shown))
     target, operands = _einsum(func, block, what)

@@ -7,16 +7,32 @@ from __future__ import annotations
 
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load, Scope
-from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Seq, Store, seq
+from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts, zero
 from ...sym.expr import Const, Expr, Mul, Var, all_of, free_vars, substitute
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, compose, fresh_name
+from ..dependence import bare_statement
 from ..legal import legal
-from ..nest import accesses, block_names, blocks, conjuncts, constant_extent, facts_at, fed_by, loops_above, path_to
+from ..nest import (
+    accesses,
+    base_facts,
+    block_names,
+    blocks,
+    conjuncts,
+    constant_extent,
+    facts_at,
+    fed_by,
+    loaded,
+    loops_above,
+    path_to,
+    repeats,
+    unseen_use,
+    visible,
+)
 from ..refusal import refuse
-from ..tile import inner_loops, nest_of, rebound, spatial_predicate, tile_of
-from .cache import insert, redirected, single_target
+from ..tile import inner_loops, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
+from .cache import check_scope, insert, redirected, single_target
 from .loops import reassociation
 
 
@@ -54,6 +70,14 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
             (loop, "the init would be here, and run again"),
             help=f"decompose it at `{outer.var.name}`, or reorder the loops",
         )
+    before = inside[: inside.index(reducing[0])] if reducing else inside
+    again = next((x for x in before if repeats(func, block, x)), None)
+    if again is not None:
+        raise refuse(
+            f"{what} at loop `{loop.var.name}`: it begins anew in every iteration of loop `{again.var.name}`",
+            func,
+            (again, "feeds no iterator of the block"),
+        )
     spatial = [x for x in inside if fed_by(block, x) == {"S"}]
     mixed = next((x for x in inside if len(fed_by(block, x)) > 1), None)
     if mixed is not None:
@@ -67,10 +91,7 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     odd = next((s for s in between if not isinstance(s, (For, Seq))), None)
     if odd is not None:
         raise refuse(f"{what}: there is a condition between loop `{loop.var.name}` and the block", func, (loop, ""), (block, ""))
-    targets = {a.buffer for a in accesses(block) if a.write}
-    for b in blocks(loop):
-        if b is not block and any(a.buffer in targets for a in accesses(b)):
-            raise refuse(f"{what} at loop `{loop.var.name}`: block `{b.name}` inside of it uses the same buffer", func, (b, "here"))
+    _check_begun_before(func, block, loop, what)
     names = block_names(func)
     iters = tuple(Iter(Var(i.var.name), i.kind, i.value) for i in block.iters if i.kind == "S")
     replacer = Replacer({old.var: new.var for old, new in zip((i for i in block.iters if i.kind == "S"), iters, strict=True)})
@@ -87,6 +108,26 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     edit.moved.update(inner.moved)
     edit.replace(loop, seq(nest, new.body))
     return edit.done(made=(blocks(nest)[0],))
+
+
+def _check_begun_before(func: Func, block: Block, loop: For, what: str) -> None:
+    """Refuse where the init could not run before `loop`: what it uses is not there yet, or is used or changed inside of the loop."""
+    assert block.init is not None
+    targets = {a.buffer for a in accesses(block) if a.write}
+    begins = accesses(block.with_(body=block.init, init=None))
+    used = {a.buffer: None for a in begins}
+    hidden = next((b for b in used if not visible(func, b, loop)), None)
+    if hidden is not None:
+        raise refuse(f"{what} at loop `{loop.var.name}`: `{hidden.name}` is allocated inside of it", func, (loop, "the init would be here"))
+    let = next((s for s in walk_stmts(loop) if isinstance(s, Let)), None)
+    if let is not None:
+        raise refuse(f"{what} at loop `{loop.var.name}`: `{let.var.name}` is defined inside of it", func, (loop, "the init would be here"))
+    for b in blocks(loop):
+        if b is not block and any(a.buffer in targets or (a.write and a.buffer in used) for a in accesses(b)):
+            raise refuse(f"{what} at loop `{loop.var.name}`: block `{b.name}` inside of it uses the same buffer", func, (b, "here"))
+    unseen = next((why for x in used if (why := unseen_use(func, loop, x))), "")
+    if unseen:
+        raise refuse(f"{what} at loop `{loop.var.name}`: {unseen}", func, (loop, "here"))
 
 
 @legal
@@ -115,9 +156,18 @@ def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or len(s.targets) != 1 or not isinstance(block.init, Store):
         raise refuse(f"{what}: it is no reduction with a named combiner and an init", func, (block, "this block"))
+    check_same_place(func, block, what)
     combiner = "add" if s.combiner.name == "fma" else s.combiner.name
     if block.init.value is not _identity(combiner, s.targets[0]):
         raise refuse(f"{what}: its init is no {_identity(combiner, s.targets[0])}, which would change nothing", func, (block, "this block"))
+    if not fed_by(block, loop) - {"S"} and constant_extent(func, loop) != 1:
+        raise refuse(f"{what}: loop `{loop.var.name}` feeds no reduction iterator", func, (loop, "this loop"), (block, _shown(block)))
+    again = next((x for x in inner_loops(func, block, loop) if repeats(func, block, x)), None)
+    if again is not None:
+        raise refuse(f"{what}: every iteration of loop `{again.var.name}` reduces that element", func, (again, "feeds no iterator"))
+    other = next((b for b in blocks(loop) if b is not block), None) or bare_statement(loop)
+    if other is not None:
+        raise refuse(f"{what}: it is not alone in loop `{loop.var.name}`", func, (loop, "this loop"), (other, "would not run for it"))
     reduced = {i.var: substitute(i.value, {loop.var: loop.start}) for i in block.iters if i.kind != "S"}
     around = {x.var for x in loops_above(func, block)}
     if any(not free_vars(e).isdisjoint(around) for e in reduced.values()):
@@ -205,6 +255,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
                     w[vi] += w_lanes[0, vk]
     """
     what = "factor the reduction of"
+    check_scope(func, block, scope, at, f"cannot {what} block `{block.name}`")
     target, inner = single_target(func, block, at, what)
     s = block.body
     assert isinstance(s, (Reduce, Store))
@@ -215,19 +266,23 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
             + ("its extent is not a constant" if lanes is None else "it does not feed reduction iterators alone"),
             func,
             (loop, f"extent {loop.extent}"),
-            (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
+            (block, _shown(block)),
         )
     if not isinstance(s, Reduce) or block.init is None or not isinstance(block.init, Store) or s.combiner.left:
         raise refuse(f"cannot {what} block `{block.name}`: it is no reduction with a named combiner and an init", func, (block, ""))
+    check_same_place(func, block, f"cannot {what} block `{block.name}`")
     over_loops = {i.var: i.value for i in block.iters}
     reducing = [x for x in inner if fed_by(block, x) - {"S"}]
-    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what)
+    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what, spatial_facts(func, block, inner))
     bound = rebound(func, block, what)
     combiner = "add" if s.combiner.name == "fma" else s.combiner.name
     shape = (*(Const(n, i64) for n in tile.extent), lanes)
     buffer = Buffer(f"{target.buffer.name}_lanes", target.buffer.dtype, shape, None, scope)
     lane = bound.iters[loop.var]
-    place = (*(substitute(e, bound.iters) for e in tile.offset), lane)
+    start = substitute(loop.start, bound.iters)
+    if not free_vars(start).isdisjoint(x.var for x in loops_above(func, block)):
+        raise refuse(f"cannot {what} block `{block.name}`: its lanes do not begin at one place", func, (loop, f"from {loop.start} on"))
+    place = (*(substitute(e, bound.iters) for e in tile.offset), lane - start if not _is_zero(start) else lane)
     new = redirected(bound.block, target.buffer, buffer, place)
     new = new.with_(
         iters=tuple(Iter(i.var, "S", i.value) if i.var is lane else i for i in new.iters),
@@ -249,7 +304,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
             (Load(buffer, (*(substitute(e, where) for e in tile.offset), last.var)),),
         ),
         init,
-        predicate=spatial_predicate(block, where),
+        predicate=spatial_predicate(new, {**where, loop.var: last.var + substitute(loop.start, where)}),
         span=block.span,
     )
     nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), lanes, "serial", total))
@@ -257,12 +312,31 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     return insert(func, block, new, inner, (Alloc(buffer),), (nest,), rounding)
 
 
+def _shown(block: Block) -> str:
+    return ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
+def check_same_place(func: Func, block: Block, what: str) -> None:
+    """Refuse a reduction that does not begin where it goes on, or one whose values are made of what it has so far."""
+    s, init = block.body, block.init
+    assert isinstance(s, Reduce) and isinstance(init, Store)
+    target = s.targets[0]
+    if init.buffer is not target.buffer or init.indices != target.indices:
+        raise refuse(f"{what}: its init writes another place than its reduction", func, (block, "this block"))
+    if target.buffer in loaded(*s.values, block.predicate, init.value):
+        raise refuse(f"{what}: what it adds depends on what it has so far", func, (block, f"reads `{target.buffer.name}`"))
+
+
 def _lanes(func: Func, loop: For, scope: Scope) -> Expr | None:
     """How many partial sums the iterations of a loop make, if memory of that scope may have so many."""
     constant = constant_extent(func, loop)
     if constant is not None:
         return Const(constant, i64)
-    known = free_vars(loop.stop) <= set(func.symbols) and isinstance(loop.start, Const) and loop.start.value == 0
+    known = free_vars(loop.stop) <= set(func.symbols) and _is_zero(loop.start) and prove(zero() <= loop.stop, base_facts(func))
     return loop.stop if known and scope == "workspace" else None
 
 

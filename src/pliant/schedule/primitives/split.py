@@ -10,13 +10,13 @@ A loop that feeds a reduction is cut in order: the init stays with the main loop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, If, Let, Stmt, map_children, seq, walk_stmts, zero
 from ...sym.bounds import poly_interval
 from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Select, Var, all_of, free_vars, substitute
-from ...sym.facts import Facts
+from ...sym.facts import DIM_MAX, Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -24,8 +24,10 @@ from ..cursor import Copier, Edit, Forward, Mover
 from ..dependence import bare_statement, linear
 from ..legal import legal
 from ..nest import (
+    block_around,
     block_names,
     blocks,
+    bound_value,
     conjuncts,
     facts_at,
     fed_by,
@@ -63,8 +65,12 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
     """
     wanted = (None, *factors) if len(factors) == 1 and factors[0] is not None else factors
     check_serial(func, loop, "split")
+    if tail not in get_args(Tail):
+        raise refuse(
+            f"cannot split loop `{loop.var.name}`: there is no tail={tail!r}", func, (loop, ""), help='tails are "guard", "cut", "balance"'
+        )
     inner = [f for f in wanted[1:] if f is not None]
-    if len(inner) != len(wanted) - 1 or not inner or any(f is not None and (not isinstance(f, int) or f < 1) for f in wanted):
+    if len(inner) != len(wanted) - 1 or not inner or any(f is not None and not is_factor(f) for f in wanted):
         raise refuse(
             f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors)) or 'nothing'}",
             func,
@@ -77,6 +83,8 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
     for f in inner:
         size *= f
     outer = wanted[0]
+    if size * (outer or 1) > DIM_MAX:
+        raise refuse(f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: no loop is that long", func, (loop, ""))
     if outer is not None and not prove(extent <= outer * size, facts):
         raise refuse(
             f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: the parts do not cover it",
@@ -102,7 +110,7 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
             (loop, f"extent {extent}"),
             help='tail="guard" takes any factors',
         )
-    elif tail in ("cut", "balance"):
+    else:
         if isinstance(whole, Const) and whole.value == 0:
             raise refuse(
                 f"cannot split loop `{loop.var.name}` by {size} with tail={tail!r}: nothing would be left for the main loop",
@@ -115,13 +123,14 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
         new = _nest(edit, loop, inner, whole, size, None, facts)
         suffix = "_rest" if tail == "cut" else f"_tail{rest}"
         tails = [_tail(func, loop, simplify(loop.start + whole * size, facts), rest, block_names(func), suffix)]
-    else:
-        raise refuse(
-            f"cannot split loop `{loop.var.name}`: there is no tail={tail!r}", func, (loop, ""), help='tails are "guard", "cut", "balance"'
-        )
     edit.replace(loop, seq(new[0], *tails))
     edit.move(loop, new[0])
     return edit.done(made=tuple(new))
+
+
+def is_factor(f: object) -> bool:
+    """Whether a number of iterations can be asked for."""
+    return isinstance(f, int) and not isinstance(f, bool) and f >= 1
 
 
 def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
@@ -134,11 +143,12 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
         position = position + v * step
     for v, stop in zip(vars_, (count, *(Const(f, i64) for f in inner)), strict=True):
         facts = facts.with_range(v, 0, stop - 1)
-    mover = Mover(edit.moved, {loop.var: simplify(loop.start + position, facts)})
-    body = mover.stmt(loop.body)
+    at = bound_value(loop.start + position, facts)
+    body = Mover(edit.moved, {loop.var: at}).stmt(loop.body)
     if guard is not None:
-        above = [*(x.var for x in loops_above(edit.func, loop)), *vars_]
-        body = guarded(edit, body, simplify(loop.start + position, facts), simplify(loop.start + guard, facts), above)
+        outer = block_around(edit.func, loop)  # what is inside of a block sees its iterators, not the loops around it
+        above = [*(i.var for i in (outer.iters if outer else ())), *(x.var for x in loops_above(edit.func, loop)), *vars_]
+        body = guarded(edit, body, at, simplify(loop.start + guard, facts), above)
     made: list[For] = []
     for v, f in reversed(list(zip(vars_[1:], inner, strict=True))):
         body = For(v, zero(), Const(f, i64), "serial", body, span=loop.span)
@@ -151,11 +161,12 @@ def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]
     """`body` where position < stop: as a predicate of its blocks, under an if where there is more than blocks."""
     if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
         return If(position < stop, body)
+    known = {*edit.func.symbols, *edit.func.scalars}
 
     def add(s: Stmt) -> Stmt:
-        new = map_children(s, add) if not isinstance(s, Block) else _guarded_block(s, position, stop, [*above, *_vars(body)])
+        new = map_children(s, add) if not isinstance(s, Block) else _guarded_block(s, position, stop, [*above, *_vars(body)], known)
         if new is None:
-            old = next(b for b in blocks(edit.func.body) if isinstance(s, Block) and b.name == s.name)
+            old = next(b for b in walk_stmts(edit.func.body) if isinstance(b, Block) and isinstance(s, Block) and b.name == s.name)
             raise refuse(
                 f"cannot guard block `{old.name}`: its iterators do not tell which iteration it is in",
                 edit.func,
@@ -172,15 +183,16 @@ def _vars(s: Stmt) -> list[Var]:
     return [x.var for x in loops_in(s)]
 
 
-def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var]) -> Block | None:
+def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var], known: set[Var]) -> Block | None:
+    """The block with the predicate position < stop: over its iterators, or over iterators that are the loops; None where neither can."""
     for i in b.iters:
         offset = simplify(i.value - position)
-        if free_vars(offset).isdisjoint(loops) and free_vars(stop).isdisjoint(loops):
+        if free_vars(offset) | free_vars(stop) <= known:
             return b.with_(predicate=all_of(b.predicate, i.var < simplify(stop + offset)))
     bound = rebound_over(b, loops)
     if bound is not None:
         condition = substitute(position < stop, bound.iters)
-        if free_vars(condition).isdisjoint(loops):
+        if free_vars(condition) <= known | {i.var for i in bound.block.iters}:
             return bound.block.with_(predicate=all_of(bound.block.predicate, condition))
     return None
 
@@ -230,9 +242,8 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
     copy = copier.copy(loop)
     assert isinstance(copy, For)
     var = Var(f"{loop.var.name}_r")
-    at: Expr = base if isinstance(extent, Const) and extent.value == 1 else base + var
-    copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: at}).stmt(copy.body), span=loop.span)
-    later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) - {"S"}}
+    copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: base + var}).stmt(copy.body), span=loop.span)
+    later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) and "S" not in fed_by(old, loop)}
     return _without_inits(copy, later) if later else copy
 
 
@@ -291,7 +302,8 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
         if first is None:
             raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
         at = Min(at, first) if not prove(first <= at, outside) else first
-    at = simplify(Max(at, loop.start), outside)
+    ends = _ends_there(loop)
+    at = simplify(at if ends else Max(at, loop.start), outside)
     edit = Edit(func)
     main = For(loop.var, loop.start, at, "serial", loop.body, loop.annotations, loop.span)
     facts = loop_facts(outside, main)
@@ -309,25 +321,47 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
 
     main = main.with_(body=relieved(loop.body, facts))
     edit.move(loop, main)
-    if _ends_there(loop):
+    if ends:
         edit.replace(loop, main)
         return edit.done(made=(main,))
     rest = Copier(block_names(func), "_rest").copy(loop)
     assert isinstance(rest, For)
     rest = rest.with_(start=at, stop=_last_end(loop, inner, inside, outside))
+    above = [x.var for x in loops_above(func, loop)]
+    if not free_vars(at).isdisjoint(above):  # the loops tell where an instance is, sums of them and of where the rest begins do not
+        rest = rest.with_(body=_over_loops(rest.body, [*above, rest.var]))
     edit.replace(loop, seq(main, rest))
     return edit.done(made=(main, rest))
 
 
+def _over_loops(s: Stmt, loops: list[Var]) -> Stmt:
+    """The blocks of a statement with an iterator for each loop around them, where that can be."""
+    if isinstance(s, Block):
+        found = rebound_over(s, loops)
+        return s if found is None else found.block
+    inside = [*loops, s.var] if isinstance(s, For) else loops
+    return map_children(s, lambda x: _over_loops(x, inside))
+
+
 def _ends_there(loop: For) -> bool:
     """Whether no block runs from the first failure on: all have the same predicates, which no inner loop changes."""
+    if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
+        return False
     inner = {x.var for x in loops_in(loop.body)}
     own = [{c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)} for b in blocks(loop.body)]
     return all(o == own[0] and all(inner.isdisjoint(free_vars(c)) for c in o) for o in own)
 
 
+def _begins_anyway(b: Block) -> bool:
+    """Whether a block's init runs where its predicate fails for every point of its reduction."""
+    steps = {i.var for i in b.iters if i.kind != "S"}
+    return b.init is not None and not free_vars(b.predicate).isdisjoint(steps)
+
+
 def _last_end(loop: For, inner: set[Var], inside: Facts, outside: Facts) -> Expr:
     """Where the blocks of a loop run no more: its end, or before it, where the predicates cannot hold from there on."""
+    if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
+        return loop.stop
     ends: set[Expr] = set()
     for b in blocks(loop.body):
         own = [c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]

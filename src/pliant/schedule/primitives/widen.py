@@ -13,13 +13,17 @@ from ...dtype import DType
 from ...dtype import dtype as to_dtype
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Block, Func, Replacer
+from ...support.errors import Error
 from ...sym.expr import Cast, Expr
 from ..refusal import refuse
 
 
 def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str) -> DType:
     """The dtype of a copy: that of the buffer where none is asked for; refused where it does not hold every value."""
-    wide, narrow = source.dtype if dtype is None else to_dtype(dtype), source.dtype
+    try:
+        wide, narrow = source.dtype if dtype is None else to_dtype(dtype), source.dtype
+    except Error as error:
+        raise refuse(f"{what}: {error.what}", func, (block, f"reads {source!r}"), facts=error.facts) from None
     if wide is not narrow and not _holds(wide, narrow):
         raise refuse(f"{what} as {wide}: there are values of {narrow} that it does not hold", func, (block, f"reads {source!r}"))
     return wide

@@ -1,0 +1,199 @@
+"""Programs without what has one element only: loops of one iteration, the iterators they feed, dims of extent 1.
+
+    for b, i, j, k in grid(1, n, 96, 64):                              for i, j, k in grid(n, 96, 64):
+        c[b, i, j] += a[b, i, k] * w[b, k, j]          ->                  c[i, j] += a[i, k] * w[k, j]
+
+The rules look at a program in this form, so that a batch of one, a window of one or a single head is scheduled as if it were not there. The
+memory of a tensor is the same with such dims and without; parameters have them again at the end (`restored`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field
+
+from ...dtype import i64
+from ...loop.buffer import Buffer, Load
+from ...loop.passes.settle_unit_loops import is_unit
+from ...loop.stmt import Alloc, Block, Call, For, Func, Param, Reduce, Region, Replacer, Stmt, Store, View, exprs, walk_stmts
+from ...support.record import dataclass
+from ...sym.expr import Add, And, Const, Expr, Max, Min, Mul, Or, Select, Var, free_vars, substitute, walk
+from ...sym.simplify import simplify
+
+ZERO = Const(0, i64)
+Dims = dict[Buffer, frozenset[int]]
+STEPS: dict[str, Callable[..., Expr]] = {"add": Add, "mul": Mul, "min": Min, "max": Max, "and": And, "or": Or}
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """A program without units, and how to have its parameters as they were."""
+
+    func: Func
+    original: Func
+    dims: Dims  # of parameters as they were: those of extent 1 that are left out
+
+    def restored(self, func: Func) -> Func:
+        """What was made of the program, with the parameters of the original one."""
+        if func.params == self.original.params:
+            return func
+        pairs = list(zip(self.func.params, self.original.params, strict=True))
+        back = {new.value: old.value for new, old in pairs if isinstance(new.value, Buffer) and isinstance(old.value, Buffer)}
+        body = _Unsqueezed(back, self.dims).stmt(func.body)
+        return func.with_(params=self.original.params, body=body)
+
+
+def without_units(func: Func) -> Squeezed:
+    """The program that the rules look at."""
+    whole = _unsqueezable(func)
+    loops = [s for s in walk_stmts(func.body) if isinstance(s, For) and s.kind == "serial" and not s.annotations]
+    starts: dict[Var, Expr] = {x.var: x.start for x in loops if isinstance(x.start, Const) and is_unit(x)}
+    values = _values(func, whole, starts)
+    dims = _dims(func, whole, values)
+    if not values and not dims:
+        return Squeezed(func, func, {})
+    made = {b: _without(b, gone) for b, gone in dims.items()}
+    body = _Squeezer(values, made, dims=dims).stmt(func.body)
+    params = tuple(Param(made.get(p.value, p.value), p.role) if isinstance(p.value, Buffer) else p for p in func.params)
+    return Squeezed(func.with_(params=params, body=body), func, dims)
+
+
+def _without(b: Buffer, gone: frozenset[int]) -> Buffer:
+    return Buffer(b.name, b.dtype, tuple(e for d, e in enumerate(b.shape) if d not in gone), None, b.scope)
+
+
+def _unsqueezable(func: Func) -> set[Buffer]:
+    """Buffers whose dims say more than which element is which: other statements go by them, or rows have bytes of their own."""
+    found: set[Buffer] = set()
+    for s in walk_stmts(func.body):
+        if isinstance(s, View):
+            found |= {s.buffer, s.source}
+        elif isinstance(s, Call):
+            found.update(a for a in s.args if isinstance(a, Buffer))
+    used = [*func.buffers, *(s.buffer for s in walk_stmts(func.body) if isinstance(s, Alloc))]
+    return found | {b for b in used if b.strides is not None or b.dtype.bits < 8}
+
+
+def _places(s: Stmt) -> Iterator[Load]:
+    """The elements that a statement itself reads and writes."""
+    if isinstance(s, Store):
+        yield Load(s.buffer, s.indices)
+    if isinstance(s, Reduce):
+        yield from s.targets
+    yield from (e for own in exprs(s) for e in walk(own) if isinstance(e, Load))
+
+
+def _values(func: Func, whole: set[Buffer], starts: dict[Var, Expr]) -> dict[Var, Expr]:
+    """The variables that are always the same number: of loops of one iteration, and the iterators that only these feed.
+
+    An iterator stays, with its loops, where it is an index of a buffer that keeps its dims, or where a reduction would have none.
+    """
+    kept = {v for s in walk_stmts(func.body) for e in _places(s) if e.buffer in whole for i in e.indices for v in free_vars(i)}
+    all_blocks = [s for s in walk_stmts(func.body) if isinstance(s, Block)]
+    while True:
+        values = {v: e for v, e in starts.items() if v not in kept}
+        for b in all_blocks:  # an inner block comes after the one around it
+            own = {i.var: simplify(substitute(i.value, values)) for i in b.iters if i.var not in kept}
+            values.update((v, e) for v, e in own.items() if isinstance(e, Const))
+        stay = {b.iters[n].var for b in all_blocks if (n := _last_of_reduction(b, values)) is not None}
+        loops = {v for b in all_blocks for i in b.iters if i.var in kept | stay for v in free_vars(i.value)}
+        if stay | loops <= kept:
+            return values
+        kept |= stay | loops
+
+
+def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:
+    """The position of the iterator that a reduction must keep: the last one of those it reduces over, if all of them are to go.
+
+    None where one step of it can be said without a reduction.
+    """
+    reduced = [n for n, i in enumerate(b.iters) if i.kind != "S"]
+    gone = reduced and all(b.iters[n].var in values for n in reduced)
+    return reduced[-1] if gone and not isinstance(b.body, Store) and _one_step(b) is None else None
+
+
+def _one_step(b: Block) -> Store | None:
+    """What a reduction of one element stores: its init combined with that."""
+    s, init = b.body, b.init
+    if not isinstance(s, Reduce) or not isinstance(init, Store) or s.combiner.name not in STEPS or len(s.targets) != 1:
+        return None
+    target = s.targets[0]
+    same = init.buffer is target.buffer and init.indices == target.indices and target.dtype is target.buffer.dtype
+    return Store(target.buffer, target.indices, STEPS[s.combiner.name](init.value, *s.values), s.span) if same else None
+
+
+def _dims(func: Func, whole: set[Buffer], values: dict[Var, Expr]) -> Dims:
+    """The dims of extent 1 that every access has at 0."""
+    gone: dict[Buffer, set[int]] = {}
+    settled = _Squeezer(values, {})
+    for s in walk_stmts(func.body):
+        for e in _places(s):
+            if e.buffer in whole:
+                continue
+            ones = {d for d, n in enumerate(e.buffer.shape) if isinstance(n, Const) and n.value == 1 and settled.expr(e.indices[d]) is ZERO}
+            gone[e.buffer] = gone.get(e.buffer, ones) & ones
+    return {b: frozenset(dims) for b, dims in gone.items() if dims}
+
+
+@dataclass(slots=True)
+class _Squeezer(Replacer):
+    """Leaves out variables that are numbers, and dims."""
+
+    dims: Dims = field(default_factory=dict)
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` without units."""
+        if isinstance(s, For) and s.var in self.vars:
+            return self.stmt(s.body)
+        if isinstance(s, Block) and s.init is not None and all(i.var in self.vars for i in s.iters if i.kind != "S"):
+            s = s.with_(body=_one_step(s) or s.body, init=None)
+        made = Replacer.stmt(self, s)
+        return made.with_(iters=tuple(i for i in made.iters if i.var not in self.vars)) if isinstance(made, Block) else made
+
+    def _leaf(self, e: Expr) -> Expr | None:
+        if isinstance(e, Load):
+            return self.target(e)
+        if isinstance(e, Select) and isinstance(taken := self.expr(e.args[0]), Const):
+            return self.expr(e.args[1 if taken.value else 2])  # what the other arm loads may lie outside of its buffer
+        if isinstance(e, Var) or e.dtype.is_float or free_vars(e).isdisjoint(self.vars):
+            return Replacer._leaf(self, e)
+        return simplify(e.with_args(tuple(self.expr(a) for a in e.args)))
+
+    def target(self, e: Load) -> Load:
+        """A place without the dims that are left out."""
+        gone = self.dims.get(e.buffer, frozenset())
+        return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for d, i in enumerate(e.indices) if d not in gone))
+
+    def region(self, r: Region) -> Region:
+        """A region without the dims that are left out."""
+        gone = self.dims.get(r.buffer, frozenset())
+        parts = ([self.expr(e) for d, e in enumerate(side) if d not in gone] for side in (r.starts, r.extents))
+        return Region(self.buffers.get(r.buffer, r.buffer), *map(tuple, parts))
+
+
+class _Unsqueezed(Replacer):
+    """Puts parameters back that have more dims."""
+
+    __slots__ = ("dims",)
+
+    def __init__(self, back: dict[Buffer, Buffer], dims: Dims) -> None:
+        super().__init__(buffers=back)
+        self.dims = dims
+
+    def _leaf(self, e: Expr) -> Expr | None:
+        return self.target(e) if isinstance(e, Load) else Replacer._leaf(self, e)
+
+    def target(self, e: Load) -> Load:
+        """A place with the dims that were left out."""
+        old = self.buffers.get(e.buffer, e.buffer)
+        return Load(old, self._whole(old, tuple(self.expr(i) for i in e.indices), ZERO))
+
+    def region(self, r: Region) -> Region:
+        """A region with the dims that were left out."""
+        old = self.buffers.get(r.buffer, r.buffer)
+        starts, extents = (tuple(map(self.expr, side)) for side in (r.starts, r.extents))
+        return Region(old, self._whole(old, starts, ZERO), self._whole(old, extents, Const(1, i64)))
+
+    def _whole(self, old: Buffer, indices: tuple[Expr, ...], other: Expr) -> tuple[Expr, ...]:
+        given, gone = iter(indices), self.dims.get(old, frozenset())
+        return tuple(other if d in gone else next(given) for d in range(old.ndim))
