@@ -40,10 +40,10 @@ _PLACES = {
     ),
     ".sym.script": (
         "acos acosh asin asinh atan atan2 atanh bitcast cast ceil cos cosh decay erf exp exp2 expm1 floor fma fmod inf log log10 log1p "
-        "log2 nan rsqrt select sigmoid sin sinh sqrt tan tanh trunc"
+        "log2 muladd nan rsqrt select sigmoid sin sinh sqrt tan tanh trunc"
     ),
-    ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f4e2m1 f64 f8e4m3 f8e4m3fn f8e5m2 i16 i2 i32 i4 i64 i8 "
-    "strides u16 u2 u32 u4 u64 u8",
+    ".sym.spec": "InOut Out State Tensor bf16 bool_ dim f16 f32 f4e2m1 f64 f8e4m3 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 i16 i2 i32 "
+    "i4 i64 i8 strides u16 u2 u32 u4 u64 u8",
     ".runtime.executable": "Executable",
     ".runtime.threads": "set_threads threads",
     ".schedule.schedule": "Schedule",
@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         log1p,
         log2,
         log10,
+        muladd,
         nan,
         rsqrt,
         select,
@@ -141,7 +142,10 @@ if TYPE_CHECKING:
         f4e2m1,
         f8e4m3,
         f8e4m3fn,
+        f8e4m3fnuz,
         f8e5m2,
+        f8e5m2fnuz,
+        f8e8m0,
         f16,
         f32,
         f64,
@@ -214,7 +218,10 @@ __all__ = [
     "f4e2m1",
     "f8e4m3",
     "f8e4m3fn",
+    "f8e4m3fnuz",
     "f8e5m2",
+    "f8e5m2fnuz",
+    "f8e8m0",
     "f16",
     "f32",
     "f64",
@@ -242,6 +249,7 @@ __all__ = [
     "match_cast",
     "max_over",
     "min_over",
+    "muladd",
     "nan",
     "nn",
     "operator",

@@ -128,12 +128,12 @@ def _designed(make: Callable[[], T]) -> T:
 
 
 def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
-    from .loop.verify import verify
+    from .loop.verify import verify_written
 
     func = parse_kernel(fn)
     if scheduled:
         func = func.with_(attrs={**func.attrs, "scheduled": True})
-    verify(func)
+    verify_written(func)
     return Kernel(func, fn)
 
 

@@ -246,6 +246,8 @@ def _program(file: Container, literals: Sequence[Array]) -> Program:
         what = problem.what if isinstance(problem, Error) else str(problem)
         raise broken(file.file, f"its program cannot be read: {what}") from None
     name = section.name if section.name.isidentifier() else made.entry.name
+    if made.kernel is not None and name == made.entry.name:
+        return made
     return Program(_with_layers(file, made.entry.with_(name=name)))
 
 

@@ -4,7 +4,7 @@
     PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice)
 
 The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
-says "(unchanged)".
+says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and compiled from there, and gives the same.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from .runtime import cache as code_cache
 from .runtime.package import Package
 from .support.collector import fewer_collections
 from .support.errors import Error, InternalError
+from .support.memos import forget
 from .support.settings import read as read_settings
 from .sym.expr import free_vars
 from .target import Target
@@ -63,6 +64,7 @@ class State:
     checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
     poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
     plan: bool = True  # temporaries share memory
+    fused: bool = True  # functions have their forms with fma
     load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
@@ -72,6 +74,23 @@ class State:
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program as it stands, whole: what is computed when it is loaded and what is called outside are in it again.
+
+        Its text, with `named_constants`, is all that a compilation needs to begin anew from here.
+        """
+        function = self.function
+        if self.leaving is not None:
+            from .lower.outside import with_calls
+
+            function = with_calls(function, self.leaving)
+        if self.load is not None:
+            from .lower.lift_constants import whole
+
+            function = whole(function, self.load, self.derived)
+        return Program(function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +199,14 @@ def _promote_sizes(s: State) -> State:
     return replace(s, function=promote_sizes(s.function, s.target))
 
 
+def _without_fma(s: State) -> State:
+    if s.target.has_fma:
+        return s
+    from .lower.without_fma import without_fma
+
+    return replace(s, function=without_fma(s.function), fused=False)
+
+
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
@@ -192,7 +219,12 @@ def _host(s: State) -> State:
     from .lower.places import NO_MOVES
 
     assert s.kernels is not None
-    return replace(s, host=build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_MOVES))
+    host = build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_MOVES)
+    if s.fused:
+        return replace(s, host=host)
+    from .loop.passes.without_fma import without_fma
+
+    return replace(s, host=replace(host, run=without_fma(host.run)))  # it computes scalars itself
 
 
 def _emit(s: State) -> State:
@@ -206,7 +238,7 @@ def _emit(s: State) -> State:
     if s.load is None:
         return replace(s, package=package)
     start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, pieces=None, kernels=None, host=None)
-    steps = [step for step in STEPS[-4:] if step.name not in read_settings().disable]
+    steps = [step for step in STEPS[-5:] if step.name not in read_settings().disable]
     return replace(s, package=package._replace(load=_to_code(start, steps).package))
 
 
@@ -297,6 +329,7 @@ STEPS: tuple[Step, ...] = (
     Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),
     Step("place", _place, "calls that only move ranges of memory are known", optional=True),
     Step("promote_sizes", _promote_sizes, "no two loop programs differ only in sizes that no schedule needs to know", optional=True),
+    Step("without_fma", _without_fma, "a machine without fused multiply-add computes only those that a user wrote", optional=True),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
@@ -320,8 +353,11 @@ def compile_program(
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
-    with fewer_collections():
-        package = compile_as_far_as("emit", program, machine, checked).package
+    try:
+        with fewer_collections():
+            package = compile_as_far_as("emit", program, machine, checked).package
+    finally:
+        forget()
     assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
@@ -331,9 +367,17 @@ def compile_program(
 def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False) -> State:
     """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
     disabled = check_disabled(read_settings().disable)
+    _refuse_addresses(program)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
     steps = [s for s in STEPS[: 1 + [s.name for s in STEPS].index(last)] if s.name not in disabled]
     return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
+
+
+def _refuse_addresses(program: Program) -> None:
+    if any("external" in f.attrs for f in program.kernels):
+        from .lower.outside import refuse_addresses
+
+        refuse_addresses(program.entry)
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:
@@ -419,13 +463,18 @@ def _verify(step: Step, before: State, after: State) -> None:
     """Checks what a step has made: the graph, the scheduled loop programs, the host program."""
     from .graph.verify import verify as verify_graph
     from .loop.verify import verify as verify_loops
+    from .loop.verify_blocks import check_claims
+    from .lower.callee import func_of, given_by
 
     try:
         if after.function is not before.function:
             verify_graph(after.function)
         if after.kernels is not None and after.kernels is not before.kernels:
+            calls = [n for n in walk_nodes(after.function.nodes) if isinstance(n, CallLoop)]
+            for func, given in dict.fromkeys((func_of(n.callee), given_by(n)) for n in calls):
+                verify_loops(func, given, claims=False)
             for ready in after.kernels.ready.values():
-                verify_loops(ready.func)
+                check_claims(ready.before, certain=True)
         if after.host is not None and after.host is not before.host:
             for func in (after.host.prepare, after.host.size, after.host.run):
                 verify_loops(func)
@@ -437,10 +486,7 @@ def _show(step: Step, before: State, after: State, elapsed: float) -> None:
     changed = before.function is not after.function or before.host is not after.host or before.package is not after.package
     print(f"# {step.name}: {step.holds} ({elapsed * 1e3:.1f} ms){'' if changed else ' (unchanged)'}", file=sys.stderr)
     if before.function is not after.function:
-        print(after.function, file=sys.stderr)
-        for n in after.function.nodes:
-            if isinstance(n, CallLoop):
-                print(n.callee.program, file=sys.stderr)
+        print(after.program, file=sys.stderr)
     if before.host is not after.host and after.host is not None:
         for f in (after.host.prepare, after.host.size, after.host.run):
             print(f, file=sys.stderr)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtype import bool_, i64
 from ..dtype import dtype as to_dtype
 from ..support.errors import Error, ShapeError
 from ..support.names import unused_name
@@ -42,6 +43,7 @@ from .node import (
     MatchCast,
     Node,
     Op,
+    Require,
     Scalar,
     Tensor,
     Value,
@@ -77,6 +79,7 @@ class Builder:
         self.span: Span | None = None  # of what is being emitted
         self.spans: dict[Value, Span] = {}  # where the arguments of what is being emitted are written
         self.hint = ""  # the name wanted for the next result
+        self._checks: list[Require] = []  # what the next node checks besides
         self._used = set(names)
         self._params: list[Value] = []
         self._frames = [_Frame()]
@@ -164,6 +167,9 @@ class Builder:
         )
         self.hint = ""
         frame = self._frames[-1]
+        if self._checks:
+            said, self._checks = {r.cond: r for r in self._checks}, []
+            fields["requires"] = (*said.values(), *(r for r in fields.get("requires", ()) if r.cond not in said))
         frame.nodes.append(node(outs=outs, origin=self.origin, span=self.span, **fields))
         frame.values.update(outs)
         return outs
@@ -214,8 +220,22 @@ class Builder:
         self.hint = kept
         return value
 
-    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
-        """A call of a loop program: values for its `in` and `inout` parameters; expressions and numbers for its scalars."""
+    def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
+        """A condition that the next node checks; its message is the one that is told, also where the node asks for the same by itself."""
+        if condition.dtype is not bool_:
+            raise Error(f"require: a condition is a bool, and this is {condition.dtype}", where=self.span)
+        self.check_dims([condition, *values])
+        self._checks.append(Require(condition, message, values, help, self.span))
+
+    def _no_checks_left(self) -> None:
+        if self._checks:
+            raise Error("nothing comes after this that could check it", where=self._checks[0].span, help="write `require` before a node")
+
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
+        """A call of a loop program: values for its `in` and `inout` parameters; expressions and numbers for its scalars.
+
+        `symbols` are the values of the callee's symbols, where the arguments do not tell them.
+        """
         given = [p for p in callee.params if p.role != "out"]
         if len(args) != len(given):
             raise self._wrong_count(callee.name, [f"{p.name}: {_parameter_text(p)}" for p in given], len(args))
@@ -233,7 +253,9 @@ class Builder:
             else:
                 raise Error(f"{callee.name}: argument `{p.name}` is {_parameter_text(p)}, not the number {a}", where=self.span)
         d = self.deduction(callee.name, shown)
-        outs, dims = deduce_call(d, callee)
+        if symbols is not None:
+            self._check_symbols(callee, symbols)
+        outs, dims = deduce_call(d, callee, symbols)
         values = [a for a in final if isinstance(a, Value)]
         for p, a in zip(given, final, strict=True):
             if p.role == "inout" and isinstance(a, Value):
@@ -241,6 +263,12 @@ class Builder:
         fields: dict[str, Any] = {"callee": callee, "args": tuple(final), "dims": dims, "requires": tuple(d.requires)}
         self.hint = self.hint or callee.name
         return self.emit(CallLoop, outs, [v for v in values if v not in self._frames[-1].consumed], **fields)
+
+    def _check_symbols(self, callee: Callee, symbols: Sequence[Expr]) -> None:
+        if len(symbols) != len(callee.symbols) or any(e.dtype is not i64 for e in symbols):
+            names = ", ".join(v.name for v in callee.symbols)
+            raise Error(f"{callee.name} has {len(callee.symbols)} dims, {len(symbols)} given", where=self.span, facts=[f"they are {names}"])
+        self.check_dims(symbols)
 
     def _consume_once(self, value: Value, args: Sequence[Value]) -> None:
         if sum(a is value for a in args) > 1:
@@ -343,6 +371,7 @@ class Builder:
 
     def close(self, results: Sequence[Value]) -> tuple[Body, dict[Value, Span | None]]:
         """Ends a body: it, and the state from outside that it consumed."""
+        self._no_checks_left()
         frame = self._frames.pop()
         gone = {v: s for v, s in frame.consumed.items() if v not in frame.values and v not in self._frames[-1].consumed}
         return Body(frame.params, tuple(frame.nodes), tuple(results)), gone
@@ -407,6 +436,7 @@ class Builder:
 
     def finish(self, results: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Function:
         """The function, with these results."""
+        self._no_checks_left()
         for position, value in enumerate(results):
             self.use(value)
             if is_state(value) and value in results[:position]:

@@ -1,6 +1,6 @@
 """Graph programs: functions over annotated values. The grammar, and what it means.
 
-    program  = Program(entry)                              an entry function, with everything it calls (program.py)
+    program  = Program(entry, kernel)                      an entry function, with all it calls; the kernel it is, if any (program.py)
     function = Function(name, params, nodes, results)
     node     = Const(array)                                a literal tensor
              | Op(op, args, attrs)                         a graph operator of `graph.ops`

@@ -135,8 +135,11 @@ class Emitter(Protocol):
     def literal(self, array: Array) -> Value:
         """Emits a literal tensor as a result."""
 
-    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
         """Emits a call of a loop program."""
+
+    def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
+        """Notes a condition that the next node checks."""
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
         """Emits a call of an external symbol."""

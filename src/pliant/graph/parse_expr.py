@@ -295,6 +295,9 @@ class Expressions:
             return make()
         except Error as error:
             raise error.at(self.source.span(node)) from None
+        except (TypeError, ValueError, OverflowError) as problem:  # a literal of another type or size than the operator takes
+            shown = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            raise self.error(node, f"`{shown}` cannot take these arguments: {problem}") from None
 
     def _call(self, node: ast.Call, hint: str) -> Any:
         found = self.resolve(node.func)

@@ -169,6 +169,8 @@ class Statements(Expressions):
                 self._while(node)
             case ast.Expr(ast.Constant(str())) | ast.Pass():
                 pass
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("ops"), "require"))):
+                self.evaluate(node.value)
             case ast.Expr(value):
                 raise self.error(value, "the result of this expression is not used", help="graph functions have no side effects: assign it")
             case ast.Return():

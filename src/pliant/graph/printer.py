@@ -1,7 +1,8 @@
 """Graph functions as text: an importable Python module that `parse_module` reads back to the same structure.
 
 Dims first, then the graph functions that are called, then the function, one node a line with its annotation behind it. Small literals
-stand in the text; large ones are `constants["name"]`, and `constants_of` gives the mapping. Kernels are only named.
+stand in the text; large ones are `constants["name"]`, and `constants_of` gives the mapping. Kernels are only named. Run-time conditions and
+dims of a node that do not follow from its arguments (operators that were lowered have such) are said too.
 
     n = dim("n")
 
@@ -15,6 +16,7 @@ stand in the text; large ones are `constants["name"]`, and `constants_of` gives 
 from __future__ import annotations
 
 import builtins
+import json
 import keyword
 import re
 import zlib
@@ -31,6 +33,7 @@ from ..support.names import unused_name
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
 from ..sym.expr import Const as Literal
 from .annotation import annotation_vars
+from .deduced import deduced_requires, follows_from_arguments
 from .node import (
     Annotation,
     Body,
@@ -44,6 +47,7 @@ from .node import (
     MatchCast,
     Node,
     Op,
+    Require,
     Scalar,
     Shape,
     Tensor,
@@ -55,6 +59,7 @@ from .node import (
     walk_nodes,
 )
 from .operators import attr_exprs
+from .stand_in import StandIn, known
 
 INLINE = 16  # literals of more elements are named
 WIDTH = 120  # signatures longer than this are broken
@@ -74,7 +79,7 @@ def constants_of(function: Function) -> dict[str, np.ndarray[Any, Any]]:
     for f in called_functions(function):
         for n in walk_nodes(f.nodes):
             if isinstance(n, Const) and _is_large(n):
-                found[f"{f.name}.{n.outs[0].name}"] = n.array
+                found[f"{f.name}.{n.outs[0].name}"] = known(n.outs[0].name, n.array)
     return found
 
 
@@ -111,7 +116,7 @@ def function_vars(function: Function) -> list[Var]:
 
 
 def _is_large(node: Node) -> bool:
-    return isinstance(node, Const) and (node.array.size > INLINE or node.array.size == 0)
+    return isinstance(node, Const) and (node.array.size > INLINE or node.array.size == 0 or isinstance(node.array, StandIn))
 
 
 class _Printer:
@@ -214,8 +219,20 @@ class _Printer:
             remark += "; checked: " + " and ".join(f"({self.expr(r.cond)})" for r in node.requires)
         if _is_large(node):
             assert isinstance(node, Const)
-            remark += f", crc32 {zlib.crc32(np.ascontiguousarray(node.array).tobytes()):08x}"
-        return [f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
+            values = "without values" if isinstance(node.array, StandIn) else f"crc32 {_checksum(node.array):08x}"
+            remark += f", {values}"
+        return [*self._requires(node, indent), f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
+
+    def _requires(self, node: Node, indent: str) -> list[str]:
+        """The conditions of a node, where they are not those that its arguments give."""
+        if [_content(r) for r in node.requires] == [_content(r) for r in deduced_requires(node)]:
+            return []
+        return [f"{indent}{self._require(r)}" for r in node.requires]
+
+    def _require(self, r: Require) -> str:
+        values = f", [{', '.join(map(self.dim, r.values))}]" if r.values else ""
+        help_ = f", help={json.dumps(r.help, ensure_ascii=False)}" if r.help else ""
+        return f"ops.require({self.expr(r.cond)}, {json.dumps(r.message, ensure_ascii=False)}{values}{help_})"
 
     def _remark(self, a: Annotation) -> str:
         if isinstance(a, Scalar) and a.value is not None and not isinstance(a.value, Literal):
@@ -230,8 +247,10 @@ class _Printer:
             case Op():
                 return f"ops.{node.op}({', '.join([*self._op_args(node), *self._attrs(node.attrs)])})"
             case CallLoop():
-                args = [self.name(a) if isinstance(a, Value) else self.expr(a) for a in node.args]
-                return f"{node.callee.name}({', '.join(args)})"
+                args = ", ".join(self.name(a) if isinstance(a, Value) else self.expr(a) for a in node.args)
+                if follows_from_arguments(node):
+                    return f"{node.callee.name}({args})"
+                return f"ops.call_loop({node.callee.name}, [{args}], dims=[{', '.join(map(self.dim, node.dims))}])"
             case CallLibrary():
                 return f'ops.call_library("{node.symbol}", [{self.names(node.args)}], out={self._out(node)})'
             case CallHost():
@@ -303,6 +322,15 @@ class _Printer:
         lines += [line for n in node.cond.nodes for line in self.node(n, inner, f)]
         lines += [f"{inner}if not {self.name(node.cond.results[0])}:", f"{inner}    break"]
         return lines + self._body(node.body, inner, f, outs)
+
+
+def _checksum(array: np.ndarray[Any, Any]) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+
+def _content(r: Require) -> tuple[Any, ...]:
+    """What of a condition the text says: all but its place."""
+    return r.cond, r.message, r.values, r.help
 
 
 def _dim_text(v: Var) -> str:

@@ -11,7 +11,7 @@ from .bits import bit_cast
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
 from .block_floats import block_linear_exact, block_matmul_exact
 from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, block_weights, quantize_groups
-from .calls import call_function, call_host, call_library, constant, match_cast
+from .calls import call_function, call_host, call_library, call_loop, constant, match_cast, require
 from .compare import (
     cast,
     equal,
@@ -145,6 +145,7 @@ __all__ = [
     "call_function",
     "call_host",
     "call_library",
+    "call_loop",
     "cast",
     "ceil",
     "celu",
@@ -263,6 +264,7 @@ __all__ = [
     "relu6",
     "remainder",
     "repeat_interleave",
+    "require",
     "reshape",
     "resize",
     "reverse_sequence",

@@ -3,7 +3,7 @@
 Weights are packed as `graph/ops/blocks.py` tells. Activations stay f32, nothing is rounded but the products themselves; with the zero `z`
 of the format's codes
 
-    w[j, k] = fma(c[j, k], d[j, g], m[j, g])                          # m is -z * d where the format has no minimums: w is rounded once
+    w[j, k] = muladd(c[j, k], d[j, g], m[j, g])                       # m is -z * d where the format has no minimums: w is rounded once
     y[i, j] = (sum of x[i, k] * w[j, k] over even k) + (over odd k)   # each in order, each step one FMA
 
     y = ops.block_linear_exact(x, raw, format="U4_32")                # x: f32[n, k], raw: u8[rows, k // 32, 20]  ->  f32[n, rows]

@@ -3,6 +3,9 @@
 y = ops.call_library("cblas_thing", [x], out=Tensor[f32, n, 4])
 z = ops.call_host(my_python_function, [x], out=Tensor[f32, n])
 w = ops.match_cast(x, Tensor[f32, m, 4])          # defines m; also pliant.match_cast
+
+In the text of programs that were lowered, `call_loop` says the dims of a call that its arguments do not tell, and `require` what the next
+node checks besides.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -16,8 +19,9 @@ import numpy as np
 
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error
+from ...sym.expr import Expr, const, wrap
 from ...sym.spec import TensorSpec
-from ..node import Annotation, Function, Scalar, Shape, Tensor, Tuple
+from ..node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple
 from ..operators import active, operand
 
 T = TypeVar("T")
@@ -62,6 +66,41 @@ def call_host(fn: Any, args: Any, out: Any) -> Any:
     if not callable(fn):
         raise Error("call_host: a Python function is expected first")
     return _unpack(builder.call_host(fn, _arguments("call_host", args), _results(out, "call_host")))
+
+
+def call_loop(fn: Any, args: Any, dims: Any) -> Any:
+    """The results of a loop program whose symbols have the values `dims`; scalars among the arguments may be expressions."""
+    builder = active("call_loop")
+    callee = getattr(fn, "callee", fn)
+    if not isinstance(callee, Callee):
+        raise Error("call_loop: a loop program decorated with @kernel is expected first")
+    if not all(isinstance(a, tuple | list) for a in (args, dims)):
+        raise Error("call_loop: arguments and dims are lists", help="write ops.call_loop(kernel, [x, y], dims=[n, m])")
+    values = [a if isinstance(a, Expr | bool | int | float) else operand("call_loop", a) for a in args]
+    return _unpack(builder.call_loop(callee, values, [_scalar("call_loop", "a dim", e) for e in dims]))
+
+
+def require(condition: Any, message: str, values: Any = (), help: str = "") -> None:
+    """A condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values."""
+    builder = active("require")
+    if not isinstance(message, str) or not isinstance(help, str) or not isinstance(values, tuple | list):
+        help_ = 'write ops.require(n == m, "{0} is not {1}", [n, m])'
+        raise Error("require: a condition, a text and a list of dims are expected", help=help_)
+    shown = tuple(_scalar("require", "a value", e) for e in values)
+    try:
+        message.format(*map(str, shown))
+    except (IndexError, KeyError, ValueError, AttributeError):
+        raise Error(f"require: the message has places for other values than the {len(shown)} given", facts=[message]) from None
+    checked = wrap(condition) if isinstance(condition, bool) else _scalar("require", "the condition", condition)
+    builder.require(checked, message, shown, help)
+
+
+def _scalar(name: str, what: str, value: Any) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return const(value)
+    raise Error(f"{name}: {what} is an expression over dims")
 
 
 def call_function(fn: Any, args: Any, out: Any = None) -> Any:

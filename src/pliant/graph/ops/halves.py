@@ -1,9 +1,10 @@
 """Products with weights of 16 bits a number, F16 or BF16, which are widened in registers: memory and traffic are those of the file.
 
 Weights are given by their bits, u16[rows, k]. `half_weights` packs 64 rows, element by element; it depends on literals alone, so it
-is done once, when a program is loaded. Activations stay f32, and a sum goes over k in order, each step one FMA:
+is done once, when a program is loaded. Activations stay f32, and a sum goes over k in order, each step one FMA
+(on machines that have none, a product and a sum):
 
-    y[i, j] = fma(x[i, k], wide(w[j, k]), y[i, j])   for k in order
+    y[i, j] = muladd(x[i, k], wide(w[j, k]), y[i, j])   for k in order
 
     y = ops.half_linear(x, bits, format="F16")         # x: f32[n, k], bits: u16[rows, k]  ->  f32[n, rows]
     e = ops.half_take(bits, ids, format="BF16")        # rows as f32, as an embedding is read

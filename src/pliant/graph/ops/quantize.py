@@ -32,8 +32,10 @@ from .reduce import normal_axis
 
 T = TypeVar("T")
 _WIDE = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}
-_CODES = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2", "f8e4m3fn", "f8e5m2", "f8e4m3", "f4e2m1")
-_LARGEST = {"f8e4m3fn": 448.0, "f8e5m2": 57344.0, "f8e4m3": 240.0, "f4e2m1": 6.0}
+_LARGEST = {
+    "f8e4m3fn": 448.0, "f8e5m2": 57344.0, "f8e4m3": 240.0, "f4e2m1": 6.0, "f8e4m3fnuz": 240.0, "f8e5m2fnuz": 57344.0, "f8e8m0": 2.0**127,
+}  # fmt: skip
+_CODES = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2", *_LARGEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     ops.resize(x, scales=[1, 1, 2, 2])                                            # nearest
     ops.resize(x, sizes=[b, c, 2 * h, 64], mode="linear", coordinates="align_corners")
+    ops.resize(x, sizes=[b, c, m, w], ratios=[(1, 1), (1, 1), (k, h), (1, 1)])   # m rows, each element k / h times as large
 
 Where an element of the result lies in the operand is a fraction A / B of integers, and is computed as such: its whole part, and what is
 left of it as A % B / B, have no rounding, whatever the sizes are. A scale is the decimal number it is written as: 10 by 1.3 gives 13.
@@ -40,7 +41,10 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 @dataclass(frozen=True, slots=True)
 class ResizeAttrs:
-    """Sizes or scales of all dims, and how elements are found and weighed; the last two are about "linear" and "cubic"."""
+    """Sizes or scales of all dims, and how elements are found and weighed; two are about "linear" and "cubic" alone.
+
+    `ratios` are how many times larger each dim becomes, as fractions, where sizes do not say that: after a rounding.
+    """
 
     sizes: tuple[Expr, ...] | None
     scales: tuple[float, ...] | None
@@ -49,6 +53,7 @@ class ResizeAttrs:
     nearest: str
     cubic_coeff_a: float
     exclude_outside: bool
+    ratios: tuple[tuple[Expr, Expr], ...] | None = None
 
 
 def fraction_of(scale: float) -> Fraction:
@@ -71,6 +76,10 @@ def _deduce(d: Deduction, attrs: ResizeAttrs) -> tuple[Annotation, ...]:
     if given_for != len(x.shape):
         help_ = "give one for each dim, batch and channels included"
         raise d.error(f"resize: sizes for {counted(given_for, 'dim')}, and `{d.args[0].name}` has {len(x.shape)}", arg=0, help=help_)
+    if attrs.ratios is not None and (attrs.sizes is None or len(attrs.ratios) != len(x.shape)):
+        raise d.error(f"resize: ratios for {counted(len(attrs.ratios), 'dim')}", arg=0, help="give sizes, and a ratio for each of them")
+    for up, down in attrs.ratios or ():
+        d.require(And(Lt(ZERO, up), Lt(ZERO, down)), "resize: the ratio {0} / {1} is not positive", (up, down))
     sizes = []
     for k, n in enumerate(x.shape):
         size = attrs.sizes[k] if attrs.sizes is not None else _scaled(d, n, (attrs.scales or ())[k])
@@ -90,11 +99,15 @@ def _scaled(d: Deduction, n: Expr, scale: float) -> Expr:
 
 def _kept(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> bool:
     """Whether dim k stays as it is: a scale near 1 moves elements even where the size is the same."""
+    if attrs.ratios is not None:
+        return n is size and attrs.ratios[k][0] is attrs.ratios[k][1]
     return n is size if attrs.scales is None else attrs.scales[k] == 1.0
 
 
 def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]:
     """How many times larger dim k becomes, as a fraction."""
+    if attrs.ratios is not None:
+        return attrs.ratios[k]
     if attrs.scales is not None:
         exact = fraction_of(attrs.scales[k])
         return const(exact.numerator), const(exact.denominator)
@@ -235,7 +248,9 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     for k, n in enumerate(args[0].shape):
         scale = fraction_of(attrs.scales[k]) if attrs.scales is not None else None
         size = attrs.sizes[k] if scale is None else math.floor(n * scale)
-        if size == n if scale is None else scale == 1:
+        if attrs.ratios is not None:
+            scale = Fraction(*map(int, attrs.ratios[k]))
+        if size == n and scale in (None, 1):
             continue
         places = [_reference_place(attrs, i, n, size, scale or Fraction(size, n)) for i in range(size)]
         if attrs.mode == "nearest":
@@ -294,12 +309,17 @@ def resize(
     nearest: str = "round_prefer_floor",
     cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False,
+    ratios: Any = None,
 ) -> T:
-    """`x` interpolated to `sizes`, or by `scales`: one for each dim, batch and channels included."""
+    """`x` interpolated to `sizes`, or by `scales`: one for each dim, batch and channels included.
+
+    `ratios` are pairs (up, down) beside sizes: elements become up / down times as large, whatever the sizes say.
+    """
     if (sizes is None) == (scales is None):
         raise ShapeError("resize takes either sizes or scales", help="for example ops.resize(x, scales=[1, 1, 2, 2])")
     value = operand("resize", x)
     dims = None if sizes is None else tuple(simplify(as_dim("resize", s)) for s in sizes)
     factors = None if scales is None else tuple(float(s.value if isinstance(s, Const) else s) for s in scales)
-    attrs = ResizeAttrs(dims, factors, mode, coordinates, nearest, float(cubic_coeff_a), bool(exclude_outside))
+    pairs = None if ratios is None else tuple((simplify(as_dim("resize", a)), simplify(as_dim("resize", b))) for a, b in ratios)
+    attrs = ResizeAttrs(dims, factors, mode, coordinates, nearest, float(cubic_coeff_a), bool(exclude_outside), pairs)
     return emit("resize", (value,), attrs)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import DType, i64
+from ...dtype import DType, bool_, i64
 from ...dtype import dtype as to_dtype
 from ...support.errors import Error, ShapeError, counted
 from ...support.record import dataclass
@@ -318,6 +318,8 @@ def number(what: str, value: float, dtype: DType) -> Const:
 
 def scalar(value: Any) -> Any:
     """A host scalar from an expression over dims."""
+    if isinstance(value, bool):  # what a condition over dims was folded to, in text
+        value = Const(value, bool_)
     if not isinstance(value, Expr):
         raise Error(f"scalar: an expression over dims is expected, not {value!r}", help="numbers can be used as they are")
     return emit("scalar", (), ScalarAttrs(value))

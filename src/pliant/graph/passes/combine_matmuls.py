@@ -22,6 +22,7 @@ from ...sym.expr import Const, Expr, const
 from ...sym.simplify import simplify
 from ..node import Const as Literal
 from ..node import Function, Node, Op, Tensor, Value, bodies, node_args, walk_nodes
+from ..ops.linalg import MatmulAttrs
 from ..ops.reduce import AxisAttrs
 from ..ops.slicing import SliceAttrs
 from ..rewrite import Rewriter
@@ -72,11 +73,10 @@ class _Combining(Rewriter):
     def together(self, group: Sequence[_Product]) -> bool:
         """Emits the combined product in the place of its first member, and the slices."""
         first = group[0].product
-        axis = 0 if first.op == "linear" else 1
-        operands = [self.side_by_side([m.product.args[1] for m in group], axis, first)]
-        if len(first.args) == 3:
-            operands.append(self.side_by_side([m.product.args[2] for m in group], 0, first))
-        made = self.make(first.op, (first.args[0], *operands), first.attrs, first)
+        axes = (_column_axis(first), 0)  # of the weights, and of biases
+        operands = [self.side_by_side([m.product.args[k] for m in group], axes[k - 1], first) for k in range(1, len(first.args))]
+        known = [v for v in operands if v is not None]
+        made = self.make(first.op, (first.args[0], *known), first.attrs, first) if len(known) == len(operands) else None
         rows = [m.row for m in group if m.row is not None]
         if made is not None and rows:
             made = self.make("add", (*made, self.one_row(rows)), None, group[0].last)
@@ -101,15 +101,20 @@ class _Combining(Rewriter):
         self._append(replace(self.literals[rows[0]], outs=(out,), array=array))
         return out
 
-    def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value:
+    def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value | None:
         copies = []
         for v in values:  # literals may stand anywhere before their readers: here are some of their own
             out = Value(self.name(v.name), v.annotation)
             self._append(replace(self.literals[v], outs=(out,)))
             copies.append(out)
         found = self.make("concat", copies, AxisAttrs(axis), near)
-        assert found is not None
-        return found[0]
+        return None if found is None else found[0]
+
+
+def _column_axis(product: Op) -> int:
+    """Along which axis of its weight a product's columns are."""
+    turned = product.op == "linear" or (isinstance(product.attrs, MatmulAttrs) and product.attrs.transpose_b)
+    return 0 if turned else 1
 
 
 def _bodies(function: Function) -> list[Sequence[Node]]:
@@ -125,9 +130,10 @@ def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
         if isinstance(n, Op) and n.op in ("linear", "matmul") and not n.requires:
             member = _Product(n, adds.get(n.outs[0]))
             weight = n.args[1].annotation
-            plain = isinstance(weight, Tensor) and len(weight.shape) == 2 and all(isinstance(e, Const) for e in weight.shape)
-            if plain and all(a in literals for a in n.args[1:]) and member.last.outs[0] in moved:
-                found.setdefault((n.op, n.args[0], len(n.args), n.attrs, member.added is None), []).append(member)
+            if not isinstance(weight, Tensor) or len(weight.shape) != 2 or not all(isinstance(e, Const) for e in weight.shape):
+                continue
+            if all(a in literals for a in n.args[1:]) and member.last.outs[0] in moved:
+                found.setdefault((n.op, n.args[0], len(n.args), n.attrs, weight.dtype, member.added is None), []).append(member)
     return list(found.values())
 
 
