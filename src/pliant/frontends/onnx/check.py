@@ -6,7 +6,7 @@ onnx: node "conv1" (Conv, opset 11): attribute "pads" is a string, integers are 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .dtypes import schema_name
 from .items import Maybe, Sequence
@@ -32,8 +32,30 @@ def schema_of(op: str, version: int, domain: str) -> Any:
         return None
 
 
+class Checked(Protocol):
+    """What a node shows of its form: one that is imported, or one that runs on the host."""
+
+    op: str
+    domain: str
+    version: int
+    node: Any
+    items: list[Any]
+    attributes: dict[str, Any]
+
+    def wrong(self, what: str, **more: Any) -> Exception:
+        """An error that names the node."""
+
+
 def check_node(site: Site) -> None:
     """Raises an error that names the node where it is not what the schema of its operator says."""
+    check_form(site)
+    schema = schema_of(site.op, site.version, site.domain)
+    if schema is not None:
+        _check_types(site, schema)
+
+
+def check_form(site: Checked) -> None:
+    """The part of it that needs no data types: numbers of inputs and results, and attributes."""
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None:
         if not site.domain and site.op not in OUTSIDE:
@@ -47,7 +69,6 @@ def check_node(site: Site) -> None:
     if made > schema.max_output:
         raise site.wrong(f"it has {made} results, {_range(schema.min_output, schema.max_output)} expected")
     _check_attributes(site, schema)
-    _check_types(site, schema)
 
 
 def _range(least: int, most: int) -> str:
@@ -60,7 +81,7 @@ def _range(least: int, most: int) -> str:
     )
 
 
-def _check_attributes(site: Site, schema: Any) -> None:
+def _check_attributes(site: Checked, schema: Any) -> None:
     for name, attribute in site.attributes.items():
         expected = schema.attributes.get(name)
         if expected is None:

@@ -1,7 +1,6 @@
 """The element types of ONNX files, and ours.
 
-Strings, complex numbers and some rare floats have no place in a program: they are in UNSUPPORTED, and the importer names the value that
-has such a type.
+Strings and complex numbers have no place in a program: they are in UNSUPPORTED, and the importer names the value that has such a type.
 """
 
 from __future__ import annotations
@@ -24,14 +23,17 @@ NUMBERS: dict[int, tuple[str, str]] = {
     13: ("u64", "uint64"),
     16: ("bf16", "bfloat16"),
     17: ("f8e4m3fn", "float8e4m3fn"),
+    18: ("f8e4m3fnuz", "float8e4m3fnuz"),
     19: ("f8e5m2", "float8e5m2"),
+    20: ("f8e5m2fnuz", "float8e5m2fnuz"),
     21: ("u4", "uint4"),
     22: ("i4", "int4"),
     23: ("f4e2m1", "float4e2m1"),
+    24: ("f8e8m0", "float8e8m0"),
     25: ("u2", "uint2"),
     26: ("i2", "int2"),
 }
-UNSUPPORTED = {8: "string", 14: "complex64", 15: "complex128", 18: "float8e4m3fnuz", 20: "float8e5m2fnuz", 24: "float8e8m0"}
+UNSUPPORTED = {8: "string", 14: "complex64", 15: "complex128"}
 _NUMBER = {name: number for number, (name, _) in NUMBERS.items()}
 _SCHEMA = dict(NUMBERS.values())
 

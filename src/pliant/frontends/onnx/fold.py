@@ -89,6 +89,13 @@ def _mod(a: Expr, b: Expr) -> Expr:
     return binary(FloorModE, a, b)
 
 
+def _remainder(site: Site, *arrays: Array) -> Known:
+    """The remainder, which has the sign of the divisor."""
+    if site.integer("fmod", 0):
+        raise NotFolded
+    return _binary(_mod)(site, *arrays)
+
+
 def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
     def rule(site: Site, x: Array) -> Known:
         of = site.items[0].dtype
@@ -202,7 +209,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Sub": _binary(_of(SubE)),
     "Mul": _binary(_of(MulE)),
     "Div": _binary(_divide),
-    "Mod": _binary(_mod),
+    "Mod": _remainder,
     "Min": _binary(Min),
     "Max": _binary(Max),
     "Sum": _binary(_of(AddE)),

@@ -47,6 +47,8 @@ def expanded(importer: Importer, site: Site) -> list[Item | None] | None:
         function.ParseFromString(
             schema.get_context_dependent_function_with_opset_version(newest, _resolved(site).SerializeToString(), types)
         )
+        if not function.node:  # the package does not make a body where it misses a dim
+            raise site.needed_dim("the dims of its operands must be known")
     if not any(domain_of(e.domain) == "" for e in function.opset_import):
         own = site.importer.model.opsets.get("", onnx.defs.onnx_opset_version())
         function.opset_import.add(domain="", version=own if site.domain else newest)

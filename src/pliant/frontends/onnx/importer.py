@@ -26,17 +26,20 @@ from ...sym.expr import Expr
 from .check import check_node, schema_of
 from .fold import fold
 from .functions import body_of, enter_function
-from .inputs import declared, identifier, initializers
+from .inputs import TEXTS, declared, identifier, initializers
 from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, numbers
 from .reader import Model, domain_of, walk
 from .rules import rule_of
 from .site import NeededError, Site
+from .text_operators import HOST
 
 SMALL = 4096  # elements of what is computed while importing
 LARGEST = (1 << 31) - 1  # of one dim
 EXPANDED = 10_000  # nodes that functions and unrolled loops may add
 # What Python says of values that no rule has thought of: a mistake of the model, as long as nobody shows that it is one of ours.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+# Attributes of com.microsoft that change no result: how memory is shared, what weights were made for, what a mask is called.
+HARMLESS = frozenset({"past_present_share_buffer", "weight_prepacked", "mask_index_type"})
 Array = np.ndarray[Any, Any]
 
 
@@ -107,10 +110,11 @@ class Importer:
         self._left = sum(1 for _ in walk(model.proto)) + EXPANDED
         self.named_dims: dict[str, Expr] = {}  # by their text, for operators that run in Python
         self.sources: dict[str, tuple[str, ...]] = {}  # by the name of a value: those that it is computed from
+        self.assumed: list[Expr] = []  # conditions on dims under which the program is the model
 
     def run(self) -> Function:
         """The graph function of the model."""
-        self._list_missing()
+        list_missing(self.model, self.fallback)
         graph, scope = self.model.proto.graph, Scope(self.model.opsets)
         scope.items.update(initializers(graph, self.model.folder))
         with self.builder:
@@ -123,30 +127,6 @@ class Importer:
                 self._result(o.name, scope, results)
         names = [identifier(o.name) if o.count is None else f"{identifier(o.name)}_{k}" for o in self.outputs for k in range(_size(o))]
         return self.builder.finish(results, {"outputs": tuple(names)})
-
-    def _list_missing(self) -> None:
-        """Names every operator that nobody knows, before any work."""
-        missing: Counter[str] = Counter()
-        example: dict[str, str] = {}
-        for _, node in walk(self.model.proto):
-            domain = domain_of(node.domain)
-            if (domain, node.op_type, node.overload) in self.model.functions or self._runs(domain, node.op_type):
-                continue
-            name = f"{domain}.{node.op_type}" if domain else node.op_type
-            missing[name] += 1
-            example.setdefault(name, node.name or next(iter(node.output), ""))
-        if missing:
-            facts = [
-                f'{name}: {number} {"node" if number == 1 else "nodes"}, "{example[name]}"' for name, number in sorted(missing.items())
-            ]
-            help_ = "pliant.frontends.onnx.rule adds an operator"
-            if not self.fallback and any("." not in name for name in missing):
-                help_ = f"fallback=True (--fallback) runs those of ONNX itself in Python, by onnx.reference; {help_}"
-            what = f"{len(missing)} operators of the model are" if len(missing) > 1 else "an operator of the model is"
-            raise UnsupportedError(f"onnx: {what} not supported", facts=facts, help=help_)
-
-    def _runs(self, domain: str, op: str) -> bool:
-        return rule_of(domain, op) is not None or body_of(domain, op, self.model.opsets.get(domain, 1)) or (self.fallback and not domain)
 
     def _result(self, name: str, scope: Scope, results: list[Value]) -> None:
         """Adds the results of the program that an output is made of."""
@@ -268,7 +248,10 @@ class Importer:
             found = self._evaluated(site, rule)
             if found is not None:
                 return found
-        return _listed(rule(site))
+        made = _listed(rule(site))
+        if site.domain == "com.microsoft":
+            site.check_read(HARMLESS)
+        return made
 
     def _without_rule(self, site: Site) -> list[Any]:
         from .functions import expanded
@@ -384,6 +367,14 @@ class Importer:
         """Comes back to a body."""
         self._literals.append(literals)
 
+    def declared_rank(self, name: str, scope: Scope) -> int | None:
+        """The number of dims that the model's own graph declares for a value, None where it declares none."""
+        if scope.parent is not None or scope.calls:
+            return None
+        graph = self.model.proto.graph
+        shapes = [v.type.tensor_type for v in (*graph.value_info, *graph.output) if v.name == name]
+        return next((len(t.shape.dim) for t in shapes if t.HasField("shape")), None)
+
     def needed(self, site: Site, k: int) -> NeededError:
         """The error for an input that must be known while importing."""
         roots = self._roots(site.node.input[k])
@@ -410,6 +401,33 @@ class Importer:
             elif at in inputs:
                 found[at] = None
         return list(found)
+
+
+def list_missing(model: Model, fallback: bool = False) -> None:
+    """Names every operator that nobody knows, before any work."""
+    missing: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for _, node in walk(model.proto):
+        domain = domain_of(node.domain)
+        if (domain, node.op_type, node.overload) in model.functions or _runs(model, domain, node.op_type, fallback):
+            continue
+        name = f"{domain}.{node.op_type}" if domain else node.op_type
+        missing[name] += 1
+        example.setdefault(name, node.name or next(iter(node.output), ""))
+    if not missing:
+        return
+    facts = [f'{name}: {number} {"node" if number == 1 else "nodes"}, "{example[name]}"' for name, number in sorted(missing.items())]
+    help_ = "pliant.frontends.onnx.rule adds an operator"
+    if not fallback and any("." not in name for name in missing):
+        help_ = f"fallback=True (--fallback) runs those of ONNX itself in Python, by onnx.reference; {help_}"
+    if any(("", name) in HOST for name in missing):
+        help_ = TEXTS
+    what = f"{len(missing)} operators of the model are" if len(missing) > 1 else "an operator of the model is"
+    raise UnsupportedError(f"onnx: {what} not supported", facts=facts, help=help_)
+
+
+def _runs(model: Model, domain: str, op: str, fallback: bool) -> bool:
+    return rule_of(domain, op) is not None or body_of(domain, op, model.opsets.get(domain, 1)) or (fallback and not domain)
 
 
 def _dims_of(item: Any) -> tuple[Expr, ...]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .importer import Importer, Scope
 
 MOST_DIMS = 64
+TEXTS = "programs have no texts: pliant.onnxruntime.InferenceSession(…) works on them between programs"
 
 
 def identifier(name: str) -> str:
@@ -131,7 +132,8 @@ def element_type(number: int, what: str) -> DType:
     found = dtype_of(number)
     if found is None:
         kind = ModelFileError if number == 0 or type_name(number).startswith("type ") else UnsupportedError
-        raise kind(f"onnx: {what} has elements of {type_name(number)}, which is not supported")
+        help_ = TEXTS if type_name(number) == "string" else ""
+        raise kind(f"onnx: {what} has elements of {type_name(number)}, which is not supported", help=help_)
     return found
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from ...graph.node import Const, Function, Node, Op, Tensor, Value, all_uses, bodies
 from ...graph.operators import TABLE
+from ...sym.exact import exact
 from ...sym.expr import Expr, const, free_vars, product
-from ...sym.semantics import evaluate
 from ...sym.simplify import simplify
 
 
@@ -67,7 +67,7 @@ class Peak:
             size = _bytes(v)
             if any(x.name not in dims for x in free_vars(size)):
                 return None
-            found[v] = int(evaluate(size, {x: dims[x.name] for x in free_vars(size)}))
+            found[v] = exact(size, {x: dims[x.name] for x in free_vars(size)})
         return found
 
 

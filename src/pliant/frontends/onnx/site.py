@@ -16,7 +16,8 @@ from ...dtype import DType, i64
 from ...graph.node import Tensor, Value
 from ...graph.operators import tensor_of
 from ...support.errors import Error, ModelFileError, UnsupportedError
-from ...sym.expr import Expr
+from ...sym.expr import Const, Expr, Select, const
+from ...sym.simplify import simplify
 from .dtypes import dtype_of, type_name
 from .items import Item, Known, Maybe, Narrow, Sequence
 
@@ -45,6 +46,7 @@ class Site:
         self.domain, self.version = domain, version
         self.items: list[Any] = list(items)
         self.attributes: dict[str, Any] = scope.resolved(node)
+        self.asked: set[str] = set()  # the attributes that its rule has read
 
     # Errors.
 
@@ -77,6 +79,21 @@ class Site:
         kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelFileError
         return kind(f"onnx: {self}: {error.what}", facts=error.facts, help=error.help)
 
+    def check(self, holds: Expr, what: str) -> None:
+        """What is taken for granted about dims, checked when the program runs."""
+        from .emit import ops
+
+        self.importer.assumed.append(holds)
+        there = ops.full((simplify(Select(holds, const(1), const(0))),), 0.0)
+        self.importer.builder.match_cast(there, Tensor(there.tensor.dtype, (const(1),)), f"onnx: {self}: {what}")
+
+    def check_read(self, harmless: frozenset[str]) -> None:
+        """Raises where an attribute that says something has not been read: of a domain without schemas nobody else would notice."""
+        for name, attribute in self.attributes.items():
+            value = next((getattr(attribute, f) for k, f in ((1, "f"), (2, "i"), (3, "s")) if attribute.type == k), True)
+            if name not in self.asked and name not in harmless and value not in (0, b"", b"NONE"):
+                raise self.unsupported(f'attribute "{name[:80]}" is not supported')
+
     # Inputs.
 
     def has(self, k: int) -> bool:
@@ -106,8 +123,6 @@ class Site:
         """The annotation of input `k`."""
         found = self.item(k)
         if isinstance(found, Known):
-            from ...sym.expr import const
-
             return Tensor(found.dtype, tuple(const(int(n)) for n in found.array.shape))
         if isinstance(found, Narrow):
             return Tensor(found.dtype, tensor_of(found.value.annotation).shape)
@@ -158,6 +173,17 @@ class Site:
             return [n if isinstance(n, Expr) else int(n) for n in found.array.reshape(-1)]
         raise self.importer.needed(self, k)
 
+    def settle(self, k: int, *dims: Any) -> None:
+        """Says what the last dims of input `k` must be, None where anything will do; what is not known of them is checked at run time."""
+        t = self.tensor(k)
+        said = [const(n) if isinstance(n, int) else n for n in dims]
+        if len(t.shape) < len(said) or not isinstance(self.items[k], Value):
+            return
+        head, last = t.shape[: len(t.shape) - len(said)], t.shape[len(t.shape) - len(said) :]
+        new = (*head, *(n if m is None or isinstance(n, Const) else m for n, m in zip(last, said, strict=True)))
+        if new != t.shape:
+            self.items[k] = self.importer.builder.match_cast(self.items[k], Tensor(t.dtype, new), f"onnx: {self}: input {k}")
+
     def needed_dim(self, what: str) -> NeededError:
         """The error for a dim that must be known when the model is imported."""
         error = NeededError(f"onnx: {self}: {what}", help="the dims of the inputs must be numbers in the model")
@@ -182,6 +208,7 @@ class Site:
 
     def _attribute(self, name: str, kind: int, word: str) -> Any:
         found = self.attributes.get(name)
+        self.asked.add(name)
         if found is not None and found.type != kind:
             raise self.wrong(f'attribute "{name}" is not {word}')
         return found

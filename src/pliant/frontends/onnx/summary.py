@@ -9,8 +9,8 @@ from typing import Any
 from ...graph.node import Const, Function, Op, Tensor, walk_nodes
 from ...support.errors import Error
 from ...support.units import in_bytes
+from ...sym.exact import exact
 from ...sym.expr import Expr, const, free_vars, product
-from ...sym.semantics import evaluate
 from ...sym.simplify import simplify
 from .dtypes import type_name
 from .importer import Importer
@@ -79,7 +79,7 @@ def _samples(function: Function) -> list[dict[str, int]]:
 def _at(total: Expr, dims: dict[str, int]) -> int | None:
     """The formula for these dims; None where it has others, which only a run tells."""
     values = {v: dims[v.name] for v in free_vars(total) if v.name in dims}
-    return int(evaluate(total, values)) if len(values) == len(free_vars(total)) else None
+    return exact(total, values) if len(values) == len(free_vars(total)) else None
 
 
 def _short(text: str) -> str:

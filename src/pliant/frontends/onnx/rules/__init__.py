@@ -9,7 +9,7 @@ from ..registry import RULES, Rule
 
 _FAMILIES = (
     "elementwise", "activations", "products", "spatial", "norms", "reduce", "shapes", "slicing", "index", "select", "create",
-    "quantize", "resize", "images", "control", "recurrent", "sequences", "signal", "sampling", "pooling", "regions",
+    "quantize", "resize", "images", "control", "recurrent", "sequences", "signal", "sampling", "pooling", "regions", "labels", "trees",
     "microsoft", "microsoft_attention", "microsoft_blocks", "microsoft_gqa", "microsoft_quantized",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from ....dtype import i64
 from ....graph.annotation import Fit, subsumes
 from ....graph.node import Tensor, Value
 from ....support.errors import ShapeError
-from ....sym.expr import Const, Expr, Max, Select, const
+from ....sym.expr import Const, Expr, Max, Min, Select, const, product
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..items import Item, Known, Maybe, Sequence, as_expr, numbers
@@ -23,6 +23,8 @@ from ..registry import rule
 from ..site import Site
 
 UNROLLED = 1024  # rounds at most
+MOST_ROUNDS = 1 << 20  # of a loop that collects rows, where only a run tells how many there are
+MOST_ROWS = 1 << 30  # bytes of rows that memory is planned for then
 
 
 @rule("If")
@@ -65,8 +67,7 @@ def _first_only(site: Site, chooses: Expr, branch: Any) -> Any:
 
     Exporters write such branches for a squeeze, and go on with the rank of the first.
     """
-    there = ops.full((simplify(Select(chooses, const(1), const(0))),), 0.0)
-    site.importer.builder.match_cast(there, Tensor(there.tensor.dtype, (const(1),)), f"onnx: {site} is supported where its condition holds")
+    site.check(chooses, "it is supported where its condition holds")
     return site.importer.body(branch, site.scope, {})
 
 
@@ -152,6 +153,35 @@ def _unrolled(site: Site, body: Any, carried: list[Item], number: int | None, ke
 
 
 def _compiled(site: Site, body: Any, carried: list[Item], count: Any, keep: Any) -> list[Any]:
+    """The loop as one of the graph language. Where rows are collected and their number shows only at the end, it is run twice: rounds are
+    counted first."""
+    rows = len(body.output) > len(carried) + 1
+    if not rows or (isinstance(count, Expr) and not (isinstance(count, Const) and count.value > MOST_ROUNDS)):
+        return _rounds_of(site, body, carried, count, keep)
+    done = _rounds_of(site, body, carried, count, keep, counted=True)[0]
+    capacity = simplify(Max(const(MOST_ROWS) // _row_bytes(site, body, carried, keep), const(1)))
+    number = ops.bind_dim(done, most=simplify(Min(capacity, const(MOST_ROUNDS)))).annotation.value
+    return _rounds_of(site, body, carried, number, None if keep is None or _true(keep) else keep, exact=True)
+
+
+def _row_bytes(site: Site, body: Any, carried: list[Item], keep: Any) -> Expr:
+    """The bytes of the largest row that a round gives, from a round that is left again."""
+    importer, mark = site.importer, site.importer.mark()
+    importer.open((), loop=True)
+    try:
+        given = [numbers(np.asarray(0, np.int64)), numbers(np.asarray(True)), *carried]
+        results = importer.body(body, site.scope, dict(zip([i.name for i in body.input], given, strict=True)))
+        shapes = [as_tensor(importer.value(r, site)).tensor for r in results[len(carried) + 1 :]]
+    finally:
+        importer.back_to(mark)
+    largest: Expr = const(1)
+    for t in shapes:
+        largest = Max(largest, product((const(t.dtype.itemsize), *t.shape)))
+    return simplify(largest)
+
+
+def _rounds_of(site: Site, body: Any, carried: list[Item], count: Any, keep: Any, counted: bool = False, exact: bool = False) -> list[Any]:
+    """The last states and the rows of a loop; with `counted` the number of its rounds alone, which is `count` where it is `exact`."""
     importer = site.importer
     init = [as_tensor(importer.value(c, site)) for c in carried]
     start = as_tensor(importer.value(keep if keep is not None else numbers(np.asarray(True)), site))
@@ -165,13 +195,11 @@ def _compiled(site: Site, body: Any, carried: list[Item], count: Any, keep: Any)
         values[0] = ops.reshape(values[0], ()) if values[0].tensor.shape else values[0]
         for k, v in enumerate(values[: len(inner)]):
             round_.set(k + 1, v)
-        scans = []
-        for row in values[len(inner) :]:
-            if not isinstance(count, Expr):
-                raise importer.needed(site, 0) if site.has(0) else site.unsupported("a loop without a number of rounds that collects rows")
-            scans.append(round_.collect(row, number, count))
-    always = isinstance(results[0], Known) and bool(results[0].array.all()) and (keep is None or bool(start and _true(keep)))
+        scans = [] if counted else [round_.collect(row, number, count) for row in values[len(inner) :]]
+    always = exact or (isinstance(results[0], Known) and bool(results[0].array.all()) and (keep is None or _true(keep)))
     outs = round_.finish(lambda at: _goes_on(at, count))
+    if counted:
+        return [outs[0]]
     rows = [outs[k] for k in scans]
     if not always and rows:
         done = ops.bind_dim(outs[0], most=count)
@@ -232,7 +260,7 @@ def _scan_of_batches(site: Site) -> Any:
     batches, rounds = site.tensor(1 + states).shape[:2]
     size = batches.value if isinstance(batches, Const) else None
     if size is None or not 0 < size <= UNROLLED:
-        raise site.unsupported(f"a batch of {batches} elements is not supported", help="fix the dim")
+        raise site.needed_dim(f"a batch of {batches} elements: its size must be known, and at most {UNROLLED}")
     made = []
     for k in range(size):
         given = [ops.squeeze(ops.slice(site.x(1 + j), 0, k, k + 1), 0) for j in range(states + number)]

@@ -135,6 +135,8 @@ def cast_to(site: Site, x: Any, to: Any) -> Any:
         return site.item(0)
     if not fills_bytes(to, site.shape(0)):
         return Narrow(in_bytes(ops.cast(x, f32) if x.tensor.dtype.storage else x, to), to)
+    if to.name == "f8e8m0":
+        return ops.quantize_linear(_power(site, x if of is f32 else ops.cast(x, f32)), ops.constant(1.0), dtype=to, saturate=False)
     if to.storage and to.is_float:
         wide = x if of.is_float and not of.storage else ops.cast(x, f32)
         wide = ops.cast(wide, f32) if of is f64 else wide
@@ -142,6 +144,21 @@ def cast_to(site: Site, x: Any, to: Any) -> Any:
     if to.storage:
         return ops.quantize_linear(ops.cast(in_bytes(x, to), f32), ops.constant(1.0), dtype=to)
     return ops.not_equal(x, 0) if to is bool_ and of.is_int and not of.storage else ops.cast(x, to)
+
+
+def _power(site: Site, x: Any) -> Any:
+    """The powers of two that f32 numbers are rounded to in f8e8m0, as `round_mode` says; infinity stands for its NaN. Signs are dropped."""
+    mode = site.text("round_mode", "up", "up", "down", "nearest")
+    bits = ops.bit_cast(x, i32)
+    exponent, fraction = ops.bitwise_and(ops.shift_right(bits, 23), 255), ops.bitwise_and(bits, (1 << 23) - 1)
+    half = 1 << 22
+    if mode != "down":
+        up = ops.greater(fraction, 0) if mode == "up" else ops.greater(fraction, half)
+        if mode == "nearest":  # the middle goes up as well, but not from the least power
+            up = ops.logical_or(up, ops.logical_and(ops.equal(fraction, half), ops.greater(exponent, 0)))
+        most = 254 if site.integer("saturate", 1) else 255
+        exponent = ops.where(ops.logical_and(up, ops.less(exponent, most)), ops.add(exponent, 1), exponent)
+    return ops.bit_cast(ops.where(ops.equal(exponent, 0), half, ops.shift_left(exponent, 23)), f32)
 
 
 def in_bytes(x: Any, to: Any) -> Any:

@@ -25,6 +25,7 @@ def gather_elements(site: Site) -> Any:
 @rule("GatherND")
 def gather_nd(site: Site) -> Any:
     """Parts at index tuples."""
+    _check_tuples(site)
     return ops.gather_nd(site.x(0), site.x(1), batch_dims=site.integer("batch_dims", 0))
 
 
@@ -38,8 +39,15 @@ def scatter_elements(site: Site) -> Any:
 @rule("ScatterND")
 def scatter_nd(site: Site) -> Any:
     """Updates at index tuples."""
+    _check_tuples(site)
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter_nd(site.x(0), site.x(1), site.x(2), how)
+
+
+def _check_tuples(site: Site) -> None:
+    """How long index tuples are must be known: the rank of a result depends on it."""
+    if site.rank(1) and not isinstance(site.shape(1)[-1], int):
+        raise site.needed_dim("the last dim of the indices must be known")
 
 
 @rule("ReverseSequence")

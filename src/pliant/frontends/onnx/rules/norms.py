@@ -11,12 +11,31 @@ from ..site import Site
 
 @rule("BatchNormalization")
 def batch_norm(site: Site) -> Any:
-    """Each channel by its own mean and variance, which are given."""
-    if site.integer("training_mode", 0) or (site.version < 14 and len([o for o in site.node.output if o]) > 1):
-        raise site.unsupported("training mode is not supported")
+    """Each channel by its own mean and variance: those that are given, or in training mode those of the batch."""
+    if not site.integer("spatial", 1) and site.rank(0) > 2:
+        raise site.unsupported("statistics of each element (spatial = 0) are not supported")
     x, eps, of = site.x(0), site.real("epsilon", 1e-5), site.dtype(0)
     rest = [v if site.dtype(k) is of else ops.cast(v, of) for k, v in enumerate([x, *(site.x(k) for k in range(1, 5))]) if k]
+    if site.integer("training_mode", 0):
+        return _of_the_batch(site, x, rest, eps)
+    if site.version < 14 and len([o for o in site.node.output if o]) > 1:
+        raise site.unsupported("training mode of opsets before 14 is not supported")
     return ops.batch_norm(x, *rest, eps=eps)
+
+
+def _of_the_batch(site: Site, x: Any, rest: list[Any], eps: float) -> Any:
+    """Normalised by the statistics of the batch; and the running ones, moved towards them."""
+    momentum, of = site.real("momentum", 0.9), site.dtype(0)
+    axes = [k for k in range(site.rank(0)) if k != 1]
+    wide: Any = ops.cast(x, "f32") if of.bits == 16 else x
+    mean, var = ops.mean(wide, axis=axes), ops.var(wide, axis=axes, correction=0)
+    y = ops.batch_norm(wide, *(ops.cast(v, wide.tensor.dtype) if of.bits == 16 else v for v in rest[:2]), mean, var, eps=eps)
+    moved: list[Any] = []
+    for k, new in ((3, mean), (4, var)):
+        old: Any = site.x(k) if site.dtype(k) is wide.tensor.dtype else ops.cast(site.x(k), wide.tensor.dtype)
+        both: Any = ops.add(ops.mul(old, momentum), ops.mul(new, 1.0 - momentum))
+        moved.append(both if site.dtype(k) is wide.tensor.dtype else ops.cast(both, site.dtype(k)))
+    return (ops.cast(y, of) if of.bits == 16 else y, *moved)
 
 
 @rule("InstanceNormalization")

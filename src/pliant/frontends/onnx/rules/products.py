@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....dtype import i8, i32, u8
+from ....sym.expr import Const
 from ..emit import ops
 from ..loops import Loop
 from ..registry import rule
@@ -53,6 +54,8 @@ def einsum(site: Site) -> Any:
 def det(site: Site) -> Any:
     """The determinant of square matrices: the product of pivots, a column after the other, the largest pivot of each."""
     *batch, n, m = site.tensor(0).shape
+    if n is not m and not (isinstance(n, Const) and isinstance(m, Const)):
+        raise site.needed_dim(f"matrices of {n} by {m}: both dims must be known")
     site.require(n is m, f"matrices of {n} by {m}")
     of = site.dtype(0)
     count = total(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....dtype import ALL, f32, i8, i32, u8
-from ....sym.expr import const
+from ....sym.expr import Const, const
 from ..emit import ops
 from ..items import WIDE, Known, Narrow, fills_bytes
 from ..registry import rule
@@ -18,7 +18,7 @@ from .spatial import _weights, windows
 @rule("QuantizeLinear")
 def quantize(site: Site) -> Any:
     """The codes of numbers."""
-    to = site.dtype(2) if site.has(2) else site.dtype_attribute("output_dtype", u8)
+    to = site.dtype(2) if site.has(2) else _said(site, u8)
     zero = site.get(2) if to.is_int else None
     x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
     scale, zero, axis, block = _scales(site, x, zero)
@@ -28,8 +28,10 @@ def quantize(site: Site) -> Any:
         codes = ops.quantize_linear(x, scale, zero, axis, block, ALL[WIDE[to.name]])
         return Narrow(ops.clip(codes, to.min, to.max), to)
     pad = -site.shape(0)[-1] % to.per_byte if site.rank(0) and isinstance(site.shape(0)[-1], int) else None
-    if pad is None or block:
-        raise site.unsupported(f"codes of {to} whose rows end within a byte are supported where the last dim is known, without blocks")
+    if pad is None and not block:
+        raise site.needed_dim(f"the last dim of codes of {to}, whose rows may end within a byte, must be known")
+    if block:
+        raise site.unsupported(f"blocks of codes of {to} whose rows end within a byte are not supported")
     if site.rank(1) and axis == site.rank(0) - 1:
         scale = ops.pad(scale, [(0, pad)], value=1)
     codes = ops.quantize_linear(ops.pad(x, [*[(0, 0)] * (site.rank(0) - 1), (0, pad)]), scale, None, axis, block, to)
@@ -42,7 +44,15 @@ def dequantize(site: Site) -> Any:
     zero = site.get(2) if site.dtype(0).is_int else None
     x = site.x(0)
     scale, zero, axis, block = _scales(site, x, zero)
-    return ops.dequantize_linear(x, scale, zero, axis, block)
+    to = _said(site, site.dtype(1))
+    scale = ops.cast(scale, to) if to.bits > site.dtype(1).bits else scale
+    found = ops.dequantize_linear(x, scale, zero, axis, block)
+    return found if scale.tensor.dtype is to else ops.cast(found, to)
+
+
+def _said(site: Site, default: Any) -> Any:
+    """What `output_dtype` says; 0 says nothing."""
+    return site.dtype_attribute("output_dtype", default) if site.integer("output_dtype", 0) else default
 
 
 def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
@@ -51,7 +61,8 @@ def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
         scale, zero = _one(site, 1, scale), None if zero is None else _one(site, 2, zero)
     if zero is not None and len(zero.tensor.shape) != len(scale.tensor.shape):
-        site.require(zero.tensor.shape == (const(1),), f"the zero point is {zero.tensor}, and the scale {scale.tensor}")
+        one = len(zero.tensor.shape) == 1 and (zero.tensor.shape[0] is const(1) or not isinstance(zero.tensor.shape[0], Const))
+        site.require(one, f"the zero point is {zero.tensor}, and the scale {scale.tensor}")
         zero = ops.reshape(zero, scale.tensor.shape)
     if zero is not None and zero.tensor.dtype.storage and not x.tensor.dtype.storage:
         zero = ops.cast(zero, WIDE[zero.tensor.dtype.name])
@@ -89,6 +100,8 @@ def _row(site: Site, k: int, row: bool) -> Any:
 
 
 def _requantized(site: Site, total: Any, factor: Any, scale: int, zero: int) -> Any:
+    if any(not isinstance(n, int) for k in (scale, zero) for n in site.shape(k)):
+        raise site.needed_dim("whether there is one scale of the result, or one for each row, must be known")
     real: Any = ops.mul(ops.cast(total, f32), factor)
     y_scale, y_zero = (ops.reshape(site.x(k), ()) if site.shape(k) in ((), (1,)) else site.x(k) for k in (scale, zero))
     y_scale = y_scale if site.dtype(scale) is f32 else ops.cast(y_scale, f32)

@@ -1,5 +1,8 @@
 """RNN, GRU, LSTM: one product for the inputs of all steps, then a loop over the steps.
 
+DynamicQuantizeLSTM has weights of codes, turned around: its products are of integers, for which codes of the inputs of all steps, and of
+the state of every step, are found as it runs.
+
 Gates in the order of ONNX: LSTM i o f c, GRU z r h. Where sequences have different lengths, a row keeps its state behind its end, and its
 results there are 0; the backward direction turns each sequence around within its length.
 """
@@ -9,17 +12,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....dtype import i64
+from ....dtype import f32, i64
+from ....support.record import dataclass
 from ..emit import ops
 from ..loops import Loop
 from ..registry import rule
 from ..site import Site
 
 Unit = Callable[[Any], Any]
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+QUANTIZED = "DynamicQuantizeLSTM"
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4, QUANTIZED: 4}
+_OF_LSTM = ["Sigmoid", "Tanh", "Tanh"]
+_DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": _OF_LSTM, QUANTIZED: _OF_LSTM}
 _ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "Elu": 1.0, "HardSigmoid": 0.2, "Affine": 1.0, "ScaledTanh": 1.0}
 _BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A weight of codes [inputs, outputs], with a scale and a zero point for all, or for each column."""
+
+    codes: Any
+    scale: Any
+    zero: Any
+
+
+def _times(x: Any, w: Any) -> Any:
+    """The product with a weight: one of numbers [outputs, inputs], or one of codes."""
+    if not isinstance(w, Codes):
+        return ops.matmul(x, w, transpose_b=True)
+    codes, scale, zero = ops.dynamic_quantize_linear(x)
+    total = ops.matmul_integer(codes, w.codes, zero, w.zero)
+    return ops.mul(ops.cast(total, f32), ops.mul(scale, w.scale))
 
 
 def _unit(site: Site, name: str, alpha: float | None, beta: float | None) -> Unit:
@@ -66,25 +90,51 @@ def _clipped(unit: Unit, limit: float) -> Unit:
 
 
 @rule("RNN", "GRU", "LSTM")
+@rule(QUANTIZED, domain="com.microsoft")
 def recurrent(site: Site) -> Any:
     """All directions of a recurrent layer."""
     way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
     directions = 2 if way == "bidirectional" else 1
     site.require(site.rank(0) == 3 and site.rank(1) == 3 and site.rank(2) == 3, "X, W and R have 3 dims")
-    hidden = site.shape(2)[2]
-    site.require(isinstance(hidden, int) and site.integer("hidden_size", hidden) == hidden, f'attribute "hidden_size" is not {hidden}')
+    if site.integer("hidden_size", 0):
+        site.settle(2, *((site.integer("hidden_size", 0), None) if site.op == QUANTIZED else (site.integer("hidden_size", 0),)))
+    hidden, width = site.shape(2)[1:] if site.op == QUANTIZED else site.shape(2)[:0:-1]
+    if not isinstance(hidden, int):
+        raise site.needed_dim("the number of hidden elements must be known")
+    size = GATES[site.op] * hidden
+    site.settle(1, directions, *((None, size) if site.op == QUANTIZED else (size, None)))
+    site.settle(2, directions, *((hidden, size) if site.op == QUANTIZED else (size, hidden)))
+    width = size if not isinstance(width, int) else width
+    site.require(site.integer("hidden_size", hidden) == hidden, f'attribute "hidden_size" is not {hidden}')
     site.require(site.shape(1)[0] == site.shape(2)[0] == directions, f"{directions} directions, and W has {site.shape(1)[0]}")
-    site.require(site.shape(2)[1] == GATES[site.op] * hidden, f"R has {site.shape(2)[1]} rows")
+    site.require(width == GATES[site.op] * hidden, f"R is for {width} gates of {hidden} elements")
     rows = site.integer("layout", 0)
     x = ops.permute(site.x(0), (1, 0, 2)) if rows else site.x(0)  # [steps, batch, inputs]
     units = _units(site, directions)
     found = [_direction(site, x, k, hidden, way == "reverse" or k == 1, units[k]) for k in range(directions)]
     y = ops.stack([f[0] for f in found], 1)  # [steps, directions, batch, hidden]
-    last = [ops.stack([f[1 + s] for f in found], 0) for s in range(2 if site.op == "LSTM" else 1)]
+    last = [ops.stack([f[1 + s] for f in found], 0) for s in range(_states(site))]
     if rows:
         y = ops.permute(y, (2, 0, 1, 3))
         last = [ops.permute(s, (1, 0, 2)) for s in last]
     return [y, *last]
+
+
+def _states(site: Site) -> int:
+    """How many tensors go from step to step."""
+    return 1 if site.op in ("RNN", "GRU") else 2
+
+
+def _weight(site: Site, k: int, direction: int) -> Any:
+    """W or R of one direction; scales and zero points of codes are among the last inputs."""
+    w = _part(site, k, direction)
+    if site.op != QUANTIZED:
+        return w
+    scale, zero = 6 + 2 * k, 7 + 2 * k
+    for at in (scale, zero):
+        fits = site.shape(at) in ((site.shape(k)[0],), (site.shape(k)[0], site.shape(k)[2]))
+        site.require(fits, f"input {at} has the shape {site.shape(at)}, one number is expected for a direction, or for each gate")
+    return Codes(w, _part(site, scale, direction), _part(site, zero, direction))
 
 
 def _part(site: Site, k: int, direction: int) -> Any:
@@ -102,15 +152,15 @@ def _direction(site: Site, x: Any, k: int, hidden: int, back: bool, units: list[
         lengths = site.x(4) if site.dtype(4) is i64 else ops.cast(site.x(4), i64)
     if back:
         x = ops.flip(x, 0) if lengths is None else ops.reverse_sequence(x, lengths, axis=0, batch_axis=1)
-    w, r, bias = _part(site, 1, k), _part(site, 2, k), _part(site, 3, k)
+    w, r, bias = _weight(site, 1, k), _weight(site, 2, k), _part(site, 3, k)
     size = GATES[op] * hidden
     wb, rb = (None, None) if bias is None else (ops.slice(bias, 0, 0, size), ops.slice(bias, 0, size, 2 * size))
-    product = ops.matmul(x, w, transpose_b=True)  # [steps, batch, gates]
+    product = _times(x, w)  # [steps, batch, gates]
     product = product if wb is None else ops.add(product, wb)
-    states = 2 if op == "LSTM" else 1
+    states = _states(site)
     init = [_initial(site, 5 + s, k, (batch, hidden), of) for s in range(states)]
-    peep = _part(site, 7, k) if op == "LSTM" else None
-    step = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}[op]
+    peep = _part(site, 7, k) if states == 2 else None
+    step = {"RNN": _rnn, "GRU": _gru}.get(op, _lstm)
     loop = Loop(site)
     with loop.body() as at:
         inner = [loop.carry(v) for v in init]
@@ -169,7 +219,7 @@ def _gru(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hi
 def _lstm(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
     h, c = states
     f, g, out = units
-    gates = ops.add(row, _plus(ops.matmul(h, r, transpose_b=True), rb))
+    gates = ops.add(row, _plus(_times(h, r), rb))
     xi, xo, xf, xc = _gates(gates, 4, hidden)
     pi, po, pf = (None, None, None) if peep is None else [ops.slice(peep, 0, k * hidden, (k + 1) * hidden) for k in range(3)]
     i = f(_plus(xi, None if pi is None else ops.mul(pi, c)))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ....dtype import f64
+from ....dtype import f32, f64, i64
 from ....graph.ops.resize import fraction_of
-from ....sym.expr import Const, Expr
+from ....sym.expr import Add, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..emit import ops
 from ..items import Known
 from ..registry import rule
@@ -16,6 +16,7 @@ from ..site import Site
 from .extents import plain
 from .resize_matrix import Axis, Weights, resize_by_matrix
 
+SHORT = 100  # decimals with such a denominator are as good as exact: their products are rounded to the same whole numbers
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize",
@@ -27,18 +28,26 @@ def upsample(site: Site) -> Any:
     """A resize by scales; elements are repeated."""
     mode = site.text("mode", "nearest", "nearest", "linear", "bilinear")
     if site.version >= 9:
-        scales: Any = _decimals(site.known(1))
+        scales = _scales(site, 1)
     elif site.version >= 7:
         scales = _decimals(np.asarray(site.floats("scales", []), np.float32))
     else:
         scales = [1.0, 1.0, site.real("height_scale", 1.0), site.real("width_scale", 1.0)]
-    linear = mode != "nearest"
-    return ops.resize(site.x(0), scales=scales, mode="linear" if linear else mode, coordinates="asymmetric", nearest="floor")
+    named = {"mode": "nearest" if mode == "nearest" else "linear", "coordinates": "asymmetric", "nearest": "floor"}
+    return _by_scales(site, list(range(site.rank(0))), scales, named)
 
 
-def _decimals(scales: Any) -> list[float]:
+def _decimals(scales: Any) -> list[Any]:
     """Scales as the decimal numbers that they were written as."""
     return [float(str(s)) for s in np.asarray(scales).reshape(-1)]
+
+
+def _scales(site: Site, k: int) -> list[Any]:
+    """Input `k` as numbers and expressions over dims."""
+    item = site.item(k)
+    if not isinstance(item, Known):
+        raise site.importer.needed(site, k)
+    return [s if isinstance(s, Expr) else float(str(np.float32(s))) for s in item.array.reshape(-1)]
 
 
 @rule("Resize")
@@ -47,7 +56,7 @@ def resize(site: Site) -> Any:
     rank = site.rank(0)
     if site.version < 11:
         mode = site.text("mode", "nearest", "nearest", "linear")
-        return ops.resize(site.x(0), scales=_decimals(site.known(1)), mode=mode, coordinates="asymmetric", nearest="floor")
+        return _by_scales(site, list(range(rank)), _scales(site, 1), {"mode": mode, "coordinates": "asymmetric", "nearest": "floor"})
     named: dict[str, Any] = {
         "mode": site.text("mode", "nearest", "nearest", "linear", "cubic"),
         "coordinates": site.text("coordinate_transformation_mode", "half_pixel", *_COORDINATES),
@@ -58,35 +67,74 @@ def resize(site: Site) -> Any:
     axes = site.ints("axes", None)
     at = list(range(rank)) if axes is None else [site.normal(a, rank) for a in axes]
     if _given(site, 3):
-        sizes = _sizes(site, at)
-        return _by_matrix(site, at, sizes, None, named) if _needs_matrix(site, named) else ops.resize(site.x(0), sizes=sizes, **named)
+        sizes, ratios = _sizes(site, at)
+        if _needs_matrix(site, named):
+            if ratios is not None:
+                raise site.unsupported("antialiasing or a region together with a keep_aspect_ratio_policy is not supported")
+            return _by_matrix(site, at, sizes, None, named)
+        return ops.resize(site.x(0), sizes=sizes, ratios=ratios, **named)
     site.require(_given(site, 2), "neither scales nor sizes are given")
-    scales = [1.0] * rank
-    found = _decimals(site.known(2))
-    site.require(len(found) == len(at) and min(found, default=1.0) > 0, f"{len(found)} scales for {len(at)} axes")
+    return _by_scales(site, at, _scales(site, 2), named)
+
+
+def _by_scales(site: Site, at: list[int], found: list[Any], named: dict[str, Any]) -> Any:
+    """A resize by scales of the axes `at`."""
+    plain_ones = [s for s in found if not isinstance(s, Expr)]
+    site.require(len(found) == len(at) and min(plain_ones, default=1.0) > 0, f"{len(found)} scales for {len(at)} axes")
+    scales: list[Any] = [1.0] * site.rank(0)
     for a, s in zip(at, found, strict=True):
         scales[a] = s
-    if _needs_matrix(site, named) or (named["coordinates"] == "align_corners" and not _whole(site, scales)):
-        return _by_matrix(site, at, [_scaled(n, s) for n, s in zip(site.tensor(0).shape, scales, strict=True)], scales, named)
-    return ops.resize(site.x(0), scales=scales, **named)
+    dims = site.shape(0)
+    sizes = [_scaled(n, s) for n, s in zip(dims, scales, strict=True)]
+    ratios = [_fraction(s) for s in scales]
+    corners = named["coordinates"] == "align_corners" and not all(_whole(n, r) for n, r in zip(dims, ratios, strict=True))
+    if corners or None in ratios or _needs_matrix(site, named):
+        return _by_matrix(site, at, sizes, scales, named)
+    return ops.resize(site.x(0), sizes=sizes, ratios=ratios, **named)
 
 
 def _needs_matrix(site: Site, named: dict[str, Any]) -> bool:
     return named["coordinates"] == "tf_crop_and_resize" or bool(site.integer("antialias", 0) and named["mode"] != "nearest")
 
 
-def _scaled(n: Any, scale: float) -> Any:
-    exact = fraction_of(scale)
-    return plain(n * exact.numerator // exact.denominator)
+def _scaled(n: Any, scale: Any) -> Any:
+    """The whole part of the product in f32, as onnxruntime has it: the standard leaves open in what it is computed."""
+    if isinstance(n, int) and not isinstance(scale, Expr):
+        return int(np.float32(n) * np.float32(scale))
+    if not isinstance(scale, Expr) and fraction_of(scale).denominator <= SHORT:
+        exact = fraction_of(scale)
+        return plain(n * exact.numerator // exact.denominator)
+    wide = Cast(f32, n if isinstance(n, Expr) else const(n))
+    return plain(Cast(i64, Mul(wide, scale if isinstance(scale, Expr) else Const(scale, f32))))
 
 
-def _whole(site: Site, scales: list[float]) -> bool:
-    """Whether scaled dims are whole numbers, so that the scale is that of the sizes."""
-    exact = [(n, fraction_of(s)) for n, s in zip(site.shape(0), scales, strict=True)]
-    return all(s.denominator == 1 or (isinstance(n, int) and n * s.numerator % s.denominator == 0) for n, s in exact)
+def _fraction(scale: Any) -> tuple[Any, Any] | None:
+    """A scale as a fraction of integers, of decimal numbers and dims; None where it is something else."""
+    if not isinstance(scale, Expr):
+        exact = fraction_of(scale)
+        return exact.numerator, exact.denominator
+    if isinstance(scale, Const):
+        return _fraction(float(str(np.float32(scale.value))))
+    if isinstance(scale, Cast):
+        return (scale.args[0], 1) if scale.args[0].dtype.is_int else _fraction(scale.args[0])
+    if not isinstance(scale, Div | Mul | Add | Sub):
+        return None
+    left, right = (_fraction(a) for a in scale.args)
+    if left is None or right is None:
+        return None
+    if isinstance(scale, Add | Sub):
+        first, second = left[0] * right[1], right[0] * left[1]
+        return plain(first + second if isinstance(scale, Add) else first - second), plain(left[1] * right[1])
+    right = right if isinstance(scale, Mul) else right[::-1]
+    return plain(left[0] * right[0]), plain(left[1] * right[1])
 
 
-def _by_matrix(site: Site, at: list[int], sizes: list[Any], scales: list[float] | None, named: dict[str, Any]) -> Any:
+def _whole(n: Any, ratio: tuple[Any, Any] | None) -> bool:
+    """Whether a scaled dim is a whole number, so that the ratio is that of the sizes."""
+    return ratio is not None and (ratio[1] is n or plain(n * ratio[0] % ratio[1]) == 0)
+
+
+def _by_matrix(site: Site, at: list[int], sizes: list[Any], scales: list[Any] | None, named: dict[str, Any]) -> Any:
     cropped = named["coordinates"] == "tf_crop_and_resize"
     regions = _regions(site, at) if cropped else [None] * len(at)
     chosen = [
@@ -104,6 +152,8 @@ def _by_matrix(site: Site, at: list[int], sizes: list[Any], scales: list[float] 
 
 def _regions(site: Site, at: list[int]) -> list[Any]:
     """Start and end of the region along each axis: numbers, or values that a run tells."""
+    if _given(site, 1):
+        site.settle(1, 2 * len(at))
     site.require(_given(site, 1) and site.shape(1) == (2 * len(at),), f"a region of {2 * len(at)} numbers is expected")
     item = site.item(1)
     if isinstance(item, Known):
@@ -119,18 +169,29 @@ def _given(site: Site, k: int) -> bool:
     return site.has(k) and site.shape(k) != (0,)
 
 
-def _sizes(site: Site, at: list[int]) -> list[Any]:
+def _sizes(site: Site, at: list[int]) -> tuple[list[Any], list[Any] | None]:
+    """The sizes of all dims; and how many times larger they become, where a policy says that this is one number for all of them."""
     sizes: list[Any] = list(site.tensor(0).shape)
     wanted = site.dims(3)
     site.require(len(wanted) == len(at), f"{len(wanted)} sizes for {len(at)} axes")
     policy = site.text("keep_aspect_ratio_policy", "stretch", "stretch", "not_larger", "not_smaller")
-    if policy != "stretch":
-        old = [sizes[a] for a in at]
-        if not all(isinstance(n, Const) for n in old) or any(isinstance(n, Expr) for n in wanted):
-            raise site.unsupported(f'keep_aspect_ratio_policy "{policy}" of dims that are not known is not supported')
-        ratios = [w / o.value for w, o in zip(wanted, old, strict=True)]
-        scale = min(ratios) if policy == "not_larger" else max(ratios)
-        wanted = [int(np.floor(scale * o.value + 0.5)) for o in old]
-    for a, n in zip(at, wanted, strict=True):
-        sizes[a] = n
-    return sizes
+    if policy == "stretch":
+        for a, n in zip(at, wanted, strict=True):
+            sizes[a] = n
+        return sizes, None
+    up, down = _common_ratio([(w, site.shape(0)[a]) for a, w in zip(at, wanted, strict=True)], policy == "not_larger")
+    ratios: list[Any] = [(1, 1)] * len(sizes)
+    for a in at:
+        sizes[a] = plain((site.shape(0)[a] * up * 2 + down) // (down * 2))
+        ratios[a] = (up, down)
+    return sizes, ratios
+
+
+def _common_ratio(pairs: list[tuple[Any, Any]], least: bool) -> tuple[Any, Any]:
+    """The smallest or the largest of fractions, which may be of dims."""
+    up, down = pairs[0]
+    for a, b in pairs[1:]:
+        left, right = (const(v) if isinstance(v, int) else v for v in (a * down, up * b))
+        other = Lt(left, right) if least else Lt(right, left)
+        up, down = (plain(Select(other, *(const(v) if isinstance(v, int) else v for v in both))) for both in ((a, up), (b, down)))
+    return up, down

@@ -22,7 +22,7 @@ class Axis:
 
     number: int
     size: Any
-    scale: float | None
+    scale: Any  # a number, or an expression over dims; None where the sizes say it
     region: tuple[Any, Any] | None  # numbers, or f64 values
 
 
@@ -59,6 +59,8 @@ def resize_by_matrix(site: Site, x: Any, axes: list[Axis], how: Weights) -> Any:
 
 
 def _scale(axis: Axis, n: Any) -> Any:
+    if isinstance(axis.scale, Expr):
+        return ops.cast(ops.scalar(axis.scale), f64)
     return ops.constant(axis.scale, f64) if axis.scale is not None else ops.div(extent(axis.size, f64), extent(n, f64))
 
 
@@ -121,7 +123,7 @@ def _reach(axis: Axis, n: Any, how: Weights) -> Any:
     """How many pixels before the first one have a weight at most."""
     if not how.antialias:
         return 3
-    if axis.scale is not None:
+    if isinstance(axis.scale, float):
         return int(2 / min(axis.scale, 1.0)) + 2
     return plain(((n + axis.size) // axis.size) * 2 + 2) if isinstance(axis.size, Expr) or axis.size else 2
 

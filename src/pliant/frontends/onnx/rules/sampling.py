@@ -112,6 +112,7 @@ def grid_sample(site: Site) -> Any:
     outside = site.text("padding_mode", "zeros", "zeros", "border", "reflection")
     align = bool(site.integer("align_corners", 0))
     rank, of, wide = site.rank(0) - 2, site.dtype(0), computed(site.dtype(0), site.dtype(1))
+    site.settle(1, rank)
     site.require(rank >= 1 and site.rank(1) == rank + 2 and site.shape(1)[-1] == rank, "the grid does not fit the image")
     x, grid = (site.x(k) if site.dtype(k) is wide else ops.cast(site.x(k), wide) for k in (0, 1))
     n, *out, _ = site.tensor(1).shape
@@ -141,9 +142,12 @@ def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
 def deform_conv(site: Site) -> Any:
     """A convolution whose taps are moved by offsets, and weighted by a mask."""
     x, w, rank, of = site.x(0), site.x(1), site.rank(0) - 2, site.dtype(0)
+    if site.ints("kernel_shape", None):
+        site.settle(1, *(site.ints("kernel_shape", None) or []))
     kernel, groups, moved = list(site.shape(1)[2:]), site.integer("group", 1), site.integer("offset_group", 1)
     site.require(rank >= 1 and site.rank(1) == rank + 2 and site.rank(2) == rank + 2, "operand, kernel and offsets differ in their dims")
-    site.require(all(isinstance(k, int) for k in kernel), "the kernel's extents must be known")
+    if not all(isinstance(k, int) for k in kernel):
+        raise site.needed_dim("the kernel's extents must be known")
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     (n, c, *spatial), out, taps = site.tensor(0).shape, site.tensor(2).shape[2:], total(kernel)
     channels, each = plain(c // moved), plain(n * moved)

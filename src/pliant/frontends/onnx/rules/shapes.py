@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.node import Tensor
 from ....graph.operators import tensor_of
-from ....sym.expr import Const, Eq, Expr, Select, const
+from ....sym.expr import Const, Eq, Expr, Lt, Ne, Select, const
+from ....sym.prove import prove
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..fold import size_of
@@ -119,16 +121,33 @@ def axes_of(site: Site, k: int = 1) -> list[int] | None:
 
 @rule("Squeeze")
 def squeeze(site: Site) -> Any:
-    """Without dims of 1."""
-    axes, rank, dims = axes_of(site), site.rank(0), site.shape(0)
-    if axes is None:
-        if not all(isinstance(n, int) for n in dims):
-            raise site.unsupported("axes are needed where dims are not known")
-        axes = [k for k, n in enumerate(dims) if n == 1]
-    wanted = {site.normal(a, rank) for a in axes}
+    """Without dims of 1: those that are named, or all. What is not known of a dim is checked when the program runs."""
+    axes, rank, dims = axes_of(site), site.rank(0), site.tensor(0).shape
+    wanted = _ones(site) if axes is None else {site.normal(a, rank) for a in axes}
     for a in wanted:
-        site.require(not isinstance(dims[a], int) or dims[a] == 1, f"axis {a} has {dims[a]} elements")
-    return ops.reshape(site.x(0), [n for k, n in enumerate(dims) if k not in wanted])
+        site.require(not isinstance(dims[a], Const) or dims[a] is const(1), f"axis {a} has {dims[a]} elements")
+    x = site.x(0)
+    if any(dims[a] is not const(1) for a in wanted):
+        single = Tensor(site.dtype(0), tuple(const(1) if k in wanted else n for k, n in enumerate(dims)))
+        x = site.importer.builder.match_cast(x, single, f"onnx: {site}: a dim to squeeze is not 1")
+    return ops.reshape(x, [n for k, n in enumerate(dims) if k not in wanted])
+
+
+def _ones(site: Site) -> set[int]:
+    """The axes that a Squeeze without axes takes away.
+
+    A dim that may be 1 decides about the rank of the result. It is 1 where the model declares a rank that asks for it, otherwise it is not.
+    """
+    dims = site.tensor(0).shape
+    found = {k for k, n in enumerate(dims) if n is const(1)}
+    unknown = [k for k, n in enumerate(dims) if not isinstance(n, Const) and not prove(Lt(const(1), n))]
+    declared = site.importer.declared_rank(site.node.output[0], site.scope)
+    if unknown and declared is not None and declared == len(dims) - len(found) - len(unknown):
+        found.update(unknown)
+        return found
+    for k in unknown:
+        site.check(Ne(dims[k], const(1)), f"dim {k} of the operand is 1, and the rank of the result depends on it")
+    return found
 
 
 @rule("Unsqueeze")

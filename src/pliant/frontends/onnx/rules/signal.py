@@ -37,6 +37,8 @@ def dft(site: Site) -> Any:
 def transform(site: Site, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
     """The transform of `points` points along an axis that is cut, or goes on with zeros."""
     rank, of = len(shape), x.tensor.dtype
+    if not isinstance(shape[-1], int):
+        raise site.needed_dim("the last dim, 1 (real) or 2 (complex), must be known")
     site.require(shape[-1] in (1, 2), f"the last dim is {shape[-1]}, 1 (real) or 2 (complex) is expected")
     half = plain(points // 2 + 1)
     used = least(shape[axis], half if inverse and onesided else points)
@@ -83,8 +85,10 @@ def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: boo
 
 @rule("STFT")
 def stft(site: Site) -> Any:
-    """Transforms of windows that move over a signal (batch, length, 1 or 2)."""
-    x, (batch, length, parts) = site.x(0), site.shape(0)
+    """Transforms of windows that move over a signal (batch, length, 1 or 2), or a real one (batch, length)."""
+    site.require(site.rank(0) in (2, 3), f"the signal has {site.rank(0)} dims, (batch, length) or (batch, length, 1 or 2) is expected")
+    x = site.x(0) if site.rank(0) == 3 else ops.unsqueeze(site.x(0), 2)
+    batch, length, parts = (*site.shape(0), 1)[:3]
     step = site.dims(1)[0]
     site.require(not isinstance(step, int) or step > 0, f"a step of {step}")
     size = site.dims(3)[0] if site.has(3) else site.shape(2)[0] if site.has(2) else length

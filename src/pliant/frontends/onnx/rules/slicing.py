@@ -14,6 +14,7 @@ from ..emit import ops
 from ..items import Known
 from ..registry import rule
 from ..site import Site
+from .extents import plain
 
 FAR = 1 << 31  # a bound beyond this one means the end
 
@@ -92,12 +93,15 @@ def split(site: Site) -> Any:
     axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
     sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
     n = site.shape(0)[axis]
+    parts = site.integer("num_outputs", count)
+    site.require(parts == count, f'attribute "num_outputs" is {parts}, and {count} results are named')
     if sizes is None and isinstance(n, int):
-        wanted = site.integer("num_outputs", count)
-        site.require(wanted == count, f'attribute "num_outputs" is {wanted}, and {count} results are named')
         part = -(-n // count)
         sizes = [min(part, max(n - k * part, 0)) for k in range(count)]
-    if sizes is None:  # of a dim that is not known
+    if sizes is None and "num_outputs" in site.attributes:  # the last parts may be smaller
+        whole = (n + (count - 1)) // count
+        sizes = [plain(Min(whole, Max(n - whole * k, const(0)))) for k in range(count)]
+    if sizes is None:  # equal parts of a dim that is not known
         return ops.split(site.x(0), count, axis)
     site.require(len(sizes) == count, f"{len(sizes)} sizes for {count} results")
     return ops.split(site.x(0), list(sizes), axis) if count > 1 else ops.slice(site.x(0), axis, 0, sizes[0])
@@ -121,6 +125,18 @@ def pad(site: Site) -> Any:
     mode = site.text("mode", "constant", "constant", "reflect", "edge", "wrap")
     value = (bool(value) if site.dtype(0).name == "bool" else value) if site.dtype(0).is_float or isinstance(value, bool) else int(value)
     x = site.x(0)
+    if mode != "constant":
+        x, pairs = _shortened(x, pairs)
+    named = {"mode": {"wrap": "circular"}.get(mode, mode), "value": value}
     if site.dtype(0).name == "bool":
-        return ops.cast(ops.pad(ops.cast(x, "u8"), pairs, value=int(value)), "bool")
-    return ops.pad(x, pairs, mode={"wrap": "circular"}.get(mode, mode), value=value)
+        return ops.cast(ops.pad(ops.cast(x, "u8"), pairs, **{**named, "value": int(value)}), "bool")
+    return ops.pad(x, pairs, **named)
+
+
+def _shortened(x: Any, pairs: list[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """`x` without what negative amounts take away, and the amounts that are left: elements are repeated from what remains."""
+    for axis, (before, after) in enumerate(pairs):
+        first, last = (-a if isinstance(a, int) and a < 0 else 0 for a in (before, after))
+        if first or last:
+            x = ops.slice(x, axis, first, simplify(x.tensor.shape[axis] - last))
+    return x, [tuple(0 if isinstance(a, int) and a < 0 else a for a in pair) for pair in pairs]  # type: ignore[misc]

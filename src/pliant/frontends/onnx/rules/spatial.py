@@ -50,8 +50,10 @@ def _weights(site: Site, k: int) -> tuple[list[int], int]:
     """The spatial extents of a kernel, and their number."""
     rank = site.rank(0) - 2
     site.require(rank >= 1 and site.rank(k) == rank + 2, f"the kernel has {site.rank(k)} dims, the operand {site.rank(0)}")
-    shape = list(site.shape(k)[2:])
     declared = site.ints("kernel_shape", None)
+    if declared is not None and len(declared) == rank:
+        site.settle(k, *declared)
+    shape = list(site.shape(k)[2:])
     site.require(declared is None or declared == shape, f'attribute "kernel_shape" is {declared}, the kernel is {shape}')
     return shape, rank
 
@@ -86,7 +88,8 @@ def conv_transpose(site: Site) -> Any:
         pads = []
         for n, k, s, d, o, size in zip(spatial, kernel, strides, dilations, more, sizes, strict=True):
             total = s * (n - 1) + o + (k - 1) * d + 1 - size
-            site.require(isinstance(total, int), "a padding that depends on the shape is not supported")
+            if not isinstance(total, int):
+                raise site.needed_dim("a padding depends on a dim, which must be known")
             half = total // 2
             pads.append((half, total - half) if auto == "SAME_UPPER" else (total - half, half))
     else:

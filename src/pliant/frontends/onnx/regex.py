@@ -1,0 +1,208 @@
+"""Regular expressions as RE2 has them, matched in linear time: no pattern of a model file makes a match take forever.
+
+Python's own parser reads the pattern. Its tree becomes a nondeterministic automaton (Thompson's construction) whose states are
+followed all at once, so a match costs at most the length of the text times the number of states. `re` itself backtracks.
+
+    compile_pattern(r"[a-z]+\\d{2,4}").fullmatch("abc123")      # True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_STATES = 10_000  # `x{1000}{1000}` would be a million
+
+Test = Callable[[str], bool]  # of a character
+Condition = Callable[[str, int], bool]  # of a place in a text
+
+_OUTSIDE = ("ASSERT", "ASSERT_NOT", "GROUPREF", "GROUPREF_EXISTS", "GROUPREF_IGNORE", "ATOMIC_GROUP", "POSSESSIVE_REPEAT")
+
+
+class PatternError(ValueError):
+    """A text that is no regular expression of RE2."""
+
+
+class UnsupportedPatternError(PatternError):
+    """A regular expression that RE2 does not have, or that is too large."""
+
+
+@dataclass(slots=True)
+class _State:
+    """Consumes a character that passes `test` and goes on at `after`; without a test it goes on at once, where `condition` holds."""
+
+    test: Test | None = None
+    condition: Condition | None = None
+    after: list[_State] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern."""
+
+    start: _State
+    end: _State
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        now = _reached([self.start], text, 0)
+        for at, character in enumerate(text):
+            passed = [s for s in now if s.test is not None and s.test(character)]
+            now = _reached([after for s in passed for after in s.after], text, at + 1)
+            if not now:
+                return False
+        return any(s is self.end for s in now)
+
+
+def _reached(states: list[_State], text: str, at: int) -> list[_State]:
+    """The states that are reached without consuming a character."""
+    seen: dict[int, _State] = {}
+    todo = states
+    while todo:
+        s = todo.pop()
+        if id(s) in seen or (s.condition is not None and not s.condition(text, at)):
+            continue
+        seen[id(s)] = s
+        if s.test is None:
+            todo.extend(s.after)
+    return list(seen.values())
+
+
+def compile_pattern(text: str) -> Pattern:
+    """The automaton of a pattern; a PatternError says what is wrong with it."""
+    try:
+        tree = re._parser.parse(text)  # type: ignore[attr-defined]
+        end = _State()
+        return Pattern(_Builder().sequence(tree, end, tree.state.flags), end)
+    except (re.error, RecursionError, OverflowError) as problem:
+        raise PatternError(str(problem) or "it is nested too deeply") from None
+
+
+class _Builder:
+    """Makes the states of a tree from its end to its beginning."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def spend(self) -> None:
+        """Counts a state, or a copy of a part that is repeated and may have none."""
+        self.count += 1
+        if self.count > MOST_STATES:
+            raise UnsupportedPatternError(f"it has more than {MOST_STATES} states")
+
+    def state(self, after: list[_State], test: Test | None = None, condition: Condition | None = None) -> _State:
+        self.spend()
+        return _State(test, condition, after)
+
+    def sequence(self, items: Any, after: _State, flags: int) -> _State:
+        for op, value in reversed(list(items)):
+            after = self.item(str(op), value, after, flags)
+        return after
+
+    def item(self, op: str, value: Any, after: _State, flags: int) -> _State:
+        match op:
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                return self.state([after], _test(op, value, flags))
+            case "AT":
+                return self.state([after], condition=_condition(str(value), bool(flags & re.MULTILINE)))
+            case "BRANCH":
+                return self.state([self.sequence(arm, after, flags) for arm in value[1]])
+            case "SUBPATTERN":
+                _, added, removed, body = value
+                return self.sequence(body, after, (flags | added) & ~removed)
+            case "MAX_REPEAT" | "MIN_REPEAT":  # greedy or not decides what groups hold, not whether a text matches
+                least, most, body = value
+                return self.repeat(least, most, body, after, flags)
+        if op in _OUTSIDE:
+            raise UnsupportedPatternError("it looks around or refers to a group, which RE2 does not have")
+        raise UnsupportedPatternError(f"it uses {op}, which RE2 does not have")
+
+    def repeat(self, least: int, most: int, body: Any, after: _State, flags: int) -> _State:
+        if most == re._parser.MAXREPEAT:  # type: ignore[attr-defined]
+            loop = self.state([after])
+            loop.after.append(self.sequence(body, loop, flags))
+            after = loop
+        else:
+            end = after
+            for _ in range(most - least):
+                after = self.state([self.sequence(body, after, flags), end])
+        for _ in range(least):
+            self.spend()
+            after = self.sequence(body, after, flags)
+        return after
+
+
+def _test(op: str, value: Any, flags: int) -> Test:
+    """What a character has to be."""
+    plain = _plain_test(op, value, flags)
+    if not flags & re.IGNORECASE:
+        return plain
+    if op == "NOT_LITERAL":
+        other = _test("LITERAL", value, flags)
+        return lambda c: not other(c)
+    if op == "IN" and value and str(value[0][0]) == "NEGATE":
+        inside = _test("IN", value[1:], flags)
+        return lambda c: not inside(c)
+    return lambda c: plain(c) or plain(c.lower()) or plain(c.upper())
+
+
+def _plain_test(op: str, value: Any, flags: int) -> Test:
+    match op:
+        case "LITERAL":
+            return lambda c: len(c) == 1 and ord(c) == value
+        case "NOT_LITERAL":
+            return lambda c: ord(c) != value
+        case "ANY":
+            return (lambda c: True) if flags & re.DOTALL else (lambda c: c != "\n")
+        case "RANGE":
+            return lambda c: len(c) == 1 and value[0] <= ord(c) <= value[1]
+        case "CATEGORY":
+            return _CATEGORIES[str(value)]
+    negated = bool(value) and str(value[0][0]) == "NEGATE"
+    parts = [_plain_test(str(o), v, flags) for o, v in value[negated:]]
+    return lambda c: any(part(c) for part in parts) != negated
+
+
+def _is_digit(c: str) -> bool:
+    return c in "0123456789" and len(c) == 1
+
+
+def _is_space(c: str) -> bool:
+    return c in "\t\n\f\r " and len(c) == 1  # RE2's \s has no vertical tab
+
+
+def _is_word(c: str) -> bool:
+    return c.isascii() and (c.isalnum() or c == "_")
+
+
+# RE2's classes are about ASCII alone.
+_CATEGORIES: dict[str, Test] = {
+    "CATEGORY_DIGIT": _is_digit,
+    "CATEGORY_NOT_DIGIT": lambda c: not _is_digit(c),
+    "CATEGORY_SPACE": _is_space,
+    "CATEGORY_NOT_SPACE": lambda c: not _is_space(c),
+    "CATEGORY_WORD": _is_word,
+    "CATEGORY_NOT_WORD": lambda c: not _is_word(c),
+}
+
+
+def _boundary(text: str, at: int) -> bool:
+    return (at > 0 and _is_word(text[at - 1])) != (at < len(text) and _is_word(text[at]))
+
+
+def _condition(name: str, lines: bool) -> Condition:
+    """Where a text has to be; `lines`: `^` and `$` are the ends of lines."""
+    match name:
+        case "AT_BEGINNING" if lines:
+            return lambda text, at: at == 0 or text[at - 1] == "\n"
+        case "AT_BEGINNING" | "AT_BEGINNING_STRING":
+            return lambda text, at: at == 0
+        case "AT_END" if lines:
+            return lambda text, at: at == len(text) or text[at] == "\n"
+        case "AT_END" | "AT_END_STRING":
+            return lambda text, at: at == len(text)
+        case "AT_BOUNDARY":
+            return _boundary
+    return lambda text, at: not _boundary(text, at)
