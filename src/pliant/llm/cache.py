@@ -26,6 +26,7 @@ from ..support.record import dataclass
 PAGE = 64
 _RUN_BYTES, _MOST_PAGES = 192 << 10, 8  # of keys of one layer in a run, and pages: shorter pieces are slower to read, longer ones waste
 MAX_IDLE = 16
+STEP_TOKENS, STEP_SEQUENCES, STEP_PAGES = 8192, 256, 4096  # the most of a step: tokens of all sequences, sequences, pages of one
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +36,7 @@ class Sequence:
     tokens: list[int]
     pages: list[int]
     reused: int = 0  # tokens that were there when it was opened
+    owner: PageCache | None = None  # the cache whose pages these are; None where it was closed
 
     @property
     def length(self) -> int:
@@ -66,6 +68,11 @@ class PageCache:
 
     def open(self, ids: Row[int]) -> Sequence:
         """A sequence that begins with the longest known prefix of `ids`; never all of them, because the last gives the logits."""
+        found = self._opened(ids)
+        found.owner = self
+        return found
+
+    def _opened(self, ids: Row[int]) -> Sequence:
         with self.lock:
             best = max(self.idle, key=lambda s: common(s.tokens, ids), default=None)
             count = 0 if best is None else min(common(best.tokens, ids), len(ids) - 1)
@@ -79,15 +86,25 @@ class PageCache:
             return best
 
     def close(self, sequence: Sequence) -> None:
-        """Leaves a sequence to later ones."""
+        """Leaves a sequence to later ones; what is closed already is left alone."""
         with self.lock:
+            if sequence.owner is not self:
+                return
+            sequence.owner = None
             if sequence.length:
                 self.idle.append(sequence)
             if not sequence.length or len(self.idle) > MAX_IDLE:
                 self.release(self.idle.pop(0) if len(self.idle) > MAX_IDLE else sequence)
 
+    def check_open(self, sequence: Sequence) -> None:
+        """Refuses a sequence whose pages are not its own: it was closed, or another cache has them."""
+        if sequence.owner is not self:
+            why = "was closed" if sequence.owner is None else "is of another model's cache"
+            raise Error(f"the sequence {why}", help="open one with engine.cache.open(tokens)")
+
     def reserve(self, sequence: Sequence, length: int) -> None:
         """Gives a sequence the pages for `length` tokens; idle sequences go where pages are short."""
+        self.check_open(sequence)
         with self.lock:
             missing = -(-length // PAGE) - len(sequence.pages)
             while missing > len(self.free) and self.idle:
@@ -102,6 +119,8 @@ class PageCache:
 
     def shorten(self, sequence: Sequence, length: int) -> None:
         """Forgets the tokens after the first `length`, and gives back pages that are not needed for these."""
+        if length < 0:
+            raise Error(f"a sequence cannot have {length} tokens")
         with self.lock:
             del sequence.tokens[length:]
             keep = -(-len(sequence.tokens) // PAGE)

@@ -10,6 +10,7 @@ Long inputs are fed in chunks; what comes out does not depend on how they are cu
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence as Row
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
-from .cache import PAGE, PageCache, Sequence
+from .cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, PageCache, Sequence
 from .ready import Ready
 
 CHUNK = 512  # tokens of a step while a prompt is read
@@ -55,22 +56,22 @@ class Engine:
 
     def feed(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
         """Appends tokens to a sequence; the logits after the last of them."""
-        logits: NDArray[np.float32] = np.empty((0, self.words), np.float32)
-        for at in range(0, len(tokens), chunk):
-            logits = self.step([Part(sequence, tokens[at : at + chunk])])
-        row: NDArray[np.float32] = logits[-1]
+        logits = [self.step([Part(sequence, piece)]) for piece in _pieces(tokens, chunk)]
+        row: NDArray[np.float32] = logits[-1][-1]
         return row
 
     def feed_all(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
         """Appends tokens to a sequence; the logits after each of them."""
-        parts = [self.step([Part(sequence, tokens[at : at + chunk], every=True)]) for at in range(0, len(tokens), chunk)]
-        return np.concatenate(parts)
+        return np.concatenate([self.step([Part(sequence, piece, every=True)]) for piece in _pieces(tokens, chunk)])
 
     def step(self, parts: Row[Part]) -> NDArray[np.float32]:
-        """Runs the model once for all parts; the wanted rows of logits, in their order."""
+        """Runs the model once for all parts, each of another sequence; the wanted rows of logits, in their order."""
+        parts = [Part(p.sequence, _whole(p.tokens), p.every) for p in parts]
         with self.cache.lock:
-            for part in parts:
+            _check_step(parts)
+            for part in parts:  # all of them before a page is taken
                 self._check(part)
+            for part in parts:
                 self.cache.reserve(part.sequence, part.sequence.length + len(part.tokens))
             logits = self.run(
                 *_inputs(parts), self.cache.table([p.sequence for p in parts]), _rows(parts), self.cache.keys, self.cache.values
@@ -84,10 +85,44 @@ class Engine:
         length = part.sequence.length + len(part.tokens)
         if not part.tokens:
             raise Error("a step needs at least one token of each sequence")
+        self.cache.check_open(part.sequence)
         if length > self.context:
             raise too_long(length, self.context, self.trained_context)
         if wrong := [t for t in part.tokens if not 0 <= t < self.words]:
             raise Error(f"there is no token {wrong[0]}: the vocabulary has {self.words}")
+
+
+def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:
+    """The tokens, `chunk` at a time."""
+    if not len(tokens):
+        raise Error("a step needs at least one token of each sequence")
+    if not 1 <= chunk <= STEP_TOKENS:
+        raise Error(f"`chunk` is {chunk}; a step takes 1 to {STEP_TOKENS} tokens")
+    return [tokens[at : at + chunk] for at in range(0, len(tokens), chunk)]
+
+
+def _whole(tokens: Row[int]) -> list[int]:
+    """Tokens as Python's integers, which those of numpy may be given as."""
+    try:
+        return [operator.index(t) for t in tokens]
+    except TypeError:
+        wrong = next((t for t in tokens if not hasattr(t, "__index__")), tokens)
+        raise Error(f"tokens are whole numbers, and {wrong!r} is none") from None
+
+
+def _check_step(parts: Row[Part]) -> None:
+    """What can be said of all parts of a step together."""
+    if not parts:
+        raise Error("a step needs at least one sequence")
+    if len(parts) > STEP_SEQUENCES:
+        raise Error(f"a step takes {STEP_SEQUENCES} sequences, and there are {len(parts)}", help="make several steps of them")
+    if (count := sum(len(p.tokens) for p in parts)) > STEP_TOKENS:
+        raise Error(f"a step takes {STEP_TOKENS} tokens of all sequences, and there are {count}", help="feed them in chunks")
+    if len({id(p.sequence) for p in parts}) < len(parts):
+        raise Error(
+            "a step has one sequence twice: the second part would not see the tokens of the first",
+            help="join their tokens in one part, or make two steps",
+        )
 
 
 def too_long(length: int, context: int, trained: int) -> Error:
@@ -124,10 +159,12 @@ def _context(trained: int, wanted: int | None, room: int) -> int:
     if wanted is not None:
         if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= trained:
             raise Error(f"`context` is {wanted!r}; the model was made for 1 to {trained} tokens")
+        if wanted > STEP_PAGES * PAGE:
+            raise Error(f"`context` is {wanted}; at most {STEP_PAGES * PAGE} tokens are supported")
         return wanted
     if room < PAGE:
         raise ModelFileError("the model is too large for the memory of this machine")
-    return min(trained, room // PAGE * PAGE)
+    return min(trained, room // PAGE * PAGE, STEP_PAGES * PAGE)
 
 
 def _memory() -> int:

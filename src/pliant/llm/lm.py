@@ -112,7 +112,7 @@ class LLM:
             raise Error("logits of no tokens")
         sequence = self.engine.cache.open(())
         try:
-            return self.engine.feed_all(sequence, [int(i) for i in ids])
+            return self.engine.feed_all(sequence, ids)
         finally:
             self.engine.cache.close(sequence)
 

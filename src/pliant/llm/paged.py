@@ -38,11 +38,11 @@ from .. import (
     exp,
     f16,
     f32,
-    fma,
     i32,
     i64,
     inf,
     kernel,
+    muladd,
     parallel,
     select,
     tanh,
@@ -50,16 +50,16 @@ from .. import (
     vector,
     view,
 )
-from .cache import PAGE, run_of
+from .cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, run_of
 
 LANES = 16
 ROWS = 6  # of a tile: with 64 columns their sums fill the registers
 RANGE = 4  # pages whose parts are found together
 FEW = 8  # tokens of a step that are too few to keep threads busy
 
-t = dim("t", min=1, max=8192)  # tokens of a step, of all sequences
-b = dim("b", min=1, max=256)  # sequences
-p = dim("p", min=1, max=4096)  # pages that a sequence may have
+t = dim("t", min=1, max=STEP_TOKENS)  # tokens of a step, of all sequences
+b = dim("b", min=1, max=STEP_SEQUENCES)  # sequences
+p = dim("p", min=1, max=STEP_PAGES)  # pages that a sequence may have
 runs = dim("runs", min=1, max=1 << 20)  # of pages, in the cache
 layers = dim("layers", min=1, max=512)
 slots = dim("slots")  # parts that are kept until they are joined
@@ -231,7 +231,7 @@ def _part(shape: Paged, tokens: int) -> Any:
                 for d in range(D):
                     for r in unroll(R):
                         for x in vector(PAGE):
-                            dots[r, x] = fma(
+                            dots[r, x] = muladd(
                                 q[i + r // GROUP, h * GROUP + r % GROUP, d],
                                 cast(f32, keys[run, layer, member, h, d, x]),
                                 dots[r, x],
@@ -292,7 +292,7 @@ def _part(shape: Paged, tokens: int) -> Any:
                     for k in range(count):
                         for r in unroll(R):
                             for x in vector(W):
-                                mixed[r, x] = fma(
+                                mixed[r, x] = muladd(
                                     score[h, r, j - begin, k],
                                     cast(f32, values[run, layer, member, h, k, c * W + x]),
                                     mixed[r, x],
@@ -341,9 +341,9 @@ def _join(shape: Paged, tokens: int) -> Any:
                 shrink = exp(old - safe)
                 weight = exp(own - safe)
                 all_best[h, r] = new
-                all_total[h, r] = fma(all_total[h, r], shrink, total[slot, h, r] * weight)
+                all_total[h, r] = muladd(all_total[h, r], shrink, total[slot, h, r] * weight)
                 for d in vector(D):
-                    all_acc[h, r, d] = fma(all_acc[h, r, d], shrink, acc[slot, h, r, d] * weight)
+                    all_acc[h, r, d] = muladd(all_acc[h, r, d], shrink, acc[slot, h, r, d] * weight)
 
     return join
 

@@ -79,6 +79,7 @@ class GgufFile:
         self.version = version
         self.metadata: Mapping[str, Value] = metadata
         self.tensors: Mapping[str, GgufTensor] = tensors
+        self.read: set[str] = set()  # the names of the tensors that were asked for
 
     @property
     def architecture(self) -> str:
@@ -130,7 +131,14 @@ class GgufFile:
             raise ModelFileError(
                 f"gguf: tensor `{name}` has the shape {found.shape}, where {tuple(shape)} is expected", facts=[f"file `{self.name}`"]
             )
+        self.read.add(name)
         return found
+
+    def replaced(self, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> GgufFile:
+        """The file as if it had other contents; what is asked of it counts as asked of this one."""
+        other = GgufFile(self.name, self.version, metadata, tensors)
+        other.read = self.read
+        return other
 
     def _find(self, key: str, *default: Any) -> Any:
         if key in self.metadata:

@@ -173,10 +173,10 @@ class Tracer(Builder):
         self.span = caller_span()
         return super().op(name, args, attrs)
 
-    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float]) -> tuple[Value, ...]:
+    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
         """A call of a loop program, at the user's line."""
         self.span = caller_span()
-        return super().call_loop(callee, args)
+        return super().call_loop(callee, args, symbols)
 
     def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
         """A call of a graph function, at the user's line."""

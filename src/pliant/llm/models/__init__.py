@@ -12,6 +12,7 @@ from typing import Any
 
 from ...frontends.gguf import GgufFile
 from ...support.errors import UnsupportedError
+from .known import check_keys, check_tensors
 
 FAMILIES = {
     "llama": "llama",
@@ -31,4 +32,7 @@ def build(file: GgufFile, cache: Any = None) -> Any:
             f"gguf: models of the architecture `{file.architecture}` are not supported",
             facts=[f"file `{file.name}`", f"supported: {', '.join(sorted(FAMILIES))}"],
         )
-    return import_module(f".{family}", __name__).build(file, cache)
+    check_keys(file)
+    model = import_module(f".{family}", __name__).build(file, cache)
+    check_tensors(file)
+    return model

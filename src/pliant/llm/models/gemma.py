@@ -15,7 +15,7 @@ from ... import f16, nn, ops
 from ...frontends.gguf import GgufFile
 from ...support.errors import ModelFileError
 from ..paged import Paged
-from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, frequencies, settings_of
+from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, frequencies, scale_of, settings_of
 
 LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the models whose scores are scaled by the width for each head
 LOCAL_BASE = 10000.0  # of the rotation in layers with a window
@@ -59,19 +59,19 @@ class Gemma(Decoder):
 
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
         kind = file.architecture
-        self.windowed = 2 if kind == "gemma2" else 6  # the last of so many layers sees all keys
+        self.windowed = _windowed(file, s.layers, 2 if kind == "gemma2" else 6)
         window = file.integer(f"{kind}.attention.sliding_window", low=1)
         across = s.width // s.heads if s.layers == LARGEST[kind] else s.size
         cap = _bound(file, f"{kind}.attn_logit_softcapping", 50.0 if kind == "gemma2" else 0.0)
-        wide = Paged(s.heads, s.kv_heads, s.size, across**-0.5, cap=cap, cache=cache or f16)
+        wide = Paged(s.heads, s.kv_heads, s.size, scale_of(file, across**-0.5), cap=cap, cache=cache or f16)
         self.narrow = replace(wide, window=window)
-        self.local = frequencies(file, replace(s, base=LOCAL_BASE), stretched=False) if kind == "gemma3" else frequencies(file, s)
+        self.local = _local(file, s) if kind == "gemma3" else frequencies(file, s)
         self.bound = _bound(file, f"{kind}.final_logit_softcapping", 30.0 if kind == "gemma2" else 0.0)
         super().__init__(file, s, cache, wide)
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
         """A layer that sees a window, or all keys."""
-        if (number + 1) % self.windowed:
+        if self.windowed[number]:
             return GemmaLayer(file, number, self.settings, self.narrow, self.local)
         return GemmaLayer(file, number, self.settings, self.kernels, self.frequencies)
 
@@ -82,6 +82,27 @@ class Gemma(Decoder):
     def finish(self, logits: Any) -> Any:
         """Bounds the logits."""
         return ops.tanh(logits * (1.0 / self.bound)) * self.bound if self.bound else logits
+
+
+def _local(file: GgufFile, s: Settings) -> Any:
+    """The frequencies of layers with a window."""
+    key = f"{file.architecture}.rope.freq_base_swa"
+    base = file.number(key, LOCAL_BASE)
+    if not base > 0:
+        raise ModelFileError(f"gguf: `{key}` is {base}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
+    return frequencies(file, replace(s, base=base), stretched=False)
+
+
+def _windowed(file: GgufFile, layers: int, usual: int) -> list[bool]:
+    """Which layers see a window: all but the last of each `usual` ones, unless the file gives their number, or says it of each."""
+    key = f"{file.architecture}.attention.sliding_window_pattern"
+    said = file.metadata.get(key)
+    if isinstance(said, np.ndarray):
+        if said.shape != (layers,):
+            raise ModelFileError(f"gguf: `{key}` is for {said.size} layers, and there are {layers}", facts=[f"file `{file.name}`"])
+        return [bool(b) for b in said]
+    period = file.integer(key, usual, low=1)
+    return [(number + 1) % period != 0 for number in range(layers)]
 
 
 def _bound(file: GgufFile, key: str, default: float) -> float:

@@ -17,10 +17,10 @@ from ...graph.ops.halves import FORMATS as HALVES
 from ...quantization.formats import Format
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
-from ..cache import PAGE
+from ..cache import PAGE, STEP_TOKENS
 from ..paged import Paged, b, layers, p, runs, t
 
-r = dim("r", min=1, max=8192)  # rows of which logits are wanted
+r = dim("r", min=1, max=STEP_TOKENS)  # rows of which logits are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Settings:
     words: int
     context: int
     eps: float
+    scale: float  # of the scores
     base: float  # of the rotary frequencies
     interleaved: bool  # the file pairs neighbouring elements for the rotation, not halves
 
@@ -47,6 +48,12 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
     kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
     size = file.integer(f"{kind}.attention.key_length", width // heads, low=2, high=1024)
+    values = file.integer(f"{kind}.attention.value_length", size)
+    if values != size:
+        raise UnsupportedError(
+            f"gguf: values of {values} elements beside keys of {size} are not supported",
+            facts=[f"file `{file.name}`", f"`{kind}.attention.value_length` is {values}"],
+        )
     if heads % kv_heads or size % 16:
         raise ModelFileError(f"gguf: {heads} heads of {size} with {kv_heads} for keys do not fit", facts=[f"file `{file.name}`"])
     return Settings(
@@ -59,9 +66,19 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
         words=file.tensor("token_embd.weight").shape[0],
         context=file.integer(f"{kind}.context_length", low=1),
         eps=_positive(file, f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
+        scale=scale_of(file, size**-0.5),
         base=_positive(file, f"{kind}.rope.freq_base", 10000.0),
         interleaved=interleaved,
     )
+
+
+def scale_of(file: GgufFile, usual: float) -> float:
+    """What scores are multiplied by: what the file says, where it says something, else the usual."""
+    key = f"{file.architecture}.attention.scale"
+    found = file.number(key, 0.0)
+    if found < 0:
+        raise ModelFileError(f"gguf: `{key}` is {found}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
+    return found or usual
 
 
 def _positive(file: GgufFile, key: str, default: float) -> float:
@@ -77,8 +94,8 @@ class Product(nn.Module):
     def __init__(self, file: GgufFile, name: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> None:
         self.weight = file.tensor(f"{name}.weight", (rows, columns))
         self.order = order  # of the rows, where it is not the file's
-        bias = file.tensors.get(f"{name}.bias")
-        self.bias = None if bias is None else _ordered(file.tensor(f"{name}.bias", (rows,)).array().astype(np.float32), order)
+        biased = f"{name}.bias" in file.tensors
+        self.bias = _ordered(plain(file.tensor(f"{name}.bias", (rows,))).astype(np.float32), order) if biased else None
 
     def forward(self, x: Any) -> Any:
         y = product(x, self.weight, self.order)
@@ -221,9 +238,9 @@ class Decoder(nn.Module):
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None, kernels: Paged | None = None) -> None:
         self.settings = s
         self.cache = cache or f16
-        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.size, s.size**-0.5, cache=self.cache)
+        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.size, s.scale, cache=self.cache)
         self.embedding = file.tensor("token_embd.weight", (s.words, s.width))
-        self.head = file.tensors.get("output.weight", self.embedding)
+        self.head = file.tensor("output.weight", (s.words, s.width)) if "output.weight" in file.tensors else self.embedding
         self.frequencies = frequencies(file, s)
         self.layer = nn.ModuleList([self.make_layer(file, n) for n in range(s.layers)])
         self.norm = Norm(file, "output_norm", s.width, s.eps)
@@ -278,7 +295,7 @@ def _stretch(file: GgufFile, s: Settings) -> float:
     """The factor by which positions are stretched; other ways to lengthen a context are refused, because the model would be another one."""
     kind = file.architecture
     turned = file.integer(f"{kind}.rope.dimension_count", s.size)
-    way = file.text(f"{kind}.rope.scaling.type", "none")
+    way = file.text(f"{kind}.rope.scaling.type", "linear")  # as readers of old files take a factor alone
     if turned != s.size or way not in ("none", "linear"):
         raise UnsupportedError(
             f"gguf: the rotation of {turned} of {s.size} elements, scaled as `{shown(way)}`, is not supported",

@@ -21,7 +21,7 @@ def build(file: GgufFile, cache: Any = None) -> Decoder:
     file = _unfused(file)
     s = settings_of(file, interleaved=False)
     window = file.integer("phi3.attention.sliding_window", 0)
-    scale = s.size**-0.5 * _stronger(file) ** 2
+    scale = s.scale * _stronger(file) ** 2
     kernels = Paged(s.heads, s.kv_heads, s.size, scale, window if window < s.context else 0, cache=cache or f16)
     return Decoder(file, s, cache, kernels)
 
@@ -43,10 +43,10 @@ def _unfused(file: GgufFile) -> GgufFile:
             tensors |= _cut(file, f"blk.{number}", fused, rows)
     metadata = dict(file.metadata)
     if "rope_factors_short.weight" in tensors:
-        tensors["rope_freqs.weight"] = tensors["rope_factors_short.weight"]
+        tensors["rope_freqs.weight"] = file.tensor("rope_factors_short.weight")
         metadata[f"{kind}.context_length"] = file.integer(f"{kind}.rope.scaling.original_context_length", low=1)
         metadata[f"{kind}.rope.scaling.type"] = "none"
-    return GgufFile(file.name, file.version, metadata, tensors)
+    return file.replaced(metadata, tensors)
 
 
 def _cut(file: GgufFile, prefix: str, fused: str, rows: dict[str, int]) -> dict[str, GgufTensor]:
