@@ -93,7 +93,8 @@ def _model_of(node: Any, inputs: list[Any], version: int | None) -> Any:
         raise ShapeError(f"{len(inputs)} inputs are given, the node has {len(names)}")
     arrays = [np.asarray(a) for a in inputs]
     helper = onnx.helper
-    infos = [helper.make_tensor_value_info(n, number_of(dtype(a.dtype)), a.shape) for n, a in zip(names, arrays, strict=True)]
+    kinds = [onnx.TensorProto.STRING if a.dtype.kind in "OUS" else number_of(dtype(a.dtype)) for a in arrays]
+    infos = [helper.make_tensor_value_info(n, kind, a.shape) for n, kind, a in zip(names, kinds, arrays, strict=True)]
     outputs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
     graph = helper.make_graph([node], "node", infos, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version or onnx.defs.onnx_opset_version())])

@@ -126,12 +126,12 @@ class InferenceSession:
 
 
 def _node_arg(info: Any) -> NodeArg:
-    from .frontends.onnx.dtypes import dtype_of
+    from .frontends.onnx.dtypes import dtype_of, type_name
 
     tensor = info.type.tensor_type
     of = dtype_of(tensor.elem_type)
     shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
-    return NodeArg(info.name, "tensor(unknown)" if of is None else schema_name(of), shape)
+    return NodeArg(info.name, f"tensor({type_name(tensor.elem_type)})" if of is None else schema_name(of), shape)
 
 
 def get_available_providers() -> list[str]:

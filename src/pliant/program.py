@@ -7,28 +7,32 @@ The text is a Python file: dims, then kernels, then functions, the entry last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .graph import node as g
-from .graph.node import Callee, Function
+from .graph.node import Callee, Function, walk_nodes
 from .loop.buffer import Buffer
 from .loop.stmt import Func
-from .lower.callee import callee_of, func_of
+from .lower.callee import callee_of, func_of, given_by
 from .support.errors import Error, ShapeError
 from .support.names import unused_name
+from .support.resolve import span_of
+from .support.source import Span
 
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
-from .sym.expr import Expr, free_vars
+from .sym.expr import TRUE, Expr, free_vars
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An entry function, with everything it calls."""
+    """An entry function, with everything it calls; `kernel` is the loop program that a program of one kernel was made of, and prints as."""
 
     entry: Function
+    kernel: Func | None = None
 
     @staticmethod
     def of(entry: Function) -> Program:
@@ -51,7 +55,8 @@ class Program:
                 outs.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, p.role == "inout", p.strides if p.role == "inout" else None)))
         dims, requires = _symbols(func, params)
         call = g.CallLoop(outs=tuple(outs), requires=requires, callee=callee_of(func), args=tuple(params), dims=dims, span=func.span)
-        return Program(Function(func.name, tuple(params), (call,), tuple(outs), {"outputs": tuple(o.name for o in outs)}, func.span))
+        entry = Function(func.name, tuple(params), (call,), tuple(outs), {"outputs": tuple(o.name for o in outs)}, func.span)
+        return Program(entry, func)
 
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
         """The program with dims set, narrowed or joined: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
@@ -97,25 +102,97 @@ class Program:
 
     @staticmethod
     def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-        """The program that printed text stands for, its entry the last function; nothing is executed."""
-        from .graph.parse import parse_module as parse_functions
-        from .loop.parse import parse_module as parse_kernels
-
-        kernels = parse_kernels(text, file)
-        functions = parse_functions(text, {name: callee_of(f) for name, f in kernels.items()}, file, constants=constants)
-        if functions:
-            return Program(list(functions.values())[-1])
-        if kernels:
-            return Program.of_kernel(list(kernels.values())[-1])
-        raise Error("there is no function in this text", facts=[f"it is {file}"], help="a program has a @kernel or a @function")
+        """The program that printed text stands for, its entry the last function (the last kernel if there is none); nothing is executed."""
+        _check_text(text, file)
+        try:
+            return _read(text, file, constants)
+        except RecursionError:
+            raise _too_deep(Span(file, 1, 0, 1, (text.splitlines() or [""])[0])) from None
 
     def __str__(self) -> str:
         from .graph.printer import print_function
         from .loop.printer import print_func
 
+        if self.kernel is not None:
+            return print_func(self.kernel)
         entry = _unique_names(self.entry)
         kernels = dict.fromkeys(func_of(c) for c in callees(entry))
         return "\n\n".join([*map(print_func, kernels), print_function(entry)])
+
+
+def _verify_called(func: Func, functions: Iterable[Function], error: Error) -> None:
+    """Raises the error of a kernel that is wrong by itself, unless all its calls check what makes it right."""
+    from .loop.verify import verify_written
+
+    calls = [n for f in functions for n in walk_nodes(f.nodes) if isinstance(n, g.CallLoop) and n.callee.program is func]
+    conditions = dict.fromkeys(map(given_by, calls))
+    if not conditions or TRUE in conditions:
+        raise error
+    for condition in conditions:
+        verify_written(func, condition)
+
+
+def _read(text: str, file: str, constants: Mapping[str, Any] | None) -> Program:
+    """The program of a text, verified."""
+    from .graph.parse import parse_module as parse_functions
+    from .graph.verify import verify as verify_graph
+    from .loop.parse import parse_module as parse_kernels
+    from .loop.verify import verify_written
+
+    kernels = parse_kernels(text, file)
+    doubtful: dict[Func, Error] = {}
+    for func in kernels.values():
+        try:
+            verify_written(func)
+        except Error as error:
+            doubtful[func] = error
+    try:
+        functions = parse_functions(text, {name: callee_of(f) for name, f in kernels.items()}, file, constants=constants)
+    except Error as error:
+        raise next(iter(doubtful.values()), error) from None
+    for func, reason in doubtful.items():
+        _verify_called(func, functions.values(), reason)
+    for function in functions.values():
+        verify_graph(function)
+    if functions:
+        return Program(list(functions.values())[-1])
+    if kernels:
+        return Program.of_kernel(list(kernels.values())[-1])
+    first = Span(file, 1, 0, 1, (text.splitlines() or [""])[0])
+    raise Error("there is no function in this text", where=first, help="a program has a @kernel or a @function")
+
+
+MAX_DEPTH = 250  # levels of a syntax tree; what recurses over one has room for more
+
+
+def _check_text(text: str, file: str) -> None:
+    """Refuses a text that is none, that is no Python, or that is nested more deeply than compilers walk."""
+    lines = text.splitlines(keepends=True)
+    try:
+        text.encode()
+        tree = ast.parse(text)
+    except UnicodeEncodeError as problem:
+        row = text.count("\n", 0, problem.start)
+        line = lines[row] if row < len(lines) else ""
+        raise Error(
+            f"character {problem.start} of this text cannot be encoded", where=Span(file, row + 1, 0, 1, ascii(line)[1:-1])
+        ) from None
+    except SyntaxError:
+        return  # who reads it says so
+    except ValueError as problem:
+        raise Error(f"not Python: {problem}", where=Span(file, 1, 0, 1, lines[0] if lines else "")) from None
+    except (RecursionError, MemoryError):
+        raise _too_deep(Span(file, 1, 0, 1, lines[0])) from None
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [x for node in level for x in ast.iter_child_nodes(node)]
+    for node in level:
+        if isinstance(node, ast.stmt | ast.expr):
+            raise _too_deep(span_of(node, file, lines))
+
+
+def _too_deep(where: Span) -> Error:
+    return Error("this program is nested too deeply", where=where, facts=[f"more than {MAX_DEPTH} levels"], help="give parts of it names")
 
 
 def _symbols(func: Func, params: Sequence[g.Value]) -> tuple[tuple[Expr, ...], tuple[g.Require, ...]]:
@@ -150,16 +227,20 @@ def _check_dims(func: Func) -> None:
 
 
 def _constants(function: Function) -> Iterator[Any]:
+    from .graph.stand_in import known
+
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.Const):
-            yield n.array
+            yield known(n.outs[0].name, n.array)
         elif isinstance(n, g.CallFunction):
             yield from _constants(n.function)
 
 
 def _unique_names(function: Function) -> Function:
-    """The function with its loop programs renamed where two different ones have one name."""
-    taken: set[str] = set()
+    """The function with its loop programs renamed where two different ones have one name, or one has that of a word of the language."""
+    from .loop.printer import RESERVED
+
+    taken: set[str] = set(RESERVED)
     renamed: dict[object, Callee] = {}
 
     def rename(c: Callee) -> Callee:

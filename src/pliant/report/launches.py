@@ -14,8 +14,8 @@ from ..loop.analysis.cost import cost as loop_cost
 from ..loop.stmt import Call, Func, walk_stmts
 from ..lower.callee import func_of
 from ..support.record import dataclass
+from ..sym.exact import exact
 from ..sym.expr import Expr, Var, free_vars, substitute
-from ..sym.semantics import evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Step:
         formulas: list[Expr] = [substitute(e, values) for e in (found.operations, found.bytes)]
         if any(v not in dims for e in formulas for v in free_vars(e)):
             return None
-        operations, moved = (int(evaluate(e, dict(dims))) for e in formulas)
+        operations, moved = (exact(e, dims) for e in formulas)
         return operations, moved
 
 
