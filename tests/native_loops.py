@@ -7,27 +7,33 @@ Lifted([f, g], level=0).call(f, [x, y], [n])        # what a program allocates a
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from levels import runs_here
 
 from pliant.codegen.llvm import Module, compile_module, generate
-from pliant.dtype import DType, i64
+from pliant.dtype import DType, bool_, i64
 from pliant.loop.buffer import Buffer
-from pliant.loop.stmt import Func
+from pliant.loop.stmt import Alloc, For, Func, Stmt, Store, map_children, seq
 from pliant.lower.lift_workspace import lift_workspace
 from pliant.runtime.blob import load
 from pliant.runtime.ctx import Ctx, Entry
+from pliant.sym.expr import Const, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import Target, target
+
+POISONED = 4096  # elements; more are not filled
 
 
 class Native:
     """Loop programs compiled for this machine."""
 
     def __init__(self, *funcs: Func, level: int = 1, to: str | Target = "native") -> None:
+        assert runs_here(to), f"code for {to} is made and read here, not run"
         self.funcs = {f.name: f for f in funcs}
         self.module: Module = generate(funcs, target(to))
         self.loaded = load(compile_module(self.module, level))
@@ -72,6 +78,28 @@ class Lifted(Native):
                 shape = ((int(np.prod(shape)) * b.dtype.bits + 7) // 8,)
             scratch.append(aligned(shape, b.dtype.array_dtype()))
         return super().call(func.name, [*arguments, *scratch], dims, threads=threads)
+
+
+def poisoned(func: Func, really: bool = True) -> Func:
+    """The program with its memory on the stack and in registers filled with poison where it begins to be."""
+    if not really:
+        return func
+
+    def fill(s: Stmt) -> Stmt:
+        if not isinstance(s, Alloc) or s.buffer.scope not in ("stack", "register") or s.buffer.dtype.storage:
+            return map_children(s, fill)
+        b = s.buffer
+        size = math.prod(int(e.value) for e in b.shape)  # type: ignore[attr-defined]
+        if size > POISONED:
+            return s
+        wrong = Const(float("nan") if b.dtype.is_float else b.dtype is not bool_ and b.dtype.max - 84, b.dtype)
+        vs = [Var(f"{b.name}_poison{d}") for d in range(b.ndim)]
+        made: Stmt = Store(b, tuple(vs), wrong)
+        for v, e in reversed(list(zip(vs, b.shape, strict=True))):
+            made = For(v, Const(0, i64), e, "unroll" if b.scope == "register" else "serial", made)
+        return seq(s, made)
+
+    return func.with_(body=fill(func.body))
 
 
 def run(func: Func, arguments: Sequence[Any], dims: Sequence[int] = (), **options: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pliant import InOut, Out, Tensor, block, dim, f32, grid, i32, kernel, ops
+from pliant import InOut, Out, Tensor, block, dim, f32, grid, i32, init, kernel, ops
 from pliant.dtype import DType, bool_, f16, f64, i64, u8
 from pliant.graph import node as g
 from pliant.graph.annotation import ONE, decide
@@ -50,7 +50,7 @@ def running_sum(x: Tensor[f32, n, m], y: Out[f32, n, m]) -> None:
 def sums_and_counts(x: Tensor[i32, n, m], sums: Out[i32, n], counts: Out[i32, m]) -> None:
     for i, j in grid(n, m):
         with block("sums", "SR", i, j) as (vi, vj):
-            if vj == 0:
+            with init():
                 sums[vi] = 0
             sums[vi] += x[vi, vj]
     for j in range(m):

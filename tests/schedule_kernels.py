@@ -10,13 +10,15 @@ import functools
 from collections.abc import Mapping
 
 import numpy as np
+from generate_loops import clone
 
+from pliant.dtype import bool_
 from pliant.loop.parse import parse_module
-from pliant.loop.stmt import Func
+from pliant.loop.stmt import Func, Param
 from pliant.sym.semantics import evaluate
 
-HEAD = """from pliant import Out, Tensor, alloc, block, cast, dim, exp, f32, fma, grid, i8, i32, init, kernel, u8
-from pliant import max, rsqrt, select, serial, where
+HEAD = """from pliant import InOut, Out, Tensor, alloc, annotate, block, cast, dim, exp, f32, fma, grid, i4, i8, i32, init, kernel, u8
+from pliant import max, min, parallel, rsqrt, select, serial, view, where
 """
 
 KERNELS: dict[str, str] = {
@@ -220,31 +222,45 @@ def parse(text: str) -> Func:
     return list(parse_module(HEAD + text).values())[-1]
 
 
-def make_arguments(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[np.ndarray]:
-    """Arrays for the parameters: random ones to read, poison to write."""
+def make_arguments(func: Func, dims: Mapping[str, int], seed: int = 0, *, whole: bool = False, special: bool = False) -> list[np.ndarray]:
+    """Arrays for the parameters: random ones to read, poison to write.
+
+    `whole` makes floats small whole numbers, whose sums are exact in any order; `special` puts infinities, NaN and -0.0 among them.
+    """
     rng = np.random.default_rng(seed)
     values = {v: dims[v.name] for v in func.symbols}
-    arrays = []
-    for p in func.params:
-        shape = tuple(int(evaluate(e, values)) for e in p.value.shape)
-        dtype = p.value.dtype.name.replace("f", "float").replace("i", "int")
-        made = rng.standard_normal(shape) if dtype.startswith("float") else rng.integers(-9, 10, shape)
-        arrays.append(made.astype(dtype) if p.role != "out" else np.full(shape, 77, dtype))
-    return arrays
+    return [argument(rng, p, tuple(int(evaluate(e, values)) for e in p.value.shape), whole, special) for p in func.params]
+
+
+def argument(rng: np.random.Generator, p: Param, shape: tuple[int, ...], whole: bool, special: bool) -> np.ndarray:
+    """An array for a parameter."""
+    dtype = p.value.dtype
+    if p.role == "out":
+        return np.full(shape, np.nan if dtype.is_float else 77, dtype.numpy())
+    if dtype is bool_:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.is_float and not whole:
+        made = rng.standard_normal(shape)
+        if special:
+            made = np.where(rng.random(shape) < 0.04, rng.choice([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e30], shape), made)
+        return np.asarray(made).astype(dtype.numpy())
+    low, high = (-3, 4) if dtype.is_float else (0, 10) if dtype.kind == "u" else (-9, 10)
+    return np.asarray(rng.integers(low, high, shape)).astype(dtype.numpy())
 
 
 def pack(scheduled: Func, arguments: list[np.ndarray], dims: list[int]) -> list[np.ndarray]:
     """The arguments in the layouts that a scheduled program expects; poison where the padding may be anything."""
     values = dict(zip(scheduled.symbols, dims, strict=True))
     made = []
-    for b, a in zip(scheduled.buffers, arguments, strict=True):
+    for p, a in zip(scheduled.params, arguments, strict=True):
+        b = p.value
         note = scheduled.attrs.get("layouts", {}).get(b.name)
         if note is None:
-            made.append(a.copy())
+            made.append(clone(a))
             continue
         text, pad = note
         shape = tuple(int(evaluate(e, values)) for e in b.shape)
-        new = np.full(shape, 99 if pad is None or scheduled.role(b) == "out" else pad, a.dtype)
+        new = np.full(shape, 99 if pad is None or p.role == "out" else pad, a.dtype)
         new[eval(text)(*np.indices(a.shape))] = a
         made.append(new)
     return made
@@ -253,8 +269,8 @@ def pack(scheduled: Func, arguments: list[np.ndarray], dims: list[int]) -> list[
 def unpack(scheduled: Func, packed: list[np.ndarray], like: list[np.ndarray]) -> list[np.ndarray]:
     """What `pack` made in the layouts it came from; the padding holds what the program says it does."""
     made = []
-    for b, a, old in zip(scheduled.buffers, packed, like, strict=True):
-        note = scheduled.attrs.get("layouts", {}).get(b.name)
+    for p, a, old in zip(scheduled.params, packed, like, strict=True):
+        note = scheduled.attrs.get("layouts", {}).get(p.value.name)
         if note is None:
             made.append(a)
             continue

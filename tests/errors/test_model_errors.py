@@ -62,7 +62,7 @@ def test_every_tensor_is_needed(architecture: str) -> None:
     [
         ("llama", {"llama.attention.head_count": number(U32, 0)}, "`llama.attention.head_count` is 0"),
         ("llama", {"llama.attention.head_count_kv": number(U32, 3)}, "4 heads of 16 with 3 for keys do not fit"),
-        ("llama", {"llama.attention.key_length": number(U32, 10)}, "heads of 10"),
+        ("llama", {f"llama.attention.{side}_length": number(U32, 10) for side in ("key", "value")}, "heads of 10"),
         ("llama", {"llama.block_count": number(U32, 1 << 30)}, "`llama.block_count` is 1073741824"),
         ("llama", {"llama.block_count": number(U32, 3)}, "there is no tensor `blk.2"),
         ("llama", {"llama.embedding_length": number(U32, 128)}, "has the shape"),

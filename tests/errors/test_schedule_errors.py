@@ -7,12 +7,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from schedule_kernels import kernel
 
+from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import ModelFileError, ScheduleError
 
@@ -23,6 +25,7 @@ REFUSALS = [
     ("matmul", "", "s.split(j, 3, 8)", "the parts do not cover it", "grid(n, 40, 12)"),
     ("matmul", "", "s.split(j, 50, tail='cut')", "nothing would be left for the main loop", "grid(n, 40, 12)"),
     ("matmul", "", "s.split(i, 4, tail='none')", "there is no tail='none'", "grid(n, 40, 12)"),
+    ("matmul", "", "s.split(j, 4, tail='none')", "there is no tail='none'", "grid(n, 40, 12)"),
     ("matmul", "", "s.partition(i)", "no predicate depends on it", "grid(n, 40, 12)"),
     ("matmul", "k0, k1 = s.split(k, 5)", "s.partition(k0)", "block `c` has an init", "grid(n, 40, 3, 5)"),
     ("matmul", "s.parallel(i)", "s.partition(i)", "it is parallel", "parallel(n)"),
@@ -69,6 +72,9 @@ REFUSALS = [
     ("matmul_i32", "", "s.contract('c')", "not a sum of products of floats", 'block("c", "SSR"'),
     ("softmax", "", "s.contract('total')", "not a sum of products of floats", 'block("total", "SR"'),
     ("matmul", "s.annotate('c', 'contract', False)", "s.contract('c')", "annotated contract=False", 'block("c", "SSR"'),
+    ("matmul", "", "s.sum_in_parts('c', j)", "loop `j` does not feed reduction iterators alone", "grid(n, 40, 12)"),
+    ("columns", "", "s.sum_in_parts('out', s.loops('out')[1])", "it is no sum or product with an init", 'block("out", "SR"'),
+    ("matmul", "", "s.sum_in_parts('c', k, scope='shared')", "scopes are workspace, stack and register", 'block("c", "SSR"'),
     ("matmul", "", "s.rfactor('c', j)", "does not feed reduction iterators alone", "grid(n, 40, 12)"),
     ("matmul_i32", "", "s.rfactor('c', k)", "its extent is not a constant", "grid(n, m, p)"),
     (
@@ -108,6 +114,7 @@ REFUSALS = [
     ("matmul", "s.split(j, 4)", "s.transform_block_layout('c', lambda i, j, k: (j, i, k))", "`vj` is not a loop of its own", 'block("c"'),
     ("scan", "", "s.transform_block_layout('out', lambda i, j: (j, i))", "iterator `vj` is ordered", 'block("out", "SO"'),
     ("matmul", "", "s.transform_block_layout('c', lambda i, j, k: (i, j))", "would come to the same place", "grid(n, 40, 12)"),
+    ("matmul", "", "s.reindex('c', 'a', scope='stack')", "its size would be no constant", 'block("c", "SSR"'),
     ("matmul", "", "s.reindex('c', 'z')", "it does not use it", 'block("c", "SSR"'),
     ("matmul", "s.decompose_reduction('c', k)", "s.reindex('c', 'c')", "it continues what others have begun", 'block("c", "SSR"'),
     ("stencil", "", "s.reindex('out', 't')", "it uses it at 2 places, not at one", 'block("out", "S"'),
@@ -250,3 +257,54 @@ def test_a_trace_of_another_program() -> None:
     s.unroll(s.loops("c")[2])
     with pytest.raises(ScheduleError, match="there is no block `c`"):
         s.trace.apply(kernel("chain"))
+
+
+MISTAKES = {
+    's.cache_read("u", "t", j, scope="shared")': "scopes are workspace, stack and register, not 'shared'",
+    's.cache_write("u", j, scope="shared")': "scopes are workspace, stack and register, not 'shared'",
+    's.reindex("u", "t", scope="shared")': "scopes are workspace, stack and register, not 'shared'",
+    's.cache_read("u", "t", j, order=5)': "order 5 is no permutation of its 2 dimensions",
+    's.cache_read("u", "t", j, order=([0], 1))': "order ([0], 1) is no permutation of its 2 dimensions",
+    's.cache_read("u", "t", j, dtype="f99")': "`f99` is not a data type",
+    "s.parallel(i, grain=0)": "cannot hand out 0 iterations of loop `i` together",
+    "s.parallel(i, grain=2.5)": "cannot hand out 2.5 iterations of loop `i` together",
+    "s.parallel(i, grain='x')": "cannot hand out 'x' iterations of loop `i` together",
+    "s.parallel(i, grain=s.program.symbols[0])": "iterations of loop `i` together",
+    "s.annotate(i, 'grain', 0)": "cannot hand out 0 iterations of loop `i` together",
+    "s.annotate(i, 'hint', object())": "a remark is a number, a text, or a tuple of these",
+    "s.annotate('u', 'hint', (1, [2]))": "a remark is a number, a text, or a tuple of these",
+    "s.annotate('u', 'hint', float('nan'))": "a remark is a number, a text, or a tuple of these",
+    "s.annotate('u', 3, 4)": "the name of a remark is a text, not 3",
+    "s.split(i, True)": "cannot split loop `i` by True",
+    "s.split(i, 2**70)": "no loop is that long",
+    "s.split(None, 4)": "a loop is expected, not None",
+    "s.fuse(1, 2)": "a loop is expected, not 1",
+    "s.reorder(i, 3)": "a loop is expected, not 3",
+    "s.parallel(5)": "a loop is expected, not 5",
+    "s.cache_write('u', 5)": "a loop is expected, not 5",
+    "s.compute_at(5, i)": "a block is expected, not 5",
+    "s.loops(5)": "a block is expected, not 5",
+    "s.annotate(5, 'hint', 1)": "a loop or a block is expected, not 5",
+    "s.transform_layout('t', 5)": "an index map is a function or its text, not 5",
+    "s.transform_layout('t', lambda a, b: (b, a), 'x')": "'x' is no value of f32",
+    "s.sample_tile(i, 'x')": "the number of parts is a whole number, not 'x'",
+    "s.sample_categorical(5)": "sample_categorical chooses among numbers and texts",
+    "s.sample_categorical((1, 2), ('a', 'b'))": "probabilities are numbers",
+}
+
+
+@pytest.mark.parametrize("call", MISTAKES)
+def test_wrong_values_of_arguments(call: str) -> None:
+    s = Schedule(kernel("chain"))
+    i, j = s.loops("u")
+    with pytest.raises(ScheduleError) as refused:
+        eval(call, {"s": s, "i": i, "j": j})
+    assert MISTAKES[call] in refused.value.what
+    assert str(refused.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    s = Schedule(kernel("chain"))
+    s.split(s.loops("u")[0], np.int64(4))
+    s.annotate("u", "hint", np.float32(2.5))
+    assert_same(Trace.from_json(s.trace.to_json()).apply(kernel("chain")), s.program)

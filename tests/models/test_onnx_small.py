@@ -115,3 +115,37 @@ def test_a_block_of_attention() -> None:
         {"wq": (8, 8), "wk": (8, 8), "wv": (8, 8), "wo": (8, 8), "scale": (8,), "bias": (8,)},
     )
     compare(model, *(random_feed("x", b, n, 8) for b, n in ((1, 1), (1, 17), (3, 5))))
+
+
+def test_a_block_of_a_diffusion_transformer() -> None:
+    """adaLN: one condition is modulated by products of different sizes (Gemm, as torch exports linear layers), cut into parts."""
+    model = model_of(
+        """g (float[batch, n, 8] x, float[batch, 6] c) => (float[batch, n, 8] y) {
+            act = Sigmoid(c)
+            s = Mul(c, act)
+            six = Gemm<transB=1>(s, w6, b6)
+            two = Gemm<transB=1>(s, w2, b2)
+            shift0, scale0, gate0 = Split<axis=1>(six)
+            shift1, scale1 = Split<axis=1>(two)
+            axes = Constant<value = int64[1] {1}>()
+            one = Constant<value = float {1.0}>()
+            sh0 = Unsqueeze(shift0, axes)
+            sc0 = Unsqueeze(scale0, axes)
+            ga0 = Unsqueeze(gate0, axes)
+            sh1 = Unsqueeze(shift1, axes)
+            sc1 = Unsqueeze(scale1, axes)
+            normed = LayerNormalization<axis=-1>(x, ones)
+            sc0_1 = Add(sc0, one)
+            scaled = Mul(normed, sc0_1)
+            shifted = Add(scaled, sh0)
+            hidden = MatMul(shifted, wm)
+            gated = Mul(hidden, ga0)
+            h = Add(x, gated)
+            last = LayerNormalization<axis=-1>(h, ones)
+            sc1_1 = Add(sc1, one)
+            scaled1 = Mul(last, sc1_1)
+            y = Add(scaled1, sh1)
+        }""",
+        {"w6": (24, 6), "b6": (24,), "w2": (16, 6), "b2": (16,), "wm": (8, 8), "ones": (8,)},
+    )
+    compare(model, *(random_feed("x", b, n, 8) | random_feed("c", b, 6) for b, n in ((1, 1), (1, 17), (3, 5))))

@@ -49,6 +49,13 @@ CASES: dict[str, Case] = {
     "resize_cubic_to_dims": Case(
         lambda x, y: ops.resize(x, sizes=[*x.tensor.shape[:2], *y.tensor.shape], mode="cubic"), (IMAGE, ("m", "one")), (f32, f32)
     ),
+    "resize_by_ratios": Case(
+        lambda x, y: ops.resize(
+            x, sizes=[*x.tensor.shape[:2], 5, 7], ratios=[(1, 1), (1, 1), (y.tensor.shape[0], 3), (5, y.tensor.shape[1])], mode="linear"
+        ),
+        (IMAGE, ("m", "k")),
+        (f32, f32),
+    ),
     "resize_1d": Case(lambda x: ops.resize(x, scales=[1, 1, 3], mode="linear"), (("b", 2, "h"),)),
     "resize_3d": Case(lambda x: ops.resize(x, scales=[1, 1, 2, 1.5, 2], mode="linear"), (("one", 2, "b", "n", "b"),)),
     "resize_empty": Case(lambda x: ops.resize(x, scales=[1, 1, 2, 2], mode="linear"), (("zero", 2, "h", "w"),)),

@@ -24,7 +24,18 @@ def _through(dtype: str, zero: int | None = None) -> Any:
 
 CASES: dict[str, Case] = {
     f"quantize_{d}": Case(_through(d, z), (("n", "w"),), (f32,), -12, 12)
-    for d, z in (("i8", 3), ("u8", 128), ("i16", -7), ("u16", 9), ("i4", 1), ("u4", 8), ("f8e4m3fn", None), ("f8e5m2", None))
+    for d, z in (
+        ("i8", 3),
+        ("u8", 128),
+        ("i16", -7),
+        ("u16", 9),
+        ("i4", 1),
+        ("u4", 8),
+        ("f8e4m3fn", None),
+        ("f8e5m2", None),
+        ("f8e4m3fnuz", None),
+        ("f8e5m2fnuz", None),
+    )
 }
 CASES |= {
     "quantize_f16": Case(lambda x, s: ops.quantize_linear(x, s, dtype=i8), (("n", "m"), ()), (f16, f16), 0.1, 6),
@@ -46,6 +57,12 @@ CASES |= {
     "quantize_unsaturated": Case(
         lambda x: ops.quantize_linear(x, 1.0, dtype="f8e5m2", saturate=False), (("n", "m"),), (f32,), -90000, 90000
     ),
+    "quantize_unsaturated_fnuz": Case(
+        lambda x: ops.quantize_linear(x, 1.0, dtype="f8e4m3fnuz", saturate=False), (("n", "m"),), (f32,), -200, 200
+    ),
+    "quantize_powers": Case(lambda x: ops.quantize_linear(x, 1.0, dtype="f8e8m0"), (("n", "m"),), (f32,), 1, 40),
+    "dequantize_f8e4m3fnuz": Case(lambda x: ops.dequantize_linear(x, 0.25), (("n", "m"),), (ALL["f8e4m3fnuz"],)),
+    "dequantize_powers": Case(lambda x: ops.dequantize_linear(x, 0.25), (("n", "m"),), (ALL["f8e8m0"],), 1, 9),
     "dequantize_i4": Case(lambda x, s: ops.dequantize_linear(x, s, axis=0), (("n", "w"), ("n",)), (ALL["i4"], f32), -8, 8),
     "dequantize_blocks": Case(
         lambda x, s, z: ops.dequantize_linear(x, s, z, axis=1, block_size=2), (("n", "w"), ("n", 3), ("n", 3)), (ALL["u4"], f16, u8), 0, 8

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from levels import runnable
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -83,7 +84,7 @@ def extremes(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np
     return np.where(kind == 0, limits.min, np.where(kind == 1, limits.max, made)).astype(dtype)
 
 
-@pytest.mark.parametrize("to", ["llvm:x86-64", "llvm:x86-64-v2", X86, "native"])
+@pytest.mark.parametrize("to", runnable("llvm:x86-64", "llvm:x86-64-v2", X86, "native"))
 def test_native_code_gives_the_interpreters_numbers(to: str) -> None:
     numpy_names = {"u8": "uint8", "i8": "int8", "i16": "int16"}
     rng = np.random.default_rng(0)

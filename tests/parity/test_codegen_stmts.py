@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from levels import runnable
 from native_loops import Native, run
 
 from pliant.codegen.llvm import generate
@@ -64,7 +65,7 @@ def random(*shape: int) -> np.ndarray[Any, Any]:
 a, b, y = vector("a"), vector("b"), vector("y")
 
 
-@pytest.mark.parametrize("to", ["native", "llvm:x86-64-v3", "llvm:x86-64-v2"])
+@pytest.mark.parametrize("to", runnable("native", "llvm:x86-64-v3", "llvm:x86-64-v2"))
 def test_vector_loop_of_any_length(to: str) -> None:
     f = func(loop(i, n, Store(y, (i,), Fma(a.load(i), b.load(i), const(1.0, f32))), "vector"), a, b, out=(y,))
     native = Native(f, to=to)

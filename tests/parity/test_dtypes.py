@@ -141,7 +141,9 @@ def cast_as_numpy_should(a: Array, source: DType, to: DType) -> Array:
         if to is bf16 and (source is f64 or (source.is_int and source.bits > 16)):
             return nearest_bf16(a)
         if to.storage and to.is_float:  # one NaN
-            plain = a.astype(np.int8) if source is bool_ else a.copy()
+            plain = a.astype(np.int8) if source is bool_ else a.astype(loaded_dtype(source).numpy())
+            if to.name == "f8e8m0":  # ml_dtypes has no cast of many types to it
+                plain = plain.astype(np.float32)
             if source.is_float:
                 plain[np.isnan(plain)] = np.nan
             return plain.astype(to.numpy())

@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("onnx", reason="models are made with the package onnx")
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
-import onnxruntime as ort
+
 from onnx import helper
+from onnx_peer import session
 from qdq_models import residual_net
 
 import pliant.onnx_backend as backend
@@ -54,7 +55,7 @@ def test_as_onnxruntime(name: str, interpret: bool) -> None:
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()]
     graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info(n) for n in outs])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8)
-    wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)
+    wanted = session(model).run(None, given)
     for a, b in zip(backend.prepare(model, interpret=interpret).run(list(given.values())), wanted, strict=True):
         assert a.shape == b.shape
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
@@ -64,7 +65,7 @@ def test_as_onnxruntime(name: str, interpret: bool) -> None:
 def test_a_net_of_codes(signed: bool) -> None:
     model = residual_net(True, 8, (1, 1), 32, signed)
     x = f(2, 3, 32, 32)
-    (wanted,) = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    (wanted,) = session(model).run(None, {"x": x})
     (exact,) = backend.prepare(residual_net(False, 8, (1, 1), 32, signed), interpret=True).run([x])
     (found,) = backend.prepare(model, interpret=True).run([x])
     np.testing.assert_allclose(found, wanted, atol=0.05)  # a code here and there

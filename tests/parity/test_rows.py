@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from levels import assembly_for
 
 import pliant
 from pliant import Tensor, bf16, dim, f16, f32, function, i32, ops
 from pliant.dtype import DType
-from pliant.report.assembly import assembly
 
 n, m, h, w = dim("n"), dim("m"), dim("h"), dim("w")
 RNG = np.random.default_rng(7)
@@ -92,8 +92,7 @@ def test_over_several_axes_of_known_size() -> None:
 
 def test_neighbours_of_joined_loops_are_loaded_together() -> None:
     """Quotients and remainders by the sizes of axes are gone: no address is looked up lane by lane."""
-    f: Any = pliant.compile(pooled, target="llvm:x86-64-v4")
-    code = assembly(f._lineage)
+    code = assembly_for(pooled, "llvm:x86-64-v4")
     assert any("vaddps" in text for text in code.values())
     assert not any("gather" in text for text in code.values())
 
@@ -214,8 +213,8 @@ def spread(axis: int) -> Any:
 
 def test_extremes_of_lanes_are_found_by_halves() -> None:
     """With one instruction for each register of 256 bits: eight in the loop and in what remains after it, then half of them, and so on."""
-    f: Any = pliant.compile(rows_of_weights, target="llvm:x86-64-v4")
-    assert sum(text.count("vrangeps") for text in assembly(f._lineage).values()) == 8 + 8 + (4 + 2 + 1 + 1 + 1 + 1)
+    code = assembly_for(rows_of_weights, "llvm:x86-64-v4")
+    assert sum(text.count("vrangeps") for text in code.values()) == 8 + 8 + (4 + 2 + 1 + 1 + 1 + 1)
 
 
 @function
@@ -236,5 +235,4 @@ def test_norms_of_rows_far_from_zero(shape: tuple[int, int], mean: float) -> Non
 
 
 def test_sums_of_squares_round_once() -> None:
-    f: Any = pliant.compile(normalised, target="llvm:x86-64-v4")
-    assert any("vfmadd" in text for text in assembly(f._lineage).values())
+    assert any("vfmadd" in text for text in assembly_for(normalised, "llvm:x86-64-v4").values())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from levels import runnable
 from native_loops import Native, same_bits
 from test_codegen_stmts import func, loop
 from test_dtypes import all_codes, passed
@@ -81,7 +82,7 @@ def expected(d: DType, y: Array, read: Array, write: Array) -> Array:
     return result
 
 
-@pytest.mark.parametrize("to", ["native", "llvm:x86-64-v2"])
+@pytest.mark.parametrize("to", runnable("native", "llvm:x86-64-v2"))
 @pytest.mark.parametrize("d", ALL.values(), ids=str)
 def test_every_access_of_every_type(d: DType, to: str) -> None:
     masked = Ne(FloorMod(i, const(3)), const(1))
@@ -120,7 +121,7 @@ def columns(strides: tuple[Expr, ...] | None, d: DType = f32) -> Func:
     return Func("f", (Param(x), Param(y, "inout")), loop(i, m, loop(j, n, add, "vector")))
 
 
-@pytest.mark.parametrize("to", ["native", "llvm:x86-64-v2"])
+@pytest.mark.parametrize("to", runnable("native", "llvm:x86-64-v2"))
 def test_a_column_is_reduced_by_lanes(to: str) -> None:
     native = Native(columns(None), to=to)
     assert "fadd <" in native.module.text
@@ -164,7 +165,7 @@ def test_gathers_of_small_tables_have_indices_of_32_bits() -> None:
 @pytest.mark.parametrize("to", ["llvm:x86-64-v3", "llvm:x86-64-v4"])
 def test_packed_and_small_elements_are_decoded_in_vectors(to: str) -> None:
     y = Buffer("y", f32, (n,))
-    for d in (ALL["u4"], ALL["i4"], ALL["u2"], ALL["f8e4m3fn"], ALL["f8e5m2"], ALL["f4e2m1"]):
+    for d in (ALL["u4"], ALL["i4"], ALL["u2"], ALL["f8e4m3fn"], ALL["f8e5m2"], ALL["f4e2m1"], ALL["f8e4m3fnuz"]):
         q = Buffer("q", d, (n,))
         text = instructions(loop(i, n, Store(y, (i,), Cast(f32, q.load(i))), "vector"), q, out=y, to=to)
         assert re.search(r"vmov\w+\t%ymm\d+, \(", text), d

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, lowered
-from counts import count
+from counts import seeds
 from random_graphs import make_arguments, make_function
 
 import pliant
@@ -24,7 +24,7 @@ from pliant.runtime.loading import all_literals
 from pliant.target import target
 
 
-@pytest.mark.parametrize("seed", range(count(12, 2000)))
+@pytest.mark.parametrize("seed", seeds(12, 2000))
 def test_random_graphs_are_saved_and_loaded(seed: int, tmp_path: Path) -> None:
     function, bounds = make_function(seed)
     if any(isinstance(n, CallHost) for n in walk_nodes(function.nodes)):

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from counts import count
+from counts import seeds
 from generate_loops import clone, make_arguments, make_program
 from native_loops import Lifted
 from test_loop_programs import canonical, compare, run
@@ -49,7 +49,7 @@ def guarded(func: Func) -> Func:
     return func.with_(body=GuardedDivisions().stmt(func.body))
 
 
-@pytest.mark.parametrize("first", range(0, count(60, 5000), BATCH))
+@pytest.mark.parametrize("first", seeds(60, 5000, BATCH))
 def test_right_programs_never_fail_a_check(first: int) -> None:
     funcs = [guarded(make_program(seed)) for seed in range(first, first + BATCH)]
     checked = [add_checks(f) for f in funcs]

@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, compiled, without
-from counts import count
+from counts import seeds
 from graph_bounds import bounded_results
 from op_cases import CASES, build
 from random_graphs import RANDOM, make_arguments, make_function
@@ -59,7 +59,7 @@ def bits(results: Sequence[Any]) -> list[bytes]:
     return [np.where(r == r, r, np.array(np.nan).astype(r.dtype)).tobytes() if r.dtype.kind == "f" else r.tobytes() for r in results]
 
 
-@pytest.mark.parametrize("first", range(0, count(200, 50_000), BATCH))
+@pytest.mark.parametrize("first", seeds(200, 50_000, BATCH))
 def test_compiled_functions_equal_the_interpreter(first: int) -> None:
     for seed in range(first, first + BATCH):
         function, bounds = make_function(seed)

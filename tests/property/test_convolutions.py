@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from counts import count
+from counts import seeds
 from native_loops import Lifted
 
 from pliant.dtype import DType, f32, f64, i32
@@ -32,7 +32,7 @@ from pliant.sym.expr import Dim, const
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 
-CASES = count(40, 4000)
+CASES = seeds(40, 4000)
 NO_FMA = target("llvm:x86-64-v2")
 SIZES = (0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31)
 CHANNELS = (1, 2, 3, 4, 8, 15, 16, 17, 24, 33, 48)
@@ -116,9 +116,9 @@ class Made:
         return result
 
 
-@pytest.mark.parametrize("group", range(0, CASES, 8))
+@pytest.mark.parametrize("group", CASES[::8])
 def test_random_operators(group: int) -> None:
-    cases = [Made(seed) for seed in range(group, min(group + 8, CASES))]
+    cases = [Made(seed) for seed in range(group, min(group + 8, CASES.stop))]
     funcs = [default_schedule(c.func, target("native"))[0].with_(name=f"case{n}") for n, c in enumerate(cases)]
     native = Lifted(funcs, level=0)
     for case, func in zip(cases, funcs, strict=True):

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from counts import count
+from counts import seeds
 from random_graphs import KERNELS, make_arguments, make_function
 
 from pliant.graph.node import Function
@@ -35,9 +35,9 @@ def run(function: Function, arguments: list[Any]) -> list[np.ndarray[Any, Any]]:
         return [*run_graph(function, copies), *copies]
 
 
-@pytest.mark.parametrize("batch", range(count(200, 50_000) // BATCH))
-def test_random_functions(batch: int) -> None:
-    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+@pytest.mark.parametrize("first", seeds(200, 50_000, BATCH))
+def test_random_functions(first: int) -> None:
+    for seed in range(first, first + BATCH):
         function, bounds = make_function(seed)
         verify(function)
         text = print_function(function)

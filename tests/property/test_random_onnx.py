@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from counts import count
+from counts import FIRST, count
 
 pytest.importorskip("onnx", reason="models are made with the package onnx, which has the reference too")
 from onnx.reference import ReferenceEvaluator
@@ -33,10 +33,10 @@ def check(seed: int, interpret: bool) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_imported(part: int) -> None:
-    for seed in range(part * 1000, part * 1000 + count(15, 1000)):
+    for seed in range(FIRST + part * 1000, FIRST + part * 1000 + count(15, 1000)):
         check(seed, True)
 
 
 def test_compiled() -> None:
     for seed in range(count(3, 300)):
-        check(9000 + seed, False)
+        check(FIRST + 9000 + seed, False)

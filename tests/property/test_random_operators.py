@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, compiled, without
-from counts import count
+from counts import seeds
 from random_operators import EACH, Made, make_arguments, make_function
 
 from pliant.graph.node import Op, walk_nodes
@@ -29,7 +29,7 @@ TOLERANCE = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "float64": 4e-1
 VARIANTS = {"without fusion": without("fuse"), "checked": STEPS, "without graph passes": without("simplify", "common_subexpressions")}
 
 
-@pytest.mark.parametrize("first", range(0, count(40, 10_000), BATCH))
+@pytest.mark.parametrize("first", seeds(40, 10_000, BATCH))
 def test_compiled_functions_equal_the_interpreter(first: int) -> None:
     for seed in range(first, first + BATCH):
         check(make_function(seed), seed)

@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import compiled, host_of, interpret_host, without
-from counts import count
+from counts import seeds
 
 from pliant import f32, ops
 from pliant.graph.builder import Builder
@@ -99,7 +99,7 @@ class Chain:
 SIZES = [(1, 2), (1, 5), (2, 3), (3, 1)]
 
 
-@pytest.mark.parametrize("seed", range(count(24, 2000)))
+@pytest.mark.parametrize("seed", seeds(24, 2000))
 def test_values_in_the_memory_of_others_are_what_numpy_says(seed: int) -> None:
     chain = Chain(seed)
     function = chain.function()
@@ -110,7 +110,7 @@ def test_values_in_the_memory_of_others_are_what_numpy_says(seed: int) -> None:
             np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("seed", range(count(4, 200)))
+@pytest.mark.parametrize("seed", seeds(4, 200))
 def test_native_code_gives_the_same_bits_with_copies(seed: int) -> None:
     chain = Chain(1000 + seed)
     function = chain.function()

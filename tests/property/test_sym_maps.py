@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from counts import count
+from counts import FIRST, count
 
 from pliant.dtype import i64
 from pliant.sym.affine import IterMap, detect_iter_map, linear
@@ -56,7 +56,7 @@ def split_bindings(rng: random.Random, v: Var) -> list[Expr]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_iter_maps(chunk: int) -> None:
-    rng = random.Random(chunk)
+    rng = random.Random(FIRST + chunk)
     accepted = 0
     for _ in range(count(300, 30_000) // CHUNKS):
         sizes = [*map(const, (2, 3, 4, 6, 12)), n, m, n * 4, n * m]
@@ -100,7 +100,7 @@ def check_map(found: IterMap, bindings: list[Expr], loops: dict[Var, Expr], pred
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_symbolic_bounds(chunk: int) -> None:
-    rng = random.Random(100 + chunk)
+    rng = random.Random(FIRST + 100 + chunk)
     for _ in range(count(600, 60_000) // CHUNKS):
         scene = gen.index_scene(rng)
         loops = [v for v in scene.vars if not isinstance(v, Dim)]

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from counts import count
+from counts import FIRST, count
 
 from pliant.dtype import bool_, i64
 from pliant.sym.bounds import bounds, multiple
@@ -73,7 +73,7 @@ def check_claim(e: Expr, scene: gen.Scene) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_expressions(kind: str, chunk: int) -> None:
-    rng = random.Random(f"{kind}{chunk}")
+    rng = random.Random(f"{kind}{FIRST + chunk}")
     for _ in range(count(5_000, 1_000_000) // CHUNKS // len(KINDS)):
         if kind == "float":
             scene = gen.float_scene(rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 import sym_random as gen
 from counts import count
 
-from pliant.dtype import DType, bool_, i8, i16, u8
+from pliant.dtype import DType, bool_, i8, i16, i64, u8
 from pliant.sym import expr as E
+from pliant.sym.affine import Refusal, detect_iter_map
 from pliant.sym.bounds import bounds
 from pliant.sym.expr import Const, Expr, Var
 from pliant.sym.facts import Facts
+from pliant.sym.poly import add, multiply, order, quotient
 from pliant.sym.prove import prove
 from pliant.sym.semantics import evaluate
 from pliant.sym.simplify import simplify
@@ -148,3 +151,89 @@ def test_translation_agrees_with_evaluation() -> None:
         shown = z3.simplify(z3.substitute(to_z3(e, {}), (to_z3(v, {}), z3.BitVecVal(value, d.bits))))
         got = shown.as_signed_long() if d.kind == "i" else shown.as_long()
         assert got == int(evaluate(e, {v: value})), f"{e} at {value}"
+
+
+# Loops over extents that are sums and products of dims, fused into one.
+
+EXTENTS: list[Callable[[E.Dim, E.Dim, E.Dim], Expr]] = [
+    lambda h, w, c: h,
+    lambda h, w, c: w + 2,
+    lambda h, w, c: w + c,
+    lambda h, w, c: h * 2 + 1,
+    lambda h, w, c: (w + 3) // 4,
+    lambda h, w, c: h * w + 3,
+    lambda h, w, c: Const(3, i64),
+]
+
+
+def in_integers(e: Expr, values: dict[Expr, Any]) -> Any:
+    """Sums, products, quotients and remainders by positive numbers as integers of z3."""
+    if e in values:
+        return values[e]
+    if isinstance(e, Const):
+        return z3.IntVal(e.value)
+    a, b = (in_integers(x, values) for x in e.args)
+    kinds: dict[type[Expr], Callable[[], Any]] = {
+        E.Add: lambda: a + b,
+        E.Sub: lambda: a - b,
+        E.Mul: lambda: a * b,
+        E.FloorDiv: lambda: a / b,
+        E.FloorMod: lambda: a % b,
+    }
+    return kinds[type(e)]()
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_points_of_fused_loops_are_apart(chunk: int) -> None:
+    """Where the digits of a fused loop are called independent, no two iterations have the same ones."""
+    rng = random.Random(chunk)
+    accepted = 0
+    for _ in range(count(8, 200)):
+        h, w, c = (E.Dim(name, max=4096) for name in "hwc")
+        extents = [rng.choice(EXTENTS)(h, w, c) for _ in range(rng.choice([2, 2, 3]))]
+        fused = Var("f")
+        digits: list[Expr] = []
+        rest: Expr = fused
+        for e in extents[:0:-1]:
+            digits.append(rest % e)
+            rest = rest // e
+        digits.append(rest)
+        whole = simplify(E.product(tuple(extents)))
+        found = detect_iter_map(digits, {fused: whole})
+        if isinstance(found, Refusal):
+            continue
+        accepted += 1
+        for sizes in rng.sample(list(itertools.product((0, 1, 2, 5), repeat=3)), 4):
+            dims: dict[Expr, Any] = {v: z3.IntVal(n) for v, n in zip((h, w, c), sizes, strict=True)}
+            if z3.simplify(in_integers(whole, dims)).as_long() == 0:
+                continue  # no iteration, and nothing to divide
+            x, y = z3.Ints("x y")
+            solver = z3.Solver()
+            solver.add(x >= 0, x < y, y < in_integers(whole, dims))
+            solver.add(*(in_integers(d, {**dims, fused: x}) == in_integers(d, {**dims, fused: y}) for d in digits))
+            assert solver.check() == z3.unsat, (extents, sizes)
+    assert accepted >= 3
+
+
+def test_quotients_of_polynomials() -> None:
+    """p = d * q for all integers, whatever z3 puts in."""
+    rng = random.Random(0)
+    names = [Var(n) for n in "abc"]
+    known: dict[Expr, Any] = {v: z3.Int(v.name) for v in names}
+
+    def some(terms: int) -> dict[tuple[Expr, ...], int]:
+        monos = [tuple(sorted(rng.choices(names, k=rng.randrange(3)), key=order)) for _ in range(terms)]
+        return {m: rng.choice([-3, -1, 1, 2, 4]) for m in monos}
+
+    def integer(p: dict[tuple[Expr, ...], int]) -> Any:
+        return sum(((c * z3.Product(*(known[a] for a in m)) if m else z3.IntVal(c)) for m, c in p.items()), z3.IntVal(0))
+
+    for _ in range(count(60, 2000)):
+        d, q, r = some(rng.randint(1, 3)), some(rng.randint(1, 3)), some(1) if rng.random() < 0.5 else {}
+        p = add(multiply(d, q), r)
+        found = quotient(p, d)
+        assert r or found == q
+        if found is not None:
+            solver = z3.Solver()
+            solver.add(integer(p) != integer(d) * integer(found))
+            assert solver.check() == z3.unsat

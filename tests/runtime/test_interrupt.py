@@ -51,15 +51,18 @@ def test_ctrl_c_in_a_forked_child(start: Callable[..., subprocess.Popen[str]]) -
     """The child watches for itself; its parent, in a call of its own, is not disturbed."""
     before = """
 import os, signal, time
+here, there = os.pipe()
 child = os.fork()
 if child:
     print("ready", flush=True)
-    time.sleep(0.3)
+    assert os.read(here, 1) == b"."  # the child is where an interrupt is caught
+    time.sleep(0.1)
     os.kill(child, signal.SIGINT)
     assert os.waitpid(child, 0)[1] == 0
     print("interrupted", flush=True)
 else:
     try:
+        os.write(there, b".")
         f(state, 0)
     except KeyboardInterrupt:
         os._exit(0)
@@ -72,10 +75,10 @@ else:
 
 
 def test_an_interrupt_without_an_owner_ends_the_process(start: Callable[..., subprocess.Popen[str]]) -> None:
-    child = start("print('ready', flush=True)\n" + ENDLESS.format(threads=2, before="f(state, 0)"))
+    child = start(ENDLESS.format(threads=2, before="print('ready', flush=True)\nf(state, 0)"))
     assert child.stdout is not None
-    child.stdout.readline()
-    time.sleep(1.0)
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.1)  # let it get into native code; too early is no harm
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in err
@@ -123,8 +126,9 @@ try:
 except KeyboardInterrupt:
     time.sleep(0.1)
     print(thread.is_alive())
-slot.frame.flag = 1
-thread.join()
+while thread.is_alive():  # a call that begins only now takes its flag back
+    slot.frame.flag = 1
+    thread.join(0.01)
 print(answer)
 """
     assert finish(text) == "True\n['the call of `count` was stopped']\n"

@@ -264,7 +264,7 @@ def test_only_a_worker_that_did_not_run_is_shed(ran: str) -> None:
     launch = Launch(2)
     me = threading.get_ident()
     pool = pool_module._pool
-    took = threading.Event()
+    took, left = threading.Event(), threading.Event()
 
     def tell(clock: int, answer: int, _: int) -> int:
         now = time.perf_counter_ns() if ran == "all the time" else 5
@@ -274,8 +274,10 @@ def test_only_a_worker_that_did_not_run_is_shed(ran: str) -> None:
     def uneven(begin: int, end: int) -> int:
         if threading.get_ident() == me:
             took.wait(1)
+            left.set()
         else:
             took.set()
+            left.wait(1)  # on a busy machine the launcher may come late to its waiting
             time.sleep(0.02)
         return 0
 
@@ -283,13 +285,17 @@ def test_only_a_worker_that_did_not_run_is_shed(ran: str) -> None:
     before = pool.clock
     try:
         pool.clock = ctypes.cast(clock, ctypes.c_void_p)
-        for _ in range(20):
+        served = shed = 0
+        for _ in range(60):  # the launcher may have been away itself, and saw nothing of the wait
             pool.worker[0].shed_until = 0
             took.clear()
+            left.clear()
             launch(uneven, 2, 1)
-            if took.is_set():
+            served += took.is_set()
+            shed += pool.worker[0].shed_until > 0
+            if shed or (served == 3 and ran == "all the time"):
                 break
-        assert took.is_set() and (pool.worker[0].shed_until > 0) == (ran == "not at all")
+        assert served and bool(shed) == (ran == "not at all")
     finally:
         pool.clock = before
         pool.worker[0].shed_until = 0
@@ -302,19 +308,22 @@ def test_a_core_that_is_borrowed_now_and_then_is_kept() -> None:
     pool = pool_module._pool
     record = pool.worker[0]
     ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
-    took = threading.Event()
+    took, left = threading.Event(), threading.Event()
 
     def stall(begin: int, end: int) -> int:
         if threading.get_ident() != me:
             took.set()
+            left.wait(1)  # on a busy machine the launcher may come late to its waiting
             time.sleep(0.002)
         else:
             took.wait(1)
+            left.set()
         return 0
 
     def stalled() -> bool:
         for _ in range(20):
             took.clear()
+            left.clear()
             launch(stall, 2, 1)
             if took.is_set():
                 return True
@@ -323,7 +332,10 @@ def test_a_core_that_is_borrowed_now_and_then_is_kept() -> None:
     normal, record.shed_until = pool.allowance, 0
     try:
         pool.allowance, record.charged = normal * 1000, 0  # the machine may be busy: a stall is never shorter than it should be
-        assert stalled() and record.shed_until == 0
+        for _ in range(20):  # the launcher may have been away itself, and saw nothing of the stall
+            assert stalled() and record.shed_until == 0
+            if record.allowance:
+                break
         assert 0 < record.allowance < pool.allowance
         for _ in range(20):  # on a busy machine so much time may pass before the stall that it is covered again
             record.allowance, record.charged = 0, ticks()

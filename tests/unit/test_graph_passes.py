@@ -355,6 +355,27 @@ def test_parallel_products_with_rows_added_afterwards_are_one() -> None:
     np.testing.assert_array_equal(k, (whole(5, 8) @ WK + B2).reshape(5, 2, 3).transpose(1, 0, 2))
 
 
+def test_parallel_products_with_weights_the_other_way_round_are_one() -> None:
+    """The modulation of a diffusion transformer as exporters write it: products (Gemm, transposed) of one condition, cut into parts."""
+    w6, w2, b6, b2 = whole(24, 6), whole(8, 6, seed=1), whole(24, seed=2), whole(8, seed=3)
+
+    @function
+    def f(x: Tensor[f32, m, n, 4], c: Tensor[f32, m, 6]) -> tuple[Tensor[f32, m, n, 4], Tensor[f32, m, n, 4]]:
+        six = ops.matmul(c, w6, transpose_b=True) + b6
+        two = ops.add(b2, ops.matmul(c, w2, transpose_b=True))
+        shift, scale = ops.reshape(six[:, 4:8], (m, 1, 4)), ops.reshape(six[:, 16:20], (m, 1, 4))
+        last, gain = ops.reshape(two[:, :4], (m, 1, 4)), ops.reshape(two[:, 4:], (m, 1, 4))
+        return x * (scale + 1.0) + shift, x * gain + last
+
+    x, c = whole(2, 3, 4), whole(2, 6, seed=7)
+    after = changed(f, [x, c], combine_matmuls, simplify, common_subexpressions)
+    assert names(dead_code(after)).count("matmul") == 1
+    six, two = c @ w6.T + b6, c @ w2.T + b2
+    first, second = f(x, c)
+    np.testing.assert_array_equal(first, x * (six[:, None, 16:20] + 1) + six[:, None, 4:8])
+    np.testing.assert_array_equal(second, x * two[:, None, 4:] + two[:, None, :4])
+
+
 def test_products_that_are_read_otherwise_or_have_other_weights_stay() -> None:
     @function
     def f(x: Tensor[f32, n, 6], w: Tensor[f32, 8, 6]) -> tuple[Tensor[f32, n, 8], Tensor[f32, n * 8], Tensor[f32, n * 8]]:

@@ -20,7 +20,7 @@ on_x86 = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64") or sys.platform == "win32",
     reason="runs x86-64 code in the C convention",
 )
-X86 = "llvm:x86-64-v2"
+X86 = "llvm:x86-64"
 ARM = "llvm:cortex-a76"
 LEVELS = (0, 1, 2, 3)
 

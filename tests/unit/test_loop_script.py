@@ -21,10 +21,11 @@ from pliant import Out, Tensor, block, dim, f32, grid, init, kernel
 from pliant.dtype import ALL
 from pliant.loop.parse import parse_kernel, parse_module
 from pliant.loop.printer import print_func
+from pliant.loop.stmt import Store
 from pliant.loop.structural import assert_same
 from pliant.support.resolve import source_of
 from pliant.sym import script
-from pliant.sym.expr import FUNCTIONS
+from pliant.sym.expr import FUNCTIONS, UNFUSED, Call
 
 ROOT = Path(__file__).parent.parent.parent
 n = dim("n")
@@ -167,6 +168,30 @@ def test_every_function_has_a_name() -> None:
         args = ", ".join(["x[0]"] * count)
         func = parse_module(f"@kernel\ndef f(x: InOut[f32, 1]) -> None:\n    x[0] = {name}({args})")["f"]
         assert name in print_func(func)
+
+
+def test_every_function_with_fma_has_a_form_without() -> None:
+    for name, form in UNFUSED.items():
+        call = f"{name}({', '.join(['x[0]'] * FUNCTIONS[name])}, fused=False)"
+        func = parse_module(f"@kernel\ndef f(x: InOut[f32, 1]) -> None:\n    x[0] = {call}")["f"]
+        assert isinstance(func.body, Store) and isinstance(func.body.value, Call) and func.body.value.fn == form
+        assert call in print_func(func)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("exp(x[0], fused=x[0] > 0.0)", "`fused` is True or False, not `x[0] > 0.0`"),
+        ("exp(x[0], fused=0)", "`fused` is True or False, not `0`"),
+        ("exp(x[0], fuse=False)", "`exp` has no keyword `fuse`"),
+        ("rsqrt(x[0], fused=False)", "`rsqrt` has no keyword `fused`"),
+        ("muladd(x[0], 2.0)", "`muladd` takes 3 arguments, not 2"),
+    ],
+)
+def test_forms_that_there_are_not(call: str, what: str) -> None:
+    with pytest.raises(pliant.Error) as caught:
+        parse_module(f"@kernel\ndef f(x: InOut[f32, 1]) -> None:\n    x[0] = {call}")
+    assert caught.value.what == what and caught.value.where is not None
 
 
 @pytest.mark.parametrize("name", ALL)

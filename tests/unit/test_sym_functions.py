@@ -1,4 +1,4 @@
-"""Expanded functions in f32 against numpy in double, in units of the last place; in both widths at the edges."""
+"""Expanded functions in f32, in both forms, against numpy in double, in units of the last place; in both widths at the edges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pliant.dtype import f16, f32, f64, i32
+from pliant.dtype import DType, f16, f32, f64, i32
 from pliant.support.errors import UnsupportedError
-from pliant.sym.expr import EXPANDED_FUNCTIONS, FUNCTIONS, Add, Call, Mul, Var, walk
+from pliant.sym.expr import EXPANDED_FUNCTIONS, FUNCTIONS, UNFUSED, Add, Call, Fma, Mul, MulAdd, Var, walk
 from pliant.sym.functions import TABLE, definition, expand
 from pliant.sym.semantics import evaluate
+from pliant.sym.unfuse import unfuse
 
 INF, NAN = math.inf, math.nan
 RNG = np.random.default_rng(7)
@@ -53,7 +54,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 Reference = Callable[[np.ndarray], np.ndarray]
 QUARTERS = (np.arange(1, 60000) * (np.pi / 2)).astype(np.float32)
 UNITS = np.concatenate([s * (1 - np.abs(magnitudes(-24, -1))) for s in (1, -1)]).astype(np.float32)  # near 1 and -1
-ANGLES = [grid(-1e5, 1e5), magnitudes(-149, 29.9), QUARTERS]
+FAR_QUARTERS = (RNG.integers(60000, 6 * 10**8, 60000) * (np.pi / 2)).astype(np.float32)
+ANGLES = [grid(-1e5, 1e5), magnitudes(-149, 29.9), QUARTERS, FAR_QUARTERS]
 CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
     "exp": (np.exp, [grid(-104, 88.8), magnitudes(-140, 6)]),
     "exp2": (np.exp2, [grid(-150, 128.1), grid(-1, 1), magnitudes(-140, 7)]),
@@ -81,33 +83,52 @@ CASES: dict[str, tuple[Reference, list[np.ndarray]]] = {
 }
 
 
+def both(*functions: str) -> list[str]:
+    """The functions, and their forms without fma."""
+    return [*functions, *(UNFUSED[fn] for fn in functions if fn in UNFUSED)]
+
+
+def named(form: str) -> str:
+    """The function of which something is a form."""
+    return form.partition(".")[0]
+
+
+def bound(form: str) -> float:
+    """The largest error that is promised of a form, in f32."""
+    known = TABLE[named(form)]
+    return known.ulp32 if form == named(form) else known.unfused32
+
+
 def test_every_function_of_one_argument_has_a_case() -> None:
     assert set(CASES) == {fn for fn, count in EXPANDED_FUNCTIONS.items() if count == 1} == {*TABLE} - {"pow", "fmod", "atan2"}
 
 
-@pytest.mark.parametrize("fn", CASES)
+@pytest.mark.parametrize("fn", both(*CASES))
 def test_error_in_f32(fn: str) -> None:
-    reference, samples = CASES[fn]
+    reference, samples = CASES[named(fn)]
     for x in samples:
-        assert ulps(run(fn, x), reference(x.astype(np.float64))) <= TABLE[fn].ulp32
+        assert ulps(run(fn, x), reference(x.astype(np.float64))) <= bound(fn)
 
 
-def test_error_of_pow_in_f32() -> None:
+@pytest.mark.parametrize("fn", both("pow"))
+def test_error_of_pow_in_f32(fn: str) -> None:
     for x, y in ((np.abs(magnitudes(-149, 127)), grid(-1, 1)), (grid(0.1, 10), grid(-60, 60)), (grid(0.99, 1.01), magnitudes(0, 13))):
-        assert ulps(run("pow", x, y), np.power(x.astype(np.float64), y.astype(np.float64))) <= TABLE["pow"].ulp32
+        assert ulps(run(fn, x, y), np.power(x.astype(np.float64), y.astype(np.float64))) <= bound(fn)
 
 
-def test_error_of_atan2_in_f32() -> None:
+@pytest.mark.parametrize("fn", both("atan2"))
+def test_error_of_atan2_in_f32(fn: str) -> None:
     for y, x in ((grid(-3, 3), grid(-3, 3)[::-1]), (magnitudes(-60, 60), RNG.permutation(magnitudes(-60, 60)))):
-        assert ulps(run("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))) <= TABLE["atan2"].ulp32
+        assert ulps(run(fn, y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))) <= bound(fn)
 
 
+@pytest.mark.parametrize("fn", both("atan2"))
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_edges_of_atan2(kind: type) -> None:
+def test_edges_of_atan2(kind: type, fn: str) -> None:
     """All octants and all pairs of zeros, infinities and NaN, with the signs of C99."""
     edge = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN], kind)
     y, x = (a.ravel() for a in np.meshgrid(edge, edge))
-    got, want = run("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64)).astype(kind)
+    got, want = run(fn, y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64)).astype(kind)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
 
@@ -158,9 +179,9 @@ def edges(fn: str, kind: type) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("fn", CASES)
+@pytest.mark.parametrize("fn", both(*CASES))
 def test_edges(fn: str, kind: type) -> None:
-    for x, want in edges(fn, kind):
+    for x, want in edges(named(fn), kind):
         got = run(fn, np.array([x], kind))
         np.testing.assert_array_equal(got, np.array([want], kind), err_msg=f"{fn}({x})")
         assert math.isnan(want) or np.signbit(got[0]) == np.signbit(kind(want)), f"{fn}({x})"
@@ -189,40 +210,43 @@ POW_EDGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("fn", both("pow"))
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_edges_of_pow(kind: type) -> None:
+def test_edges_of_pow(kind: type, fn: str) -> None:
     x, y, want = (np.array(column, kind) for column in zip(*POW_EDGES, strict=True))
-    got = run("pow", x, y)
+    got = run(fn, x, y)
     np.testing.assert_array_equal(got, want)
     real = ~np.isnan(want)
     np.testing.assert_array_equal(np.signbit(got[real]), np.signbit(want[real]))
 
 
+@pytest.mark.parametrize("fn", both("fmod"))
 @pytest.mark.parametrize(("kind", "low", "high"), [(np.float32, -149, 128), (np.float64, -1074, 1024)])
-def test_fmod_is_exact(kind: type, low: int, high: int) -> None:
+def test_fmod_is_exact(kind: type, low: int, high: int, fn: str) -> None:
     for least, most in ((low, high), (-20, 60), (low, low + 80)):
         x, y = ((np.exp2(RNG.uniform(least, most, 5000)) * RNG.choice([-1, 1], 5000)).astype(kind) for _ in range(2))
         y = np.where(y == 0, kind(1), y)
         want = np.array([math.fmod(float(a), float(b)) for a, b in zip(x, y, strict=True)], kind)
-        np.testing.assert_array_equal(run("fmod", x, y), want)
+        np.testing.assert_array_equal(run(fn, x, y), want)
 
 
+@pytest.mark.parametrize("fn", both("fmod"))
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_edges_of_fmod(kind: type) -> None:
+def test_edges_of_fmod(kind: type, fn: str) -> None:
     tiny, most = TINY[kind], float(np.finfo(kind).max)
     cases = [(0.0, 1.0, 0.0), (-0.0, 1.0, -0.0), (5.0, INF, 5.0), (-5.0, -INF, -5.0), (INF, 1.0, NAN), (1.0, 0.0, NAN), (1.0, -0.0, NAN)]
     cases += [(NAN, 1.0, NAN), (1.0, NAN, NAN), (0.0, 0.0, NAN), (INF, INF, NAN), (6.0, 3.0, 0.0), (-6.0, 3.0, -0.0), (5.5, -2.0, 1.5)]
     cases += [(most, tiny, 0.0), (tiny, most, tiny), (3 * tiny, 2 * tiny, tiny), (-most, 3.0, math.fmod(-most, 3.0)), (0.0, INF, 0.0)]
     x, y, want = (np.array(column, kind) for column in zip(*cases, strict=True))
-    got = run("fmod", x, y)
+    got = run(fn, x, y)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
 
 
-@pytest.mark.parametrize("fn", EXPANDED_FUNCTIONS)
+@pytest.mark.parametrize("fn", both(*EXPANDED_FUNCTIONS))
 def test_half_is_the_rounded_f32_result(fn: str) -> None:
     x = np.arange(0, 65536, 7, dtype=np.uint16).view(np.float16)
-    args = [x, x[::-1]][: EXPANDED_FUNCTIONS[fn]]
+    args = [x, x[::-1]][: EXPANDED_FUNCTIONS[named(fn)]]
     with np.errstate(over="ignore", invalid="ignore"):
         np.testing.assert_array_equal(run(fn, *args), run(fn, *(a.astype(np.float32) for a in args)).astype(np.float16))
 
@@ -244,21 +268,46 @@ def test_expand_returns_what_needs_no_expansion() -> None:
     assert definition("exp", f32)[1] is definition("exp", f32)[1]
 
 
+@pytest.mark.parametrize("d", [f32, f64, f16], ids=str)
+def test_a_form_without_fma_has_none(d: DType) -> None:
+    for fn in EXPANDED_FUNCTIONS:
+        assert any(isinstance(node, Fma) for node in walk(definition(fn, d)[1])) == (fn in UNFUSED), fn
+        assert not any(isinstance(node, Fma) for node in walk(definition(UNFUSED.get(fn, fn), d)[1])), fn
+
+
+def test_unfuse_leaves_what_must_be_rounded_once() -> None:
+    a, b, c = (Var(name, f32) for name in "abc")
+    e = Fma(a, b, MulAdd(Call("exp", a), b, Call("sqrt", Call("rsqrt", c))))
+    assert str(unfuse(e)) == "fma(a, b, exp(a, fused=False) * b + sqrt(rsqrt(c)))"
+    assert unfuse(unfuse(e)) is unfuse(e)
+    plain = Add(Fma(a, b, c), Call("abs", c))
+    assert unfuse(plain) is plain
+
+
+def test_muladd_is_fma_until_it_is_unfused() -> None:
+    a, b, c = (Var(name, f32) for name in "abc")
+    values = dict(zip((a, b, c), RNG.standard_normal((3, 1000)).astype(np.float32), strict=True))
+    once, twice = evaluate(MulAdd(a, b, c), values), evaluate(unfuse(MulAdd(a, b, c)), values)
+    np.testing.assert_array_equal(once, evaluate(Fma(a, b, c), values))
+    np.testing.assert_array_equal(twice, values[a] * values[b] + values[c])
+    assert (once != twice).any()
+
+
 def table_text() -> str:
     """The table of docs/functions.md."""
-    rows = ["| function | f32 | f64 | remarks |", "|---|---|---|---|"]
+    rows = ["| function | f32 | f64 | f32, no fma | f64, no fma | remarks |", "|---|---|---|---|---|---|"]
     for fn, count in sorted(FUNCTIONS.items()):
         known = TABLE.get(fn)
-        cells = (str(known.ulp32), str(known.ulp64), known.remark) if known else EXACT[fn]
-        shown = ["exact" if c == "0.0" else c for c in cells[:2]]
-        rows.append(f"| `{fn}({', '.join('xy'[:count])})` | {' | '.join(shown)} | {cells[2]} |")
+        errors = (known.ulp32, known.ulp64, known.unfused32, known.unfused64) if known else (EXACT[fn][0],) * 4
+        shown = ["exact" if e == 0.0 else str(e) for e in errors]
+        rows.append(f"| `{fn}({', '.join('xy'[:count])})` | {' | '.join(shown)} | {known.remark if known else EXACT[fn][1]} |")
     return "\n".join(rows)
 
 
 EXACT = {
-    **dict.fromkeys(("abs", "floor", "ceil", "trunc"), ("0.0", "0.0", "")),
-    "round": ("0.0", "0.0", "halves to even"),
-    "sqrt": ("0.5", "0.5", "correctly rounded"),
+    **dict.fromkeys(("abs", "floor", "ceil", "trunc"), (0.0, "")),
+    "round": (0.0, "halves to even"),
+    "sqrt": (0.5, "correctly rounded"),
 }
 
 

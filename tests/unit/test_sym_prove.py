@@ -6,10 +6,11 @@ import pytest
 
 from pliant.dtype import bool_, f32, i8, i32, i64, u8
 from pliant.sym.bounds import Interval, bounds, multiple
-from pliant.sym.expr import And, Call, Cast, Const, Dim, Eq, Expr, FloorMod, Lt, Max, Min, Ne, Not, Or, Select, Shl, Var, const
-from pliant.sym.facts import DIM_MAX, Facts
+from pliant.sym.expr import And, Call, Cast, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Lt, Max, Min, Ne, Not, Or, Select, Shl, Var, const
+from pliant.sym.facts import DIM_MAX, EMPTY, Facts
 from pliant.sym.prove import prove, prove_equal
 from pliant.sym.region import lower, upper
+from pliant.sym.simplify import simplify
 
 n, m, k = Dim("n"), Dim("m"), Dim("k")
 i, j, p = Var("i"), Var("j"), Var("p")
@@ -171,6 +172,17 @@ def test_multiple() -> None:
     assert multiple(const(0), facts) == 0
 
 
+def test_ends_that_are_case_distinctions() -> None:
+    """The rest of a loop in parts: `j` counts parts of 8192, `k` lines of 64 in one of them, from where the whole lines end."""
+    m, j, k = Dim("m"), Var("j"), Var("k")
+    lines = FloorDiv(m, Const(64, i64)) - j * 128
+    facts = EMPTY.with_range(j, 0, FloorDiv(m + 8191, Const(8192, i64)) - 1)
+    facts = facts.with_range(k, Min(lines, Const(128, i64)), Max(lines, Const(128, i64)))
+    assert prove(Const(0, i64) <= k, facts)
+    assert not prove(k <= 128, facts)
+    assert prove(k <= Max(lines, Const(128, i64)) + 1, facts)
+
+
 def test_facts_are_values() -> None:
     base = Facts()
     inner = base.with_loop(i, n)
@@ -212,3 +224,34 @@ def test_region(e: Expr, facts: Facts, over: tuple[Var, ...], low: str, high: st
 def test_region_of_what_may_wrap_is_constant() -> None:
     free = Var("f", i64)
     assert upper(free * 2 + i, REGION, (i,)) is Const(i64.max, i64)
+
+
+def test_cases_of_cases_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that broadcasting makes, select(s == 1, u, s), level in level: a case asks for its condition, which has cases of its own."""
+    made = [0]
+    copy = Facts._copy
+
+    def counted(self: Facts) -> Facts:
+        made[0] += 1
+        return copy(self)
+
+    monkeypatch.setattr(Facts, "_copy", counted)
+
+    def work(levels: int) -> int:
+        a, b, c = (Dim(name) for name in "abc")
+        sizes: list[Expr] = [a, b, c]
+        for _ in range(levels):
+            x, y, z = sizes
+            sizes = [_broadcast(Min(x, y) * z, a), Max(_broadcast(y, x), b), _broadcast(z * 2 - x, c)]
+        i, (x, y, z) = Var("i"), sizes
+        facts = Facts().with_loop(i, x * y * z)
+        made[0] = 0
+        simplify(i // z % y, facts)
+        prove(i // z // y < x, facts)
+        return made[0]
+
+    assert work(5) < 4000
+
+
+def _broadcast(s: Expr, u: Expr) -> Expr:
+    return Select(Eq(s, Const(1, i64)), u, s)
