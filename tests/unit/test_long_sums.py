@@ -10,13 +10,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from native_loops import Lifted
 from schedule_kernels import parse
 
 import pliant
 from pliant import Tensor, dim, f32, function, ops
 from pliant.interp.loop import run_loop
 from pliant.schedule import Schedule
+from pliant.schedule.library import default_family
 from pliant.schedule.library.register_sums import MANY, PRODUCTS, SUMS, cuts_of
+from pliant.target import target
 
 n, k = dim("n", max=64), dim("k")
 h, w = dim("h"), dim("w")
@@ -138,6 +141,51 @@ def test_a_row_alone_equals_the_row_in_a_batch() -> None:
 def test_the_number_of_threads_does_not_change_a_sum() -> None:
     x = np.random.default_rng(0).standard_normal((300_000, 3)).astype(np.float32)
     np.testing.assert_array_equal(pliant.compile(mean_of_columns, threads=1)(x), pliant.compile(mean_of_columns, threads=2)(x))
+
+
+SUMS_OF_ROWS = """
+n = dim("n")
+m = dim("m")
+@kernel
+def sums(x: Tensor[f32, n, m], y: Out[f32, {result}]) -> None:
+    add = alloc((n,), f32)
+    for i, j in grid(n, m):
+        with block("add", "SR", i, j) as (vi, vj):
+            with init():
+                add[vi] = 0.0
+            add[vi] += x[vi, vj]
+"""
+HALVED = """
+    for i in range(n):
+        with block("y", "S", i) as vi:
+            y[vi] = add[vi] * 0.5
+"""
+SCALED = """
+    for i, j in grid(n, m):
+        with block("y", "SS", i, j) as (vi, vj):
+            y[vi, vj] = x[vi, vj] * add[vi]
+"""
+
+
+def test_rows_that_are_one_part_have_a_program_of_their_own_with_the_same_bits() -> None:
+    short, long = default_family(parse(SUMS_OF_ROWS.format(result="n") + HALVED), target("native")).variants
+    assert str(short.guard) == "m <= 8192"
+    rng = np.random.default_rng(5)
+    for length in (0, 1, 63, 200, 8191, 8192):
+        x = rng.standard_normal((3, length)).astype(np.float32)
+        results = []
+        for variant in (short, long):
+            y, sizes = np.empty(3, np.float32), {"n": 3, "m": length}
+            dims = [sizes[v.name] for v in variant.func.symbols]
+            assert Lifted([variant.func], level=0).call(variant.func, [x, y], dims, threads=1) == 0
+            results.append(y)
+        assert np.array_equal(*results)
+        np.testing.assert_allclose(results[0], x.astype(np.float64).sum(axis=1) / 2, rtol=1e-5, atol=1e-4)
+
+
+def test_rows_that_are_stored_have_one_program() -> None:
+    """What a kernel computes for each element takes so long that a part more or less is not worth a second program."""
+    assert len(default_family(parse(SUMS_OF_ROWS.format(result="n, m") + SCALED), target("native")).variants) == 1
 
 
 @pytest.mark.parametrize("extents", [[1024], [6625], [1031], [2**20], [8, 16, 3, 3], [80, 80], [3, 7, 1000]])

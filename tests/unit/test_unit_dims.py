@@ -166,6 +166,24 @@ def test_operators_with_ones(name: str) -> None:
     assert rule_of(call, without) == rule_of(call, having) == rule
 
 
+def test_the_last_convolution_of_a_batch_of_one_has_packed_weights() -> None:
+    """The result is an image as users have it, the operand one in blocks of channels; a batch of any size is scheduled so, too."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((16, 16, 3, 3)).astype(np.float32) for _ in range(2)]
+    kinds = []
+    for batch in (const(1), Dim("b")):
+        builder = Builder("net")
+        y = x = builder.param("x", Tensor(f32, (batch, const(16), Dim("h"), Dim("w"))))
+        with builder:
+            for weight in weights:
+                y = ops.conv(y, ops.constant(weight), padding=1)
+        kernels = compile_as_far_as("schedule", Program.of(builder.finish([y])), V3).kernels
+        assert kernels is not None and x is not y
+        kinds.append(sorted(r.why.split(":")[0] for r in kernels.rules()))
+        assert not any("fallback" in r.why for r in kernels.rules())
+    assert kinds[0] == kinds[1]
+
+
 def test_what_has_no_ones_is_left_alone() -> None:
     for name in ("matmul", "softmax", "scan"):
         assert without_units(kernel(name)).func is kernel(name)

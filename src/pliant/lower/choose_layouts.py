@@ -14,6 +14,7 @@ from ..graph import node as g
 from ..graph.stage import Indices, Read, Stage
 from ..loop.buffer import Buffer
 from ..schedule.library.layouts import wanted_layouts, with_casts_inside
+from ..schedule.library.units import without_units
 from ..schedule.primitives.layout import transform_layout
 from ..sym.affine import Refusal
 from ..sym.expr import Const, Expr, Select
@@ -43,11 +44,13 @@ def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str]
     """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     given = [p.value for p in func.params if p.role != "out"]
+    squeezed = without_units(func)  # as the rules will see it
     if func.attrs.get("layouts"):  # images in blocks of channels
-        literals = {b for b, v in zip(given, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
-        wanted = dict(channel_packs(func, literals, target))
+        operands = (p.value for p in squeezed.func.params if p.role != "out")
+        literals = {b for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
+        wanted = squeezed.layouts(dict(channel_packs(squeezed.func, literals, target)))
     else:
-        wanted = wanted_layouts(func, target)
+        wanted = squeezed.layouts(wanted_layouts(squeezed.func, target))
     for position, buffer in enumerate(given):
         value = args[position]
         if not isinstance(buffer, Buffer) or buffer not in wanted or not isinstance(value, g.Value) or value not in known:

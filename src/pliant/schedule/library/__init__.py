@@ -42,7 +42,7 @@ from .match import (
 )
 from .matmul import schedule_matmul, worth_copies
 from .one_row import is_one_row, schedule_one_row
-from .reduction import schedule_rows
+from .reduction import schedule_rows, short_rows
 from .transposes import schedule_transpose, transposed
 from .units import without_units
 from .windows import schedule_windows
@@ -68,7 +68,9 @@ def _family(func: Func, target: Target) -> Family:
     worth = next((e for b in blocks(func.body) for f in (worth_words, worth_copies) if (e := f(func, b, target)) is not None), FALSE)
     guard = simplify(worth, base_facts(func))
     if guard is FALSE:
-        return Family(func, (_variant(func, target, TRUE, copy=False),))
+        short = short_rows(func)
+        guarded = (_variant(short.func, target, short.guard, copy=False),) if short is not None else ()
+        return Family(func, (*guarded, _variant(func, target, TRUE, copy=False)))
     copying = _variant(func, target, guard, copy=True)
     return Family(func, (copying,) if guard is TRUE else (copying, _variant(func, target, TRUE, copy=False)))
 

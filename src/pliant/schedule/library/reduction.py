@@ -17,14 +17,15 @@ from __future__ import annotations
 from functools import partial
 from itertools import takewhile
 
-from ...loop.stmt import Block, For, Reduce, Store
+from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
-from ...sym.expr import Const, Var, free_vars
+from ...support.record import dataclass
+from ...sym.expr import Const, Expr, Var, all_of, free_vars
 from ...target import Target
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, alone, find_block, plain_loops, tried
-from .register_sums import IN_LANES, Loops, begin, cut, parts_in_order, with_parts
+from .register_sums import IN_LANES, Loops, begin, cut, cuts_for, parts_in_order, with_parts
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
 FEWEST = 8  # of a short row, known to be one
@@ -72,6 +73,44 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
         else:
             _vectorise(s, name)
     return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
+
+
+@dataclass(frozen=True, slots=True)
+class ShortRows:
+    """The condition on sizes under which each sum along rows is one part, and the program for them."""
+
+    guard: Expr
+    func: Func
+
+
+def short_rows(func: Func) -> ShortRows | None:
+    """A program without parts for rows that are not long, where rows of unknown length are summed and nothing is stored along them.
+
+    Beginning a part and adding it to the total takes as long as reading a row of 64. The bits are the same: a part alone is added to 0.0.
+    Programs that store something for each element of a row take so long for it that they need no second program.
+    """
+    nests = {b: plain_loops(func, b) for b in blocks(func.body)}
+    if any(isinstance(loops, str) for loops in nests.values()):
+        return None
+    spatial = {b: sum(i.kind == "S" for i in b.iters) for b in nests}
+    rows = {b: x for b, loops in nests.items() if not isinstance(loops, str) and (x := _row_summed(func, b, loops)) is not None}
+    if not rows or any(spatial[b] > min(spatial[r] for r in rows) for b in nests) or not all(spatial[b] for b in rows):
+        return None
+    guard = all_of(*(x.extent <= IN_LANES.part * LANES for x in rows.values()))
+    return ShortRows(guard, func.with_(body=_in_one_part(func.body, {b.name for b in rows})))
+
+
+def _row_summed(func: Func, block: Block, loops: dict[Var, For]) -> For | None:
+    """The loop along a row, if a block sums neighbours there and may be in parts."""
+    reduced = [loops[i.var] for i in block.iters if i.kind == "R"]
+    if len(reduced) != 1 or any(i.kind == "O" for i in block.iters) or not _contiguous(block, reduced[0]):
+        return None
+    return reduced[0] if constant_extent(func, reduced[0]) is None and cuts_for(func, block, reduced, LANES, IN_LANES) else None
+
+
+def _in_one_part(s: Stmt, names: set[str]) -> Stmt:
+    s = map_children(s, lambda x: _in_one_part(x, names))
+    return s.with_(annotations={**s.annotations, "parts": ()}) if isinstance(s, Block) and s.name in names else s
 
 
 def _listed(names: list[str]) -> str:

@@ -9,7 +9,7 @@ memory of a tensor is the same with such dims and without; parameters have them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
 from ...dtype import i64
@@ -18,6 +18,7 @@ from ...loop.passes.settle_unit_loops import is_unit
 from ...loop.stmt import Alloc, Block, Call, For, Func, Param, Reduce, Region, Replacer, Stmt, Store, View, exprs, walk_stmts
 from ...support.record import dataclass
 from ...sym.expr import Add, And, Const, Expr, Max, Min, Mul, Or, Select, Var, free_vars, substitute, walk
+from ...sym.index_map import IndexMap
 from ...sym.simplify import simplify
 
 ZERO = Const(0, i64)
@@ -41,6 +42,23 @@ class Squeezed:
         back = {new.value: old.value for new, old in pairs if isinstance(new.value, Buffer) and isinstance(old.value, Buffer)}
         body = _Unsqueezed(back, self.dims).stmt(func.body)
         return func.with_(params=self.original.params, body=body)
+
+    def layouts(self, chosen: Mapping[Buffer, IndexMap]) -> dict[Buffer, IndexMap]:
+        """Layouts of parameters of the program, as those of the original ones: dims of extent 1 are in no result."""
+        found: dict[Buffer, IndexMap] = {}
+        for new, old in zip(self.func.params, self.original.params, strict=True):
+            if isinstance(new.value, Buffer) and isinstance(old.value, Buffer) and new.value in chosen:
+                found[old.value] = _over_all(chosen[new.value], old.value, self.dims.get(old.value, frozenset()))
+        return found
+
+
+def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
+    """The same layout, of a tensor that has the dims that were left out as well."""
+    if not gone:
+        return map_
+    inputs = tuple(Var(f"d{n}") for n in range(whole.ndim))
+    there: dict[Var, Expr] = dict(zip(map_.inputs, (v for n, v in enumerate(inputs) if n not in gone), strict=True))
+    return IndexMap(inputs, tuple(substitute(e, there) for e in map_.results))
 
 
 def without_units(func: Func) -> Squeezed:
