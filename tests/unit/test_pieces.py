@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import Out, Tensor, dim, f32, function, kernel
+from pliant import Out, Tensor, dim, dtype, f32, function, kernel, ops
 from pliant.api import program_of
 from pliant.codegen import pieces
 from pliant.codegen.pieces import Pieces
+from pliant.graph.builder import Builder
+from pliant.graph.node import Tensor as GraphTensor
 from pliant.lower.callee import func_of
 from pliant.pipeline import compile_as_far_as
 from pliant.runtime.package import Package
 from pliant.support.errors import InternalError
+from pliant.sym.expr import Dim, const
 from pliant.target import target
 
 n = dim("n")
@@ -103,3 +106,22 @@ def test_pieces_for_other_machines(small: None, machine: str) -> None:
     found = compile_as_far_as("emit", program_of(chain), target(machine)).package
     assert found is not None
     assert set(found.blob.exports) == {"prepare", "size", "run"}
+
+
+def test_a_long_host_program_is_right_and_compiles_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its code is made without LLVM's passes; nobody, LLVM neither, writes to the user's terminal."""
+    builder = Builder("deep")
+    x = y = builder.param("x", GraphTensor(dtype.f32, (Dim("n"), const(24))))
+    weight = np.eye(24, dtype=np.float32)[::-1].copy()
+    with builder:
+        for _ in range(150):
+            y = ops.softmax(ops.matmul(y, ops.constant(weight)))
+    compiled = pliant.compile(builder.finish([y]), cache=False)
+    value = np.random.default_rng(0).standard_normal((5, 24)).astype(np.float32)
+    result = compiled(value)
+    expected = value.astype(np.float64)
+    for _ in range(150):
+        expected = np.exp(expected[:, ::-1] - expected.max(axis=1, keepdims=True))
+        expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
+    assert x is not y and capfd.readouterr() == ("", "")

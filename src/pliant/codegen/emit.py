@@ -55,24 +55,29 @@ def _optimised(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef
     except RuntimeError as error:
         raise InternalError("LLVM refuses the generated code", facts=[str(error).strip()]) from error
     if level > 0:
-        builder = _passes(target, level)
-        manager = builder.getModulePassManager()
-        try:
-            manager.run(module, builder)
-        finally:
-            _free(manager)
+        _run_passes(module, machine, level)
     return module, machine
 
 
-@functools.cache
-def _passes(target: Target, level: int) -> Any:
-    """What makes LLVM's passes for the target; each module takes new ones of it."""
+def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int) -> None:
+    """Run LLVM's passes over a module.
+
+    Each module has a pass builder of its own: running one registers callbacks of an object that llvmlite has on the stack, so that a second
+    run of the same builder would call into memory that is gone (it was seen to write "Skipping pass …" to stderr).
+    """
     import llvmlite.binding as llvm
 
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = False
     options.slp_vectorization = options.loop_unrolling = False
-    return llvm.create_pass_builder(_machine(target, level), options)
+    builder = llvm.create_pass_builder(machine, options)
+    manager = builder.getModulePassManager()
+    try:
+        manager.run(module, builder)
+    finally:
+        _free(manager)
+        builder.close()
+        options.close()
 
 
 def _free(manager: Any) -> None:

@@ -31,7 +31,6 @@ from .llvm_parallel import ParallelLoops
 from .llvm_types import Val, ctx_layout, register_type, symbol_text
 
 _SMALL = 8  # statements of a callee that is always inlined
-_LONG = 1000  # lines of an entry function from which on it is not optimised
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,6 @@ class _Function(ParallelLoops):
         self.stmt(func.body)
         self.line("ret i32 0")
         inline = "alwaysinline" if _is_small(func) else "noinline"
-        if func.attrs.get("entry") and len(self.lines) > _LONG:  # straight code that runs once a call: not worth LLVM's time
-            inline = "noinline optnone"
         self.state.signatures[self.text_name] = ", ".join(p.split()[0] for p in parameters)
         self.state.functions.append(self.function_text(f"{self.state.linkage} i32 {self.text_name}({', '.join(parameters)}) {inline}"))
 
