@@ -45,6 +45,11 @@ def any_product(x: Tensor[f32, n, k], w: Tensor[f32, k, 40]) -> Tensor[f32, n, 4
 
 
 @function
+def mean_of_rows(x: Tensor[f32, 5, k]) -> Tensor[f32, 5]:
+    return ops.mean(x, axis=1)
+
+
+@function
 def row(x: Tensor[f32, 1, k], w: Tensor[f32, k, 512]) -> Tensor[f32, 1, 512]:
     return x @ w
 
@@ -181,6 +186,14 @@ def test_rows_that_are_one_part_have_a_program_of_their_own_with_the_same_bits()
             results.append(y)
         assert np.array_equal(*results)
         np.testing.assert_allclose(results[0], x.astype(np.float64).sum(axis=1) / 2, rtol=1e-5, atol=1e-4)
+
+
+def test_both_programs_of_rows_have_memory_of_their_own() -> None:
+    """What lies between the sum and the result is workspace in each of them."""
+    mean = pliant.compile(mean_of_rows, cache=False)
+    for length in (3, 9000):
+        x = np.random.default_rng(0).standard_normal((5, length)).astype(np.float32)
+        np.testing.assert_allclose(mean(x), x.astype(np.float64).mean(axis=1), rtol=1e-5, atol=1e-5)
 
 
 def test_rows_that_are_stored_have_one_program() -> None:

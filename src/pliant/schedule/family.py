@@ -10,7 +10,8 @@ packed serves every number of rows. All variants compute the same bits, as every
 
 from __future__ import annotations
 
-from ..loop.stmt import Block, Func, If, Stmt, map_children
+from ..loop.buffer import Buffer
+from ..loop.stmt import Alloc, Block, Func, If, Replacer, Stmt, map_children, walk_stmts
 from ..support.record import dataclass
 from ..sym.expr import TRUE, Expr
 from .cursor import fresh_name
@@ -41,7 +42,7 @@ class Family:
         *guarded, last = self.variants
         body, names = last.func.body, set(block_names(last.func))
         for v in reversed(guarded):
-            body = If(v.guard, _renamed(v.func.body, names), body)
+            body = If(v.guard, _renamed(_with_own_memory(v.func.body), names), body)
         return last.func.with_(body=body, attrs={**last.func.attrs, "scheduled": True})
 
     def why(self) -> str:
@@ -50,6 +51,13 @@ class Family:
             return self.variants[0].why
         *guarded, last = self.variants
         return "; ".join([*(f"if {v.guard}: {v.why}" for v in guarded), f"else: {last.why}"])
+
+
+def _with_own_memory(s: Stmt) -> Stmt:
+    """The statement with buffers of its own for those that it allocates: another variant of the program allocates the same ones."""
+    allocated = [x.buffer for x in walk_stmts(s) if isinstance(x, Alloc)]
+    own = {b: Buffer(b.name, b.dtype, b.shape, b.strides, b.scope) for b in allocated}
+    return Replacer(buffers=own).stmt(s) if own else s
 
 
 def _renamed(s: Stmt, taken: set[str]) -> Stmt:
