@@ -16,8 +16,10 @@ from pliant.schedule.auto_tensorize import auto_tensorize
 from pliant.schedule.nest import accesses, fed_by
 from pliant.support.errors import ScheduleError
 from pliant.sym.expr import TRUE, Mul
+from pliant.target import target
 from pliant.target.instructions import INSTRUCTIONS
 
+COMMON = target("llvm:x86-64-v3")  # the same on every machine, so that a seed is the same schedule
 SCOPES = ["stack", "stack", "register", "workspace"]
 NONSENSE: list[Any] = [0, -1, True, 2.5, "shared", "", None, (), (1, 2), 10**9, object()]
 MAPS = {
@@ -297,10 +299,20 @@ class Player:
                 self.s.contract(name)
             if self.chance(0.7):
                 self.s.decompose_reduction(name, self.pick(self.feeding(name, list(here), "R")))
-            self.s.tensorize(inner, self.odd(self.pick(["fma.f32x4", "fma.f32x8", *INSTRUCTIONS])))
+            self.s.tensorize(inner, self.odd(self.pick(["fma.f32x4", "fma.f32x8", self.instruction(name)])))
 
     def auto_tensorize(self, name: str, loops: list[Any]) -> None:
-        auto_tensorize(self.s, name, self.pick(INSTRUCTIONS))
+        auto_tensorize(self.s, name, self.instruction(name))
+
+    def instruction(self, name: str) -> str:
+        """An instruction: mostly one that common machines have and that sums into what a block sums into, whatever its factors are.
+
+        The factors of many programs are not those that it takes (signs, 7 bits), which has to be refused.
+        """
+        body = self.s.block(name).block.body
+        result = body.targets[0].dtype if isinstance(body, Reduce) else None
+        near = [n for n, i in INSTRUCTIONS.items() if i.is_on(COMMON) and f"c: InOut[{result}," in i.description]
+        return str(self.pick(near if near and self.chance(0.8) else list(INSTRUCTIONS)))
 
     def sample(self, name: str, loops: list[Any]) -> None:
         loop = self.pick(loops)

@@ -177,3 +177,17 @@ def test_checked_mode_takes_what_is_independent() -> None:
     assert y.tolist() == [k // 2 for k in range(16)]
     y = X.copy()
     assert run(readers, np.array([*[0] * 15, 3]), y)[-1].tolist() == [0] * 16
+
+
+def test_a_program_with_many_iterations_is_taken_in_bounded_time() -> None:
+    """Nothing is accessed in most iterations: these have to be counted as well, else it would take years."""
+
+    @kernel(scheduled=True)
+    def f(y: InOut[f32, n]) -> None:
+        for _ in range(1_000_000):
+            for _ in range(1_000_000):
+                if n > 1_000_000:
+                    for i in parallel(n):
+                        y[i] = y[i] + 1.0
+
+    assert "parallel" in str(f)

@@ -23,6 +23,7 @@ from .stmt import Alloc, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, Whi
 from .verify_memory import CONCURRENT, compute, dim_points
 
 STEPS = 1500  # accesses that are looked at for one choice of dims
+ROUNDS = 20_000  # iterations of any loops for one choice of dims: most of them may access nothing
 CHOICES = 5  # of dims
 
 
@@ -77,7 +78,7 @@ class _Run:
         self.views: dict[Buffer, View] = {}
         self.starts: dict[Buffer, tuple[int, ...] | None] = {}
         self.lives: dict[Buffer, int] = {}
-        self.steps = 0
+        self.steps = self.rounds = 0
 
     def number(self, e: Expr) -> int | None:
         return compute(e, self.values)
@@ -125,6 +126,9 @@ class _Run:
         if _concurrent(s):
             self.open.append(_Open(s, len(way), {}))
         for k in range(start, stop):
+            self.rounds += 1
+            if self.rounds > ROUNDS:
+                raise _Enough
             self.values[s.var] = k
             self.stmt(s.body, (*way, k))
         self.values.pop(s.var, None)
