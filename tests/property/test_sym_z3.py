@@ -12,8 +12,9 @@ import sym_random as gen
 from counts import count
 
 from pliant.dtype import DType, bool_, i8, i16, i64, u8
+from pliant.support.refusal import Refusal
 from pliant.sym import expr as E
-from pliant.sym.affine import Refusal, detect_iter_map
+from pliant.sym.affine import detect_iter_map
 from pliant.sym.bounds import bounds
 from pliant.sym.expr import Const, Expr, Var
 from pliant.sym.facts import Facts

@@ -17,7 +17,7 @@ from pliant.codegen.llvm import generate
 from pliant.dtype import i64
 from pliant.schedule import Schedule
 from pliant.support.errors import ScheduleError
-from pliant.sym.affine import Refusal
+from pliant.support.refusal import Refusal
 from pliant.sym.expr import Const, Dim, Var
 from pliant.sym.index_map import Layout, index_map
 from pliant.sym.semantics import evaluate

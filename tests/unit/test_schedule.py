@@ -16,7 +16,7 @@ from schedule_kernels import kernel, parse
 from pliant.api import Kernel
 from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
-from pliant.schedule import Schedule
+from pliant.schedule import Schedule, Trace
 from pliant.schedule.primitives.split import split
 from pliant.support.errors import ScheduleError
 
@@ -184,6 +184,35 @@ def test_trace_prints_as_python() -> None:
     names: dict[str, object] = {"s": Schedule(kernel("matmul"))}
     exec(str(s.trace), names)
     assert_same(names["s"].program, s.program)  # type: ignore[attr-defined]
+
+
+def test_loops_are_found_by_block_and_iterator() -> None:
+    s = Schedule(kernel("matmul_i32"))
+    i = s.loop("c", "vi")
+    assert i.loop is s.loops("c")[0].loop
+    tiles, within = rows = s.split(i, None, 4, tail="balance")
+    assert rows.tails == ("c_tail3", "c_tail2", "c_tail1")
+    assert s.loops("c", "vi") == (tiles, within)
+    for name, size in zip(rows.tails, (3, 2, 1), strict=True):
+        *_, own = s.loops(name, "vi")
+        assert str(own.loop.stop) == str(size)
+        s.unroll(own)
+    assert s.loop("c_tail2", "vk").loop.var.name.startswith("k")
+    assert s.split(s.loop("c", "vk"), None, 4).tails == ()
+    replayed = Trace.from_json(s.trace.to_json()).apply(kernel("matmul_i32"))
+    assert_same(replayed, s.program)
+    check_schedule(kernel("matmul_i32"), s)
+
+
+def test_an_iterator_of_several_loops_is_refused() -> None:
+    s = Schedule(kernel("matmul_i32"))
+    with pytest.raises(ScheduleError, match="block `c` has no iterator 'vx'") as missing:
+        s.loop("c", "vx")
+    assert "its iterators are `vi`, `vj`, `vk`" in str(missing.value)
+    s.split(s.loop("c", "vi"), None, 4)
+    with pytest.raises(ScheduleError, match="iterator `vi` of block `c` goes through 2 loops") as split_one:
+        s.loop("c", "vi")
+    assert "s.loops(block, iterator)" in str(split_one.value) and "test_schedule.py" in str(split_one.value)
 
 
 def test_attempt_undoes() -> None:

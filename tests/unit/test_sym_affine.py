@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.sym.affine import IterMap, Refusal, detect_iter_map, linear
+from pliant.support.refusal import Refusal
+from pliant.sym.affine import IterMap, detect_iter_map, linear
 from pliant.sym.expr import Dim, Expr, Var, const
 
 n, m = Dim("n"), Dim("m")

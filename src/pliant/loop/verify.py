@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, bool_, i64, u8
 from ..support.errors import Error, InternalError, counted
+from ..support.refusal import Refusal
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
 from .buffer import Buffer, Load, loaded_dtype
 from .stmt import (
@@ -281,7 +282,7 @@ class _Verifier:
         values = [i.value for i in s.iters]
         if all(v in self.loops for v in values) and len(set(values)) == len(values):
             return  # each is a loop variable of its own
-        from ..sym.affine import Refusal, detect_iter_map  # most programs need no proof: reading them should not load the prover
+        from ..sym.affine import detect_iter_map  # most programs need no proof: reading them should not load the prover
 
         from_zero = {v: Var(v.name) for v in self.loops}  # the same loops, counted from 0
         shift: dict[Var, Expr] = {v: from_zero[v] + f.start if not _is_zero(f.start) else from_zero[v] for v, f in self.loops.items()}

@@ -24,7 +24,7 @@ from ..schedule.library.match import iter_named
 from ..schedule.nest import accesses, bare_uses, blocks, index, loops_above
 from ..schedule.schedule import Schedule
 from ..support.errors import ScheduleError
-from ..sym.affine import Refusal
+from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, FloorMod, Var, free_vars, substitute
 from ..sym.index_map import IndexMap
 from ..target import Target
@@ -127,7 +127,7 @@ class _Classes:
         for same in together.values():
             self.join([k for k in same if k not in self.fixed])
         roles = convolution_of(block)
-        if not isinstance(roles, str):
+        if not isinstance(roles, Refusal):
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
 
     def maps(self, target: Target) -> dict[Key, IndexMap]:
@@ -278,7 +278,7 @@ def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tu
     seen: dict[Buffer, set[IndexMap | None]] = {}
     for b in blocks(func.body):
         roles = convolution_of(b)  # whose result is in no blocks
-        if not isinstance(roles, str) and roles.weight.buffer in known and along_channels(func, b, target):
+        if not isinstance(roles, Refusal) and roles.weight.buffer in known and along_channels(func, b, target):
             found = _pack_of(roles.weight.buffer, roles.weight.indices, {iter_named(b, roles.column).var: target.vector_bits // 32})
             seen.setdefault(roles.weight.buffer, set()).add(found)
             continue

@@ -16,7 +16,7 @@ from ..loop.buffer import Buffer
 from ..schedule.library.layouts import wanted_layouts, with_casts_inside
 from ..schedule.library.units import without_units
 from ..schedule.primitives.layout import transform_layout
-from ..sym.affine import Refusal
+from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Select
 from ..sym.index_map import Layout
 from ..target import Target

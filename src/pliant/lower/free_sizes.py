@@ -29,6 +29,7 @@ from ..schedule.library.register_sums import cuts_for, sizes_of
 from ..schedule.library.windows import tile_of_windows
 from ..schedule.nest import accesses, blocks, plain_iters
 from ..support.record import dataclass
+from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Var, free_vars
 from ..target import Target
 
@@ -72,7 +73,7 @@ class _Free:
         self.alone = all(elementwise(b) for b in self.blocks)  # in no write-back of a sum
         for b in self.blocks:
             nest = plain_loops(func, b)
-            if not isinstance(nest, str):
+            if not isinstance(nest, Refusal):
                 free = {v for v in self._not_tiled(b, nest) if _extent(nest[v]) > 1 and _is_free(v, b, nest)}
                 self.iterators |= free
                 self.loops |= {nest[v].var for v in free}
@@ -85,14 +86,14 @@ class _Free:
             some = any(not _extent(x) for x in nest.values())  # of several unknown numbers no proof is found that threads can share all
             return set() if self.alone and (run or some) else set(nest)
         roles, windows = blocked_convolution_of(self.func, block, self.target), windows_of(block)
-        if not isinstance(roles, str):
+        if not isinstance(roles, Refusal):
             long = prod(_extent(nest[v]) for v in nest if v.name in roles.reduced) >= LONG
             kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
             tile, column = tile_of_convolution(self.func, block, self.target), roles.column
             loops = {v.name: x for v, x in nest.items()}
             cuts = cuts_for(self.func, block, [loops[v] for v in roles.reduced], how=sizes_of(block))
             self.parts[block.name] = tuple((c.at, c.size) for c in cuts)
-        elif not isinstance(windows, str):
+        elif not isinstance(windows, Refusal):
             tile, kept, column = tile_of_windows(self.func, block, self.target), {windows.tiled, windows.column, *windows.reduced}, ""
         else:
             return set()

@@ -13,6 +13,7 @@ from ..loop.buffer import Buffer
 from ..loop.stmt import Block, Func, Reduce, Store
 from ..schedule.library.match import plain_loops
 from ..schedule.nest import Access, accesses, blocks, plain_iters
+from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Var, free_vars
 
 Extents = tuple[Expr, ...]
@@ -63,7 +64,7 @@ def _row_iters(func: Func, block: Block, rows: Extents) -> tuple[Expr, ...] | No
 def _iters(func: Func, block: Block) -> list[tuple[Var, Expr]] | None:
     """The iterators that index what a block writes, in order, with their extents; those of one round left out."""
     loops, body = plain_loops(func, block), block.body
-    if isinstance(loops, str) or not isinstance(body, Store | Reduce):
+    if isinstance(loops, Refusal) or not isinstance(body, Store | Reduce):
         return None
     order = plain_iters(body.indices if isinstance(body, Store) else body.targets[0].indices, block)
     return None if order is None else [(v, loops[v].stop) for v in order if not _is_one(loops[v].stop)]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Block, Func, Reduce
 from ..support.errors import ScheduleError
+from ..support.refusal import Refusal
 from ..sym.expr import Const, Mul, Var, free_vars, walk
 from ..sym.prove import prove_equal
 from ..target import Target
@@ -60,22 +61,22 @@ def matches(func: Func, block: Block, target: Target) -> list[Mapping]:
     return [m for m in found if isinstance(m, Mapping)]
 
 
-def mapping(func: Func, block: Block, instruction: str) -> Mapping | str:
+def mapping(func: Func, block: Block, instruction: str) -> Mapping | Refusal:
     """How a block becomes an instruction, or why it does not."""
     tile = tile_of_instruction(instruction)
     pattern = _Pattern({}, base_facts(func))
     problem = pattern.statement(tile.stmt, _comparable(block, tile))
     if problem:
-        return problem
+        return Refusal(problem)
     wanted = [(kind, _mask(x.var, {b: d for b, (d, _) in pattern.places.items()})) for x, kind in zip(tile.loops, tile.kinds, strict=True)]
     if len(set(wanted)) != len(wanted):
-        return "its loops cannot be told apart by what they index"
+        return Refusal("its loops cannot be told apart by what they index")
     places = {b: p for b, (_, p) in pattern.places.items()}
     masks = {i.var: (i.kind, _mask(i.var, places)) for i in block.iters}
     fused = tuple(tuple(v for v, m in masks.items() if m == w) for w in wanted)
     missing = next((x.var.name for x, vs in zip(tile.loops, fused, strict=True) if not vs), None)
     if missing is not None:
-        return f"no iterator indexes what its loop `{missing}` does"
+        return Refusal(f"no iterator indexes what its loop `{missing}` does")
     inside = {v for vs in fused for v in vs}
     return Mapping(instruction, fused, tuple(v for v in masks if v not in inside), places)
 
@@ -103,8 +104,8 @@ def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
     if instruction not in INSTRUCTIONS:
         raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"{', '.join(INSTRUCTIONS)}")
     plan = mapping(s.program, found, instruction)
-    if isinstance(plan, str):
-        raise refuse(f"block `{block}` cannot become `{instruction}`: {plan}", s.program, (found, "this block"))
+    if isinstance(plan, Refusal):
+        raise refuse(f"block `{block}` cannot become `{instruction}`: {plan.reason}", s.program, (found, "this block"))
     with s.attempt():
         return _apply(s, block, plan)
 

@@ -36,6 +36,7 @@ class Forward:
     dead: Mapping[Stmt, str]
     made: tuple[Stmt, ...] = ()
     rounding: str = ""  # how results may differ in their last bits, "" when they do not
+    tails: tuple[Stmt, ...] = ()  # of what was made: loops for the iterations that did not fit
 
     def __call__(self, s: Stmt) -> Stmt:
         """The statement that took the place of `s`."""
@@ -55,7 +56,8 @@ def compose(first: Forward, second: Forward) -> Forward:
         if old not in moved:
             dead.setdefault(old, reason)
     made = tuple(second(s) for s in first.made) + second.made
-    return Forward(moved, dead, made, "; ".join(r for r in (first.rounding, second.rounding) if r))
+    tails = tuple(second(s) for s in first.tails) + second.tails
+    return Forward(moved, dead, made, "; ".join(r for r in (first.rounding, second.rounding) if r), tails)
 
 
 class Edit:
@@ -80,7 +82,7 @@ class Edit:
         for s in stmts:
             self.dead[s] = reason
 
-    def done(self, made: tuple[Stmt, ...] = (), rounding: str = "") -> tuple[Func, Forward]:
+    def done(self, made: tuple[Stmt, ...] = (), rounding: str = "", tails: tuple[Stmt, ...] = ()) -> tuple[Func, Forward]:
         """The new program, and the forward to it."""
         above = index(self.func.body).parents
         touched: set[Stmt] = set()
@@ -101,7 +103,7 @@ class Edit:
                 moved[s] = end
             else:
                 self.dead[s] = "the part of the program it was in was replaced"
-        return func, Forward(moved, self.dead, made, rounding)
+        return func, Forward(moved, self.dead, made, rounding, tails)
 
     def _visit(self, s: Stmt, touched: set[Stmt]) -> Stmt:
         new = self.replaced.get(s)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from ..loop.stmt import Block, For, Func, walk_stmts
-from ..sym.affine import Refusal, detect_iter_map
+from ..support.refusal import Refusal
+from ..sym.affine import detect_iter_map
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.poly import poly_of, to_expr
 from .cursor import Forward

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ..loop.stmt import Block, For, Func, Seq, Stmt
 from ..support.record import dataclass
-from ..sym.affine import Refusal, detect_iter_map
+from ..support.refusal import Refusal
+from ..sym.affine import detect_iter_map
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..sym.prove import prove_equal
 from .nest import base_facts, loops_above, predicate_over_loops

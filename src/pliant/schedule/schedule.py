@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..loop.stmt import Block, For, Func, Stmt
-from ..support.errors import ScheduleError
+from ..loop.stmt import Block, For, Func, Iter, Stmt
+from ..support.errors import ScheduleError, counted
 from ..support.random import Stream
 from ..support.source import caller_span
+from ..sym.expr import free_vars
 from ..sym.index_map import IndexMap, index_map
 from . import sampling
 from .cursor import Forward, fresh_name
-from .nest import index, loops_above
+from .nest import blocks, index, loops_above
 from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, parts, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import split as splitting
@@ -86,6 +87,23 @@ class BlockHandle(Handle):
         return s
 
 
+class SplitLoops(tuple[LoopHandle, ...]):
+    """The loops that a split made, outermost first, and the names of the blocks in its tails.
+
+    i_0, i_1 = loops = s.split(i, None, 6, tail="balance")
+    for name in loops.tails:                # "c_tail5", "c_tail4", …, in the order in which they run
+        *_, i_r = s.loops(name, "vi")
+    """
+
+    tails: tuple[str, ...]
+
+    def __new__(cls, loops: Iterable[LoopHandle], tails: Iterable[str]) -> SplitLoops:
+        """The loops, with the blocks of the tails."""
+        made = super().__new__(cls, loops)
+        made.tails = tuple(tails)
+        return made
+
+
 def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = None) -> Callable[..., Any]:
     """The method of `Schedule` for a pure primitive: resolves handles, applies, forwards, records."""
     signature = inspect.signature(fn)
@@ -115,6 +133,8 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
         self._advance(func, forward)
         made = tuple(self._handle(s) for s in forward.made) if gives is not None else ()
         self._entries.append(Entry(fn.__name__, tuple(coded[0]), coded[1], tuple(h.id for h in made)))
+        if gives is SplitLoops:
+            return SplitLoops(made, [b.name for tail in forward.tails for b in blocks(tail)])  # type: ignore[arg-type]
         if gives is tuple:
             return made
         return made[0] if made else None
@@ -156,12 +176,39 @@ class Schedule:
         return Trace(tuple(self._entries), tuple(self._decisions))
 
     @traced
-    def loops(self, block: str | BlockHandle) -> tuple[LoopHandle, ...]:
-        """The loops around a block, outermost first."""
+    def loops(self, block: str | BlockHandle, iterator: str | None = None) -> tuple[LoopHandle, ...]:
+        """The loops around a block, outermost first; of an iterator, those that its value is made of."""
         found = self._resolve(block, "Block")
-        made = tuple(self._handle(x) for x in loops_above(self.program, found))
-        self._entries.append(Entry("loops", (self._coded(block),), {}, tuple(h.id for h in made)))
+        around = loops_above(self.program, found)
+        if iterator is not None:
+            used = free_vars(self._iterator(found, iterator).value)
+            around = [x for x in around if x.var in used]
+        made = tuple(self._handle(x) for x in around)
+        args = (self._coded(block),) if iterator is None else (self._coded(block), iterator)
+        self._entries.append(Entry("loops", args, {}, tuple(h.id for h in made)))
         return made  # type: ignore[return-value]
+
+    @traced
+    def loop(self, block: str | BlockHandle, iterator: str) -> LoopHandle:
+        """The loop that an iterator of a block goes through: the only one that its value is made of."""
+        found = self._resolve(block, "Block")
+        value = self._iterator(found, iterator).value
+        used = [x for x in loops_above(self.program, found) if x.var in free_vars(value)]
+        if len(used) != 1:
+            what = f"iterator `{iterator}` of block `{found.name}` goes through {counted(len(used), 'loop')}"
+            more = "s.loops(block, iterator) gives all of them"
+            raise refuse(what, self.program, (found, f"{iterator} = {value}"), help=more).at(caller_span())
+        made = self._handle(used[0])
+        self._entries.append(Entry("loop", (self._coded(block), iterator), {}, (made.id,)))
+        return made  # type: ignore[return-value]
+
+    def _iterator(self, block: Block, name: str) -> Iter:
+        found = next((i for i in block.iters if i.var.name == name), None)
+        if found is None:
+            names = ", ".join(f"`{i.var.name}`" for i in block.iters)
+            what = f"block `{block.name}` has no iterator {name!r}"
+            raise refuse(what, self.program, (block, f"its iterators are {names or 'none'}")).at(caller_span())
+        return found
 
     @traced
     def block(self, name: str) -> BlockHandle:
@@ -170,7 +217,7 @@ class Schedule:
         self._entries.append(Entry("block", (name,), {}, (made.id,)))
         return made  # type: ignore[return-value]
 
-    split = primitive(splitting.split, tuple)
+    split = primitive(splitting.split, SplitLoops)
     partition = primitive(splitting.partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
     join = primitive(join.join, LoopHandle)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ..support.record import dataclass
+from ..support.refusal import Refusal
 from . import expr as E
 from .bounds import exact, int_range
 from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars, walk
@@ -69,13 +70,6 @@ class IterMap:
     def bijective(self) -> bool:
         """Each point of the box of extents is one loop point."""
         return self.injective and self.surjective
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why bindings are not independent quasi-affine maps."""
-
-    reason: str
 
 
 class _NotAffine(Exception):

@@ -21,7 +21,8 @@ from math import lcm
 from ..dtype import i64
 from ..support.errors import ScheduleError
 from ..support.record import dataclass
-from .affine import IterMap, IterSum, Mark, Refusal, Split, detect_iter_map
+from ..support.refusal import Refusal
+from .affine import IterMap, IterSum, Mark, Split, detect_iter_map
 from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, substitute, walk
 from .facts import EMPTY, Facts
 from .prove import prove, prove_equal

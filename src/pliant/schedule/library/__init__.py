@@ -15,6 +15,7 @@ from functools import partial
 
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
+from ...support.refusal import Refusal
 from ...sym.expr import FALSE, TRUE, Expr
 from ...sym.simplify import simplify
 from ...target import Target
@@ -83,14 +84,14 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
     if not copy:
         said += _inline_decoding(s, decoding)
     for b in blocks(s.program.body):
-        if not isinstance(dot_product_of(s.program, b, target), str):
+        if not isinstance(dot_product_of(s.program, b, target), Refusal):
             said += _attempt(s, "dot products", partial(schedule_dot_product, s, b.name, target, copy))
     for b in untouched(s.program):
         if is_one_row(s.program, b):
             said += _attempt(s, "one row", partial(schedule_one_row, s, b.name, target))
             if has_block(s.program, b.name) and find_block(s.program, b.name) not in untouched(s.program):
                 continue
-        if not isinstance(matmul_of(b), str) and has_block(s.program, b.name):
+        if not isinstance(matmul_of(b), Refusal) and has_block(s.program, b.name):
             said += _attempt(s, "matmul", partial(schedule_matmul, s, b.name, target, copy))
     if copy:  # into the copies of panels
         said += _inline_decoding(s, decoding)
@@ -101,7 +102,7 @@ def _variant(func: Func, target: Target, guard: Expr, copy: bool) -> Variant:
         if any(i.kind == "R" for i in b.iters):
             said += _attempt(s, "rows", partial(schedule_rows, s, [b.name], target))
     for b in untouched(s.program):
-        if not isinstance(transposed(b), str):
+        if not isinstance(transposed(b), Refusal):
             said += _attempt(s, "transpose", partial(schedule_transpose, s, b.name, target))
     for b in untouched(s.program):
         if elementwise(b) is not None:
@@ -116,19 +117,19 @@ def _convolutions(s: Schedule, target: Target) -> list[str]:
     """Before anything is inlined: operands that are padded stay apart, so that sums have no condition."""
     said: list[str] = []
     for b in blocks(s.program.body):
-        if not isinstance(blocked_convolution_of(s.program, b, target), str):
+        if not isinstance(blocked_convolution_of(s.program, b, target), Refusal):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in untouched(s.program):
         if sums_rows(b):
             continue
         roles = convolution_of(b)
-        if isinstance(roles, str) or not (isinstance(matmul_of(b), str) or over_image(b, roles)):
+        if isinstance(roles, Refusal) or not (isinstance(matmul_of(b), Refusal) or over_image(b, roles)):
             continue
-        if along_channels(s.program, b, target) and isinstance(dot_product_of(s.program, b, target), str):
+        if along_channels(s.program, b, target) and isinstance(dot_product_of(s.program, b, target), Refusal):
             said += _attempt(s, "convolution", partial(schedule_convolution, s, b.name, target))
     for b in blocks(s.program.body):
-        other = isinstance(matmul_of(b), str) or in_blocks(s.program, b, target)  # pools of blocks of channels reduce columns, too
-        if other and b in untouched(s.program) and not isinstance(windows_of(b), str):
+        other = isinstance(matmul_of(b), Refusal) or in_blocks(s.program, b, target)  # pools of blocks of channels reduce columns, too
+        if other and b in untouched(s.program) and not isinstance(windows_of(b), Refusal):
             said += _attempt(s, "windows", partial(schedule_windows, s, b.name, target))
     return said
 
@@ -154,7 +155,7 @@ def _inline(s: Schedule, target: Target) -> list[str]:
         users = readers(s.program, store.buffer)
         if any(u not in untouched(s.program) for u in users):  # a rule has seen to it that it stays apart
             continue
-        if any(not isinstance(dot_product_of(s.program, u, target), str) for u in users):  # instructions read their factors from memory
+        if any(not isinstance(dot_product_of(s.program, u, target), Refusal) for u in users):  # instructions read their factors from memory
             continue
         if is_cheap(store.value) or (len(users) == 1 and reads_once(users[0], store)):
             try:

@@ -21,6 +21,7 @@ from math import prod
 
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
+from ...support.refusal import Refusal
 from ...sym.bounds import multiple
 from ...target import Target
 from ..model import Choice, Sizes, choose_tile
@@ -58,10 +59,10 @@ def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
     """Tile the convolution `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     block = find_block(s.program, name)
     roles = blocked_convolution_of(s.program, block, target)
-    if isinstance(roles, str):
+    if isinstance(roles, Refusal):
         roles = convolution_of(block)
-    if isinstance(roles, str):
-        raise NotApplicable(roles)
+    if isinstance(roles, Refusal):
+        raise NotApplicable(roles.reason)
     known_sums(s.program, block, any_size=roles.lane is not None)
     _join(s, block)
     rule = _Rule(s, name, roles, target)
@@ -74,7 +75,7 @@ def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
 def tile_of_convolution(func: Func, block: Block, target: Target) -> Choice | None:
     """The tile that the rule takes for a convolution with channels in blocks; None for anything else."""
     roles = blocked_convolution_of(func, block, target)
-    return None if isinstance(roles, str) else _Rule(Schedule(func), block.name, roles, target).tile
+    return None if isinstance(roles, Refusal) else _Rule(Schedule(func), block.name, roles, target).tile
 
 
 def _join(s: Schedule, block: Block) -> None:
@@ -96,7 +97,7 @@ def _reads(block: Block) -> set[Buffer]:
 def _share_copies(s: Schedule, name: str) -> None:
     """Operands that are padded, in blocks of channels: threads over their rows."""
     for b in untouched(s.program):
-        if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), str) or len(loops) < 3:
+        if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), Refusal) or len(loops) < 3:
             continue
         handles = s.loops(b.name)
         share(s, list(handles[: len(handles) - 2]), inner=True)
@@ -141,16 +142,11 @@ class _Rule:
         some = range(1, MOST_VECTORS + 1)
         if self.columns is not None:
             return tuple(v for v in some if v == 1 or v * self.lanes <= self.columns)
-        certain = multiple(self._loop(self.name, self.roles.column).loop.extent, base_facts(self.s.program))
+        certain = multiple(self.s.loop(self.name, self.roles.column).loop.extent, base_facts(self.s.program))
         return tuple(v for v in some if certain % v == 0)
 
     def _extent(self, iterator: str) -> int | None:
-        return constant_extent(self.s.program, self._loop(self.name, iterator).loop)
-
-    def _loop(self, name: str, iterator: str) -> LoopHandle:
-        """The loop that an iterator is bound to."""
-        value = iter_named(find_block(self.s.program, name), iterator).value
-        return next(h for h in self.s.loops(name) if h.loop.var is value)
+        return constant_extent(self.s.program, self.s.loop(self.name, iterator).loop)
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
@@ -158,31 +154,27 @@ class _Rule:
         side = "before" if r.lane else self._pack()
         if self.inside and not r.lane:
             self._columns_last(s.block(self.name))
-        s.reorder(*(self._loop(self.name, v) for v in (r.column, r.lane, *r.outer, r.row, *r.reduced) if v))
+        s.reorder(*(s.loop(self.name, v) for v in (r.column, r.lane, *r.outer, r.row, *r.reduced) if v))
         if self.dtype.is_float and self.target.has_fma:
             s.contract(self.name)
         if r.lane:
-            lane = self._loop(self.name, r.lane)
-            self._vectors(self._loop(self.name, r.column), lane) if r.column else self._panel(self.name, None, lane)
+            lane = s.loop(self.name, r.lane)
+            self._vectors(s.loop(self.name, r.column), lane) if r.column else self._panel(self.name, None, lane)
             return self._said(side)
-        column = self._loop(self.name, r.column)
+        column = s.loop(self.name, r.column)
         assert self.columns is not None
         if self.columns < self.lanes:
             self._few(self.name, column, self.columns)
         else:
-            before = self._names()
-            vectors, lane = s.split(column, None, self.lanes, tail="cut")
-            for rest in self._names() - before:
-                self._few(rest, s.loops(rest)[0], self.columns % self.lanes)
+            vectors, lane = columns = s.split(column, None, self.lanes, tail="cut")
+            for rest in columns.tails:
+                self._few(rest, s.loop(rest, r.column), self.columns % self.lanes)
             self._vectors(vectors, lane)
         return self._said(side)
 
     def _said(self, side: str) -> str:
         t = self.tile
         return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}, weights packed {side}"
-
-    def _names(self) -> set[str]:
-        return {b.name for b in blocks(self.s.program.body)}
 
     def _pack(self) -> str:
         """See to it that weights are packed."""
@@ -207,20 +199,18 @@ class _Rule:
 
     def _vectors(self, vectors: LoopHandle, lane: LoopHandle) -> None:
         """Panels of so many vectors, and of those that remain."""
-        s, v = self.s, self.tile.vectors
-        before = self._names()
-        panel, vector = s.split(vectors, None, v, tail="cut")
-        for rest in self._names() - before:
-            inner = s.loops(rest)
-            self._panel(rest, None, inner[1], inner[0])
+        s, r = self.s, self.roles
+        panel, vector = panels = s.split(vectors, None, self.tile.vectors, tail="cut")
+        for rest in panels.tails:
+            over, within = (s.loop(rest, r.column), s.loop(rest, r.lane)) if r.lane else s.loops(rest, r.column)
+            self._panel(rest, None, within, over)
         self._panel(self.name, panel, lane, vector)
 
     def _panel(self, name: str, panel: LoopHandle | None, lane: LoopHandle, vector: LoopHandle | None = None) -> None:
         """One panel: threads over it and the rows of images; tiles of neighbours."""
-        s = self.s
-        chain = s.loops(name)
-        below = chain[chain.index(lane) + 1 :]
-        outer, row, reduced = below[: len(self.roles.outer)], below[len(self.roles.outer)], below[len(self.roles.outer) + 1 :]
+        s, r = self.s, self.roles
+        outer, reduced = ([s.loop(name, v) for v in some] for some in (r.outer, r.reduced))
+        row = s.loop(name, r.row)
         inner = [*([vector] if vector else []), lane]
         shared = [*outer[:-1], *([panel] if panel else []), *outer[-1:]]
         s.reorder(*shared, row, *reduced, *inner)
@@ -228,26 +218,24 @@ class _Rule:
         if self.rows is not None and self.rows <= self.tile.rows:
             self._tile(name, at, row, len(inner))
             return
-        before = self._names()
-        tiles, within = s.split(row, None, self.tile.rows, tail="balance")
-        for tail in sorted(self._names() - before):
-            own = s.loops(tail)[-len(inner) - len(reduced) - 1]
-            around = s.loops(tail)[s.loops(tail).index(own) - 1] if s.loops(tail).index(own) else None
+        tiles, within = rows = s.split(row, None, self.tile.rows, tail="balance")
+        for tail in rows.tails:
+            *_, own = s.loops(tail, r.row)
+            chain = s.loops(tail)
+            around = chain[chain.index(own) - 1] if own is not chain[0] else None
             self._tile(tail, around, own, len(inner))
         self._tile(name, tiles, within, len(inner))
 
-    def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle | None, depth: int) -> None:
-        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, (vectors,) lanes."""
+    def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle, depth: int) -> None:
+        """Accumulate one tile in registers; the innermost `depth` loops are (vectors and) lanes."""
         s = self.s
-        chain = s.loops(name)
-        *vectors, lane = chain[-depth:]
-        reduced = chain[-depth - len(self.roles.reduced) : -depth]
-        rows = [row] if row else []
-        s.reorder(*reduced, *rows, *vectors, lane)
+        reduced = [s.loop(name, v) for v in self.roles.reduced]
+        *vectors, lane = s.loops(name)[-depth:]
+        s.reorder(*reduced, row, *vectors, lane)
         written = s.cache_write(name, at, scope="register")
         if not self.inside and not self.roles.lane:
             self._columns_last(written)
-        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *vectors, lane])
+        self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane])
 
     def _columns_last(self, block: BlockHandle) -> None:
         """Let columns lie next to each other in what a block works on: the lanes of registers."""

@@ -12,6 +12,7 @@ from math import prod
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..dependence import linear
@@ -37,16 +38,16 @@ class Convolution:
     lane: str | None = None  # channels in blocks: the index inside of a block, the last one of the result; `column` counts blocks then
 
 
-def convolution_of(block: Block) -> Convolution | str:
+def convolution_of(block: Block) -> Convolution | Refusal:
     """The roles of the iterators of a convolution; else why it is none."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
-        return f"block `{block.name}` is no sum with an init"
+        return Refusal(f"block `{block.name}` is no sum with an init")
     if not isinstance(s.values[0], Mul):
-        return f"block `{block.name}` does not sum products"
+        return Refusal(f"block `{block.name}` does not sum products")
     out = plain_iters(s.targets[0].indices, block)
     if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+        return Refusal(f"the result of block `{block.name}` is not indexed by its S iterators, each once")
     row = out[-1]
     factors = s.values[0].args
     for wide, narrow in (factors, factors[::-1]):
@@ -56,22 +57,24 @@ def convolution_of(block: Block) -> Convolution | str:
             outer = tuple(v.name for v in out[:-1] if v is not columns[0])
             reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
             return Convolution(outer, row.name, columns[0].name, reduced, weight)
-    return f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
+    return Refusal(
+        f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
+    )
 
 
-def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | str:
+def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | Refusal:
     """The roles of the iterators of a convolution with channels in blocks, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`."""
     if not in_blocks(func, block, target):
-        return f"what block `{block.name}` makes does not lie in blocks of channels"
+        return Refusal(f"what block `{block.name}` makes does not lie in blocks of channels")
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
-        return f"block `{block.name}` is no sum with an init"
+        return Refusal(f"block `{block.name}` is no sum with an init")
     out = plain_iters(s.targets[0].indices, block)
     if not isinstance(s.values[0], Mul) or not out or len(out) < 2 or set(out) != {i.var for i in block.iters if i.kind == "S"}:
-        return f"block `{block.name}` does not sum products at its S iterators"
+        return Refusal(f"block `{block.name}` does not sum products at its S iterators")
     *_, row, lane = out
     if any(i.kind == "O" for i in block.iters):
-        return f"block `{block.name}` has an ordered iterator"
+        return Refusal(f"block `{block.name}` has an ordered iterator")
     factors = s.values[0].args
     for wide, narrow in (factors, factors[::-1]):
         weight = _loaded(wide)
@@ -82,7 +85,7 @@ def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolut
             outer = tuple(v.name for v in out[:-2] if v not in columns)
             reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
             return Convolution(outer, row.name, columns[0].name if columns else "", reduced, weight, lane.name)
-    return f"no block of channels of the result of block `{block.name}` belongs to one factor alone"
+    return Refusal(f"no block of channels of the result of block `{block.name}` belongs to one factor alone")
 
 
 def _loaded(e: Expr) -> Load | None:
@@ -103,21 +106,21 @@ class Windows:
     rows: bool  # neighbours along `tiled` have parts of their windows in common
 
 
-def windows_of(block: Block) -> Windows | str:
+def windows_of(block: Block) -> Windows | Refusal:
     """The roles of the iterators of a reduction over windows; else why it is none."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
-        return f"block `{block.name}` is no reduction with a named combiner and an init"
+        return Refusal(f"block `{block.name}` is no reduction with a named combiner and an init")
     out = plain_iters(s.targets[0].indices, block)
     if not out or set(out) != {i.var for i in block.iters if i.kind == "S"} or any(i.kind == "O" for i in block.iters):
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+        return Refusal(f"the result of block `{block.name}` is not indexed by its S iterators, each once")
     column = out[-1]
     moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e)]
     if not moving or not all(_step(e, column) for e in moving):
-        return f"what block `{block.name}` reads along `{column.name}` is not neighbours"
+        return Refusal(f"what block `{block.name}` reads along `{column.name}` is not neighbours")
     taken = {i.var for i in block.iters if i.kind == "R"}
     if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
-        return f"what block `{block.name}` reduces are no windows"
+        return Refusal(f"what block `{block.name}` reduces are no windows")
     channels = [v for v in out[:-1] if all(v not in free_vars(e) for e in moving)]
     tiled = channels[-1] if channels else out[-2] if len(out) > 1 else None
     outer = tuple(v.name for v in out[:-1] if v is not tiled)
@@ -143,7 +146,7 @@ def taps_of(func: Func, block: Block) -> int:
 def _size(func: Func, block: Block, v: Var) -> int:
     """The number of values of an iterator; 1 where it is not known."""
     loops = plain_loops(func, block)
-    return 1 if isinstance(loops, str) else max(constant_extent(func, loops[v]) or 1, 1)
+    return 1 if isinstance(loops, Refusal) else max(constant_extent(func, loops[v]) or 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +193,8 @@ def in_blocks(func: Func, block: Block, target: Target) -> bool:
 def along_channels(func: Func, block: Block, target: Target) -> bool:
     """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbours."""
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
-    if isinstance(roles, str) or isinstance(loops, str) or (isinstance(windows, str) and not over_image(block, roles)):
-        return not isinstance(roles, str)
+    if isinstance(roles, Refusal) or isinstance(loops, Refusal) or (isinstance(windows, Refusal) and not over_image(block, roles)):
+        return not isinstance(roles, Refusal)
     s = block.body
     assert isinstance(s, Reduce)
     lanes = max(1, target.vector_bits // s.targets[0].dtype.bits)

@@ -22,6 +22,7 @@ from ...dtype import i64
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.bounds import multiple
 from ...sym.expr import TRUE, Const, Expr, FloorMod, Var, free_vars
 from ...sym.index_map import IndexMap
@@ -55,25 +56,25 @@ class DotProduct:
     is_packed: bool  # the right-hand side lies as the instruction wants it
 
 
-def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | str:
+def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | Refusal:
     """How instructions of the machine do a block; else why none can."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None or not s.targets[0].dtype.is_int:
-        return f"block `{block.name}` is no sum of integers with an init"
+        return Refusal(f"block `{block.name}` is no sum of integers with an init")
     out = plain_iters(s.targets[0].indices, block)
     if not out or set(out) != {i.var for i in block.iters if i.kind == "S"}:
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+        return Refusal(f"the result of block `{block.name}` is not indexed by its S iterators, each once")
     found: dict[tuple[int, int], tuple[str, Load, Load]] = {}
     for i in instructions_of(target):
         m = mapping(func, block, i.name)
-        if isinstance(m, str) or len(m.fused) != 2 or any(len(vs) != 1 for vs in m.fused) or m.fused[0][0] is not out[-1]:
+        if isinstance(m, Refusal) or len(m.fused) != 2 or any(len(vs) != 1 for vs in m.fused) or m.fused[0][0] is not out[-1]:
             continue
         lanes, group = (int(x.stop.value) for x in tile_of_instruction(i.name).loops if isinstance(x.stop, Const))
         factors = [p for p in m.operands.values() if p.buffer is not s.targets[0].buffer]
         narrow, wide = sorted(factors, key=lambda p: out[-1] in free_vars(p))
         found[group, lanes] = i.name, narrow, wide
     if not found:
-        return f"no instruction does what block `{block.name}` does"
+        return Refusal(f"no instruction does what block `{block.name}` does")
     group, lanes = max(found, key=lambda size: (size[0] * size[1], size))
     _, narrow, wide = found[group, lanes]
     rows = [v for v in out[:-1] if v not in free_vars(wide)]
@@ -99,8 +100,8 @@ def worth_words(func: Func, block: Block, target: Target) -> Expr | None:
     dot = dot_product_of(func, block, target)
     loops = plain_loops(func, block)
     if (
-        isinstance(dot, str)
-        or isinstance(loops, str)
+        isinstance(dot, Refusal)
+        or isinstance(loops, Refusal)
         or dot.is_packed
         or dot.roles.row is None
         or plain_iters(dot.wide.indices, block) is None
@@ -126,8 +127,8 @@ def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = Fa
     func = s.program
     block = find_block(func, name)
     dot = dot_product_of(func, block, target)
-    if isinstance(dot, str):
-        raise NotApplicable(dot)
+    if isinstance(dot, Refusal):
+        raise NotApplicable(dot.reason)
     if not dot.is_packed and not copy:
         raise NotApplicable(
             f"`{dot.wide.buffer.name}` does not lie in words of {dot.group} for {dot.lanes} columns, as the instruction wants"
@@ -135,8 +136,8 @@ def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = Fa
     dot = _widened(s, name, dot)
     block = find_block(s.program, name)
     loops = plain_loops(s.program, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
     rule = _Rule(s, name, dot, {v.name: x for v, x in loops.items()}, target)
     return with_epilogue(s, block, rule.apply)
 

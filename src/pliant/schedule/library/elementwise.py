@@ -16,6 +16,7 @@ from math import prod
 from ...loop.buffer import Load
 from ...loop.stmt import Block
 from ...support.errors import ScheduleError
+from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
 from ..nest import constant_extent, plain_iters
@@ -35,8 +36,8 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
     if store is None:
         raise NotApplicable(f"block `{name}` is not one store over S iterators")
     loops = plain_loops(s.program, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
     if not loops:
         return f"elementwise: `{name}` is one element"
     target_load = Load(store.buffer, store.indices)

@@ -14,6 +14,7 @@ from functools import partial
 
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
+from ...support.refusal import Refusal
 from ...sym.expr import Cast, Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
@@ -31,7 +32,7 @@ def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:
     found: dict[Buffer, IndexMap] = {}
     for b in blocks(func.body):
         dot = dot_product_of(func, b, target)
-        if not isinstance(dot, str):
+        if not isinstance(dot, Refusal):
             found.update(_words(func, b, dot))
             continue
         side = _right_side(b) or (_weights(b) if along_channels(func, b, target) else None)
@@ -97,7 +98,7 @@ def _right_side(block: Block) -> tuple[Load, Var] | None:
 def _weights(block: Block) -> tuple[Load, Var] | None:
     """What a convolution multiplies its operand with, at plain iterators, and the channels of its result."""
     roles = convolution_of(block)
-    if isinstance(roles, str) or plain_iters(roles.weight.indices, block) is None:
+    if isinstance(roles, Refusal) or plain_iters(roles.weight.indices, block) is None:
         return None
     return roles.weight, iter_named(block, roles.column).var
 

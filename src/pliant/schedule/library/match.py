@@ -12,6 +12,7 @@ from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
 from ..nest import accesses, allocation, blocks, index, loops_above, path_to, plain_iters, readers
@@ -41,7 +42,7 @@ class Matmul:
     pack: int = 0  # the right side is packed: it lies by `column // pack`, …, `column % pack`
 
 
-def plain_loops(func: Func, block: Block) -> dict[Var, For] | str:
+def plain_loops(func: Func, block: Block) -> dict[Var, For] | Refusal:
     """The loop of each iterator of a block that is alone in a nest of one serial loop for each iterator; else what is otherwise."""
     loops = loops_above(func, block)
     of = {x.var: x for x in loops}
@@ -49,49 +50,49 @@ def plain_loops(func: Func, block: Block) -> dict[Var, For] | str:
     for i in block.iters:
         loop = of.get(i.value)  # type: ignore[call-overload]
         if loop is None or loop in found.values():
-            return f"iterator `{i.var.name}` of block `{block.name}` is not one loop"
+            return Refusal(f"iterator `{i.var.name}` of block `{block.name}` is not one loop")
         found[i.var] = loop
     if block.predicate is not TRUE:
-        return f"block `{block.name}` has a predicate"
+        return Refusal(f"block `{block.name}` has a predicate")
     if len(loops) != len(found):
-        return f"there are loops around block `{block.name}` that it does not use"
+        return Refusal(f"there are loops around block `{block.name}` that it does not use")
     for x in loops:
         if x.kind != "serial" or blocks(x) != [block] or not (isinstance(x.start, Const) and x.start.value == 0):
-            return f"loop `{x.var.name}` is not a serial loop from 0 around block `{block.name}` alone"
+            return Refusal(f"loop `{x.var.name}` is not a serial loop from 0 around block `{block.name}` alone")
         if any(not free_vars(x.stop).isdisjoint([y.var]) for y in loops):
-            return f"the extent of loop `{x.var.name}` depends on another loop"
+            return Refusal(f"the extent of loop `{x.var.name}` depends on another loop")
     if any(not isinstance(s, (For, Seq)) for s in path_to(func, block)) or any(isinstance(x.body, Seq) for x in loops):
-        return f"block `{block.name}` is not alone in its loops"
+        return Refusal(f"block `{block.name}` is not alone in its loops")
     return found
 
 
-def matmul_of(block: Block) -> Matmul | str:
+def matmul_of(block: Block) -> Matmul | Refusal:
     """The roles of the iterators of a sum of products or of a reduction of columns; else why it is none."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
-        return f"block `{block.name}` is no reduction with a named combiner and an init"
+        return Refusal(f"block `{block.name}` is no reduction with a named combiner and an init")
     out = plain_iters(s.targets[0].indices, block)
     spatial = [i.var for i in block.iters if i.kind == "S"]
     if not out or set(out) != set(spatial):
-        return f"the result of block `{block.name}` is not indexed by its S iterators, each once"
+        return Refusal(f"the result of block `{block.name}` is not indexed by its S iterators, each once")
     if any(i.kind == "O" for i in block.iters):
-        return f"block `{block.name}` has an ordered iterator"
+        return Refusal(f"block `{block.name}` has an ordered iterator")
     column = out[-1]
     product = isinstance(s.values[0], Mul) and s.combiner.name == "add"
     factors = s.values[0].args if product and not all(column in free_vars(f) for f in s.values[0].args) else s.values
     wide = [f for f in factors if column in free_vars(f)]
     narrow = [f for f in factors if column not in free_vars(f)]
     if len(wide) != 1:
-        return f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone"
+        return Refusal(f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone")
     packs = {0 if along(e, column) else packed(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)}
     if None in packs or len(packs) != 1:
-        return f"what block `{block.name}` multiplies is not contiguous along `{column.name}`"
+        return Refusal(f"what block `{block.name}` multiplies is not contiguous along `{column.name}`")
     rows = [v for v in out[:-1] if any(v in free_vars(f) for f in narrow) and v not in free_vars(wide[0])]
     row = rows[-1] if rows else None
     batch = tuple(v.name for v in out[:-1] if v is not row)
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
     if not reduced:
-        return f"block `{block.name}` has no reduction iterator"
+        return Refusal(f"block `{block.name}` has no reduction iterator")
     return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
 
 
@@ -155,8 +156,7 @@ def decodes(func: Func, block: Block) -> bool:
     if store is None or allocation(func, store.buffer) is None:
         return False
     users = readers(func, store.buffer)
-    roles = matmul_of(users[0]) if len(users) == 1 else "several readers"
-    if isinstance(roles, str):
+    if len(users) != 1 or isinstance(roles := matmul_of(users[0]), Refusal):
         return False
     column = next(i.var for i in users[0].iters if i.var.name == roles.column)
     loads = [a for a in accesses(users[0]) if a.buffer is store.buffer]
@@ -203,7 +203,7 @@ def iter_named(block: Block, name: str) -> Iter:
 def known_sums(func: Func, block: Block, any_size: bool = False) -> None:
     """Refuse a block that is not alone in plain loops, or that sums over something whose size is known only at run time."""
     loops = plain_loops(func, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
     if not any_size and any(i.kind == "R" and not isinstance(loops[i.var].extent, Const) for i in block.iters):
         raise NotApplicable(f"what block `{block.name}` sums over has a size that is known only at run time")

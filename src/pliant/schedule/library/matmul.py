@@ -23,6 +23,7 @@ from ...dtype import DType, f16
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..model import Sizes, choose_tile
@@ -95,7 +96,7 @@ def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
     """
     roles = matmul_of(block)
     loops = plain_loops(func, block)
-    if isinstance(roles, str) or isinstance(loops, str) or roles.row is None or roles.pack or roles.batch:
+    if isinstance(roles, Refusal) or isinstance(loops, Refusal) or roles.row is None or roles.pack or roles.batch:
         return None
     wide = wide_load(block, roles)
     extent = {v.name: x.extent for v, x in loops.items()}
@@ -145,15 +146,15 @@ def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) 
     func = s.program
     block = find_block(func, name)
     roles = matmul_of(block)
-    if isinstance(roles, str):
-        raise NotApplicable(roles)
+    if isinstance(roles, Refusal):
+        raise NotApplicable(roles.reason)
     loops = plain_loops(func, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
     if roles.row is not None and _widen_rows(s, block, roles):
         block = find_block(s.program, name)
         loops = plain_loops(s.program, block)
-        assert not isinstance(loops, str)
+        assert not isinstance(loops, Refusal)
     rule = TiledProduct(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.model}"
 
@@ -256,19 +257,18 @@ class TiledProduct:
         body = find_block(self.s.program, self.name).body
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
-    def panels(self, name: str, column: LoopHandle, tile: TileSize, batch: list[LoopHandle], guard: bool = False) -> list[str]:
+    def panels(self, name: str, column: LoopHandle, tile: TileSize, batch: list[LoopHandle], guard: bool = False) -> tuple[str, ...]:
         """Split the columns of a block into panels and tile each; the blocks that do the columns behind the last whole panel."""
         s = self.s
         chain = s.loops(name)
         below = chain[chain.index(column) + 1 :]
-        before = {b.name for b in blocks(s.program.body)}
-        panel, vector, lane = s.split(column, None, tile.vectors, tile.lanes, tail="guard" if guard else "cut")
-        rest = [b.name for b in blocks(s.program.body) if b.name not in before]
+        panel, vector, lane = panels = s.split(column, None, tile.vectors, tile.lanes, tail="guard" if guard else "cut")
         s.reorder(panel, *below, vector, lane)
-        panel, shared = self._share(panel, batch, below, bool(rest))
+        panel, shared = self._share(panel, batch, below, bool(panels.tails))
         self.copy_panel(name, panel)
         self._rows(name, panel, shared, tile.rows)
-        return rest
+        tails: tuple[str, ...] = panels.tails
+        return tails
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
         """Copy what a panel reads of the right-hand side, where that is asked for."""
@@ -309,15 +309,13 @@ class TiledProduct:
         if rows is not None and rows <= size:
             self.tile_at(name, panel, row)
             return
-        before = {b.name for b in blocks(s.program.body)}
-        tiles, within = s.split(row, None, size, tail="balance")
+        tiles, within = rows = s.split(row, None, size, tail="balance")
         if not shared:
             tried(partial(s.parallel, tiles))
-        for tail in [b.name for b in blocks(s.program.body) if b.name not in before]:
-            inner = s.loops(tail)
-            own = inner[-3 - len(self.reduced)]
-            around = inner[inner.index(own) - 1]
-            self.tile_at(tail, around, own)
+        for tail in rows.tails:
+            chain = s.loops(tail)
+            *_, own = s.loops(tail, self.roles.row)
+            self.tile_at(tail, chain[chain.index(own) - 1], own)
         self.tile_at(name, tiles, within)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.refusal import Refusal
 from ...sym.expr import Const
 from ...target import Target
 from ..nest import writers
@@ -31,7 +32,7 @@ FEWEST = 512  # columns that are worth it
 def is_one_row(func: Func, block: Block) -> bool:
     """Whether a block is one row times a plain matrix with long rows."""
     roles, loops = matmul_of(block), plain_loops(func, block)
-    if isinstance(roles, str) or isinstance(loops, str) or roles.pack or roles.batch or len(roles.reduced) != 1:
+    if isinstance(roles, Refusal) or isinstance(loops, Refusal) or roles.pack or roles.batch or len(roles.reduced) != 1:
         return False
     extents = {v.name: x.extent for v, x in loops.items()}
     rows, columns, wide = extents.get(roles.row or "", ONE), extents[roles.column], wide_load(block, roles)
@@ -45,7 +46,7 @@ def schedule_one_row(s: Schedule, name: str, target: Target) -> str:
     """Go through the matrix of the product `name` as it lies, with its elementwise consumers in the write-back."""
     block = find_block(s.program, name)
     roles, loops = matmul_of(block), plain_loops(s.program, block)
-    if isinstance(roles, str) or isinstance(loops, str):
+    if isinstance(roles, Refusal) or isinstance(loops, Refusal):
         raise NotApplicable(f"block `{name}` is no product")
     rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target)
     return with_epilogue(s, block, rule.apply)

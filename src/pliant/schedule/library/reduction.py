@@ -20,6 +20,7 @@ from itertools import takewhile
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, all_of, free_vars
 from ...target import Target
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
@@ -45,8 +46,8 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
         raise NotApplicable("there is no reduction")
     for b in inside:
         problem = plain_loops(func, b)
-        if isinstance(problem, str):
-            raise NotApplicable(problem)
+        if isinstance(problem, Refusal):
+            raise NotApplicable(problem.reason)
         if any(i.kind == "O" for i in b.iters):
             raise NotApplicable(f"block `{b.name}` has an ordered iterator")
     if all(not _repeated(s, b) for b in sums):
@@ -90,10 +91,10 @@ def short_rows(func: Func) -> ShortRows | None:
     Programs that store something for each element of a row take so long for it that they need no second program.
     """
     nests = {b: plain_loops(func, b) for b in blocks(func.body)}
-    if any(isinstance(loops, str) for loops in nests.values()):
+    if any(isinstance(loops, Refusal) for loops in nests.values()):
         return None
     spatial = {b: sum(i.kind == "S" for i in b.iters) for b in nests}
-    rows = {b: x for b, loops in nests.items() if not isinstance(loops, str) and (x := _row_summed(func, b, loops)) is not None}
+    rows = {b: x for b, loops in nests.items() if not isinstance(loops, Refusal) and (x := _row_summed(func, b, loops)) is not None}
     if not rows or any(spatial[b] > min(spatial[r] for r in rows) for b in nests) or not all(spatial[b] for b in rows):
         return None
     guard = all_of(*(x.extent <= IN_LANES.part * LANES for x in rows.values()))
@@ -132,7 +133,7 @@ def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
         return None
     handles = {h.loop: h for h in s.loops(anchor.name)}
     found = plain_loops(s.program, anchor)
-    assert not isinstance(found, str)
+    assert not isinstance(found, Refusal)
     reduced = [handles[found[i.var]] for i in anchor.iters if i.kind == "R"]
     nest = [handles[found[v]] for v in (*kept, *(v for v in order if v not in loops))]
     if len(nest) + len(reduced) > 1:
@@ -143,7 +144,7 @@ def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
 def _repeated(s: Schedule, block: Block) -> dict[Var, For]:
     """The loops of a block's S iterators that have more than one round."""
     loops = plain_loops(s.program, block)
-    assert not isinstance(loops, str)
+    assert not isinstance(loops, Refusal)
     return {i.var: loops[i.var] for i in block.iters if i.kind == "S" and constant_extent(s.program, loops[i.var]) != 1}
 
 

@@ -17,9 +17,10 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
+from ...support.refusal import Refusal
 from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
-from ..nest import blocks, constant_extent, plain_iters
+from ..nest import constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
 from .match import NotApplicable, along, elementwise, find_block, iter_named, plain_loops, tried
 
@@ -36,20 +37,20 @@ class Transposed:
     source: Load
 
 
-def transposed(block: Block) -> Transposed | str:
+def transposed(block: Block) -> Transposed | Refusal:
     """The roles of the iterators of an elementwise block that reads one tensor across; else why it is none."""
     store = elementwise(block)
     order = None if store is None else plain_iters(store.indices, block)
     if store is None or order is None or len(order) != len(block.iters) or len(order) < 2:
-        return f"block `{block.name}` does not store at its iterators, each once"
+        return Refusal(f"block `{block.name}` does not store at its iterators, each once")
     column = order[-1]
     if not along(Load(store.buffer, store.indices), column):
-        return f"block `{block.name}` does not store rows"
+        return Refusal(f"block `{block.name}` does not store rows")
     found = {e: _across(e, block, column) for e in walk(store.value) if isinstance(e, Load) and column in free_vars(e)}
     across = {v for v in found.values() if v is not None}
     sources = [e for e, v in found.items() if v is not None]
     if len(across) != 1 or len({e.buffer for e in sources}) != 1 or len(sources) != 1:
-        return f"block `{block.name}` does not read one tensor across"
+        return Refusal(f"block `{block.name}` does not read one tensor across")
     at = across.pop()
     return Transposed(column.name, at.name, tuple(v.name for v in order if v is not column and v is not at), sources[0])
 
@@ -64,11 +65,11 @@ def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
     """Go through an elementwise nest in tiles that are turned in registers."""
     block = find_block(s.program, name)
     roles = transposed(block)
-    if isinstance(roles, str):
-        raise NotApplicable(roles)
+    if isinstance(roles, Refusal):
+        raise NotApplicable(roles.reason)
     loops = plain_loops(s.program, block)
-    if isinstance(loops, str):
-        raise NotApplicable(loops)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
     lanes = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
     for which in (roles.column, roles.across):
         extent = constant_extent(s.program, loops[iter_named(block, which).var])
@@ -85,24 +86,20 @@ class _Rule:
         self.s, self.name, self.roles, self.lanes = s, name, roles, lanes
 
     def _loops(self, *iterators: str) -> list[LoopHandle]:
-        block = find_block(self.s.program, self.name)
-        values = [iter_named(block, i).value for i in iterators]
-        return [next(h for h in self.s.loops(self.name) if h.loop.var is v) for v in values]
+        return [self.s.loop(self.name, v) for v in iterators]
 
     def apply(self) -> None:
         """Schedule the block, and those that do what remains."""
         s, r = self.s, self.roles
         s.reorder(*self._loops(r.column, r.across, *r.others))
-        (c0, c1), ends = self._cut(self._loops(r.column)[0])
-        for rest in ends:
-            c, a, *others = s.loops(rest)
-            self._share([*others, a], [c])
+        c0, c1 = columns = s.split(s.loop(self.name, r.column), None, self.lanes, tail="cut")
+        for rest in columns.tails:
+            self._share([*(s.loop(rest, v) for v in (*r.others, r.across))], [s.loop(rest, r.column)])
         others = self._loops(*r.others)
         s.reorder(*self._loops(r.across), c0, c1, *others)
-        (a0, a1), ends = self._cut(self._loops(r.across)[0])
-        for rest in ends:
-            a, c, lane, *outer = s.loops(rest)
-            self._share([*outer, a], [c, lane])
+        a0, a1 = rows = s.split(s.loop(self.name, r.across), None, self.lanes, tail="cut")
+        for rest in rows.tails:
+            self._share([*(s.loop(rest, v) for v in (*r.others, r.across))], [*s.loops(rest, r.column)])
         at = self._share([*others, a0, c0], [a1, c1])
         source = r.source.buffer
         dtype = str(r.source.dtype) if source.dtype.storage else None
@@ -111,12 +108,6 @@ class _Rule:
         s.vectorize(lane)
         for row in (*rows, s.loops(self.name)[-2]):
             s.unroll(row)
-
-    def _cut(self, loop: LoopHandle) -> tuple[tuple[LoopHandle, LoopHandle], list[str]]:
-        """The two loops of whole tiles, and the blocks of what remains."""
-        before = {b.name for b in blocks(self.s.program.body)}
-        outer, inner = self.s.split(loop, None, self.lanes, tail="cut")
-        return (outer, inner), sorted({b.name for b in blocks(self.s.program.body)} - before)
 
     def _share(self, outer: list[LoopHandle], inner: list[LoopHandle]) -> LoopHandle:
         """Threads over some loops, as one where that can be, vectors of the last; the loop around the tiles."""

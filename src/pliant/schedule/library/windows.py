@@ -25,10 +25,11 @@ from math import prod
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Func, Reduce, Store
 from ...support.errors import ScheduleError
+from ...support.refusal import Refusal
 from ...sym.expr import Const, Mul
 from ...target import Target
 from ..model import Choice, Sizes, choose_tile
-from ..nest import accesses, allocation, blocks, constant_extent, readers, writers
+from ..nest import accesses, allocation, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
 from ..works import Neighbours, Overlapping
 from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
@@ -52,8 +53,8 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
     """Tile the reduction over windows `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
     block = find_block(s.program, name)
     roles = windows_of(block)
-    if isinstance(roles, str):
-        raise NotApplicable(roles)
+    if isinstance(roles, Refusal):
+        raise NotApplicable(roles.reason)
     known_sums(s.program, block)
     rule = _Rule(s, name, roles, target)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
@@ -62,7 +63,9 @@ def schedule_windows(s: Schedule, name: str, target: Target) -> str:
 def tile_of_windows(func: Func, block: Block, target: Target) -> Choice | None:
     """The tile that the rule takes for windows with channels in blocks; None for anything else."""
     roles = windows_of(block)
-    return None if isinstance(roles, str) or not in_blocks(func, block, target) else _Rule(Schedule(func), block.name, roles, target).tile
+    return (
+        None if isinstance(roles, Refusal) or not in_blocks(func, block, target) else _Rule(Schedule(func), block.name, roles, target).tile
+    )
 
 
 class _Rule:
@@ -102,14 +105,10 @@ class _Rule:
         return choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
 
     def _loop(self, iterator: str) -> LoopHandle:
-        value = iter_named(find_block(self.s.program, self.name), iterator).value
-        return next(h for h in self.s.loops(self.name) if h.loop.var is value)
+        return self.s.loop(self.name, iterator)
 
     def _extent(self, iterator: str) -> int | None:
         return constant_extent(self.s.program, self._loop(iterator).loop)
-
-    def _names(self) -> set[str]:
-        return {b.name for b in blocks(self.s.program.body)}
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
@@ -125,12 +124,10 @@ class _Rule:
         elif extent is None and r.outer:
             self._any_rows(self._loop(r.tiled))
         else:
-            before = self._names()
-            tiles, within = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
-            for rest in sorted(self._names() - before):
-                chain = s.loops(rest)
-                own = len(chain) - len(r.outer) - 2 - self.depth
-                self._nest(rest, list(chain[:own]), [chain[own]])
+            tiles, within = rows = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
+            for rest in rows.tails:
+                *around, own = s.loops(rest, r.tiled)
+                self._nest(rest, around, [own])
             copied = self._nest(self.name, [tiles], [within])
         side = ", rows with their padding on the stack" if copied else ""
         return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
@@ -153,10 +150,9 @@ class _Rule:
         outer = [self._loop(v) for v in self.roles.outer]
         s.reorder(*outer, tiled)
         share(s, outer)
-        before = self._names()
-        s.split(tiled, None, self.tile.rows, tail="balance")
-        for name in (self.name, *sorted(self._names() - before)):
-            within, column, *reduced = s.loops(name)[-2 - self.depth :]
+        for name in (self.name, *s.split(tiled, None, self.tile.rows, tail="balance").tails):
+            column, reduced = s.loop(name, self.roles.column), [s.loop(name, v) for v in self.roles.reduced]
+            *_, within = s.loops(name, self.roles.tiled)
             s.reorder(column, within, *reduced)
             self._columns(name, column, 1)
 
@@ -196,10 +192,9 @@ class _Rule:
         if extent is not None and extent < self.lanes:
             self._masked(name, column, extent, tiled)
             return
-        before = self._names()
-        vectors, _ = s.split(column, None, self.lanes, tail="cut")
-        for rest in sorted(self._names() - before):
-            left = s.loops(rest)[-1 - tiled - self.depth]
+        vectors, _ = columns = s.split(column, None, self.lanes, tail="cut")
+        for rest in columns.tails:
+            left = s.loop(rest, self.roles.column)
             self._masked(rest, left, constant_extent(s.program, left.loop), tiled)
         if len(s.loops(name)) == 2 + tiled + self.depth:  # a row is all there is
             tried(partial(s.parallel, vectors, grain=SHARED_VECTORS))
@@ -207,13 +202,12 @@ class _Rule:
         if v == 1:
             self._tile(name, vectors, tiled, 1)
             return
-        before = self._names()
-        panels, _ = s.split(vectors, None, v, tail="cut")
-        for rest in sorted(self._names() - before):
-            chain = s.loops(rest)
-            at = len(chain) - 2 - tiled - self.depth
-            known = constant_extent(s.program, chain[at].loop) is not None
-            self._tile(rest, (chain[at - 1] if at else None) if known else chain[at], tiled, 2 if known else 1)
+        panels, _ = whole = s.split(vectors, None, v, tail="cut")
+        for rest in whole.tails:
+            chain, (left, _) = s.loops(rest), s.loops(rest, self.roles.column)
+            around = chain[chain.index(left) - 1] if left is not chain[0] else None
+            known = constant_extent(s.program, left.loop) is not None
+            self._tile(rest, around if known else left, tiled, 2 if known else 1)
         self._tile(name, panels, tiled, 2)
 
     def _masked(self, name: str, column: LoopHandle, extent: int | None, tiled: int) -> None:

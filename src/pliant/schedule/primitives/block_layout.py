@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, For, Func, Iter, IterKind, Replacer, Seq, Stmt, Store, seq, walk_stmts, zero
-from ...sym.affine import Refusal as NoMap
+from ...support.refusal import Refusal as NoMap
 from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.index_map import IndexMap
 from ...sym.prove import prove

@@ -15,7 +15,7 @@ from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, Call, For, Func, Iter, Param, Seq, Stmt, Store, View, seq, walk_stmts, zero
 from ...support.record import dataclass
-from ...sym.affine import Refusal as NoMap
+from ...support.refusal import Refusal as NoMap
 from ...sym.expr import Const, Expr, Not, Var
 from ...sym.facts import Facts
 from ...sym.index_map import IndexMap, Layout, index_map

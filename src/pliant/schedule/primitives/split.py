@@ -125,7 +125,7 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
         tails = [_tail(func, loop, simplify(loop.start + whole * size, facts), rest, block_names(func), suffix)]
     edit.replace(loop, seq(new[0], *tails))
     edit.move(loop, new[0])
-    return edit.done(made=tuple(new))
+    return edit.done(made=tuple(new), tails=tuple(tails))
 
 
 def is_factor(f: object) -> bool:
@@ -214,7 +214,7 @@ def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Exp
         tails.append(outer.with_(body=_tail(func, loop, start, Const(t, i64), names, f"_tail{t}")))
     edit.replace(loop, seq(new[0], *tails))
     edit.move(loop, new[0])
-    return edit.done(made=tuple(new))
+    return edit.done(made=tuple(new), tails=tuple(tails))
 
 
 def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
