@@ -288,6 +288,33 @@ for i, j, k in grid(n, 8, p):
 """,
         's.cache_read("y", "b", i)',
     ),
+    "a copy of a place that is looked up where a condition holds": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n + 2]",
+        """
+for i in range(n + 2):
+    with block("y", "S", i) as vi:
+        y[vi] = select(1 <= vi and vi < n + 1, x[t[vi - 1] % n], 2.0)
+""",
+        's.cache_read("y", "x", i)',
+    ),
+    "a copy of a place of which one arm is looked up": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n + 2]",
+        """
+for i in range(n + 2):
+    with block("y", "S", i) as vi:
+        y[vi] = select(0 < n, x[select(vi < n, t[vi], 3) % n], 2.0)
+""",
+        's.cache_read("y", "x", i)',
+    ),
+    "a copy of a place that is looked up below a guard": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n]",
+        """
+for i in range(n):
+    with block("y", "S", i) as vi:
+        y[vi] = x[t[vi] % n]
+""",
+        'o, p = s.split(i, 4); s.cache_read("y", "x", p)',
+    ),
 }
 
 
@@ -538,6 +565,16 @@ for t in range(20):
 """,
         's.split(i, 8, tail="cut")',
     ),
+    "a predicate is not looked up where a guard fails": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: InOut[f32, n]",
+        """
+for i in range(n):
+    with block("y", "S", i) as vi:
+        where(t[vi] > 0)
+        y[vi] = x[vi]
+""",
+        "s.split(i, 4)",
+    ),
 }
 
 
@@ -728,6 +765,20 @@ for i in range(5):
 """,
         's.reverse_compute_at("y", s.loops("t")[0])',
         "it does not write all of `y`",
+    ),
+    "lanes around the loop would each write all of it": (
+        "x: Tensor[f32, 4], y: Out[f32, 4, 16]",
+        """
+t = alloc((4,), f32)
+for i in range(4):
+    with block("t", "S", i) as vi:
+        t[vi] = x[vi] * 2.0
+for i, j in grid(4, 16):
+    with block("y", "SS", i, j) as (vi, vj):
+        y[vi, vj] = t[vi]
+""",
+        's.vectorize(j); s.reorder(j, i); s.compute_at("t", i)',
+        "different iterations of `j` write the same elements of `t`, and loop `j` is vector",
     ),
 }
 
