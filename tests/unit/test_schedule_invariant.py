@@ -565,6 +565,28 @@ for t in range(20):
 """,
         's.split(i, 8, tail="cut")',
     ),
+    "a loop of constant extent that begins at a dim is unrolled": (
+        "x: Tensor[f32, n + 4], y: Out[f32, n + 4]",
+        """
+for i in range(n + 4):
+    with block("y", "S", i) as vi:
+        y[vi] = x[vi] * 2.0
+for i in range(n, n + 4):
+    with block("z", "S", i) as vi:
+        y[vi] = x[vi] + 1.0
+""",
+        's.unroll(s.loops("z")[0])',
+    ),
+    "a loop that is seen to have no iteration is unrolled": (
+        "x: Tensor[f32, 4 * n], y: Out[f32, 4 * n]",
+        """
+for i, j in grid((4 * n + 3) // 4, 4):
+    with block("y", "S", i * 4 + j) as vi:
+        where(vi < 4 * n)
+        y[vi] = x[vi] * 2.0
+""",
+        "main, rest = s.partition(i); s.unroll(rest)",
+    ),
     "a predicate is not looked up where a guard fails": (
         "x: Tensor[f32, n], t: Tensor[i64, n], y: InOut[f32, n]",
         """
