@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -15,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from schedule_invariant import check_schedule
 from schedule_kernels import parse
 
+from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
-from pliant.schedule import Schedule
+from pliant.schedule import Schedule, default_schedule
 from pliant.support.errors import ScheduleError
+from pliant.target import target
 
 
 def program(params: str, body: str, most: int = 2**31 - 1) -> Func:
@@ -809,3 +812,20 @@ for i, j in grid(4, 16):
 def test_moves_are_refused(case: str) -> None:
     params, body, steps, reason = REFUSED_MOVES[case]
     assert reason in refused(program(params, body), steps)
+
+
+def test_a_reduction_of_one_element_that_is_left_out_still_begins() -> None:
+    func = program(
+        "x: Tensor[f32, 1], y: Out[f32, 1]",
+        """
+for i, k in grid(1, 1):
+    with block("y", "SR", i, k) as (vi, vk):
+        where(1 <= vk)
+        with init():
+            y[vi] = 3.0
+        y[vi] += x[vk]
+""",
+    )
+    y = np.zeros(1, np.float32)
+    run_loop(default_schedule(func, target("native"))[0], [np.ones(1, np.float32), y], [])
+    assert y[0] == 3.0
