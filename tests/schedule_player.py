@@ -294,7 +294,8 @@ class Player:
             _, inner = self.s.split(self.pick(self.feeding(name, loops, "S")), self.pick([4, 8]), tail="cut")[:2]
             here = self.s.loops(name)
             if here[-1] is not inner:
-                self.s.reorder(*here[here.index(inner) + 1 :], inner)
+                after = here[here.index(inner) + 1 :] if inner in here else here[-1:]  # it may be a loop of another block
+                self.s.reorder(*after, inner)
             if self.chance(0.7):
                 self.s.contract(name)
             if self.chance(0.7):

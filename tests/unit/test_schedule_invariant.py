@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -15,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from schedule_invariant import check_schedule
 from schedule_kernels import parse
 
+from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
-from pliant.schedule import Schedule
+from pliant.schedule import Schedule, default_schedule
 from pliant.support.errors import ScheduleError
+from pliant.target import target
 
 
 def program(params: str, body: str, most: int = 2**31 - 1) -> Func:
@@ -288,6 +291,33 @@ for i, j, k in grid(n, 8, p):
 """,
         's.cache_read("y", "b", i)',
     ),
+    "a copy of a place that is looked up where a condition holds": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n + 2]",
+        """
+for i in range(n + 2):
+    with block("y", "S", i) as vi:
+        y[vi] = select(1 <= vi and vi < n + 1, x[t[vi - 1] % n], 2.0)
+""",
+        's.cache_read("y", "x", i)',
+    ),
+    "a copy of a place of which one arm is looked up": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n + 2]",
+        """
+for i in range(n + 2):
+    with block("y", "S", i) as vi:
+        y[vi] = select(0 < n, x[select(vi < n, t[vi], 3) % n], 2.0)
+""",
+        's.cache_read("y", "x", i)',
+    ),
+    "a copy of a place that is looked up below a guard": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: Out[f32, n]",
+        """
+for i in range(n):
+    with block("y", "S", i) as vi:
+        y[vi] = x[t[vi] % n]
+""",
+        'o, p = s.split(i, 4); s.cache_read("y", "x", p)',
+    ),
 }
 
 
@@ -538,6 +568,38 @@ for t in range(20):
 """,
         's.split(i, 8, tail="cut")',
     ),
+    "a loop of constant extent that begins at a dim is unrolled": (
+        "x: Tensor[f32, n + 4], y: Out[f32, n + 4]",
+        """
+for i in range(n + 4):
+    with block("y", "S", i) as vi:
+        y[vi] = x[vi] * 2.0
+for i in range(n, n + 4):
+    with block("z", "S", i) as vi:
+        y[vi] = x[vi] + 1.0
+""",
+        's.unroll(s.loops("z")[0])',
+    ),
+    "a loop that is seen to have no iteration is unrolled": (
+        "x: Tensor[f32, 4 * n], y: Out[f32, 4 * n]",
+        """
+for i, j in grid((4 * n + 3) // 4, 4):
+    with block("y", "S", i * 4 + j) as vi:
+        where(vi < 4 * n)
+        y[vi] = x[vi] * 2.0
+""",
+        "main, rest = s.partition(i); s.unroll(rest)",
+    ),
+    "a predicate is not looked up where a guard fails": (
+        "x: Tensor[f32, n], t: Tensor[i64, n], y: InOut[f32, n]",
+        """
+for i in range(n):
+    with block("y", "S", i) as vi:
+        where(t[vi] > 0)
+        y[vi] = x[vi]
+""",
+        "s.split(i, 4)",
+    ),
 }
 
 
@@ -729,6 +791,20 @@ for i in range(5):
         's.reverse_compute_at("y", s.loops("t")[0])',
         "it does not write all of `y`",
     ),
+    "lanes around the loop would each write all of it": (
+        "x: Tensor[f32, 4], y: Out[f32, 4, 16]",
+        """
+t = alloc((4,), f32)
+for i in range(4):
+    with block("t", "S", i) as vi:
+        t[vi] = x[vi] * 2.0
+for i, j in grid(4, 16):
+    with block("y", "SS", i, j) as (vi, vj):
+        y[vi, vj] = t[vi]
+""",
+        's.vectorize(j); s.reorder(j, i); s.compute_at("t", i)',
+        "different iterations of `j` write the same elements of `t`, and loop `j` is vector",
+    ),
 }
 
 
@@ -736,3 +812,20 @@ for i in range(5):
 def test_moves_are_refused(case: str) -> None:
     params, body, steps, reason = REFUSED_MOVES[case]
     assert reason in refused(program(params, body), steps)
+
+
+def test_a_reduction_of_one_element_that_is_left_out_still_begins() -> None:
+    func = program(
+        "x: Tensor[f32, 1], y: Out[f32, 1]",
+        """
+for i, k in grid(1, 1):
+    with block("y", "SR", i, k) as (vi, vk):
+        where(1 <= vk)
+        with init():
+            y[vi] = 3.0
+        y[vi] += x[vk]
+""",
+    )
+    y = np.zeros(1, np.float32)
+    run_loop(default_schedule(func, target("native"))[0], [np.ones(1, np.float32), y], [])
+    assert y[0] == 3.0

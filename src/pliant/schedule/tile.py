@@ -9,10 +9,11 @@ tile it is. `rebound` gives it one iterator for each loop that it depends on:
 
 from __future__ import annotations
 
+from ..loop.buffer import Load
 from ..loop.stmt import Block, For, Func, Iter, Replacer, Stmt
 from ..support.record import dataclass
 from ..sym.bounds import bounds
-from ..sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ..sym.expr import TRUE, And, Const, Expr, Not, Or, Select, Var, all_of, free_vars, substitute, walk
 from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
@@ -154,3 +155,29 @@ def extended(facts: Facts, loops: list[For]) -> Facts:
     for x in loops:
         facts = loop_facts(facts, x)
     return facts
+
+
+def readable(e: Expr, facts: Facts) -> Expr:
+    """The condition under which everything that `e` loads is an element of its buffer, as far as that is not known.
+
+    x[t[i - 1]] for i in 0..n        0 <= i - 1, if t has n elements
+    """
+    if not any(isinstance(node, Load) for node in walk(e)):
+        return TRUE
+    if isinstance(e, (Select, And, Or)):  # only what is taken is read
+        c = e.args[0]
+        first = readable(c, facts)
+        then, orelse = facts.with_condition(c), facts.with_condition(Not(c))
+        if isinstance(e, Select):
+            arms = readable(e.args[1], then), readable(e.args[2], orelse)
+        elif isinstance(e, And):
+            arms = readable(e.args[1], then), TRUE
+        else:
+            arms = TRUE, readable(e.args[1], orelse)
+        return all_of(first, TRUE if arms == (TRUE, TRUE) else Select(c, *arms))
+    parts = [readable(a, facts) for a in e.args]
+    if isinstance(e, Load):
+        for i, n in zip(e.indices, e.buffer.shape, strict=True):
+            parts += [] if prove(Const(0, i.dtype) <= i, facts) else [Const(0, i.dtype) <= i]
+            parts += [] if prove(i < n, facts) else [i < n]
+    return all_of(*parts)

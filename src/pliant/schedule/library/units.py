@@ -127,7 +127,9 @@ def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:
     """
     reduced = [n for n, i in enumerate(b.iters) if i.kind != "S"]
     gone = reduced and all(b.iters[n].var in values for n in reduced)
-    return reduced[-1] if gone and not isinstance(b.body, Store) and _one_step(b) is None else None
+    # The init runs also where a condition on what is reduced over does not hold, so it is no part of the step then.
+    apart = b.init is not None and not free_vars(b.predicate).isdisjoint(b.iters[n].var for n in reduced)
+    return reduced[-1] if gone and (apart or (not isinstance(b.body, Store) and _one_step(b) is None)) else None
 
 
 def _one_step(b: Block) -> Store | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...dtype import i64
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Stmt, Store, seq, walk_stmts
-from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.prove import prove
 from ..cursor import Edit, Forward, Mover, fresh_name
@@ -19,6 +19,7 @@ from ..nest import (
     base_facts,
     block_names,
     blocks,
+    conjuncts,
     constant_extent,
     facts_at,
     fed_by,
@@ -30,7 +31,7 @@ from ..nest import (
     writers,
 )
 from ..refusal import refuse
-from ..tile import Tile, inner_loops, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
+from ..tile import Tile, inner_loops, nest_of, readable, rebound, spatial_facts, spatial_predicate, tile_of
 from .widen import FromCopy, as_dtype, wider
 
 
@@ -272,7 +273,12 @@ def _copy_nest(
         fresh_name(copy.name, block_names(func)),
         (*iters, *(own[d] for d in perm)),
         Store(copy, tuple(own[d].var for d in perm), as_dtype(copy.dtype, Load(source, place))),
-        predicate=all_of(*(Const(0, i64) <= place[d] for d in below), *(place[d] < source.shape[d] for d in within)),
+        predicate=all_of(
+            # A block reads a place that is looked up where its conditions hold, a copy reads it in every round.
+            *dict.fromkeys(c for e in base for c in conjuncts(substitute(readable(e, facts), where)) if c is not TRUE),
+            *(Const(0, i64) <= place[d] for d in below),
+            *(place[d] < source.shape[d] for d in within),
+        ),
         span=block.span,
     )
     for d in reversed(perm):

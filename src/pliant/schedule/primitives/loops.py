@@ -12,11 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...dtype import i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
 from ...loop.verify_memory import check_memory
 from ...support.errors import Error
-from ...sym.expr import Expr, Var, free_vars, product
+from ...sym.expr import Const, Expr, Var, free_vars, product
 from ...sym.facts import DIM_MAX
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -29,6 +30,7 @@ from ..nest import (
     constant_extent,
     facts_at,
     fed_by,
+    loop_facts,
     loops_above,
     loops_in,
 )
@@ -209,7 +211,7 @@ def reassociation(func: Func, b: Block) -> str:
 
 @legal
 def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Unroll a loop of constant extent.
+    """Unroll a loop of constant extent; one whose range is not of constants runs from 0 on.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -234,7 +236,17 @@ def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
             (loop, f"extent {loop.extent}"),
             help="split the loop by a small constant and unroll the inner one",
         )
-    return _with_kind(func, loop, "unroll")
+    if isinstance(loop.start, Const) and isinstance(loop.stop, Const):
+        return _with_kind(func, loop, "unroll")
+    # Code is made for numbers of iterations: what moves the range of the loop goes to where its variable is used.
+    check_serial(func, loop, "unroll")
+    edit = Edit(func)
+    moved = For(Var(loop.var.name), zero(), Const(extent, i64), "unroll", loop.body, dict(loop.annotations), loop.span)
+    facts = loop_facts(facts_at(func, loop), moved)
+    made = moved.with_(body=Mover(edit.moved, {loop.var: loop.start + moved.var}, facts=facts).stmt(loop.body))
+    edit.replace(loop, made)
+    edit.move(loop, made)
+    return edit.done()
 
 
 @legal

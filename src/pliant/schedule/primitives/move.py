@@ -353,11 +353,11 @@ def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Ran
     edit.replace(loop, placed)
     edit.move(loop, placed)
     result, forward = edit.done()
-    around = [x for x in loops_above(result, new) if x.kind == "parallel"]
+    around = [x for x in loops_above(result, new) if x.kind in ("parallel", "vector")]
     for x in around:
         found = dependence(result, x)
         if found is not None:
-            raise refuse(f"{what}: {found.reason}, and loop `{x.var.name}` is parallel", func, (loop, "this loop"), (block, "this block"))
+            raise refuse(f"{what}: {found.reason}, and loop `{x.var.name}` is {x.kind}", func, (loop, "this loop"), (block, "this block"))
     return result, forward
 
 

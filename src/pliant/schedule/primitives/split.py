@@ -31,6 +31,7 @@ from ..nest import (
     conjuncts,
     facts_at,
     fed_by,
+    loaded,
     loop_facts,
     loops_above,
     loops_in,
@@ -188,13 +189,18 @@ def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var], known
     for i in b.iters:
         offset = simplify(i.value - position)
         if free_vars(offset) | free_vars(stop) <= known:
-            return b.with_(predicate=all_of(b.predicate, i.var < simplify(stop + offset)))
+            return b.with_(predicate=_also(b.predicate, i.var < simplify(stop + offset)))
     bound = rebound_over(b, loops)
     if bound is not None:
         condition = substitute(position < stop, bound.iters)
         if free_vars(condition) <= known | {i.var for i in bound.block.iters}:
-            return bound.block.with_(predicate=all_of(bound.block.predicate, condition))
+            return bound.block.with_(predicate=_also(bound.block.predicate, condition))
     return None
+
+
+def _also(predicate: Expr, guard: Expr) -> Expr:
+    """Both conditions; a predicate that loads comes second, for where the guard fails there may be nothing to load."""
+    return all_of(guard, predicate) if loaded(predicate) else all_of(predicate, guard)
 
 
 def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Expr) -> tuple[Func, Forward]:
