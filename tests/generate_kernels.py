@@ -190,6 +190,8 @@ class KernelGenerator:
         if self.chance(0.1) and its and dtype != "bool_":
             return f"cast({dtype}, {self.pick(its).name})"
         text, found = self.load(its, dtype if self.chance(0.7) else "")
+        if found != dtype and text.lstrip("-")[0].isdigit():  # there is nothing to load; a number has the dtype of what it is cast to
+            return self.constant(dtype)
         return text if found == dtype else f"cast({dtype}, {text})"
 
     def condition(self, its: list[Iterator]) -> str:
