@@ -28,7 +28,7 @@ SRC = Path(pliant.__file__).parent.parent
 def run(*args: str, code: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """`pliant args`; `code` is executed before it."""
     command = ["-c", f"{code}\nimport sys; from pliant.cli import main; sys.exit(main())"] if code else ["-m", "pliant"]
-    around = {k: v for k, v in os.environ.items() if not k.startswith(("PLIANT_", "OMP_"))}
+    around = {k: v for k, v in os.environ.items() if k == "PLIANT_CPU" or not k.startswith(("PLIANT_", "OMP_"))}
     path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
     return subprocess.run([sys.executable, *command, *args], env={**around, "PYTHONPATH": path, **env}, capture_output=True, text=True)
 
