@@ -814,18 +814,20 @@ def test_moves_are_refused(case: str) -> None:
     assert reason in refused(program(params, body), steps)
 
 
-def test_a_reduction_of_one_element_that_is_left_out_still_begins() -> None:
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_reduction_whose_elements_are_all_left_out_still_begins(size: int) -> None:
+    """The condition is on one of the iterators that it reduces over, which has one value; the other one has one or several."""
     func = program(
-        "x: Tensor[f32, 1], y: Out[f32, 1]",
-        """
-for i, k in grid(1, 1):
-    with block("y", "SR", i, k) as (vi, vk):
+        f"x: Tensor[f32, {size}], y: Out[f32, 1]",
+        f"""
+for i, k, l in grid(1, 1, {size}):
+    with block("y", "SRR", i, k, l) as (vi, vk, vl):
         where(1 <= vk)
         with init():
             y[vi] = 3.0
-        y[vi] += x[vk]
+        y[vi] += x[vl]
 """,
     )
     y = np.zeros(1, np.float32)
-    run_loop(default_schedule(func, target("native"))[0], [np.ones(1, np.float32), y], [])
+    run_loop(default_schedule(func, target("native"))[0], [np.ones(size, np.float32), y], [])
     assert y[0] == 3.0

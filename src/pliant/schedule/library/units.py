@@ -108,6 +108,8 @@ def _values(func: Func, whole: set[Buffer], starts: dict[Var, Expr]) -> dict[Var
     """
     kept = {v for s in walk_stmts(func.body) for e in _places(s) if e.buffer in whole for i in e.indices for v in free_vars(i)}
     all_blocks = [s for s in walk_stmts(func.body) if isinstance(s, Block)]
+    # An init runs also where a condition on what is reduced over does not hold: that has to be seen in the condition.
+    kept |= {i.var for b in all_blocks if b.init is not None for i in b.iters if i.kind != "S" and i.var in free_vars(b.predicate)}
     while True:
         values = {v: e for v, e in starts.items() if v not in kept}
         for b in all_blocks:  # an inner block comes after the one around it
@@ -127,9 +129,7 @@ def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:
     """
     reduced = [n for n, i in enumerate(b.iters) if i.kind != "S"]
     gone = reduced and all(b.iters[n].var in values for n in reduced)
-    # The init runs also where a condition on what is reduced over does not hold, so it is no part of the step then.
-    apart = b.init is not None and not free_vars(b.predicate).isdisjoint(b.iters[n].var for n in reduced)
-    return reduced[-1] if gone and (apart or (not isinstance(b.body, Store) and _one_step(b) is None)) else None
+    return reduced[-1] if gone and not isinstance(b.body, Store) and _one_step(b) is None else None
 
 
 def _one_step(b: Block) -> Store | None:
