@@ -46,7 +46,7 @@ from .target import Target
 from .target import target as find_target
 
 if TYPE_CHECKING:
-    from .codegen.pieces import Pieces
+    from .backend.base import Assembly
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
     from .lower.outside import Leaving
@@ -70,7 +70,7 @@ class State:
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
     leaving: Leaving | None = None  # calls of functions outside of compiled code
     moves: Moves | None = None  # calls that need not run where what they move lies in place
-    pieces: Pieces | None = None  # machine code at work, of what is scheduled so far
+    assembly: Assembly | None = None  # code at work, of what is scheduled so far
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -210,7 +210,7 @@ def _without_fma(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked, s.pieces)
+    kernels = Kernels(s.target, s.checked, s.assembly)
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -228,26 +228,28 @@ def _host(s: State) -> State:
 
 
 def _emit(s: State) -> State:
-    from .codegen.pieces import Pieces
+    from .backend import backend_of
     from .lower.package import make_package
 
     assert s.host is not None
     assert s.kernels is not None
-    package = make_package(s.function, s.host, s.pieces or Pieces(s.target, s.level), (*s.constants, *s.derived), s.leaving)
+    assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level)
+    code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
+    package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.leaving)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
     if s.load is None:
         return replace(s, package=package)
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, pieces=None, kernels=None, host=None)
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
     steps = [step for step in STEPS[-5:] if step.name not in read_settings().disable]
     return replace(s, package=package._replace(load=_to_code(start, steps).package))
 
 
 def _to_code(start: State, steps: Sequence[Step]) -> State:
-    """Runs steps to the last one; machine code is made on the way."""
-    from .codegen.pieces import Pieces
+    """Runs steps to the last one; code is made on the way."""
+    from .backend import backend_of
 
-    with Pieces(start.target, start.level) as pieces:
-        return run_steps(replace(start, pieces=pieces), steps)
+    with backend_of(start.target).assembly(start.target, start.level) as assembly:
+        return run_steps(replace(start, assembly=assembly), steps)
 
 
 STEPS: tuple[Step, ...] = (

@@ -23,7 +23,8 @@ SEES: dict[str, set[str]] = {
     "schedule": {*IR, "loop", "target"},
     "codegen": {*IR, "loop", "target", "runtime"},
     "interp": {*IR, "graph", "loop"},
-    "lower": {*IR, "graph", "loop", "schedule", "codegen", "target", "runtime"},
+    "backend": {*IR, "loop", "schedule", "codegen", "target", "runtime"},
+    "lower": {*IR, "graph", "loop", "schedule", "codegen", "backend", "target", "runtime"},
 }
 COMPILER = {*SEES}
 API = {*COMPILER, "program", "pipeline", "cost", "own_operators", "api", "artifact", "lineage", "measure", "templates"}

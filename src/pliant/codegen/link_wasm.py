@@ -1,12 +1,15 @@
-"""A small linker: one relocatable wasm object of LLVM in, a wasm module that runs out.
+"""A small linker: relocatable wasm objects of LLVM in, a wasm module that runs out.
 
-The object imports its memory, stack pointer and function table; the module owns and exports them:
+The objects import their memory, stack pointer and function table; the module owns and exports them:
 
     memory          [0, stack_bytes) the stack, growing down so that overflow traps; then constants; then free
     table           slot 0 is null, then the functions whose address is taken; a host grows it and adds its own
     __heap_base     the first address that belongs to the host, a multiple of 64
 
     module = link_wasm(emit_object(ir_text, target("wasm+simd128")), ["run"])
+    blob = link_blob(objects, ["prepare", "size", "run"])    # the same as a blob, whose exports are offsets of function bodies
+
+Objects may call functions of each other, by name. Each keeps its own types: wasm compares the types of indirect calls by structure.
 
 Numbers are those of the WebAssembly binary format and of its "Linking" tool convention.
 """
@@ -16,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
+from ..runtime.blob import Blob
 from ..support.errors import InternalError
 from ..support.record import dataclass
 
 _MAGIC = b"\0asm\x01\0\0\0"
 _PAGE = 65536
-_UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40  # flags of symbols
+_LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x02, 0x10, 0x40  # flags of symbols
 _STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
 
 
@@ -45,6 +49,7 @@ class _Symbol:
     defined: bool
     index: int  # of the function, global, table or data segment
     offset: int  # into the segment
+    local: bool = False  # no other object may mean it
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,15 @@ class _Object:
                     self._read_imports(section)
         self.segments = self._read_segments()
 
+    def count(self, section: _Id) -> int:
+        """How many entries the vector of a section has."""
+        return _Reader(self.sections.get(section, b"\0")).unsigned()
+
+    def function_types(self) -> list[int]:
+        """The type of each function that the object defines, as the object numbers types."""
+        reader = _Reader(self.sections.get(_Id.FUNCTION, b"\0"))
+        return [reader.unsigned() for _ in range(reader.unsigned())]
+
     def _custom(self, section: _Reader, order: list[int]) -> None:
         name = section.text()
         if name == "linking":
@@ -173,18 +187,18 @@ class _Object:
 
     def _read_symbol(self, part: _Reader) -> _Symbol:
         kind, flags = part.byte(), part.unsigned()
-        defined = not flags & _UNDEFINED
+        defined, local = not flags & _UNDEFINED, bool(flags & _LOCAL)
         if kind == _Kind.DATA:
             name = part.text()
             index, offset = (part.unsigned(), part.unsigned()) if defined else (-1, 0)
             if defined:
                 part.unsigned()  # its size
-            return _Symbol(kind, name, defined, index, offset)
+            return _Symbol(kind, name, defined, index, offset, local)
         index = part.unsigned()
         if kind == _Kind.SECTION:
             return _Symbol(kind, "", True, index, 0)
         if defined or flags & _EXPLICIT_NAME:
-            return _Symbol(kind, part.text(), defined, index, 0)
+            return _Symbol(kind, part.text(), defined, index, 0, local)
         names = self.imports.get(kind, [])
         if index >= len(names):
             raise _broken(f"a symbol stands for import {index} of {len(names)}")
@@ -207,43 +221,102 @@ class _Object:
         return found
 
 
-def link_wasm(object_bytes: bytes, exports: Sequence[str], stack_bytes: int = 65536) -> bytes:
-    """The runnable module of an object, exporting the functions in `exports`, its memory and its table."""
-    obj = _Object(object_bytes)
-    if missing := _undefined(obj):
+class _Layout:
+    """Where everything of the objects is in the module: functions, types and segments are renumbered, one object after the other."""
+
+    def __init__(self, objects: Sequence[_Object], stack_bytes: int) -> None:
+        self.objects = objects
+        self.slots: dict[int, int] = {}  # function of the module -> place in the table
+        self.type_base, self.function_base = [], []
+        types = functions = 0
+        for obj in objects:
+            self.type_base.append(types)
+            self.function_base.append(functions)
+            types += obj.count(_Id.TYPE)
+            functions += obj.count(_Id.FUNCTION)
+        self.defined = {
+            s.name: (n, s) for n, obj in enumerate(objects) for s in obj.symbols if s.kind == _Kind.FUNCTION and s.defined and not s.local
+        }
+        self.addresses, self.heap_base = _place([obj.segments for obj in objects], stack_bytes)
+
+    def function(self, n: int, symbol: _Symbol) -> int:
+        """The module's number of a function that object `n` means by a symbol."""
+        if not symbol.defined:
+            n, symbol = self.defined[symbol.name]
+        own = symbol.index - len(self.objects[n].imports[_Kind.FUNCTION])
+        if not 0 <= own < self.objects[n].count(_Id.FUNCTION):
+            raise _broken(f"`{symbol.name}` is function {own} of {self.objects[n].count(_Id.FUNCTION)}")
+        return self.function_base[n] + own
+
+    def slot(self, function: int) -> int:
+        """The place of a function in the table; it gets one when it is first asked for."""
+        return self.slots.setdefault(function, len(self.slots) + 1)
+
+
+def link_wasm(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = 65536) -> bytes:
+    """The runnable module of one or several objects, exporting the functions in `exports`, its memory and its table."""
+    return link_blob(objects, exports, stack_bytes).code
+
+
+def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = 65536) -> Blob:
+    """The same module as a blob of the form `wasm`: it knows where the body of each exported function begins."""
+    parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
+    stack_bytes += -stack_bytes % 16
+    layout = _Layout(parsed, stack_bytes)
+    if missing := sorted({name for obj in parsed for name in _undefined(obj)} - layout.defined.keys()):
         raise InternalError(
             "generated code calls functions that nobody defines",
             facts=["undefined: " + ", ".join(f"`{name}`" for name in missing)],
         )
-    stack_bytes += -stack_bytes % 16
-    addresses, heap_base = _place(obj.segments, stack_bytes)
-    slots: dict[int, int] = {}  # function -> place in the table
-    code, data = bytearray(obj.sections.get(_Id.CODE, b"\0")), bytearray(obj.sections.get(_Id.DATA, b"\0"))
-    for content, section in ((code, _Id.CODE), (data, _Id.DATA)):
-        for relocation in obj.relocations.get(section, []):
-            _patch(content, relocation, obj, addresses, slots)
-
-    functions = {s.name: s.index for s in obj.symbols if s.kind == _Kind.FUNCTION}
-    if absent := [name for name in exports if name not in functions]:
+    if absent := [name for name in exports if name not in layout.defined]:
         raise InternalError("an exported function is not in the object: " + ", ".join(f"`{n}`" for n in absent))
-    exported = [(name, 0, functions[name]) for name in exports]
+    bodies: list[bytes] = []
+    segments: list[bytes] = []
+    for n, obj in enumerate(parsed):
+        code, data = bytearray(obj.sections.get(_Id.CODE, b"\0")), bytearray(obj.sections.get(_Id.DATA, b"\0"))
+        for content, section in ((code, _Id.CODE), (data, _Id.DATA)):
+            for relocation in obj.relocations.get(section, []):
+                _patch(content, relocation, n, layout)
+        bodies += _bodies(bytes(code), obj.count(_Id.FUNCTION))
+        for s, address in zip(obj.segments, layout.addresses[n], strict=True):
+            segments.append(b"\0" + _const(address) + _sized(bytes(data[s.begin : s.begin + s.size])))
+    numbers = {name: layout.function(*layout.defined[name]) for name in exports}
+    exported = [(name, 0, number) for name, number in numbers.items()]
     exported += [("table", 1, 0), ("memory", 2, 0), ("__heap_base", 3, 1)]
-    segments = [
-        b"\0" + _const(address) + _sized(bytes(data[s.begin : s.begin + s.size]))
-        for s, address in zip(obj.segments, addresses, strict=True)
-    ]
-    out = {
-        _Id.TYPE: obj.sections.get(_Id.TYPE, b"\0"),
-        _Id.FUNCTION: obj.sections.get(_Id.FUNCTION, b"\0"),
+    slots = layout.slots
+    sections = {
+        _Id.TYPE: _joined(parsed, _Id.TYPE),
+        _Id.FUNCTION: _vector(_leb(t + base) for obj, base in zip(parsed, layout.type_base, strict=True) for t in obj.function_types()),
         _Id.TABLE: _vector([b"\x70\0" + _leb(1 + len(slots))]),  # funcref, no maximum
-        _Id.MEMORY: _vector([b"\0" + _leb(-(-heap_base // _PAGE))]),
-        _Id.GLOBAL: _vector([b"\x7f\x01" + _const(stack_bytes), b"\x7f\0" + _const(heap_base)]),  # mutable, constant
+        _Id.MEMORY: _vector([b"\0" + _leb(-(-layout.heap_base // _PAGE))]),
+        _Id.GLOBAL: _vector([b"\x7f\x01" + _const(stack_bytes), b"\x7f\0" + _const(layout.heap_base)]),  # mutable, constant
         _Id.EXPORT: _vector(_sized(name.encode()) + bytes([kind]) + _leb(index) for name, kind, index in exported),
         _Id.ELEMENT: _vector([b"\0" + _const(1) + _vector(map(_leb, slots))] if slots else []),
-        _Id.CODE: bytes(code),
+        _Id.CODE: _vector(bodies),
         _Id.DATA: _vector(segments),
     }
-    return _MAGIC + b"".join(bytes([number]) + _sized(content) for number, content in out.items())
+    out, starts = bytearray(_MAGIC), [0]
+    for number, section_bytes in sections.items():
+        out += bytes([number]) + _sized(section_bytes)
+        if number == _Id.CODE:
+            at = len(out) - len(section_bytes) + len(_leb(len(bodies)))
+            starts = [at, *(at := at + len(body) for body in bodies)]
+    return Blob(bytes(out), {name: starts[number] for name, number in numbers.items()}, "wasm")
+
+
+def _joined(objects: Sequence[_Object], section: _Id) -> bytes:
+    """The vectors of one section of all objects as one vector."""
+    counts = [_Reader(obj.sections.get(section, b"\0")) for obj in objects]
+    total = sum(reader.unsigned() for reader in counts)
+    return _leb(total) + b"".join(reader.data[reader.at :] for reader in counts)
+
+
+def _bodies(code: bytes, count: int) -> list[bytes]:
+    """The functions of a code section, each with its size."""
+    reader = _Reader(code)
+    if reader.unsigned() != count:
+        raise _broken("not every function has a body")
+    return [_sized(reader.sized().data) for _ in range(count)]
 
 
 def undefined_functions(object_bytes: bytes) -> list[str]:
@@ -255,33 +328,36 @@ def _undefined(obj: _Object) -> list[str]:
     return sorted({s.name for s in obj.symbols if not s.defined} - {_STACK_POINTER, _FUNCTION_TABLE})
 
 
-def _place(segments: Sequence[_Segment], begin: int) -> tuple[list[int], int]:
-    """The address of each segment from `begin` on, and the first free one after them all."""
-    addresses: list[int] = []
-    for segment in segments:
-        if not segment.name.startswith((".rodata", ".data.rel.ro")):
-            raise InternalError(
-                f"generated code has writable data, section {segment.name}",
-                facts=["two calls at the same time would share it"],
-            )
-        begin += -begin % segment.alignment
-        addresses.append(begin)
-        begin += segment.size
+def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list[int]], int]:
+    """The address of each segment of each object from `begin` on, and the first free one after them all."""
+    addresses: list[list[int]] = []
+    for segments in objects:
+        addresses.append([])
+        for segment in segments:
+            if not segment.name.startswith((".rodata", ".data.rel.ro")):
+                raise InternalError(
+                    f"generated code has writable data, section {segment.name}",
+                    facts=["two calls at the same time would share it"],
+                )
+            begin += -begin % segment.alignment
+            addresses[-1].append(begin)
+            begin += segment.size
     return addresses, begin + -begin % 64
 
 
-def _patch(content: bytearray, r: _Relocation, obj: _Object, addresses: list[int], slots: dict[int, int]) -> None:
-    """Write the value of one relocation into the code or the data."""
-    if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol; types keep their numbers
-        return _write(content, r.offset, _padded(r.index))
+def _patch(content: bytearray, r: _Relocation, n: int, layout: _Layout) -> None:
+    """Write the value of one relocation of object `n` into its code or data."""
+    obj, addresses = layout.objects[n], layout.addresses[n]
+    if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol
+        return _write(content, r.offset, _padded(layout.type_base[n] + r.index))
     if r.index >= len(obj.symbols):
         raise _broken(f"a relocation names symbol {r.index} of {len(obj.symbols)}")
     symbol = obj.symbols[r.index]
     match r.kind, symbol.kind:
         case 0, _Kind.FUNCTION:  # FUNCTION_INDEX_LEB
-            return _write(content, r.offset, _padded(symbol.index))
+            return _write(content, r.offset, _padded(layout.function(n, symbol)))
         case ((1 | 2), _Kind.FUNCTION):  # TABLE_INDEX_SLEB, _I32
-            value = slots.setdefault(symbol.index, len(slots) + 1)
+            value = layout.slot(layout.function(n, symbol))
         case ((3 | 4 | 5), _Kind.DATA) if symbol.index < len(addresses):  # MEMORY_ADDR_LEB, _SLEB, _I32
             value = addresses[symbol.index] + symbol.offset + r.addend
         case (7, _Kind.GLOBAL) | (20, _Kind.TABLE):  # GLOBAL_INDEX_LEB, TABLE_NUMBER_LEB: there is one of each

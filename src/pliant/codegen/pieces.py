@@ -5,7 +5,7 @@ needed for that, it goes on meanwhile. What is in which piece depends on the ker
 
     with Pieces(target("native")) as pieces:
         pieces.kernel(func)                                  # as soon as it is there
-        module, blob = pieces.finish((prepare, size, run))   # these call the kernels
+        module, objects = pieces.finish((prepare, size, run))   # these call the kernels
 
 LLVM's own lock (of llvmlite) lets one thread in at a time, so that there is one.
 """
@@ -20,10 +20,8 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from ..loop.stmt import For, Func, While, walk_stmts
-from ..runtime.blob import Blob
 from ..target import Target
 from .emit import emit_object
-from .link_elf import link
 from .llvm import Module, State
 from .llvm_build import Declarations
 
@@ -80,8 +78,8 @@ class Pieces:
         if sum(map(len, self.state.functions)) >= _PIECE:
             self._complete()
 
-    def finish(self, entries: Sequence[Func]) -> tuple[Module, Blob]:
-        """The module of the exported functions, which says what numbers in all pieces mean, and everything as one blob."""
+    def finish(self, entries: Sequence[Func]) -> tuple[Module, list[bytes]]:
+        """The module of the exported functions, which says what numbers in all pieces mean, and the objects of all pieces."""
         long = any(sum(1 for _ in walk_stmts(f.body)) > _LONG for f in entries)
         if self.state.functions and (long or self.thread is not None):
             self._complete()
@@ -97,7 +95,7 @@ class Pieces:
         else:
             self.texts.put((module.text, level))
             self._wait()
-        return module, link(self.objects, names)
+        return module, self.objects
 
     def _elsewhere(self) -> list[str]:
         """The inner functions of complete pieces that are called since."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from ..backend import backend_of
 from ..graph import node as g
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer
@@ -16,7 +17,6 @@ from ..loop.printer import print_func
 from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
 from ..runtime.interface import Rule
-from ..schedule.library import default_schedule
 from ..support.errors import UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
@@ -27,7 +27,7 @@ from .lift_workspace import lift_workspace
 from .reuse_outputs import reuse_outputs
 
 if TYPE_CHECKING:
-    from ..codegen.pieces import Pieces
+    from ..backend.base import Assembly
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class Ready:
 class Kernels:
     """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
 
-    def __init__(self, target: Target, checked: bool = False, pieces: Pieces | None = None) -> None:
+    def __init__(self, target: Target, checked: bool = False, assembly: Assembly | None = None) -> None:
         self.target = target
+        self.backend = backend_of(target)
         self.checked = checked
-        self.pieces = pieces  # the code that they will be part of, if it is made at once
+        self.assembly = assembly  # the code that they will be part of, if it is made at once
         self.ready: dict[bytes, Ready] = {}
         self.known: dict[tuple[Func, bool], bytes] = {}  # hashes of programs that were met before
 
@@ -76,7 +77,7 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
-            scheduled, why = default_schedule(func, self.target)
+            scheduled, why = self.backend.schedule(func, self.target)
             if not func.attrs.get("scheduled"):
                 scheduled = reuse_outputs(scheduled)
             before = add_checks(scheduled) if checked else scheduled
@@ -87,8 +88,8 @@ class Kernels:
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
             self.ready[key] = Ready(lifted.with_(params=params), before, scratch, sizes, Rule(f"{func.name}({taken})", why))
-            if self.pieces is not None:
-                self.pieces.kernel(self.ready[key].func)
+            if self.assembly is not None:
+                self.assembly.kernel(self.ready[key].func)
         return self.ready[key]
 
     def rules(self) -> tuple[Rule, ...]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.llvm import Module
-from ..codegen.pieces import Pieces
+from ..backend.base import Code
 from ..graph import node as g
 from ..runtime.interface import Constant, Input, Interface, Output, Site, Symbol
 from ..runtime.package import Package
@@ -24,15 +23,14 @@ Array = np.ndarray[Any, Any]
 
 
 def make_package(
-    function: g.Function, host: HostProgram, pieces: Pieces, constants: Sequence[Array], leaving: Leaving | None = None
+    function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: Leaving | None = None
 ) -> Package:
-    """Machine code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
-    module, blob = pieces.finish((host.prepare, host.size, host.run))
-    return Package(blob, interface_of(function, host, module, constants, leaving))
+    """The finished code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
+    return Package(code.blob, interface_of(function, host, code, constants, leaving))
 
 
 def interface_of(
-    function: g.Function, host: HostProgram, module: Module, constants: Sequence[Array], leaving: Leaving | None = None
+    function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: Leaving | None = None
 ) -> Interface:
     """What the runtime must know of a compiled function; `leaving` are its calls of functions outside."""
     number = {id(array): str(i) for i, array in enumerate(constants)}
@@ -46,12 +44,12 @@ def interface_of(
         ),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         counts=_texts(host.layout.counts),
-        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in module.sites),
+        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in code.sites),
         constants=tuple(_constant(c.array, number.get(id(c.array))) for c in host.constants),
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
-        kernels=module.kernels,
-        parallel=module.parallel or bool(leaving and leaving.calls),  # a library's function may use the threads too
+        kernels=code.kernels,
+        parallel=code.parallel or bool(leaving and leaving.calls),  # a library's function may use the threads too
         calls=leaving.calls if leaving else (),
     )
 

@@ -1,13 +1,15 @@
-"""Blobs: flat position-independent code with a table of exported offsets, and how one becomes executable memory.
+"""Blobs: code with a table of exported offsets, and how machine code becomes executable memory.
 
-A blob has no undefined symbols, no relocations and no writable data, so that loading it is a copy into fresh pages. Pages
-are written while they are not executable, and never writable again after.
+A blob of the form `flat` is position-independent machine code without undefined symbols, relocations or writable data, so that
+loading it is a copy into fresh pages. Pages are written while they are not executable, and never writable again after. The other
+forms (a `wasm` module, `c` source) are carried by packages and artifacts and never mapped; there an offset is where the body of a
+function begins in the module or the text.
 
     loaded = load(Blob(code, {"run": 0}))
     run = Entry(loaded.address("run"))       # valid while `loaded` lives
 
-Bytes of a blob (little endian): magic, count of exports u32, size of the code u64, then for each export the length of
-its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
+Bytes of a blob (little endian): magic, form u32 (its place in FORMS), count of exports u32, size of the code u64, then for each
+export the length of its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
 """
 
 from __future__ import annotations
@@ -21,19 +23,21 @@ from typing import NamedTuple
 
 from ..support.errors import InternalError, ModelFileError
 
-_MAGIC = b"PLBLOB\x00\x01"
-_HEAD = struct.Struct("<8sIQ")
+_MAGIC = b"PLBLOB\x00\x02"
+_HEAD = struct.Struct("<8sIIQ")
+FORMS = ("flat", "wasm", "c")
 
 
 class Blob(NamedTuple):
-    """Code that can be mapped at any page, and the offsets of the functions in it."""
+    """The code of a program, and the offsets of the functions in it."""
 
     code: bytes
     exports: dict[str, int]
+    form: str = "flat"
 
     def to_bytes(self) -> bytes:
         """The blob as bytes that `from_bytes` accepts."""
-        parts = [_HEAD.pack(_MAGIC, len(self.exports), len(self.code))]
+        parts = [_HEAD.pack(_MAGIC, FORMS.index(self.form), len(self.exports), len(self.code))]
         for name, offset in self.exports.items():
             text = name.encode()
             parts.append(struct.pack(f"<H{len(text)}sQ", len(text), text, offset))
@@ -44,9 +48,11 @@ class Blob(NamedTuple):
         """The blob that `data` holds; anything but the exact form is a `ModelFileError`."""
         if len(data) < _HEAD.size:
             raise _broken("it ends inside its head")
-        magic, count, size = _HEAD.unpack_from(data)
+        magic, form, count, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise _broken("it does not begin as one")
+        if form >= len(FORMS):
+            raise _broken(f"its form {form} is unknown")
         exports: dict[str, int] = {}
         at = _HEAD.size
         for _ in range(count):
@@ -66,10 +72,10 @@ class Blob(NamedTuple):
             at += 10 + length
         if len(data) - at != size:
             raise _broken(f"{size} bytes of code are announced, {len(data) - at} are there")
-        return Blob(data[at:], exports)
+        return Blob(data[at:], exports, FORMS[form])
 
     def __repr__(self) -> str:
-        return f"<Blob of {len(self.code)} bytes, exports {', '.join(self.exports)}>"
+        return f"<Blob of {len(self.code)} bytes ({self.form}), exports {', '.join(self.exports)}>"
 
 
 class Loaded:
@@ -94,6 +100,8 @@ class Loaded:
 
 def load(blob: Blob) -> Loaded:
     """Map a blob into executable memory."""
+    if blob.form != "flat":
+        raise _broken(f"it is not machine code that can be mapped, but of the form `{blob.form}`")
     size = max(1, len(blob.code))
     size += -size % mmap.PAGESIZE
     if sys.platform == "win32":

@@ -1,0 +1,50 @@
+"""What a backend is: the interface between the pipeline and the makers of code."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from ..loop.stmt import Check, Func
+from ..runtime.blob import Blob
+from ..schedule.library import default_schedule
+from ..support.record import dataclass
+from ..target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A finished program: its code, and what the numbers in it mean."""
+
+    blob: Blob
+    sites: tuple[Check, ...]  # `error[1]` of a failed check is an index into it
+    kernels: tuple[str, ...]  # the kernel of a profile event is an index into it
+    parallel: bool  # whether it may call `parallel_for`
+
+
+class Assembly(Protocol):
+    """One program on its way to code. Leaving the context stops what is still at work."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def kernel(self, func: Func) -> None:
+        """Takes a scheduled loop program that the host program will call; its code may be made at once, in the background."""
+
+    def finish(self, entries: Sequence[Func]) -> Code:
+        """Takes the host program (`prepare`, `size`, `run`, loop programs that call the kernels) and gives everything as one blob."""
+
+
+class Backend(ABC):
+    """How the programs of one kind of target become code. Backends have no state: what a program needs is in its `Assembly`."""
+
+    def schedule(self, func: Func, target: Target) -> tuple[Func, str]:
+        """The loop program scheduled by the default rules of this kind of target, and why it is scheduled so."""
+        return default_schedule(func, target)
+
+    @abstractmethod
+    def assembly(self, target: Target, level: int = 2) -> Assembly:
+        """A program to be filled with kernels and finished; `level` is how hard a compiler behind the backend tries (0 to 3)."""
