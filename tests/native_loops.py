@@ -64,9 +64,9 @@ class Native:
 class Lifted(Native):
     """Loop programs whose workspace is lifted to parameters, and given to them at each call."""
 
-    def __init__(self, funcs: Sequence[Func], level: int) -> None:
+    def __init__(self, funcs: Sequence[Func], level: int = 1, to: str | Target = "native") -> None:
         self.lifted = {f: lift_workspace(f) for f in funcs}
-        super().__init__(*(g for g, _ in self.lifted.values()), level=level)
+        super().__init__(*(g for g, _ in self.lifted.values()), level=level, to=to)
 
     def call(self, func: Func, arguments: Sequence[Any], dims: Sequence[int] = (), threads: int = 1) -> int:  # type: ignore[override]
         """Run a program on arrays in place; the code that it answers."""

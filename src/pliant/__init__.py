@@ -24,6 +24,7 @@ _PLACES = {
     ".explanation": "explain",
     ".program": "Program",
     ".quantized": "quantization_errors quantize",
+    ".own_instructions": "DeclaredInstruction instruction",
     ".own_operators": "Operator operator",
     ".templates": "Template template",
     ".dtype": "DType",
@@ -46,6 +47,7 @@ _PLACES = {
     "i4 i64 i8 strides u16 u2 u32 u4 u64 u8",
     ".runtime.executable": "Executable",
     ".runtime.threads": "set_threads threads",
+    ".schedule.auto_tensorize": "auto_tensorize",
     ".schedule.schedule": "Schedule",
     ".support.errors": "CancelledError Error InternalError ModelFileError ScheduleError ShapeError UnsupportedError",
 }
@@ -86,11 +88,13 @@ if TYPE_CHECKING:
         where,
         writes,
     )
+    from .own_instructions import DeclaredInstruction, instruction
     from .own_operators import Operator, operator
     from .program import Program
     from .quantized import quantization_errors, quantize
     from .runtime.executable import Executable
     from .runtime.threads import set_threads, threads
+    from .schedule.auto_tensorize import auto_tensorize
     from .schedule.schedule import Schedule
     from .support.errors import CancelledError, Error, InternalError, ModelFileError, ScheduleError, ShapeError, UnsupportedError
     from .sym.script import (
@@ -169,6 +173,7 @@ __all__ = [
     "LLM",
     "CancelledError",
     "DType",
+    "DeclaredInstruction",
     "Embedder",
     "Error",
     "Executable",
@@ -196,6 +201,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "auto_tensorize",
     "bf16",
     "bitcast",
     "block",
@@ -240,6 +246,7 @@ __all__ = [
     "i64",
     "inf",
     "init",
+    "instruction",
     "kernel",
     "load",
     "log",

@@ -44,6 +44,7 @@ from .support.settings import read as read_settings
 from .sym.expr import free_vars
 from .target import Target
 from .target import target as find_target
+from .target.declared import declared_text
 
 if TYPE_CHECKING:
     from .backend.base import Assembly
@@ -350,7 +351,7 @@ def compile_program(
     key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
     patterns = _patterns_text()
     cache = cache and patterns is not None  # what a condition says today it may not say tomorrow
-    key += (patterns or "").encode()
+    key += f"{patterns or ''}{declared_text(machine)}".encode()
     if cache:
         found = code_cache.get(key)
         if found is not None:

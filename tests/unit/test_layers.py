@@ -36,6 +36,8 @@ SEES |= {
     "tune": {*COMPILER, "program", "pipeline"},
     "frontends": {*IR, "quantization", "graph", "interp", "program"},
     "nn": {"frontends"},
+    "check_instruction": API,
+    "own_instructions": {*API, "check_instruction"},
     "api": API,
     "artifact": API,
     "explanation": API,

@@ -35,6 +35,7 @@ class Builder:
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.label = "entry"
+        self.form_bits = 0  # of the widest vector that a tensor instruction's form names
         self._next = 0
 
     # Lines and blocks.

@@ -65,7 +65,8 @@ class Failures(Dots):
         """The whole text of the function: allocations first, then its lines."""
         width = self.target.vector_bits
         # Lanes are split into registers of this width, also where wider ones exist.
-        attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"' if self.target.arch == "x86_64" else ""
+        legal = max(width, self.form_bits)  # LLVM cannot split the operands of an intrinsic
+        attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{legal}"' if self.target.arch == "x86_64" else ""
         return "\n".join([f"define {head}{attributes} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
 
     def fail_unless(self, ok: Val, fail: Callable[[], str]) -> None:

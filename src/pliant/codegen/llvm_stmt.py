@@ -26,11 +26,13 @@ from ..loop.stmt import (
     View,
     While,
     children,
+    is_instruction,
 )
 from ..support.errors import Error, InternalError, UnsupportedError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, product
 from .llvm_fail import ERROR_VALUES, Failures, ModuleState
+from .llvm_instruction import emit_instruction
 from .llvm_scope import has_load
 from .llvm_types import NO_MEMORY, Val
 
@@ -181,6 +183,8 @@ class Statements(Failures):
         self.start_block(done)
 
     def _for(self, s: For) -> None:
+        if is_instruction(s) and emit_instruction(self, s):
+            return
         if s.kind == "unroll" or (s.kind == "vector" and self.lanes and self.extent_of(s) is not None):
             self.unroll(s)
         elif s.kind == "vector" and not self.lanes:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..frontends.gguf import GgufFile
 from ..frontends.gguf.reader import stamp_of
@@ -25,6 +25,9 @@ from ..runtime import cache as disk
 from ..runtime.executable import Executable
 from ..runtime.kept import Kept, KeptPrograms
 from ..support.record import dataclass
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 _SETTLED = 2.0  # seconds after a change in which a file may change again under the same time
 
@@ -47,7 +50,7 @@ class Ready:
         from ..target import target
 
         self._file, self._cache, self._machine = file, cache, target("native")
-        self._folder, self._key = kept_programs(), _key(file, cache, repr(self._machine))
+        self._folder, self._key = kept_programs(), _key(file, cache, self._machine)
         self._name = _name(file, cache, repr(self._machine))
         self._kept = self._folder.find(self._name, self._key) if self._folder is not None and self._key else None
         numbers = None if self._kept is None else _numbers(self._kept)
@@ -136,13 +139,14 @@ def _place(path: str) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
 
 
-def _key(file: GgufFile, cache: str, machine: str) -> bytes | None:
+def _key(file: GgufFile, cache: str, machine: Target) -> bytes | None:
     """All that decides a program and its weights; None where that cannot be said."""
     patterns = sys.modules.get("pliant.graph.patterns")  # what users register decides it too
     if not file.stamps or (patterns is not None and patterns.REGISTERED):
         return None
     from ..pipeline import compiler_version
     from ..support.settings import read as read_settings
+    from ..target.declared import declared_text
 
-    parts = [compiler_version(), machine, cache, *sorted(read_settings().disable), *map(repr, file.stamps)]
+    parts = [compiler_version(), repr(machine), declared_text(machine), cache, *sorted(read_settings().disable), *map(repr, file.stamps)]
     return "\n".join(parts).encode()

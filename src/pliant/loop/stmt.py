@@ -44,6 +44,9 @@ Semantics:
   left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
 - Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`. The attribute
   `counted={"y": "count"}` of a function says that of the output `y` only the first `count[()]` parts along its first dim are.
+- The annotation `instruction="name"` of a loop says that the tensor instruction `name` does all of it at once. The loop means what it
+  says all the same: a code generator that has no such instruction, or no longer recognizes it, compiles the loop. Passes that only
+  prepare code leave the inside of such a loop as it is.
 - Access outside of a buffer's shape is undefined, and what checked mode and the verifier are there to find.
 
 Statements are immutable and compared by identity: two equal loops are two loops. `loop.structural` compares by structure.
@@ -60,6 +63,8 @@ from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import TRUE, Const, Expr, Var, rewrite, walk
 from .buffer import Buffer, Load
+
+INSTRUCTION = "instruction"  # the annotation of loops that tensor instructions do
 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"] | str
 IterKind = Literal["S", "R", "O"]
@@ -289,6 +294,11 @@ class Func:
         from .printer import print_func
 
         return print_func(self)
+
+
+def is_instruction(s: Stmt) -> bool:
+    """Whether a tensor instruction does all of a statement."""
+    return isinstance(s, For) and INSTRUCTION in s.annotations
 
 
 def seq(*body: Stmt) -> Stmt:

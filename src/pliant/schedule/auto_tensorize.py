@@ -23,7 +23,7 @@ from ..support.refusal import Refusal
 from ..sym.expr import Const, Mul, Var, free_vars, walk
 from ..sym.prove import prove_equal
 from ..target import Target
-from ..target.instructions import INSTRUCTIONS, instructions_of
+from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
 from .nest import Access, accesses, base_facts, index
 from .own_nest import own_nest
 from .primitives.tensorize import Match, Tile, tile_of_instruction
@@ -56,9 +56,9 @@ class _Pattern(Match):
 
 
 def matches(func: Func, block: Block, target: Target) -> list[Mapping]:
-    """The instructions of a machine that a block can become."""
-    found = (mapping(func, block, i.name) for i in instructions_of(target))
-    return [m for m in found if isinstance(m, Mapping)]
+    """The instructions of a machine that a block can become, declared ones first."""
+    mappings = (mapping(func, block, i.name) for i in (*declared_for(target), *instructions_of(target)))
+    return [m for m in mappings if isinstance(m, Mapping)]
 
 
 def mapping(func: Func, block: Block, instruction: str) -> Mapping | Refusal:
@@ -99,10 +99,18 @@ def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
 
 
 def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
-    """Make a block the instruction, by primitives; undone where one of them refuses."""
+    """Make a block of a schedule the instruction, by primitives; what was done is undone where one of them refuses.
+
+    The block is the sum of products (or the like) that the instruction's description is, of any sizes and with any number of iterators:
+    iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized.
+
+        s = pliant.Schedule(convolution)
+        pliant.auto_tensorize(s, "out", "avx512vnni.dot_u8s8")
+    """
     found = _block(s, block)
-    if instruction not in INSTRUCTIONS:
-        raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"{', '.join(INSTRUCTIONS)}")
+    if find_instruction(instruction) is None:
+        names = ", ".join(instruction_names())
+        raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"instructions are {names}")
     plan = mapping(s.program, found, instruction)
     if isinstance(plan, Refusal):
         raise refuse(f"block `{block}` cannot become `{instruction}`: {plan.reason}", s.program, (found, "this block"))
@@ -207,6 +215,10 @@ def _lay_out(s: Schedule, block: str, tile: Tile, sizes: list[int], described: B
     loop_of = [iters.index(e) - outside for e in indices if isinstance(e, Var)]
     if wanted == [n for n in loop_of if n >= 0] and len(wanted) <= 1 and (not wanted or loop_of[-1] == wanted[-1]):
         return
+    if any(b.name == name for b in s.program.buffers):  # callers keep the layouts that they know
+        s.reindex(block, name)
+        name = f"{name}_reindex"
+        loop_of.sort()  # a copy is indexed in the order of the iterators
     dims = [f"d{k}" for k in range(len(indices))]
     high = [d if n < 0 else f"{d} // {sizes[n]}" for d, n in zip(dims, loop_of, strict=True)]
     low = [f"{dims[loop_of.index(n)]} % {sizes[n]}" for n in wanted]

@@ -1,19 +1,24 @@
 """Tensor instructions: what one does (description) and how a program asks for it (implementation), both as loop programs.
 
+(Users declare theirs by `pliant.instruction`: the same records, in `declared.py`.)
+
     avx512vnni.dot_u8s8: 16 sums of four products of u8 and i8
 
     description       for j, k in grid(16, 4): c[j] += cast(i32, a[k]) * cast(i32, b[j, k])
     implementation    for j in vector(16): c[j] += cast(i32, a[0]) * cast(i32, b[j, 0]) + …
 
 The implementation is a program of the same language, so that the interpreter runs it, any target can compile it, and both are
-compared bit for bit; on a machine that has the instruction the code generator emits it for this form (`codegen/llvm_dot.py`). The
-shapes of the parameters are the memory that the instruction wants: four neighbouring bytes for each lane of `b`.
+compared bit for bit. The shapes of the parameters are the memory that the instruction wants: four neighbouring bytes for each lane of `b`.
+
+The code generator reaches the machine's instruction in one of two ways. A record with a form (`llvm`, `c`) has its implementation replaced
+by that text (`codegen/llvm_instruction.py`). Sums of products of small integers need no form: the code generator selects dot-product
+instructions for them wherever they stand, also in kernels that no schedule has touched (`codegen/llvm_dot.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..support.record import dataclass
+from .declared import DECLARED
 from .machine import Target
 
 
@@ -29,6 +34,9 @@ class Instruction:
     remark: str = ""
     constants: int = 0  # registers that it takes beside its factors and sums
     widened: str = ""  # the instruction that does the same with left factors of 16 bits: widening them once is better than at each use
+    llvm: str = ""  # what LLVM is asked for, over {parameters}; "" where the implementation is selected as it stands
+    c: str = ""  # a C expression over pointers to the first elements of {parameters}
+    headers: tuple[str, ...] = ()  # what the C expression needs, such as immintrin.h
 
     def is_on(self, target: Target) -> bool:
         """Whether a machine has it."""
@@ -104,5 +112,20 @@ INSTRUCTIONS: dict[str, Instruction] = _table()
 
 
 def instructions_of(target: Target) -> list[Instruction]:
-    """The tensor instructions that a machine has."""
+    """The built-in tensor instructions that a machine has."""
     return [i for i in INSTRUCTIONS.values() if i.is_on(target)]
+
+
+def declared_for(target: Target) -> list[Instruction]:
+    """The instructions that users declared and that a machine has, the latest declaration first."""
+    return [i for i in reversed(DECLARED.values()) if i.is_on(target)]
+
+
+def find_instruction(name: str) -> Instruction | None:
+    """The instruction of that name, built-in or declared."""
+    return INSTRUCTIONS.get(name) or DECLARED.get(name)
+
+
+def instruction_names() -> list[str]:
+    """The names of all instructions, declared ones first."""
+    return [*DECLARED, *INSTRUCTIONS]

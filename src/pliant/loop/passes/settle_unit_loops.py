@@ -16,7 +16,7 @@ from ...sym.expr import Const, Expr, Select, Var, free_vars, walk
 from ...sym.facts import Facts
 from ...sym.simplify import simplify
 from ..buffer import Load
-from ..stmt import For, Func, Replacer, Stmt, map_children
+from ..stmt import For, Func, Replacer, Stmt, is_instruction, map_children
 from .simplify_indices import dim_facts
 
 
@@ -26,6 +26,8 @@ def settle_unit_loops(func: Func) -> Func:
     facts = dim_facts(func)
 
     def visit(s: Stmt) -> Stmt:
+        if is_instruction(s):
+            return s
         if not isinstance(s, For) or not _runs_at_most_once(s, facts):
             return map_children(s, visit)
         starts[s.var] = _Settled(starts).expr(s.start)

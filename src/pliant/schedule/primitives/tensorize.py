@@ -1,8 +1,8 @@
 """tensorize: a tile of a computation is what an instruction does, and is replaced by the instruction.
 
-An instruction (`target/instructions.py`) is a description, which the tile is compared with, and an implementation, which takes
-its place. Both are loop programs over the same parameters; a parameter stands for the elements that the tile touches of one buffer, and
-they have to lie in memory as the parameter's shape says.
+An instruction (`target/instructions.py`, or one that a user has declared by `pliant.instruction`) is a description, which the tile is
+compared with, and an implementation, which takes its place. Both are loop programs over the same parameters; a parameter stands for the
+elements that the tile touches of one buffer, and they have to lie in memory as the parameter's shape says.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from ...loop.buffer import Buffer, Load
 from ...loop.parse import parse_module
 from ...loop.passes.simplify_indices import Simplifier, block_facts
-from ...loop.stmt import Block, For, Func, Reduce, Replacer, Seq, Stmt, Store, walk_stmts
+from ...loop.stmt import INSTRUCTION, Block, For, Func, Reduce, Replacer, Seq, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Add, Const, Expr, Mul, Var, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.simplify import simplify
-from ...target.instructions import INSTRUCTIONS
+from ...target.instructions import Instruction, find_instruction, instruction_names
 from ..cursor import Copier, Edit, Forward, compose
 from ..dependence import linear
 from ..legal import legal
@@ -35,18 +35,30 @@ class Tile(NamedTuple):
     stmt: Store | Reduce
 
 
-@cache
 def tile_of_instruction(name: str) -> Tile:
+    """What the instruction of that name does."""
+    instruction = find_instruction(name)
+    assert instruction is not None
+    return tile_of(instruction)
+
+
+@cache
+def tile_of(instruction: Instruction) -> Tile:
     """What an instruction does."""
-    body = parse_module(INSTRUCTIONS[name].description)["f"].body
-    tile = inner_tile(body)
+    tile = inner_tile(parse_module(instruction.description)["f"].body)
     assert tile is not None
     return tile
 
 
 @cache
-def _implementation(name: str) -> Func:
-    return parse_module(INSTRUCTIONS[name].implementation)["f"]
+def _implementation(instruction: Instruction) -> Func:
+    """What takes the place of a tile: marked, where the instruction has a form for code generators."""
+    func = parse_module(instruction.implementation)["f"]
+    if not instruction.llvm and not instruction.c:
+        return func
+    loop = func.body.body[0] if isinstance(func.body, Seq) else func.body
+    assert isinstance(loop, For)
+    return func.with_(body=loop.with_(annotations={**loop.annotations, INSTRUCTION: instruction.name}))
 
 
 def inner_tile(s: Stmt) -> Tile | None:
@@ -115,19 +127,21 @@ class _NoMatch(Exception):
 
     def refusal(self, func: Func, at: For | Block, name: str) -> Exception:
         shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
+        instruction = find_instruction(name)
         facts = []
-        if name in INSTRUCTIONS:
-            facts = ["it does: " + "; ".join(x.strip() for x in INSTRUCTIONS[name].description.partition("-> None:\n")[2].splitlines())]
+        if instruction is not None:
+            facts = ["it does: " + "; ".join(x.strip() for x in instruction.description.partition("-> None:\n")[2].splitlines())]
         return refuse(f"cannot replace {shown} by `{name}`: {self.reason}", func, (at, "here"), facts=facts, help=self.help)
 
 
 def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
-    if name not in INSTRUCTIONS:
-        raise _NoMatch("there is no such instruction", help=f"instructions are {', '.join(INSTRUCTIONS)}")
+    instruction = find_instruction(name)
+    if instruction is None:
+        raise _NoMatch("there is no such instruction", help=f"instructions are {', '.join(instruction_names())}")
     tile = inner_tile(outer.body)
     if tile is None or not tile.loops:
         raise _NoMatch("it is not loops around one block without init and predicate", help="decompose_reduction takes the init out")
-    wanted = tile_of_instruction(name)
+    wanted = tile_of(instruction)
     extents, needed = ([constant_extent(func, x) for x in tile.loops], [_number(x) for x in wanted.loops])
     if extents != needed or tile.kinds != wanted.kinds:
         shown = ", ".join(f"{k} {e}" for e, k in zip(extents, tile.kinds, strict=True))
@@ -141,7 +155,7 @@ def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
     problem = match.statement(wanted.stmt, tile.stmt)
     if problem:
         raise _NoMatch(problem)
-    implementation = _implementation(name)
+    implementation = _implementation(instruction)
     body = Copier(block_names(func), "").copy(implementation.body)
     edit = Edit(func)
     params = {p.name: p for p in implementation.buffers}

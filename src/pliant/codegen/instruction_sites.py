@@ -1,0 +1,118 @@
+"""Where a program performs a tensor instruction: which memory each parameter of its implementation stands for.
+
+`tensorize` puts the implementation of an instruction, over the program's buffers, in the place of a tile, and marks its loop:
+
+    for j in vector(4, instruction="mine.dot"):              # implementation:  for j in vector(4):
+        c[i, 4 * v + j] += a[i, k] * b[v, k, j]              #                      c[j] += a[0] * b[j]
+
+Until code is made, the loop is a loop like any other, which every pass and the interpreter understand. A code generator that has a form of
+the instruction for its target asks here where the operands begin: `c` at c[i, 4 * v], `a` at a[i, k], `b` at b[v, k, 0]. The answer is None
+where the loop no longer is the implementation over operands that lie as the parameters do; it is then compiled as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from ..loop.buffer import Buffer, Load
+from ..loop.parse import parse_module
+from ..loop.stmt import INSTRUCTION, For, Func, Let, Reduce, Seq, Stmt, Store
+from ..support.record import dataclass
+from ..sym.expr import Const, Expr, Var, free_vars, substitute
+from ..sym.poly import Poly, add, poly_of
+from ..target import Target
+from ..target.instructions import Instruction, find_instruction
+
+Flat = Callable[[Iterable[Expr], Iterable[Expr]], Poly]  # from indices and strides to the number of an element
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The operand for a parameter: the element of a program's buffer at which it begins, as a polynomial."""
+
+    parameter: Buffer
+    written: bool
+    buffer: Buffer
+    start: Poly
+
+
+def instruction_at(loop: For, target: Target) -> Instruction | None:
+    """The instruction that a loop is marked as, where the target has it."""
+    name = loop.annotations.get(INSTRUCTION)
+    instruction = find_instruction(name) if isinstance(name, str) else None
+    return instruction if instruction is not None and instruction.is_on(target) else None
+
+
+@cache
+def implementation_of(instruction: Instruction) -> Func:
+    """The loop program that an instruction is put into programs as."""
+    return parse_module(instruction.implementation)["f"]
+
+
+def places_of(loop: For, instruction: Instruction, flat: Flat) -> list[Place] | None:
+    """The operands of the instruction that a loop performs, in the order of its parameters."""
+    func = implementation_of(instruction)
+    match = _Match(func, flat)
+    if not match.stmt(only_loop(func.body), loop) or any(b not in match.places for b in func.buffers):
+        return None
+    return [match.places[b] for b in func.buffers]
+
+
+def only_loop(s: Stmt) -> Stmt:
+    """The loop that an implementation is."""
+    return s.body[0] if isinstance(s, Seq) and len(s.body) == 1 else s
+
+
+class _Match:
+    """An implementation compared with a loop of a program."""
+
+    def __init__(self, func: Func, flat: Flat) -> None:
+        self.func = func
+        self.flat = flat
+        self.vars: dict[Var, Expr] = {}
+        self.places: dict[Buffer, Place] = {}
+
+    def stmt(self, d: Stmt, p: Stmt) -> bool:
+        """Whether the program's statement is the implementation's."""
+        if isinstance(d, For) and isinstance(p, For):
+            self.vars[d.var] = p.var
+            ends = ((d.start, p.start), (d.stop, p.stop))
+            return d.kind == p.kind and all(self.expr(a, b) for a, b in ends) and self.stmt(d.body, p.body)
+        if isinstance(d, Seq) and isinstance(p, Seq):
+            return len(d.body) == len(p.body) and all(map(self.stmt, d.body, p.body))
+        if isinstance(d, Store) and isinstance(p, Store):
+            return self.load(Load(d.buffer, d.indices), Load(p.buffer, p.indices)) and self.expr(d.value, p.value)
+        if isinstance(d, Reduce) and isinstance(p, Reduce):
+            same = d.combiner.name == p.combiner.name and not d.combiner.result
+            return same and all(map(self.load, d.targets, p.targets)) and all(map(self.expr, d.values, p.values))
+        if isinstance(d, Let) and isinstance(p, Let):
+            self.vars[d.var] = p.var
+            return self.expr(d.value, p.value)
+        return False
+
+    def expr(self, d: Expr, p: Expr) -> bool:
+        """Whether the program's expression is the implementation's."""
+        if isinstance(d, Load) and isinstance(p, Load):
+            return self.load(d, p)
+        if isinstance(d, Var):
+            return self.vars.get(d) is p
+        if isinstance(d, Const):
+            return d is p
+        return type(d) is type(p) and d.dtype is p.dtype and len(d.args) == len(p.args) and all(map(self.expr, d.args, p.args))
+
+    def load(self, d: Load, p: Load) -> bool:
+        """Whether an element is the parameter's, at the same distance from where the operand begins as all others."""
+        if d.buffer not in self.func.buffers or d.buffer.dtype is not p.buffer.dtype:
+            return False
+        within = poly_of(substitute(d.buffer.flat_index(d.indices), self.vars))
+        start = add(self.flat(p.indices, p.buffer.element_strides()), within, -1)
+        if any(not free_vars(atom).isdisjoint(self.own_vars()) for monomial in start for atom in monomial):
+            return False
+        written = self.func.role(d.buffer) != "in"
+        known = self.places.setdefault(d.buffer, Place(d.buffer, written, p.buffer, start))
+        return known.buffer is p.buffer and known.start == start
+
+    def own_vars(self) -> set[Var]:
+        """The variables of the loops that the instruction replaces."""
+        return {v for v in self.vars.values() if isinstance(v, Var)}
