@@ -24,26 +24,38 @@ from ...loop.stmt import Block, Func, Reduce
 from ...support.refusal import Refusal
 from ...sym.bounds import multiple
 from ...target import Target
+from ..decisions import Decide
 from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from ..works import Channels
-from .convolution_roles import Convolution, blocked_convolution_of, convolution_of, taps_of, tile_sizes
+from .convolution_roles import (
+    Convolution,
+    along_channels,
+    blocked_convolution_of,
+    convolution_of,
+    in_blocks,
+    over_image,
+    taps_of,
+    tile_sizes,
+)
+from .dot_products import dot_product_of
 from .layouts import packs
 from .match import (
-    NotApplicable,
     along,
     elementwise,
     find_block,
     iter_named,
     known_sums,
+    matmul_of,
     packed,
     plain_loops,
     reads_once,
-    tried,
+    sums_rows,
     untouched,
 )
 from .matmul import with_epilogue
+from .record import NotApplicable, Rule, tried
 from .register_sums import sum_tile
 from .sharing import share
 
@@ -55,14 +67,24 @@ DYNAMIC_ROWS = 8  # where there is a body for each smaller number of rows
 MOST_VECTORS = 4  # streams through the weights
 
 
-def schedule_convolution(s: Schedule, name: str, target: Target) -> str:
-    """Tile the convolution `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
+def over_channels(func: Func, block: Block, target: Target) -> Convolution | Refusal:
+    """The roles of the iterators of a convolution that is less work with vectors of channels; else why a block is none."""
+    roles = convolution_of(block)
+    if isinstance(roles, Refusal):
+        return roles
+    if sums_rows(block) or not (isinstance(matmul_of(block), Refusal) or over_image(block, roles)):
+        return Refusal(f"block `{block.name}` is a product of matrices")
+    if in_blocks(func, block, target) or not isinstance(dot_product_of(func, block, target), Refusal):
+        return Refusal(f"what block `{block.name}` sums is in blocks of channels, or what an instruction does")
+    if not along_channels(func, block, target):
+        return Refusal(f"block `{block.name}` is less work with vectors along rows")
+    return roles
+
+
+def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str:
+    """Tile a convolution for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    name, target = decide.block, decide.target
     block = find_block(s.program, name)
-    roles = blocked_convolution_of(s.program, block, target)
-    if isinstance(roles, Refusal):
-        roles = convolution_of(block)
-    if isinstance(roles, Refusal):
-        raise NotApplicable(roles.reason)
     known_sums(s.program, block, any_size=roles.lane is not None)
     _join(s, block)
     rule = _Rule(s, name, roles, target)
@@ -250,3 +272,7 @@ class _Rule:
 def _target(block: Block) -> Load:
     assert isinstance(block.body, Reduce)
     return block.body.targets[0]
+
+
+BLOCKED_CONVOLUTION = Rule("convolution", "convolutions of blocks", blocked_convolution_of, schedule_convolution)
+CONVOLUTION = Rule("convolution", "convolutions", over_channels, schedule_convolution)

@@ -24,17 +24,19 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.bounds import multiple
-from ...sym.expr import TRUE, Const, Expr, FloorMod, Var, free_vars
+from ...sym.expr import TRUE, Const, FloorMod, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
+from ..decisions import Decide
 from ..nest import base_facts, blocks, constant_extent, plain_iters
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, find_block, plain_loops, tried
+from .match import Matmul, alone, find_block, plain_loops
 from .matmul import MANY_ROWS, TiledProduct, TileSize, tile_size, with_epilogue
+from .record import NotApplicable, Rule, Version, for_many, tried
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
@@ -95,9 +97,9 @@ def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
     return all(isinstance(low, FloorMod) and low.args[1] is Const(n, i64) and high is low.args[0] // n for high, low, n in digits)
 
 
-def worth_words(func: Func, block: Block, target: Target) -> Expr | None:
-    """The condition under which it is worth to bring panels of the right-hand side into words: that there are many rows."""
-    dot = dot_product_of(func, block, target)
+def copying(func: Func, block: Block, decide: Decide) -> Version | None:
+    """The program that brings panels of the right-hand side into words, for so many rows that it is worth it."""
+    dot = dot_product_of(func, block, decide.target)
     loops = plain_loops(func, block)
     if (
         isinstance(dot, Refusal)
@@ -111,7 +113,7 @@ def worth_words(func: Func, block: Block, target: Target) -> Expr | None:
     (depth,) = dot.roles.reduced
     size = extent[depth]
     fits = isinstance(size, Const) and dot.group <= size.value <= LARGEST_COPY // PANEL
-    return extent[dot.roles.row] >= MANY_ROWS if fits else None
+    return for_many(func, extent[dot.roles.row], MANY_ROWS) if fits else None
 
 
 def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:
@@ -122,14 +124,10 @@ def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> In
     return IndexMap(dims, (*others, j // lanes, k // group, j % lanes, k % group))
 
 
-def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = False) -> str:
-    """Tile the product `name` for registers, threads and dot products, with its elementwise consumers in the write-back."""
-    func = s.program
-    block = find_block(func, name)
-    dot = dot_product_of(func, block, target)
-    if isinstance(dot, Refusal):
-        raise NotApplicable(dot.reason)
-    if not dot.is_packed and not copy:
+def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
+    """Tile a product for registers, threads and dot products, with its elementwise consumers in the write-back."""
+    name = decide.block
+    if not dot.is_packed and not decide.copying:
         raise NotApplicable(
             f"`{dot.wide.buffer.name}` does not lie in words of {dot.group} for {dot.lanes} columns, as the instruction wants"
         )
@@ -138,7 +136,7 @@ def schedule_dot_product(s: Schedule, name: str, target: Target, copy: bool = Fa
     loops = plain_loops(s.program, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)
-    rule = _Rule(s, name, dot, {v.name: x for v, x in loops.items()}, target)
+    rule = _Rule(s, dot, {v.name: x for v, x in loops.items()}, decide)
     return with_epilogue(s, block, rule.apply)
 
 
@@ -159,9 +157,9 @@ def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
 class _Rule(TiledProduct):
     """One application of the rule."""
 
-    def __init__(self, s: Schedule, name: str, dot: DotProduct, loops: dict[str, For], target: Target) -> None:
-        super().__init__(s, name, dot.roles, loops, target, copy=not dot.is_packed)
-        self.dot = dot
+    def __init__(self, s: Schedule, dot: DotProduct, loops: dict[str, For], decide: Decide) -> None:
+        super().__init__(s, dot.roles, loops, decide, copy=not dot.is_packed)
+        self.dot, target = dot, decide.target
         tile, self.model = tile_size(target, self.extents(self.dtype, dot.group), spare=1)  # a product, before it is added
         rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
@@ -256,3 +254,6 @@ class _Rule(TiledProduct):
             s.vectorize(s.loops(rest)[-1])
         s.reorder(word, *unrolled, lane, factor)
         s.tensorize(lane, instruction)
+
+
+DOT_PRODUCTS = Rule("dot products", "integer products", dot_product_of, schedule_dot_product, version=copying)

@@ -14,14 +14,16 @@ from functools import partial
 from math import prod
 
 from ...loop.buffer import Load
-from ...loop.stmt import Block
+from ...loop.stmt import Block, Func, Store
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
+from ..decisions import Decide
 from ..nest import constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, along, elementwise, find_block, has_block, plain_loops, tried
+from .match import along, elementwise, find_block, has_block, plain_loops
+from .record import NotApplicable, Rule, tried
 from .sharing import fuse_into, share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
@@ -29,12 +31,15 @@ STEP = 32  # of what remains of a loop over dims of unknown size
 SHARED = 16  # rows that are known to be there, where a row is several loops
 
 
-def schedule_elementwise(s: Schedule, name: str, target: Target) -> str:
+def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
+    """The store of an elementwise block."""
+    return elementwise(block) or Refusal(f"block `{block.name}` is not one store over S iterators")
+
+
+def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
     """Vectorise the innermost loop of an elementwise nest and share out the others."""
+    name = decide.block
     block = find_block(s.program, name)
-    store = elementwise(block)
-    if store is None:
-        raise NotApplicable(f"block `{name}` is not one store over S iterators")
     loops = plain_loops(s.program, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)
@@ -108,3 +113,6 @@ def _flat(s: Schedule, name: str, flat: LoopHandle) -> str:
     if has_block(s.program, f"{name}_rest"):
         s.vectorize(s.loops(f"{name}_rest")[-1])
     return f"elementwise: `{name}` as one flat vector loop in chunks of {CHUNK}"
+
+
+ELEMENTWISE = Rule("elementwise", "elementwise", elementwise_of, schedule_elementwise)

@@ -10,28 +10,26 @@ from functools import partial
 from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
 from ...sym.expr import free_vars
 from ...target import Target
+from ..decisions import Decide
 from ..dependence import dependence
 from ..nest import accesses, blocks, fed_by, loops_above, loops_in
 from ..schedule import LoopHandle, Schedule
-from .match import find_block, tried
+from .match import find_block
+from .record import Rule, tried
 from .register_sums import parts_in_order
 
 
-def schedule_anything(s: Schedule, names: list[str], target: Target) -> str:
-    """Share out and vectorise the nests around the given blocks as far as their dependences allow."""
-    done: list[str] = []
-    for name in names:
-        found = next((b for b in blocks(s.program.body) if b.name == name), None)
-        if found is None:
-            continue
-        done += _summed(s, name, target)
-        loop = _innermost(s.program, find_block(s.program, name))
-        if loop is not None and tried(partial(s.vectorize, _handle(s, name, loop))):
-            done.append(f"vectors along `{loop.var.name}` in `{name}`")
-        outer = _outermost(s.program, name)
-        if outer is not None and tried(partial(s.parallel, _handle(s, name, outer))):
-            done.append(f"threads over `{outer.var.name}`")
-    return "fallback: " + (", ".join(done) or "as it stands")
+def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
+    """Share out and vectorise the nest around a block as far as its dependences allow."""
+    name = decide.block
+    done = _summed(s, name, decide.target)
+    loop = _innermost(s.program, find_block(s.program, name))
+    if loop is not None and tried(partial(s.vectorize, _handle(s, name, loop))):
+        done.append(f"vectors along `{loop.var.name}` in `{name}`")
+    outer = _outermost(s.program, name)
+    if outer is not None and tried(partial(s.parallel, _handle(s, name, outer))):
+        done.append(f"threads over `{outer.var.name}`")
+    return f"fallback: {', '.join(done) or f'`{name}` as it stands'}"
 
 
 def _summed(s: Schedule, name: str, target: Target) -> list[str]:
@@ -78,3 +76,6 @@ def _has_calls(s: Stmt) -> bool:
 
 def _handle(s: Schedule, name: str, loop: For) -> LoopHandle:
     return next(h for h in s.loops(name) if h.loop is loop)
+
+
+FALLBACK = Rule("fallback", "fallback", lambda func, block, target: block, schedule_anything)

@@ -22,7 +22,8 @@ from ..nest import accesses, allocation, blocks, plain_iters, readers
 from ..schedule import Schedule
 from .convolution_roles import along_channels, convolution_of
 from .dot_products import DotProduct, dot_product_of, words
-from .match import elementwise, iter_named, tried
+from .match import elementwise, iter_named
+from .record import tried
 
 
 def wanted_layouts(func: Func, target: Target) -> dict[Buffer, IndexMap]:

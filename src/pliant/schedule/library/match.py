@@ -5,30 +5,15 @@ Answers are records or None; reasons are sentences for `default_schedule`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
-from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
 from ..nest import accesses, allocation, blocks, index, loops_above, path_to, plain_iters, readers
-
-
-class NotApplicable(Exception):
-    """Why a rule does not take a program."""
-
-
-def tried(act: Callable[[], object]) -> bool:
-    """Whether a primitive was accepted."""
-    try:
-        act()
-    except ScheduleError:
-        return False
-    return True
+from .record import NotApplicable
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,15 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Expr, Mul, free_vars, walk
+from ...sym.expr import Const, Mul, free_vars, walk
 from ...target import Target
+from ..decisions import Decide
 from ..model import Sizes, choose_tile
 from ..nest import blocks, constant_extent, writers
 from ..schedule import LoopHandle, Schedule
 from ..works import Product
-from .match import Matmul, NotApplicable, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops, tried
+from .match import Matmul, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops
+from .record import NotApplicable, Rule, Version, for_many, tried
 from .register_sums import sum_tile
 from .sharing import fuse_into
 
@@ -88,13 +90,13 @@ def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSiz
     return TileSize(found.rows, found.vectors, lanes), found.text
 
 
-def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
-    """The condition under which panels of a product are worth a copy: that there are many rows; None where they never are.
+def copying(func: Func, block: Block, decide: Decide) -> Version | None:
+    """The program that copies panels of a product, for as many rows as make that worth it; None where they never do.
 
     Rows of a panel lie a row of the whole right-hand side apart. If that is a large power of two, they share few sets of the second cache,
     which then holds a part of the panel only. What is decoded is so once for all rows.
     """
-    roles = matmul_of(block)
+    roles, target = matmul_of(block), decide.target
     loops = plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal) or roles.row is None or roles.pack or roles.batch:
         return None
@@ -111,9 +113,9 @@ def worth_copies(func: Func, block: Block, target: Target) -> Expr | None:
     if not 0 < depth * width <= LARGEST_COPY:
         return None
     if any(decodes(func, b) for b in writers(func, wide.buffer)):
-        return extent[roles.row] >= MANY_ROWS
+        return for_many(func, rows, MANY_ROWS)
     found = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
-    return next((extent[roles.row] >= rows for crowded, rows in CROWDED if found >= crowded), None)
+    return next((for_many(func, rows, many) for crowded, many in CROWDED if found >= crowded), None)
 
 
 def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
@@ -141,21 +143,18 @@ def wide_load(block: Block, roles: Matmul) -> Load | None:
     return found.pop() if len(found) == 1 else None
 
 
-def schedule_matmul(s: Schedule, name: str, target: Target, copy: bool = False) -> str:
-    """Tile the sum of products `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
-    func = s.program
-    block = find_block(func, name)
-    roles = matmul_of(block)
-    if isinstance(roles, Refusal):
-        raise NotApplicable(roles.reason)
-    loops = plain_loops(func, block)
+def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
+    """Tile a sum of products for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    name = decide.block
+    block = find_block(s.program, name)
+    loops = plain_loops(s.program, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)
     if roles.row is not None and _widen_rows(s, block, roles):
         block = find_block(s.program, name)
         loops = plain_loops(s.program, block)
         assert not isinstance(loops, Refusal)
-    rule = TiledProduct(s, name, roles, {v.name: x for v, x in loops.items()}, target, copy)
+    rule = TiledProduct(s, roles, {v.name: x for v, x in loops.items()}, decide, decide.copying)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.model}"
 
 
@@ -188,8 +187,9 @@ class TiledProduct:
 
     sums = "in registers"
 
-    def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target, copy: bool) -> None:
-        self.s, self.name, self.roles, self.target, self.copy = s, name, roles, target, copy
+    def __init__(self, s: Schedule, roles: Matmul, loops: dict[str, For], decide: Decide, copy: bool) -> None:
+        self.s, self.roles, self.decide, self.copy = s, roles, decide, copy
+        self.name, self.target = name, target = decide.block, decide.target
         handles = {h.loop: h for h in s.loops(name)}
         self.batch = [handles[loops[v]] for v in roles.batch]
         self.row = handles[loops[roles.row]] if roles.row else None
@@ -327,3 +327,6 @@ class TiledProduct:
         s.reorder(*reduced, *unrolled, lane)
         written = s.cache_write(name, at, scope="register")
         self.sums = sum_tile(s, name, at, written, reduced, [*unrolled, lane])
+
+
+MATMUL = Rule("matmul", "products", lambda func, block, target: matmul_of(block), schedule_matmul, version=copying)

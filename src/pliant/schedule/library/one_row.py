@@ -16,10 +16,12 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
 from ...sym.expr import Const
 from ...target import Target
+from ..decisions import Decide
 from ..nest import writers
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, NotApplicable, alone, find_block, matmul_of, plain_loops
+from .match import Matmul, alone, find_block, matmul_of, plain_loops
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
+from .record import Rule
 from .register_sums import PRODUCTS, Loops, Sizes, begin, cut, lanes, with_parts
 
 WIDEST = 2**12  # bytes of a row in a panel: a page
@@ -29,26 +31,28 @@ PARTS = Sizes(PRODUCTS.part // TOGETHER, PRODUCTS.groups, PRODUCTS.rows)  # of s
 FEWEST = 512  # columns that are worth it
 
 
-def is_one_row(func: Func, block: Block) -> bool:
-    """Whether a block is one row times a plain matrix with long rows."""
+def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
+    """The roles of the iterators of one row times a plain matrix with long rows; else why a block is none."""
     roles, loops = matmul_of(block), plain_loops(func, block)
-    if isinstance(roles, Refusal) or isinstance(loops, Refusal) or roles.pack or roles.batch or len(roles.reduced) != 1:
-        return False
+    if isinstance(roles, Refusal) or isinstance(loops, Refusal):
+        return roles if isinstance(roles, Refusal) else Refusal("its loops are not plain")
+    none = Refusal(f"block `{block.name}` is not one row times a plain matrix with long rows")
+    if roles.pack or roles.batch or len(roles.reduced) != 1:
+        return none
     extents = {v.name: x.extent for v, x in loops.items()}
     rows, columns, wide = extents.get(roles.row or "", ONE), extents[roles.column], wide_load(block, roles)
     if rows is not ONE or not isinstance(columns, Const) or columns.value < FEWEST or wide is None:
-        return False
+        return none
     assert isinstance(block.body, Reduce)
-    return wide.buffer.dtype is block.body.targets[0].dtype and not writers(func, wide.buffer)
+    return roles if wide.buffer.dtype is block.body.targets[0].dtype and not writers(func, wide.buffer) else none
 
 
-def schedule_one_row(s: Schedule, name: str, target: Target) -> str:
-    """Go through the matrix of the product `name` as it lies, with its elementwise consumers in the write-back."""
-    block = find_block(s.program, name)
-    roles, loops = matmul_of(block), plain_loops(s.program, block)
-    if isinstance(roles, Refusal) or isinstance(loops, Refusal):
-        raise NotApplicable(f"block `{name}` is no product")
-    rule = _Rule(s, name, roles, {v.name: x for v, x in loops.items()}, target)
+def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
+    """Go through the matrix of a product as it lies, with its elementwise consumers in the write-back."""
+    block = find_block(s.program, decide.block)
+    loops = plain_loops(s.program, block)
+    assert not isinstance(loops, Refusal)
+    rule = _Rule(s, roles, {v.name: x for v, x in loops.items()}, decide)
     return with_epilogue(s, block, rule.apply)
 
 
@@ -57,8 +61,8 @@ class _Rule(TiledProduct):
 
     sums = "on the stack"
 
-    def __init__(self, s: Schedule, name: str, roles: Matmul, loops: dict[str, For], target: Target) -> None:
-        super().__init__(s, name, roles, loops, target, copy=False)
+    def __init__(self, s: Schedule, roles: Matmul, loops: dict[str, For], decide: Decide) -> None:
+        super().__init__(s, roles, loops, decide, copy=False)
         width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
         self.tile = TileSize(1, max(1, width // self.tile.lanes), self.tile.lanes)
 
@@ -79,3 +83,6 @@ class _Rule(TiledProduct):
         for h in (lane, *(s.loops(p.total)[-1] for p in parts)):
             lanes(s, h)
         begin(s, name, steps[0], parts)
+
+
+ONE_ROW = Rule("one row", "products", one_row_of, schedule_one_row)

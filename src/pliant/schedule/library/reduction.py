@@ -19,13 +19,14 @@ from itertools import takewhile
 
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
-from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Expr, Var, all_of, free_vars
+from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
+from ..decisions import Decide
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, alone, find_block, plain_loops, tried
+from .match import alone, find_block, plain_loops, root_nests, untouched
+from .record import NotApplicable, Rule, Version, tried
 from .register_sums import IN_LANES, Loops, begin, cut, cuts_for, parts_in_order, with_parts
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
@@ -33,9 +34,34 @@ FEWEST = 8  # of a short row, known to be one
 PIECE = 16384  # elements of one row that a thread takes at least
 
 
-def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
+Stages = tuple[str, ...]  # the blocks of neighbouring nests
+
+
+def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
+    """The nests of one block each that end with this one and that no rule has taken yet, if there is a reduction among them."""
+    stages: list[Block] = []
+    free = set(untouched(func))
+    for nest in root_nests(func):
+        inside = blocks(nest)
+        if len(inside) == 1 and inside[0] in free:
+            stages.append(inside[0])
+        elif block in stages:
+            break
+        else:
+            stages = []
+    if not stages or stages[-1] is not block or all(i.kind == "S" for b in stages for i in b.iters):
+        return Refusal(f"block `{block.name}` is not the last of several nests, or there is no reduction among them")
+    return tuple(b.name for b in stages)
+
+
+def reduction_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
+    """A reduction alone, which does not go together with what follows it."""
+    return (block.name,) if any(i.kind == "R" for i in block.iters) else Refusal(f"block `{block.name}` is no reduction")
+
+
+def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     """Bring the stages of the nests `names` into one parallel loop over rows, and vectorise each."""
-    if not target.has_fma:
+    if not decide.target.has_fma:
         for n in names:
             if any(i.kind == "R" for i in find_block(s.program, n).iters):
                 s.annotate(n, "contract", False)
@@ -76,29 +102,25 @@ def schedule_rows(s: Schedule, names: list[str], target: Target) -> str:
     return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
 
 
-@dataclass(frozen=True, slots=True)
-class ShortRows:
-    """The condition on sizes under which each sum along rows is one part, and the program for them."""
-
-    guard: Expr
-    func: Func
-
-
-def short_rows(func: Func) -> ShortRows | None:
+def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
     """A program without parts for rows that are not long, where rows of unknown length are summed and nothing is stored along them.
 
     Beginning a part and adding it to the total takes as long as reading a row of 64. The bits are the same: a part alone is added to 0.0.
     Programs that store something for each element of a row take so long for it that they need no second program.
     """
+    if all(i.kind == "S" for i in block.iters):
+        return None
     nests = {b: plain_loops(func, b) for b in blocks(func.body)}
     if any(isinstance(loops, Refusal) for loops in nests.values()):
         return None
     spatial = {b: sum(i.kind == "S" for i in b.iters) for b in nests}
     rows = {b: x for b, loops in nests.items() if not isinstance(loops, Refusal) and (x := _row_summed(func, b, loops)) is not None}
-    if not rows or any(spatial[b] > min(spatial[r] for r in rows) for b in nests) or not all(spatial[b] for b in rows):
+    if next(iter(rows), None) is not block or any(spatial[b] > min(spatial[r] for r in rows) for b in nests):
+        return None
+    if not all(spatial[b] for b in rows):
         return None
     guard = all_of(*(x.extent <= IN_LANES.part * LANES for x in rows.values()))
-    return ShortRows(guard, func.with_(body=_in_one_part(func.body, {b.name for b in rows})))
+    return Version(guard, func.with_(body=_in_one_part(func.body, {b.name for b in rows})))
 
 
 def _row_summed(func: Func, block: Block, loops: dict[Var, For]) -> For | None:
@@ -313,3 +335,7 @@ def _contiguous(block: Block, loop: For) -> bool:
             return False
         found = True
     return found
+
+
+ROWS = Rule("rows", "rows", stages_of, schedule_rows, version=short_rows)
+ONE_REDUCTION = Rule("rows", "single reductions", reduction_of, schedule_rows)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ..schedule import LoopHandle, Schedule
-from .match import tried
+from .record import tried
 
 
 def share(s: Schedule, loops: Sequence[LoopHandle], inner: bool = False) -> LoopHandle | None:

@@ -14,15 +14,17 @@ from __future__ import annotations
 from functools import partial
 
 from ...loop.buffer import Load
-from ...loop.stmt import Block
+from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
+from ..decisions import Decide
 from ..nest import constant_extent, plain_iters
 from ..schedule import LoopHandle, Schedule
-from .match import NotApplicable, along, elementwise, find_block, iter_named, plain_loops, tried
+from .match import along, elementwise, find_block, iter_named, plain_loops
+from .record import NotApplicable, Rule, tried
 
 MOST_LANES = 16  # of a tile: the registers would not hold a larger one
 
@@ -37,7 +39,7 @@ class Transposed:
     source: Load
 
 
-def transposed(block: Block) -> Transposed | Refusal:
+def transposed(func: Func, block: Block, target: Target) -> Transposed | Refusal:
     """The roles of the iterators of an elementwise block that reads one tensor across; else why it is none."""
     store = elementwise(block)
     order = None if store is None else plain_iters(store.indices, block)
@@ -61,12 +63,10 @@ def _across(e: Load, block: Block, column: Var) -> Var | None:
     return iters[-1] if iters and iters[-1] is not column and along(e, iters[-1]) else None
 
 
-def schedule_transpose(s: Schedule, name: str, target: Target) -> str:
+def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
     """Go through an elementwise nest in tiles that are turned in registers."""
+    name, target = decide.block, decide.target
     block = find_block(s.program, name)
-    roles = transposed(block)
-    if isinstance(roles, Refusal):
-        raise NotApplicable(roles.reason)
     loops = plain_loops(s.program, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)
@@ -132,3 +132,6 @@ def _joined(s: Schedule, loops: list[LoopHandle]) -> LoopHandle:
         raise ScheduleError("ranges of quotients by a number of tiles are not proved")
     whole: LoopHandle = s.fuse(*loops)
     return whole
+
+
+TRANSPOSE = Rule("transpose", "transposes", transposed, schedule_transpose)

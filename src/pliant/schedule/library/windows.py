@@ -28,13 +28,15 @@ from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Mul
 from ...target import Target
+from ..decisions import Decide
 from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, constant_extent, readers, writers
 from ..schedule import LoopHandle, Schedule
 from ..works import Neighbours, Overlapping
 from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
-from .match import NotApplicable, elementwise, find_block, iter_named, known_sums, tried
+from .match import elementwise, find_block, iter_named, known_sums, matmul_of
 from .matmul import with_epilogue
+from .record import Rule, tried
 from .register_sums import sum_tile
 from .sharing import share
 
@@ -49,14 +51,18 @@ SHARED_VECTORS = 64  # are handed out together at least
 LARGEST_COPY = 2**15  # bytes of rows on the stack
 
 
-def schedule_windows(s: Schedule, name: str, target: Target) -> str:
-    """Tile the reduction over windows `name` for registers, threads and vectors, with its elementwise consumers in the write-back."""
-    block = find_block(s.program, name)
-    roles = windows_of(block)
-    if isinstance(roles, Refusal):
-        raise NotApplicable(roles.reason)
+def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
+    """The roles of the iterators of a reduction over windows that is no product; pools of blocks of channels reduce columns, too."""
+    if isinstance(matmul_of(block), Refusal) or in_blocks(func, block, target):
+        return windows_of(block)
+    return Refusal(f"block `{block.name}` is a product")
+
+
+def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
+    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    block = find_block(s.program, decide.block)
     known_sums(s.program, block)
-    rule = _Rule(s, name, roles, target)
+    rule = _Rule(s, decide.block, roles, decide.target)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
 
 
@@ -245,3 +251,6 @@ class _Rule:
 
 def _bytes(b: Buffer) -> int:
     return prod(int(e.value) for e in b.shape if isinstance(e, Const)) * b.dtype.bits // 8
+
+
+WINDOWS = Rule("windows", "windows", windows_for_lanes, schedule_windows)

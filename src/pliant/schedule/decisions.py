@@ -1,0 +1,180 @@
+"""Decisions: the choices of a schedule, each with a name, the values it may have, and the one that the cost model takes.
+
+    decide = Decisions({"c.tile": (6, 2)}).of_kernel("matmul").about("c", target)
+    decide("tile", domain=((4, 4), (6, 2)), default=(4, 4), why="…")        # (6, 2): what was asked for; else the default
+
+Whoever makes a choice says what is legal (the domain, computed from facts about the program, its layouts and the target) and what it would
+take (the default). A search, a user or a stored record may ask for another value of the domain by the name of the decision,
+`<block>.<what>`; in a program of several kernels also `<kernel>.<block>.<what>`, or `<kernel>@<hash>.<block>.<what>` for one of several
+kernels of a name. A value outside of the domain is an error, and so is a name that nobody asks for.
+
+A decision that `reorders` changes the order in which a sum is added, hence its last bits; all others keep them. Those of the kind
+`layout` belong to a value that several kernels read, and are made before any of these is scheduled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ..support.errors import ScheduleError
+from ..support.record import dataclass
+
+if TYPE_CHECKING:
+    from ..target import Target
+
+Value = int | str | tuple[int, ...]
+Kind = Literal["schedule", "layout"]
+V = TypeVar("V", bound=Value)
+SHOWN = 12  # values of a domain that a message lists
+
+
+class DecisionError(ScheduleError):
+    """A value that a decision may not have, or the name of one that nobody makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A choice that was made, and what else it could have been."""
+
+    name: str  # <block>.<what>, or <value>.<what> for a layout
+    value: Value
+    domain: tuple[Value, ...]
+    default: Value
+    reorders: bool = False
+    kind: Kind = "schedule"
+    why: str | Callable[[], str] = ""  # the cost model's reasons for the default; made when they are asked for
+    asked_as: str = ""  # the name under which somebody asked for this value; "" where it is the default
+
+    @property
+    def reason(self) -> str:
+        """The cost model's terms, in words."""
+        return self.why if isinstance(self.why, str) else self.why()
+
+    def values(self, most: int = SHOWN) -> str:
+        """The domain in words, `most` values of it at the most."""
+        more = len(self.domain) - most
+        return ", ".join(map(shown, self.domain[:most])) + (f" and {more} more" if more > 0 else "")
+
+
+def shown(value: Value) -> str:
+    """A value as people read it: a tile of 6 rows and 2 vectors is 6x2."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) and value else str(value)
+
+
+class Decisions:
+    """What is asked for in one compilation, by name, and the decisions that were made in it."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self.values = {name: _plain(name, value) for name, value in (values or {}).items()}
+        self.kernels: list[OfKernel] = []
+
+    def of_kernel(self, kernel: str, content: str = "") -> OfKernel:
+        """The decisions of one kernel; `content` is a hash that tells kernels of one name apart."""
+        names: dict[str, str] = {}
+        for full in sorted(self.values, key=lambda name: (name.count("."), "@" in name)):  # the most special one counts
+            *of, block, what = ("", *full.split("."))[-3:]
+            name, _, start = of[0].partition("@") if of else ("", "", "")
+            if name in ("", kernel) and content.startswith(start):
+                names[f"{block}.{what}"] = full
+        made = OfKernel(kernel, names, self.values)
+        self.kernels.append(made)
+        return made
+
+    def text(self) -> str:
+        """What compiled code depends on: all values, in an order that is always the same."""
+        return json.dumps(sorted(self.values.items())) if self.values else ""
+
+    def check_used(self) -> None:
+        """An error for a name that nobody asks about."""
+        made = [(k.kernel, d) for k in self.kernels for d in k.made.values()]
+        for name in sorted(set(self.values) - {d.asked_as for _, d in made}):
+            near = get_close_matches(name, {n for kernel, d in made for n in (d.name, f"{kernel}.{d.name}")}, 3)
+            names = list(dict.fromkeys(f"`{d.name}`" for _, d in made if len(d.domain) > 1))
+            raise DecisionError(
+                f"no rule makes a decision `{name}`",
+                facts=[f"there are {', '.join(names[:SHOWN]) or 'none'}{' and others' * (len(names) > SHOWN)}"],
+                help=f"did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else "pliant.explain lists the decisions of a program",
+            )
+
+
+class OfKernel:
+    """The decisions of one kernel, all of its variants together."""
+
+    __slots__ = ("kernel", "made", "names", "values")
+
+    def __init__(self, kernel: str, names: Mapping[str, str], values: Mapping[str, Value]) -> None:
+        self.kernel = kernel
+        self.names = names  # under which name a value of `<block>.<what>` is asked for
+        self.values = values
+        self.made: dict[str, Decision] = {}
+
+    def about(self, block: str, target: Target) -> Decide:
+        """Who decides about a block (or about a value, where it is a layout)."""
+        return Decide(self, block, target)
+
+    def decide(self, name: str, domain: Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
+        """The value of a decision: what is asked for, if that is in the domain, else the default."""
+        full = self.names.get(name, "")
+        value = default if not full else _of_domain(domain, self.values[full])
+        if value is None:
+            d = Decision(full, self.values[full], tuple(domain), default)
+            raise DecisionError(
+                f"decision `{full}` cannot be {shown(d.value)} in `{self.kernel}`",
+                facts=[f"it may be {d.values()}", f"the default is {shown(default)}"],
+            )
+        self.made.setdefault(name, Decision(name, value, tuple(domain), default, reorders, kind, why, full))
+        return value
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Decisions that are made inside are forgotten if it ends with an exception."""
+        before = dict(self.made)
+        try:
+            yield
+        except BaseException:
+            self.made = before
+            raise
+
+
+class Decide:
+    """What a rule asks when it has a choice; `target` is the machine, `block` the name of the block that the rule takes."""
+
+    __slots__ = ("block", "copying", "kernel", "left", "target")
+
+    def __init__(self, kernel: OfKernel, block: str, target: Target, copying: bool = False, left: set[str] | None = None) -> None:
+        self.kernel, self.block, self.target = kernel, block, target
+        self.copying = copying  # this variant of the program copies what it reads many times
+        self.left = set() if left is None else left  # blocks of the variant that a rule has left for a later one
+
+    def __call__(
+        self,
+        what: str,
+        domain: Sequence[V],
+        default: V,
+        *,
+        reorders: bool = False,
+        kind: Kind = "schedule",
+        why: str | Callable[[], str] = "",
+    ) -> V:
+        """The value of the decision `<block>.<what>`, one of the domain."""
+        return self.kernel.decide(f"{self.block}.{what}", domain, default, reorders, kind, why)
+
+
+def _plain(name: str, value: Any) -> Value:
+    """A value that somebody asks for: a number, a text, or several numbers, as JSON has them."""
+    if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+        return tuple(int(v) for v in value)
+    if isinstance(value, (bool, int, str)):
+        return value
+    raise DecisionError(
+        f"decision `{name}` cannot be {value!r}", help="a decision is a whole number, a text, True or False, or a tuple of whole numbers"
+    )
+
+
+def _of_domain(domain: Sequence[V], value: Value) -> V | None:
+    """The member of a domain that is equal to a value, and of its type: 1 is not True."""
+    return next((v for v in domain if v == value and isinstance(v, bool) == isinstance(value, bool)), None)
