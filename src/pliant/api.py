@@ -173,14 +173,20 @@ def _check_runs_here(machine: Target) -> None:
     """Code for another machine must not be called."""
     here = find_target("native")
     missing = sorted(set(machine.features) - set(here.features))
-    if machine.arch != here.arch or missing:
-        lack = f"it lacks {', '.join(missing[:6])}" if machine.arch == here.arch else f"it is {here.arch}, not {machine.arch}"
-        raise UnsupportedError(
-            f"code for the target `{machine.name}` cannot run on this machine",
-            where=caller_span(),
-            facts=[lack],
-            help="pliant.codegen.llvm.generate and emit_object make code for other machines",
-        )
+    if machine.arch != here.arch:
+        lack = f"it is {here.arch}, not {machine.arch}"
+    elif machine.convention != here.convention:
+        lack = f"functions are called otherwise on {machine.os} than on {here.os}"
+    elif missing:
+        lack = f"it lacks {', '.join(missing[:6])}"
+    else:
+        return
+    raise UnsupportedError(
+        f"code for the target `{machine.name}` cannot run on this machine",
+        where=caller_span(),
+        facts=[lack],
+        help=f'f.save("model.pliant", targets=["{machine.name}"]) makes code for other machines',
+    )
 
 
 def program_of(src: Any) -> Program:

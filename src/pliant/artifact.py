@@ -80,6 +80,7 @@ def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets:
         w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
         for target, package in parts:
             described = {"machine": repr(replace(target, name="")), "arch": target.arch, "features": list(target.features)}
+            described |= {"convention": target.convention, "form": package.blob.form}
             w.add("code", target.name, package.to_bytes(), interface=fingerprint(), **described)
         for number, array in enumerate(unique):
             w.add("tensor", str(number), array.reshape(-1).view(np.uint8), dtype=to_dtype(array.dtype).name, shape=list(array.shape))
@@ -181,6 +182,8 @@ def _fitting(file: Container, here: Target) -> Section | None:
     for part in file.find("code"):
         features = part.facts.get("features")
         if part.facts.get("interface") != ours or part.facts.get("arch") != here.arch or not isinstance(features, list):
+            continue
+        if part.facts.get("convention") != here.convention or part.facts.get("form") != "flat":
             continue
         if part.facts.get("machine") == repr(replace(here, name="")):
             return part

@@ -101,7 +101,7 @@ def test_an_error_elsewhere_stops_the_thread(small: None) -> None:
     assert not [t for t in threading.enumerate() if t.name == "pliant-llvm"]
 
 
-@pytest.mark.parametrize("machine", ["llvm:x86-64-v3", "llvm:cortex-a76"])
+@pytest.mark.parametrize("machine", ["llvm:x86-64-v3", "llvm:cortex-a76", "riscv64", "wasm"])
 def test_pieces_for_other_machines(small: None, machine: str) -> None:
     found = compile_as_far_as("emit", program_of(chain), target(machine)).package
     assert found is not None

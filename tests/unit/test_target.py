@@ -13,7 +13,7 @@ import pytest
 
 from pliant.codegen.emit import emit_assembly
 from pliant.support.errors import UnsupportedError
-from pliant.target import Caches, aarch64, host, known_names, target, x86
+from pliant.target import OSES, TABLE, Caches, aarch64, host, known_names, target, x86
 
 
 def test_levels_of_x86() -> None:
@@ -70,11 +70,14 @@ def test_equality_is_of_facts_not_of_spelling() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("znver3", "`llvm:znver3`"),
-        ("llvm:znver33", "`llvm:znver3`"),
-        ("llvm:x86_64-v3", "`llvm:x86-64-v3`"),
-        ("llvm:cortex-a67", "`llvm:cortex-a76`"),
+        ("znver33", "`znver3`"),
+        ("llvm:znver33", "`znver3`"),
+        ("llvm:x86_64-v3", "`x86-64-v3`"),
+        ("cortex-a67", "`cortex-a76`"),
         ("natve", "`native`"),
+        ("risc-v64", "`riscv64`"),
+        ("aarch64@andriod", "`android`"),
+        ("riscv64+zvl265b", "`zvl256b`"),
         ("llvm:cortex-a76+dotprd", "`dotprod`"),
         ("wasm+simd", "`simd128`"),
         ("llvm:znver3+neon", "feature `neon`"),
@@ -87,10 +90,52 @@ def test_bad_names_show_near_ones(name: str, near: str) -> None:
     assert caught.value.help
 
 
-@pytest.mark.parametrize("name", ["", "llvm:", "cuda", "+avx2", "wasm+", "llvm:wasm", "x86-64-v3:llvm", "native+avx2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "llvm:",
+        "cuda",
+        "+avx2",
+        "wasm+",
+        "llvm:wasm",
+        "x86-64-v3:llvm",
+        "native+avx2",
+        "native@linux",
+        "wasm@linux",
+        "aarch64@",
+        "riscv64@android",
+        "llvm:native",
+        "@linux",
+        "webgpu",
+        "web",
+        "wasm:x",
+    ],
+)
 def test_what_is_no_name_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(UnsupportedError) as caught:
         target(name)
+    assert caught.value.what.count("\n") == 0 and len(caught.value.what) < 140
+
+
+def test_one_grammar() -> None:
+    """`llvm:` may be left out; the system changes conventions and nothing else; every name of the table is one."""
+    assert target("x86-64-v3") == target("llvm:x86-64-v3") and target("aarch64") == target("llvm:generic")
+    assert target("znver3@windows").call_conv == "win64cc" and target("znver3@linux").call_conv == ""
+    assert target("znver3@linux") == target("znver3@none") != target("znver3@windows")
+    assert [("reserve-x18" in target(f"aarch64@{os}").features) for os in OSES] == [False, True, True, True, False]
+    assert target("aarch64@android").convention != target("aarch64@linux").convention
+    assert target("llvm:cortex-a72+dotprod@android").os == "android" and target("riscv64@none").os == "none"
+    for row in TABLE:
+        for name in row.examples:
+            assert target(name).name == name
+
+
+def test_riscv() -> None:
+    scalar, vector, x60 = target("riscv64"), target("riscv64+v"), target("spacemit-x60")
+    assert {t.arch for t in (scalar, vector, x60)} == {"riscv64"}
+    assert [(t.vector_bits, t.n_vector_registers) for t in (scalar, vector, x60)] == [(128, 8), (128, 32), (256, 32)]
+    assert "zvl128b" in vector.features and "v" not in scalar.features and scalar.has_fma
 
 
 IR = """
@@ -122,8 +167,9 @@ def test_llvm_agrees(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     machine = target(name)
     emit_assembly(IR, machine)
     assert "recognized" not in capfd.readouterr().err
-    theirs = emit_assembly(IR, dataclasses.replace(machine, features=()))
-    assert ("vfmadd" in theirs or "fmla" in theirs) == machine.has_fma
+    # RISC-V's extensions are no part of its generic CPU: there the features are what LLVM is told.
+    theirs = emit_assembly(IR, machine if machine.arch == "riscv64" else dataclasses.replace(machine, features=()))
+    assert any(word in theirs for word in ("vfmadd", "fmla", "fmadd.s")) == machine.has_fma
     if machine.arch == "x86_64":
         assert ("%ymm" in theirs) == ("avx" in machine.features)
         assert ("%zmm" in theirs) == ("avx512f" in machine.features)

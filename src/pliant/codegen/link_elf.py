@@ -8,18 +8,18 @@ direct ones, since all is in one piece.
     blob = link(emit_object(ir_text, target("llvm:znver3")), ["run"])
     blob.exports["run"]                                   # where `run` begins in blob.code
 
-Numbers and formulas are those of the ELF specification and of the processors' supplements (S symbol, A addend, P
-place).
+Numbers are those of the ELF specification; what a reference becomes on each processor is in `relocations.py`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
 from ..support.record import dataclass
+from .relocations import PATCHERS, Place
 
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
@@ -127,9 +127,8 @@ def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
             facts=["undefined: " + ", ".join(f"`{name}`" for name in missing)],
         )
     machines = {obj.machine for obj in parsed}
-    if len(machines) != 1 or not machines <= _PATCHERS.keys():
-        raise _broken(f"it is for machine {', '.join(map(str, sorted(machines)))}, neither x86-64 nor aarch64")
-    patch = _PATCHERS[machines.pop()]
+    if len(machines) != 1 or not machines <= PATCHERS.keys():
+        raise _broken(f"it is for machine {', '.join(map(str, sorted(machines)))}, not for x86-64, aarch64 or riscv64")
     code, base = _lay_out(parsed)
 
     def address(n: int, symbol: _Symbol) -> int:
@@ -139,13 +138,15 @@ def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
             raise InternalError(f"symbol `{symbol.name}` has no place in the blob")
         return base[n, symbol.section] + symbol.value
 
+    places: list[Place] = []
     for n, obj in enumerate(parsed):
         for section, offset, kind, symbol, addend in obj.relocations():
             if offset + 4 > obj.sections[section].size:
                 raise _broken(f"a relocation lies outside section {obj.sections[section].name}")
             value = address(n, symbol)
             name = symbol.name or obj.sections[symbol.section].name
-            patch(_Place(code, base[n, section] + offset, kind, value, addend, name))
+            places.append(Place(code, base[n, section] + offset, kind, value, addend, name))
+    PATCHERS[machines.pop()](places)
     if absent := [name for name in exports if name not in defined]:
         raise InternalError("an exported function is not in the object: " + ", ".join(f"`{n}`" for n in absent))
     return Blob(bytes(code), {name: address(*defined[name]) for name in exports})
@@ -183,111 +184,6 @@ def _lay_out(objects: Sequence[_Object]) -> tuple[bytearray, dict[tuple[int, int
         base[n, index] = len(code)
         code += objects[n].content(section)
     return code, base
-
-
-@dataclass(slots=True)
-class _Place:
-    """One reference to patch: the code, the place P, the type, the symbol S, the addend A, and a name for messages."""
-
-    code: bytearray
-    p: int
-    kind: int
-    s: int
-    a: int
-    name: str
-
-    def fit(self, value: int, bits: int, unit: int = 1) -> int:
-        """`value` in units as a signed field of `bits` bits; it must fit."""
-        if value % unit or not -(1 << bits - 1) <= value // unit < 1 << bits - 1:
-            raise InternalError(f"the reference to `{self.name}` does not reach: {value} bytes")
-        return value // unit & (1 << bits) - 1
-
-    def write(self, value: int, size: int = 4) -> None:
-        if self.p + size > len(self.code):
-            raise _broken("a relocation lies at the end of the code")
-        self.code[self.p : self.p + size] = value.to_bytes(size, "little")
-
-    def read(self) -> int:
-        return int.from_bytes(self.code[self.p : self.p + 4], "little")
-
-    def refused(self) -> InternalError:
-        return InternalError(f"generated code refers to `{self.name}` in a way a blob cannot have (type {self.kind})")
-
-
-def _patch_x86_64(at: _Place) -> None:
-    match at.kind:
-        case 2 | 4:  # PC32, PLT32: S + A - P
-            at.write(at.fit(at.s + at.a - at.p, 32))
-        case 24:  # PC64: S + A - P
-            at.write(at.fit(at.s + at.a - at.p, 64), 8)
-        case 9 | 41 | 42:  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
-            _skip_got_x86_64(at)
-        case _:
-            raise at.refused()
-
-
-def _skip_got_x86_64(at: _Place) -> None:
-    """Rewrite an instruction that reads an address from the table into one that computes it, as the psABI tells."""
-    if at.p < 2 or at.a != -4:
-        raise at.refused()
-    opcode, operand = at.code[at.p - 2], at.code[at.p - 1]
-    distance = at.s + at.a - at.p
-    if opcode == 0x8B:  # mov name@GOTPCREL(%rip), reg -> lea name(%rip), reg
-        at.code[at.p - 2] = 0x8D
-        at.write(at.fit(distance, 32))
-    elif (opcode, operand) == (0xFF, 0x15):  # call *name@GOTPCREL(%rip) -> addr32 call name
-        at.code[at.p - 2 : at.p] = b"\x67\xe8"
-        at.write(at.fit(distance, 32))
-    elif (opcode, operand) == (0xFF, 0x25):  # jmp *name@GOTPCREL(%rip) -> jmp name; nop
-        at.p -= 1
-        at.code[at.p - 1] = 0xE9
-        at.write(at.fit(distance + 1, 32))
-        at.code[at.p + 4] = 0x90
-    else:
-        raise at.refused()
-
-
-_LOAD_SCALES = {277: 1, 278: 1, 284: 2, 285: 4, 286: 8, 299: 16}  # ADD, then LDST8, 16, 32, 64, 128 _ABS_LO12_NC
-
-
-def _patch_aarch64(at: _Place) -> None:
-    target, old = at.s + at.a, at.read()
-    match at.kind:
-        case 260:  # PREL64
-            at.write(at.fit(target - at.p, 64), 8)
-        case 261:  # PREL32
-            at.write(at.fit(target - at.p, 32))
-        case 273:  # LD_PREL_LO19
-            at.write(old & ~(0x7FFFF << 5) | at.fit(target - at.p, 19, 4) << 5)
-        case 274:  # ADR_PREL_LO21
-            at.write(_adr(old, at.fit(target - at.p, 21)))
-        case 275 | 311:  # ADR_PREL_PG_HI21, ADR_GOT_PAGE: the distance in pages
-            at.write(_adr(old, at.fit((target & ~0xFFF) - (at.p & ~0xFFF), 21, 4096)))
-        case 277 | 278 | 284 | 285 | 286 | 299:  # the low 12 bits, in units of the access
-            low, scale = target & 0xFFF, _LOAD_SCALES[at.kind]
-            if low % scale:
-                raise InternalError(f"the constant `{at.name}` is not aligned to {scale} bytes")
-            at.write(old & ~(0xFFF << 10) | low // scale << 10)
-        case 312:  # LD64_GOT_LO12_NC: ldr x, [x, #lo12] of the table -> add x, x, #lo12 of the symbol
-            if old >> 22 != 0x3E5:
-                raise at.refused()
-            at.write(0x91000000 | (target & 0xFFF) << 10 | old & 0x3FF)
-        case 279:  # TSTBR14
-            at.write(old & ~(0x3FFF << 5) | at.fit(target - at.p, 14, 4) << 5)
-        case 280:  # CONDBR19
-            at.write(old & ~(0x7FFFF << 5) | at.fit(target - at.p, 19, 4) << 5)
-        case 282 | 283:  # JUMP26, CALL26
-            at.write(old & ~0x3FFFFFF | at.fit(target - at.p, 26, 4))
-        case _:
-            raise at.refused()
-
-
-def _adr(old: int, value: int) -> int:
-    """`adr` or `adrp` with a new 21-bit value: its low two bits stand apart from the rest."""
-    return old & 0x9F00001F | (value & 3) << 29 | (value >> 2) << 5
-
-
-_PATCHERS: dict[int, Callable[[_Place], None]] = {62: _patch_x86_64, 183: _patch_aarch64}
 
 
 def _text(strings: bytes, offset: int) -> str:

@@ -33,7 +33,8 @@ class Cpu(NamedTuple):
 
 
 CPUS: dict[str, Cpu] = {
-    "generic": Cpu(_BASE),
+    "aarch64": Cpu(_BASE),
+    "generic": Cpu(_BASE),  # LLVM's name of the same
     "cortex-a53": Cpu((*_BASE, "crc"), 32, 512, 0),
     "cortex-a55": Cpu(_V82, 32, 128, 1),
     "cortex-a57": Cpu((*_BASE, "crc"), 32, 1024, 0),
@@ -89,9 +90,9 @@ APPLE_FLAGS = {
 }
 
 
-def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, reserve_x18: bool) -> Target:
-    """The target of LLVM's `cpu` with `features`; macOS and Windows keep register x18 for themselves."""
-    have = {*features, *(("reserve-x18",) if reserve_x18 else ())}
+def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
+    """The target of LLVM's `cpu` with `features`; macOS, Windows and Android keep register x18 for themselves."""
+    have = {*features, *(("reserve-x18",) if os in ("macos", "windows", "android") else ())}
     return Target(
         name=name,
         kind="llvm",
@@ -106,4 +107,5 @@ def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, reserv
         has_f16="fullfp16" in have,
         has_f16c=True,
         caches=caches,
+        os=os,
     )

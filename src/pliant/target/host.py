@@ -18,14 +18,11 @@ from . import aarch64, x86
 from .machine import Caches, Target
 
 
-def is_windows() -> bool:
-    """Whether code loaded into this process has to follow Windows' conventions."""
-    return sys.platform == "win32"
-
-
-def reserves_x18() -> bool:
-    """Whether the operating system keeps register x18 of ARM for itself."""
-    return sys.platform in ("win32", "darwin")
+def this_os() -> str:
+    """The operating system whose conventions code loaded into this process has to follow, as target names spell it."""
+    if hasattr(sys, "getandroidapilevel"):
+        return "android"
+    return {"win32": "windows", "darwin": "macos"}.get(sys.platform, "linux")
 
 
 def native() -> Target:
@@ -46,13 +43,13 @@ def detect(cpu: str = "") -> Target:
             features.intersection_update(_features_of(cpu, x86.CPUS))
         tune = x86.tune_for(flags)
         caches = _caches(x86.CPUS[tune].caches)
-        return x86.make("native", "x86-64", tune, features, caches, windows=is_windows())
+        return x86.make("native", "x86-64", tune, features, caches, os=this_os())
     if machine in ("aarch64", "arm64"):
         features = _aarch64_features() | {"neon"}
         if cpu:
             features.intersection_update(_features_of(cpu, aarch64.CPUS))
         caches = _caches(aarch64.CPUS["generic"].caches)
-        return aarch64.make("native", "generic", features, caches, reserve_x18=reserves_x18())
+        return aarch64.make("native", "generic", features, caches, os=this_os())
     raise UnsupportedError(
         f"this machine's processor, `{machine}`, is not one that Pliant makes code for",
         facts=["native code is made for x86-64 and 64-bit ARM"],

@@ -3,7 +3,7 @@
 Everything that depends on the machine (vector width, registers, caches, instructions) is read from a `Target`, never
 from the machine itself, so that compiling for another machine is the same act as compiling for this one.
 
-    t = target("llvm:x86-64-v3")
+    t = target("x86-64-v3")
     t.vector_bits, t.n_vector_registers, t.has_fma        # 256, 16, True
 """
 
@@ -45,11 +45,17 @@ class Target:
     has_f16c: bool  # conversion between f16 and f32
     caches: Caches
     call_conv: str = ""  # LLVM's name of the convention of exported functions and callbacks; "" is the C convention
+    os: str = field(default="none", compare=False)  # the system whose files are written; what code depends on of it stands above
 
     @property
     def arch(self) -> str:
-        """The architecture, as the triple spells it: x86_64, aarch64 or wasm32."""
+        """The architecture, as the triple spells it: x86_64, aarch64, riscv64 or wasm32."""
         return self.triple.partition("-")[0]
+
+    @property
+    def convention(self) -> str:
+        """What code and its callers must agree on beside the architecture: the convention of calls, and who owns register x18."""
+        return (self.call_conv or "c") + ("-x18" if "reserve-x18" in self.features else "")
 
     def __str__(self) -> str:
         return self.name

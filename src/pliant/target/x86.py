@@ -139,8 +139,8 @@ def tune_for(flags: Iterable[str]) -> str:
     return next((cpu for needs, cpu in _TUNE if have.issuperset(needs)), "x86-64")
 
 
-def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches, *, windows: bool) -> Target:
-    """The target of LLVM's `cpu`, tuned for `tune`, with `features`."""
+def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
+    """The target of LLVM's `cpu`, tuned for `tune`, with `features`, under the conventions of `os`."""
     have = frozenset(features)
     avx512 = have.issuperset(("avx512f", "avx512vl", "avx512bw", "avx512dq"))
     widest = 512 if avx512 else 256 if "avx2" in have else 128
@@ -158,5 +158,6 @@ def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches
         has_f16="avx512fp16" in have,
         has_f16c="f16c" in have,
         caches=caches,
-        call_conv="win64cc" if windows else "",
+        call_conv="win64cc" if os == "windows" else "",
+        os=os,
     )

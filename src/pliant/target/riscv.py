@@ -1,0 +1,63 @@
+"""Facts about 64-bit RISC-V processors: what each named CPU has. Features are spelled as LLVM spells them.
+
+Every CPU here has the extensions m, a, f, d and c (RV64GC). The vector extension `v` (RVV 1.0) is used as vectors of the fixed width
+that its registers have at least: 128 bits, or what `zvl256b` and `zvl512b` say. Without `v` the same programs become scalar code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .machine import Caches, Target
+
+TRIPLE = "riscv64-unknown-none-elf"
+
+_GC = ("a", "c", "d", "f", "m")
+
+
+class Cpu(NamedTuple):
+    """A named CPU: LLVM's name, its features, level 1 and 2 cache sizes in KiB, level 3 in MiB."""
+
+    llvm: str
+    features: tuple[str, ...]
+    l1: int = 32
+    l2: int = 512
+    l3: int = 0
+
+    @property
+    def caches(self) -> Caches:
+        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
+
+
+CPUS: dict[str, Cpu] = {
+    "riscv64": Cpu("generic-rv64", _GC),
+    "sifive-u74": Cpu("sifive-u74", (*_GC, "zba", "zbb"), 32, 2048),
+    "spacemit-x60": Cpu("spacemit-x60", (*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b"), 32, 512),
+}
+
+FEATURES = frozenset((*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b", "zvl512b"))
+IMPLIES: dict[str, tuple[str, ...]] = {"v": ("zvl128b",), "zvl128b": ("v",), "zvl256b": ("zvl128b",), "zvl512b": ("zvl256b",)}
+
+
+def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
+    """The target of LLVM's `cpu` with `features`."""
+    have = frozenset(features)
+    wide = 512 if "zvl512b" in have else 256 if "zvl256b" in have else 128
+    return Target(
+        name=name,
+        kind="llvm",
+        triple=TRIPLE,
+        cpu=cpu,
+        tune=cpu,
+        features=tuple(sorted(have)),
+        pointer_bits=64,
+        vector_bits=wide,
+        # Without vectors LLVM splits each into four scalars, so the 32 float registers hold eight of them.
+        n_vector_registers=32 if "v" in have else 8,
+        has_fma=True,
+        has_f16=False,
+        has_f16c=False,
+        caches=caches,
+        os=os,
+    )
