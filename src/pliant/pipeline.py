@@ -5,6 +5,10 @@
 
 The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
 says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and compiled from there, and gives the same.
+
+Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before (`codegen/pieces.py`). The
+passes that each kernel, and then the host program, goes through are a list of their own: `LOOP_PASSES` in `loop/lowering.py`. Their names
+work in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
@@ -48,6 +52,8 @@ from .target.declared import declared_text
 
 if TYPE_CHECKING:
     from .backend.base import Assembly
+    from .loop.lowering import LoopPass, Watch
+    from .loop.stmt import Func
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
     from .lower.outside import Leaving
@@ -234,7 +240,7 @@ def _emit(s: State) -> State:
 
     assert s.host is not None
     assert s.kernels is not None
-    assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level)
+    assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, _watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
     package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.leaving)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
@@ -249,7 +255,7 @@ def _to_code(start: State, steps: Sequence[Step]) -> State:
     """Runs steps to the last one; code is made on the way."""
     from .backend import backend_of
 
-    with backend_of(start.target).assembly(start.target, start.level) as assembly:
+    with backend_of(start.target).assembly(start.target, start.level, _watch_loop_passes()) as assembly:
         return run_steps(replace(start, assembly=assembly), steps)
 
 
@@ -438,7 +444,9 @@ def _places(function: Function) -> list[Any]:
 @functools.cache
 def _warn_of_unknown(names: frozenset[str]) -> None:
     """Says once, for each setting of `PLIANT_SHOW`, which of its names are no steps."""
-    known = [*(s.name for s in STEPS), "all"]
+    from .loop.lowering import LOOP_PASSES
+
+    known = [*(s.name for s in STEPS), *(s.name for s in LOOP_PASSES), "all"]
     for name in sorted(names - set(known)):
         from difflib import get_close_matches
 
@@ -460,6 +468,29 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
         _verify(step, state, after)
         state = after
     return state
+
+
+def _watch_loop_passes() -> Watch | None:
+    """Shows and verifies passes over loop programs; None where nobody asks for it."""
+    from .loop.lowering import LOOP_PASSES
+    from .loop.verify import verify
+
+    settings = read_settings()
+    if not settings.verify and not any(settings.shows(p.name) for p in LOOP_PASSES):
+        return None
+
+    def watch(step: LoopPass, before: Func, after: Func, elapsed: float) -> None:
+        if settings.shows(step.name) and after is not before:
+            print(f"# {step.name} of `{after.name}`: {step.holds} ({elapsed * 1e3:.1f} ms)\n{after}", file=sys.stderr)
+        if not settings.verify:
+            return
+        try:
+            verify(after, claims=False)
+        except Error as error:
+            what = f"the pass `{step.name}` made a wrong program of `{before.name}`: {error.what}"
+            raise InternalError(what, where=error.where, facts=error.facts) from error
+
+    return watch
 
 
 def _verify(step: Step, before: State, after: State) -> None:

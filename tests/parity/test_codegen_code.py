@@ -11,8 +11,8 @@ from test_codegen_stmts import func, loop
 from pliant.codegen.emit import emit_assembly, emit_object
 from pliant.codegen.link_elf import undefined_symbols
 from pliant.codegen.llvm import generate
-from pliant.codegen.llvm_cost import cost
 from pliant.dtype import f32
+from pliant.loop.analysis.iteration_cost import iteration_cost
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import NAMED_COMBINERS, Alloc, Func, Reduce, Seq, Store
 from pliant.sym.expr import Fma, Lt, Select, Var, const
@@ -60,9 +60,9 @@ def test_no_instruction_is_wider_than_the_target_says() -> None:
 def test_cost_grows_with_the_extents_inside() -> None:
     x, y = Buffer("x", f32, (n, m)), Buffer("y", f32, (n,))
     body = loop(k, m, Reduce(NAMED_COMBINERS["add"], (y.load(i),), (x.load(i, k),)))
-    terms = cost(loop(i, n, body, "parallel"), target("native"))
+    terms = iteration_cost(loop(i, n, body, "parallel"), 8)
     assert [extents for _, extents in terms] == [(m,)] or [extents for _, extents in terms if extents] == [(m,)]
-    triangle = cost(loop(i, n, loop(k, i, body.body), "parallel"), target("native"))
+    triangle = iteration_cost(loop(i, n, loop(k, i, body.body), "parallel"), 8)
     assert [str(e) for _, extents in triangle for e in extents] == ["n // 2"]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+from ..loop.lowering import Watch
 from ..loop.stmt import Check, Func
 from ..runtime.blob import Blob
 from ..schedule.library import default_schedule
@@ -46,5 +47,8 @@ class Backend(ABC):
         return default_schedule(func, target)
 
     @abstractmethod
-    def assembly(self, target: Target, level: int = 2) -> Assembly:
-        """A program to be filled with kernels and finished; `level` is how hard a compiler behind the backend tries (0 to 3)."""
+    def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
+        """A program to be filled with kernels and finished; `level` is how hard a compiler behind the backend tries (0 to 3).
+
+        `watch` is told of the passes that each loop program goes through before its code is written (`loop/lowering.py`).
+        """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..codegen.link_elf import link
+from ..loop.lowering import Watch
 from ..target import Target
 from .base import Assembly, Backend
 from .llvm import LlvmAssembly
@@ -11,9 +12,9 @@ from .llvm import LlvmAssembly
 class Elf(Backend):
     """x86-64, aarch64: LLVM's ELF objects, linked by ourselves."""
 
-    def assembly(self, target: Target, level: int = 2) -> Assembly:
+    def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """A program that becomes a blob of the form `flat`."""
-        return LlvmAssembly(target, level, link)
+        return LlvmAssembly(target, level, link, watch)
 
 
 ELF = Elf()

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from ..codegen.pieces import Pieces
+from ..loop.lowering import Watch
 from ..loop.stmt import Func
 from ..runtime.blob import Blob
 from ..target import Target
@@ -18,8 +19,8 @@ Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # objects and the names
 class LlvmAssembly:
     """A program whose objects LLVM makes and `link` joins."""
 
-    def __init__(self, target: Target, level: int, link: Link) -> None:
-        self.pieces, self.link = Pieces(target, level), link
+    def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
+        self.pieces, self.link = Pieces(target, level, watch), link
 
     def __enter__(self) -> Self:
         self.pieces.__enter__()

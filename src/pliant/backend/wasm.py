@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..codegen.link_wasm import link_blob
+from ..loop.lowering import Watch
 from ..target import Target
 from .base import Assembly, Backend
 from .llvm import LlvmAssembly
@@ -11,9 +12,9 @@ from .llvm import LlvmAssembly
 class Wasm(Backend):
     """wasm32: LLVM's wasm objects, linked by ourselves."""
 
-    def assembly(self, target: Target, level: int = 2) -> Assembly:
+    def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """A program that becomes a blob of the form `wasm`."""
-        return LlvmAssembly(target, level, link_blob)
+        return LlvmAssembly(target, level, link_blob, watch)
 
 
 WASM = Wasm()

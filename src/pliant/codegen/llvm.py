@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..dtype import f64, i64
-from ..loop.passes.lower_blocks import lower_blocks
-from ..loop.passes.settle_unit_loops import settle_unit_loops
-from ..loop.passes.simplify_indices import simplify_indices
+from ..loop.lowering import Machine, lower_func
 from ..loop.stmt import Check, For, Func, While, walk_stmts
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
@@ -65,6 +63,11 @@ def compile_module(module: Module, level: int = 2) -> Blob:
     return link(emit_object(module.text, module.target, level), module.exports)
 
 
+def machine_of(target: Target) -> Machine:
+    """What the passes before code generation ask of a target."""
+    return Machine(lanes=max(1, target.vector_bits // 32))
+
+
 class State(ModuleState):
     """The module at work: makes each called program once."""
 
@@ -75,7 +78,7 @@ class State(ModuleState):
             if "external" in func.attrs:
                 self.functions.append(_thunk(func, found, self))
             else:
-                _Function(self, simplify_indices(settle_unit_loops(lower_blocks(func))), found).emit()
+                _Function(self, lower_func(func, machine_of(self.target), self.watch), found).emit()
         self.called[found] = None
         return found
 

@@ -231,20 +231,27 @@ class Expressions(Scopes):
             return self._branch(self.not_(c), b, self.expr(a))
         return self._branch(c, a, self._branch(self.not_(c), b, Val("zeroinitializer", e.dtype, -1)))
 
-    def is_risky(self, e: Expr) -> bool:
-        """Whether `e` reads memory that may not be there."""
-        if not has_load(e):
+    def is_risky(self, e: Expr, safe: set[Expr] | None = None) -> bool:
+        """Whether `e` reads memory that may not be there; `safe` are expressions that were found not to, by what is known here."""
+        safe = set() if safe is None else safe
+        if e in safe or e in self.loads or not has_load(e):  # what was read has its value
             return False
         if isinstance(e, Load) and not self.is_present(e):
             return True
         if isinstance(e, (E.Select, E.And, E.Or)):  # an arm is read where its own condition holds, which may not be enough
             c = e.args[0]
             arms = zip(e.args[1:], (E.Not(c) if isinstance(e, E.Or) else c, E.Not(c)), strict=False)
-            return self.is_risky(c) or any(self._is_risky_where(condition, arm) for arm, condition in arms)
-        return any(self.is_risky(a) for a in e.args)
+            risky = self.is_risky(c, safe) or any(self._is_risky_where(condition, arm, safe) for arm, condition in arms)
+        else:
+            risky = any(self.is_risky(a, safe) for a in e.args)
+        if not risky:
+            safe.add(e)
+        return risky
 
-    def _is_risky_where(self, condition: Expr, e: Expr) -> bool:
+    def _is_risky_where(self, condition: Expr, e: Expr, safe: set[Expr]) -> bool:
         """Whether `e` reads memory that may not be there even where the condition holds."""
+        if has_load(condition):  # nothing is known of memory: the selects of expanded functions, which share what they read, end here
+            return self.is_risky(e, safe)
         if not has_load(e):
             return False
         with self.supposing(self.resolve(condition)):
@@ -310,23 +317,8 @@ class Expressions(Scopes):
 
     def _call(self, e: Expr) -> Val:
         if e.payload not in E.PRIMITIVE_FUNCTIONS:
-            return self._expanded(e)
+            raise InternalError(f"the function `{e.payload}` was not expanded")
         return self.primitive(e.payload, self.expr(e.args[0]))
-
-    def _expanded(self, e: Expr) -> Val:
-        """A function that is defined by an expression: its body with the arguments' values for its parameters."""
-        from ..sym.functions import definition
-
-        params, body = definition(e.payload, e.dtype)
-        values = [self.expr(a) for a in e.args]
-        with self.scope(*params, open=True):
-            for p, v in zip(params, values, strict=True):
-                self.bind(p, v)
-                if v.lanes:
-                    self.varying.add(p)
-                else:
-                    self.varying.discard(p)
-            return self.expr(body)
 
 
 def _zero(dtype: DType) -> str:

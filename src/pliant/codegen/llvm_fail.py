@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from ..dtype import i32
+from ..loop.lowering import Watch
 from ..loop.stmt import Check, Func
 from ..support.names import unused_name
 from ..support.record import dataclass
@@ -36,6 +37,7 @@ class ModuleState:
     linkage: str = "internal"  # of inner functions
     signatures: dict[str, str] = field(default_factory=dict)  # the parameters' types of inner functions, by their text name
     called: dict[str, None] = field(default_factory=dict)  # inner functions that were asked for since it was last emptied
+    watch: Watch | None = None  # is told of each pass over a program
 
     def unique(self, name: str) -> str:
         """A global name that nobody has yet."""

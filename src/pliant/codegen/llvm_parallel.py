@@ -5,28 +5,21 @@
 
 What the body uses is found while it is emitted: a variable or buffer that it does not know is *captured*, that is, stored
 in the caller's frame and passed on. The body is two functions: one that the pool calls, which loads the captured values,
-and one that takes them as parameters, so that pointers can be `noalias`. The grain is the number of iterations that take
-about 20 µs, estimated from the operations of the body as an expression of the dims; it depends on shapes only, so results
-do not depend on the number of threads. A parallel loop inside of another one runs serially, and so does one whose iterations are
-not known to write bytes of their own (`llvm_owned.py`).
+and one that takes them as parameters, so that pointers can be `noalias`. A parallel loop inside of another one runs serially, and so
+does one whose iterations are not known to write bytes of their own (`llvm_owned.py`). The grain was chosen before (`choose_grain`).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..dtype import f64, i64
+from ..dtype import i64
 from ..loop.buffer import Buffer
 from ..loop.stmt import For
 from ..support.errors import UnsupportedError
 from ..support.record import dataclass
-from ..sym.expr import Expr, Var, wrap
-from .llvm_cost import cost
+from ..sym.expr import Var, wrap
 from .llvm_owned import owns_bytes
-from .llvm_types import Val, float_literal, symbol_text
+from .llvm_types import Val, symbol_text
 from .llvm_vector import VectorLoops
-
-CHUNK_NS = 20_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class ParallelLoops(VectorLoops):
         with self.scope():
             for n, captured in enumerate(slots):
                 self.line(f"store {captured.operand}, ptr {self.offset(environment, 8 * n)}, align 8")
-            grain = self._grain(s, extent)
+            grain = self.expr(wrap(s.annotations["grain"], i64))
             alone, pool, joined = self.new_label("alone"), self.new_label("pool"), self.new_label("joined")
             self.branch_if(self.compare("icmp sle", extent, grain), alone, pool)
             cc = f"{self.target.call_conv} " if self.target.call_conv else ""
@@ -76,27 +69,6 @@ class ParallelLoops(VectorLoops):
             self.branch(done)
         self.start_block(done)
         self.loads.clear()
-
-    def _grain(self, s: For, extent: Val) -> Val:
-        """The number of iterations of a chunk."""
-        given: Any = s.annotations.get("grain")
-        if given is not None:
-            wanted = self.expr(wrap(given, i64))
-            return self.intrinsic("smax", [wanted, Val("1", i64)])
-        work = self._floats(cost(s, self.target))
-        chunks = self.binary("fdiv", Val(float_literal(CHUNK_NS), f64), work)
-        return self.binary("add", self.cast(chunks, i64), Val("1", i64))
-
-    def _floats(self, terms: list[tuple[float, tuple[Expr, ...]]]) -> Val:
-        """The sum of products of extents, in f64, which does not overflow; each extent counts as at least 1."""
-        total = Val(float_literal(1.0), f64)
-        for factor, extents in terms:
-            product = Val(float_literal(factor), f64)
-            for e in extents:
-                size = self.intrinsic("smax", [self.expr(e), Val("1", i64)])
-                product = self.binary("fmul", product, self.cast(size, f64))
-            total = self.binary("fadd", total, product)
-        return total
 
 
 class _Body(ParallelLoops):

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from types import TracebackType
 
+from ..loop.lowering import Watch
 from ..loop.stmt import For, Func, While, walk_stmts
 from ..target import Target
 from .emit import emit_object
@@ -53,9 +54,9 @@ def _woken_soon() -> Iterator[None]:
 class Pieces:
     """The code of one program at work."""
 
-    def __init__(self, target: Target, level: int = 2) -> None:
+    def __init__(self, target: Target, level: int = 2, watch: Watch | None = None) -> None:
         self.target, self.level = target, level
-        self.state = State(target, Declarations(target), linkage="hidden")
+        self.state = State(target, Declarations(target), linkage="hidden", watch=watch)
         self.made: set[str] = set()  # inner functions of complete pieces
         self.texts: SimpleQueue[tuple[str, int] | None] = SimpleQueue()  # each with its level
         self.objects: list[bytes] = []

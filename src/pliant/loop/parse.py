@@ -68,6 +68,9 @@ class KernelParser(ComputeParser):
         call = node.value
         if isinstance(call, ast.Constant) and isinstance(call.value, str):
             return Seq(())
+        if isinstance(call, ast.NamedExpr):  # (t := x[i] * 2.0): from here on, `t` stands for this expression
+            self.bind(call.target, call.target.id, self.expr(call.value), "expression")
+            return Seq(())
         if not isinstance(call, ast.Call):
             raise self.error(node, "this expression does nothing", help="assign it: x[i] = ... or t = ...")
         word = self.word(call)
@@ -163,12 +166,15 @@ class KernelParser(ComputeParser):
         return result
 
     def annotations(self, call: ast.Call) -> dict[str, Any]:
-        """Keyword arguments as annotations: Python literals; `**{"a.b": 1}` for keys that are no names."""
+        """Keyword arguments as annotations: Python literals; `**{"a.b": 1}` for keys that are no names; `grain` may be an index."""
         found: dict[str, Any] = {}
         for k in call.keywords:
             try:
                 value = ast.literal_eval(k.value)
             except ValueError:
+                if k.arg == "grain":  # the one annotation that may depend on sizes
+                    found[k.arg] = self.index(k.value)
+                    continue
                 raise self.error(k.value, "an annotation is a literal: a number, a text, a tuple, a list, a dict") from None
             found.update({k.arg: value} if k.arg else value)
         return found

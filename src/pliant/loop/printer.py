@@ -3,7 +3,8 @@
     print_func(f)        # imports, dims with their ranges, callees first, then the function
 
 Names are made legal and unique: what is visible at one place never shares a name, siblings may. Literals are bare where their
-neighbours say the dtype. Perfectly nested serial loops from 0 are one `grid`.
+neighbours say the dtype. Perfectly nested serial loops from 0 are one `grid`. Long expressions are written with names for their parts,
+`(t := x[i] * 2.0)`: the name stands for the expression, which is computed where it is used.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import json
 import keyword
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,7 +22,7 @@ from ..support.errors import InternalError
 from ..support.names import unused_name
 from ..support.resolve import ALLOWED_BUILTINS
 from ..sym import spec
-from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, free_vars, text
+from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, fold_up, free_vars, text, walk
 from . import script
 from .buffer import Buffer, Load
 from .parse_stmt import match_dims, reduction_of
@@ -46,6 +48,7 @@ from .stmt import (
 )
 
 WIDTH = 120
+LONG = 80  # operations of an expression from which on its parts get names
 RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
 
 
@@ -126,6 +129,8 @@ class _Printer:
         self.func = func
         self.taken = set(file.taken)
         self.names: dict[Var | Buffer, str] = dict(file.dims)  # type: ignore[arg-type]
+        self.definitions: list[str] = []  # of names for parts of the statement's expressions
+        self.naming = True
 
     def name(self, value: Var | Buffer) -> str:
         """A new name for a variable or buffer that is being bound."""
@@ -141,7 +146,34 @@ class _Printer:
 
     def expr(self, e: Expr, expect: DType | None = None) -> str:
         """An expression where bare literals mean `expect`."""
-        return text(e, expect, self.leaf)
+        return text(self.named(e) if self.naming and _tree_size(e) > LONG else e, expect, self.leaf)
+
+    def named(self, e: Expr) -> Expr:
+        """`e` over names for the parts that it has several times, whose definitions stand before the statement.
+
+        Expanded functions need it: the text of `pow` in f64 would have 17,797,748,919 operations instead of 227.
+        """
+        uses = Counter(a for node in walk(e) for a in node.args)
+        short: dict[Expr, Expr] = {}  # over names
+        size: dict[Expr, int] = {}
+        stack = [e]
+        while stack:
+            node = stack[-1]
+            missing = [a for a in node.args if a not in short]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if node in short:
+                continue
+            short[node] = node.with_args(tuple(short[a] for a in node.args)) if node.args else node
+            size[node] = 1 + sum(size[a] for a in node.args)
+            if node is not e and ((uses[node] > 1 and size[node] > 3) or size[node] > LONG // 2):
+                definition = text(short[node], None, self.leaf)
+                name = Var("t", node.dtype)
+                self.definitions.append(f"({self.name(name)} := {definition})")
+                short[node], size[node] = name, 1
+        return short[e]
 
     def leaf(self, e: Expr) -> str:
         """A variable or a load."""
@@ -210,7 +242,14 @@ class _Printer:
         return lines or ["    pass"]
 
     def stmt(self, s: Stmt) -> list[str]:
-        """The lines of a statement."""
+        """The lines of a statement, after the definitions of names for parts of its expressions."""
+        outside, self.definitions = self.definitions, []
+        lines = self.lines_of(s)
+        lines, self.definitions = [*self.definitions, *lines], outside
+        return lines
+
+    def lines_of(self, s: Stmt) -> list[str]:
+        """The lines of a statement itself."""
         match s:
             case Seq():
                 return [line for inner in s.body for line in self.stmt(inner)]
@@ -255,7 +294,12 @@ class _Printer:
             word = "range" if s.kind == "serial" and not s.annotations else s.kind
             if s.kind.startswith("gpu."):
                 word, bounds = "gpu", f'"{s.kind[4:]}", {bounds}'
-            notes = self.keywords(s.annotations)
+            grain = s.annotations.get("grain")
+            if isinstance(grain, Expr):
+                notes = ", ".join([self.keywords({k: v for k, v in s.annotations.items() if v is not grain}), f"grain={self.index(grain)}"])
+                notes = notes.removeprefix(", ")
+            else:
+                notes = self.keywords(s.annotations)
             over = f"{word}({bounds}{', ' + notes if notes else ''})"
         taken, names = set(self.taken), dict(self.names)
         targets = ", ".join(self.name(f.var) for f in nest)
@@ -273,11 +317,13 @@ class _Printer:
         targets = ", ".join(self.name(i.var) for i in s.iters)
         target = "" if not s.iters else f" as {targets}" if len(s.iters) == 1 else f" as ({targets})"
         inner: list[str] = []
+        self.naming = False  # before the block, its iterators are not known
         if s.predicate is not TRUE:
             inner.append(f"where({self.expr(s.predicate)})")
         for word, regions in (("reads", s.reads), ("writes", s.writes)):
             if regions is not None:
                 inner.append(f"{word}({', '.join(self.region(r) for r in regions)})")
+        self.naming = True
         if s.annotations:
             inner.append(f"annotate({self.keywords(s.annotations)})")
         if s.init is not None:
@@ -326,8 +372,9 @@ class _Printer:
         taken, names = self.taken, dict(self.names)
         self.taken = set(self.file.taken)  # a combiner sees its own arguments only
         args = ", ".join(self.name(v) for v in (*s.combiner.left, *s.combiner.right))
+        self.naming = False
         results = [self.expr(e, t.dtype) for e, t in zip(s.combiner.result, s.targets, strict=True)]
-        self.taken, self.names = taken, names
+        self.taken, self.names, self.naming = taken, names, True
         result, again, value = (f"({', '.join(x)})" if len(x) > 1 else x[0] for x in (results, targets, values))
         parts = [f"lambda {args}: {result}", again, value]
         head = f"{', '.join(targets)} = combine("
@@ -382,6 +429,11 @@ class _Printer:
 
 def _plain(s: For) -> bool:
     return s.kind == "serial" and not s.annotations and isinstance(s.start, Const) and s.start.value == 0
+
+
+def _tree_size(e: Expr) -> int:
+    """How many operations the text of `e` has when every part is written out (memoised)."""
+    return int(fold_up(e, "tree", lambda node, below: 1 + sum(below)))
 
 
 def _literal(value: object) -> str:

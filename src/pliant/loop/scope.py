@@ -24,7 +24,7 @@ from .stmt import Func
 class Binding:
     """What a name means: the variable or buffer, what to call it in messages, and where it was bound."""
 
-    value: Var | Buffer
+    value: Expr | Buffer  # an expression other than a variable where a name stands for it
     what: str
     span: Span
     block: int  # how many blocks were open
@@ -57,7 +57,7 @@ class ScopedParser(ExprParser):
             self.repeats -= repeated
             self.gone.update(self.scopes.pop())
 
-    def bind(self, node: ast.AST, name: str, value: Var | Buffer, what: str, *, fixed: bool = False) -> None:
+    def bind(self, node: ast.AST, name: str, value: Expr | Buffer, what: str, *, fixed: bool = False) -> None:
         """Gives `name` its meaning in the innermost scope; a name that has one already is an error."""
         found = self.find(name)
         if found is not None:

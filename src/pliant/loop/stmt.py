@@ -3,6 +3,7 @@
     func   = Func(name, params, body, attrs)
     param  = Param(value, role)                        value: a Buffer, or a Var that is a scalar; role: in | out | inout
     s      = For(var, start, stop, kind, body)         kind: serial | parallel | vector | unroll | gpu.<axis>
+                                                      annotations["grain"]: iterations of a chunk, a number or an i64 expression
            | Block(name, iters, body, init, predicate, reads, writes)
            | Store(buffer, indices, value)
            | Reduce(combiner, targets, values)         targets = combiner(targets, values)
@@ -336,7 +337,8 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions directly in `s` (not those of inner statements); targets of writes as loads."""
     match s:
         case For():
-            return (s.start, s.stop)
+            grain = s.annotations.get("grain")
+            return (s.start, s.stop, grain) if isinstance(grain, Expr) else (s.start, s.stop)
         case Block():
             regions = (*(s.reads or ()), *(s.writes or ()))
             return (*(i.value for i in s.iters), s.predicate, *(e for r in regions for e in (*r.starts, *r.extents)))
@@ -424,7 +426,9 @@ class Replacer:
         b = self.buffers
         match s:
             case For():
-                return s.with_(start=self.expr(s.start), stop=self.expr(s.stop))
+                grain = s.annotations.get("grain")
+                notes = {**s.annotations, "grain": self.expr(grain)} if isinstance(grain, Expr) else s.annotations
+                return s.with_(start=self.expr(s.start), stop=self.expr(s.stop), annotations=notes)
             case Block():
                 return s.with_(
                     iters=tuple(Iter(i.var, i.kind, self.expr(i.value)) for i in s.iters),

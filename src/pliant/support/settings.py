@@ -1,6 +1,7 @@
 """Settings of the compiler that come from the environment, read and checked in one place.
 
 PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
+PLIANT_VERIFY=1              verify kernels after every pass over loops, too (other steps always are)
 PLIANT_DISABLE=fuse,plan     leave out these optimisations, to see what each is worth
 PLIANT_CPU=x86-64-v2         take this machine for one that has no more than that CPU: the target `native` uses nothing else
 
@@ -21,6 +22,7 @@ class Settings(NamedTuple):
     show: frozenset[str] = frozenset()
     disable: frozenset[str] = frozenset()
     cpu: str = ""
+    verify: bool = False
 
     def shows(self, step: str) -> bool:
         """Whether the program is printed after a step."""
@@ -30,7 +32,8 @@ class Settings(NamedTuple):
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of an environment."""
     show, disable = (_names(environment.get(name, "")) for name in ("PLIANT_SHOW", "PLIANT_DISABLE"))
-    return Settings(show, disable, environment.get("PLIANT_CPU", "").strip())
+    verify = environment.get("PLIANT_VERIFY", "").strip() not in ("", "0")
+    return Settings(show, disable, environment.get("PLIANT_CPU", "").strip(), verify)
 
 
 def _names(text: str) -> frozenset[str]:

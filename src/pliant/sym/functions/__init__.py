@@ -94,8 +94,9 @@ def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
     return params, expand(body)
 
 
-def expand(e: Expr) -> Expr:
-    """`e` with every expanded function replaced by its definition."""
+def expand(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """`e` with every expanded function replaced by its definition; `memo` is what earlier calls with it have found."""
+    memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:
         if not isinstance(node, Call) or node.fn in PRIMITIVE_FUNCTIONS:
@@ -103,5 +104,4 @@ def expand(e: Expr) -> Expr:
         params, body = definition(node.fn, node.dtype)
         return substitute(body, dict(zip(params, (rewrite(a, leaf, memo) for a in node.args), strict=True)))
 
-    memo: dict[Expr, Expr] = {}
     return rewrite(e, leaf, memo)

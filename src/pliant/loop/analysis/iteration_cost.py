@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..dtype import i64
-from ..loop.buffer import Load
-from ..loop.stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
-from ..sym import expr as E
-from ..sym.expr import Const, Expr, Var, substitute, walk
-from ..target import Target
-from .llvm_scope import has_load
+from ...dtype import i64
+from ...sym import expr as E
+from ...sym.expr import Const, Expr, Var, fold_up, substitute, walk
+from ..buffer import Load
+from ..stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
 
 Term = tuple[float, tuple[Expr, ...]]
 
@@ -26,9 +24,9 @@ _GUESS = Const(64, i64)
 _OPERATION, _INDEX, _MEMORY, _DIVISION, _FUNCTION = 0.25, 0.05, 0.4, 2.0, 8.0  # ns, scalar
 
 
-def cost(loop: For, target: Target) -> list[Term]:
-    """The terms of the time of one iteration, over variables from outside of the loop."""
-    estimate = _Estimate(target, {loop.var: _middle(loop, {})})
+def iteration_cost(loop: For, lanes: int) -> list[Term]:
+    """The terms of the time of one iteration, over variables from outside of the loop; a vector register has `lanes` floats."""
+    estimate = _Estimate(lanes, {loop.var: _middle(loop, {})})
     estimate.visit(loop.body, 1.0, ())
     merged: dict[tuple[Expr, ...], float] = {}
     for factor, extents in estimate.terms:
@@ -36,14 +34,18 @@ def cost(loop: For, target: Target) -> list[Term]:
     return [(factor, extents) for extents, factor in merged.items()]
 
 
+def _has_load(e: Expr) -> bool:
+    return bool(fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below)))
+
+
 def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
     start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
-    return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
+    return _GUESS if _has_load(start) or _has_load(stop) else (start + stop) // 2
 
 
 class _Estimate:
-    def __init__(self, target: Target, known: dict[Var, Expr]) -> None:
-        self.lanes = max(1, target.vector_bits // 32)
+    def __init__(self, lanes: int, known: dict[Var, Expr]) -> None:
+        self.lanes = lanes
         self.known = known  # variables bound inside -> a typical value over outer ones
         self.terms: list[Term] = []
 
@@ -59,12 +61,12 @@ class _Estimate:
             if isinstance(extent, Const):
                 factor *= max(0, extent.value)
             else:
-                extents = (*extents, _GUESS if has_load(extent) else extent)
+                extents = (*extents, _GUESS if _has_load(extent) else extent)
         elif isinstance(s, While):
             factor *= _GUESS.value
         elif isinstance(s, Let):
             value = substitute(s.value, self.known)
-            self.known[s.var] = _GUESS if has_load(value) and s.var.dtype is i64 else value
+            self.known[s.var] = _GUESS if _has_load(value) and s.var.dtype is i64 else value
         elif isinstance(s, Block):
             self.known.update({i.var: substitute(i.value, self.known) for i in s.iters})
         elif isinstance(s, Call):
@@ -76,7 +78,7 @@ class _Estimate:
         scalars = (a for a in s.args if isinstance(a, Expr))
         for var, value in zip((*func.symbols, *func.scalars), (*s.dims, *scalars), strict=True):
             given = substitute(value, self.known)
-            self.known[var] = _GUESS if has_load(given) and var.dtype is i64 else given
+            self.known[var] = _GUESS if _has_load(given) and var.dtype is i64 else given
         self.visit(func.body, factor, extents)
 
 

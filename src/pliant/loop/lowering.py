@@ -1,0 +1,59 @@
+"""From a scheduled loop program to one that a renderer writes down: the passes in order, each with what holds after it.
+
+Every kernel and every host function goes through this list just before its code is written, whatever the target. `pipeline.py` names the
+passes among its steps: `PLIANT_SHOW=expand_math` prints the programs that a pass changed, `PLIANT_VERIFY=1` verifies each of them.
+What the passes make is a loop program like any other, so it can be printed, verified and interpreted between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .passes.choose_grain import choose_grain
+from .passes.expand_math import expand_math
+from .passes.lower_blocks import lower_blocks
+from .passes.settle_unit_loops import settle_unit_loops
+from .passes.simplify_indices import simplify_indices
+from .stmt import Func
+
+
+class Machine(NamedTuple):
+    """What lowering asks of a target."""
+
+    lanes: int = 8  # floats in a vector register
+
+
+class LoopPass(NamedTuple):
+    """A pass over one loop program: its name, what it does, what holds afterwards."""
+
+    name: str
+    run: Callable[[Func, Machine], Func]
+    holds: str
+
+
+LOOP_PASSES: tuple[LoopPass, ...] = (
+    LoopPass("lower_blocks", lambda f, m: lower_blocks(f), "no block is left: loops, conditions and stores over loop variables"),
+    LoopPass("settle_unit_loops", lambda f, m: settle_unit_loops(f), "the variable of a loop that runs once is its start"),
+    LoopPass("simplify_indices", lambda f, m: simplify_indices(f), "indices have no quotient that the loops around them decide"),
+    LoopPass("choose_grain", lambda f, m: choose_grain(f, m.lanes), "every parallel loop says how many iterations are a chunk"),
+    LoopPass("expand_math", lambda f, m: expand_math(f), "only primitive math functions are left"),
+)
+
+Watch = Callable[[LoopPass, Func, Func, float], None]  # told of each pass: the program before and after, and the seconds it took
+
+
+def lower_func(func: Func, machine: Machine, watch: Watch | None = None) -> Func:
+    """The program after all passes; programs that it calls are lowered on their own."""
+    if watch is None:
+        for step in LOOP_PASSES:
+            func = step.run(func, machine)
+        return func
+    from time import perf_counter
+
+    for step in LOOP_PASSES:
+        start = perf_counter()
+        after = step.run(func, machine)
+        watch(step, func, after, perf_counter() - start)
+        func = after
+    return func

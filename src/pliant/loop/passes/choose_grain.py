@@ -1,0 +1,55 @@
+"""The grain of every parallel loop: how many iterations a thread takes at a time.
+
+A chunk should take about 20 µs: long against the cost of handing it out, short enough that threads finish together. The time of one
+iteration is estimated from the operations of the body, as an expression of the sizes (`analysis/iteration_cost.py`); a grain that the
+program states stays, but is at least 1.
+
+    for i in parallel(n):                            for i in parallel(n, grain=i64(20000.0 / (1.0 + 0.7 * f64(max(m, 1)))) + 1):
+        for k in range(m):                  ->           for k in range(m):
+            c[i] += a[i, k]                                  c[i] += a[i, k]
+
+The grain depends on sizes alone, never on the number of threads, so results cannot depend on it either. This runs before math functions
+are expanded and types decoded, because the estimate counts a call of a function as one operation with a price of its own.
+"""
+
+from __future__ import annotations
+
+from ...dtype import f64, i64
+from ...sym.expr import Add, Cast, Const, Div, Expr, Max, Mul, wrap
+from ..analysis.iteration_cost import Term, iteration_cost
+from ..stmt import For, Func, Stmt, map_children, walk_stmts
+
+CHUNK_NS = 20_000.0
+
+
+def choose_grain(func: Func, lanes: int) -> Func:
+    """The function with a grain at each parallel loop; a vector register of the machine has `lanes` floats."""
+    if not any(isinstance(s, For) and s.kind == "parallel" for s in walk_stmts(func.body)):
+        return func
+
+    def visit(s: Stmt) -> Stmt:
+        changed = map_children(s, visit)
+        if not isinstance(s, For) or s.kind != "parallel":
+            return changed
+        return changed.with_(annotations={**s.annotations, "grain": _grain(s, lanes)})  # of `s`: grains inside cost nothing
+
+    return func.with_(body=visit(func.body))
+
+
+def _grain(s: For, lanes: int) -> Expr | int:
+    stated = s.annotations.get("grain")
+    if stated is None:
+        nanoseconds = _in_floats(iteration_cost(s, lanes))
+        return Add(Cast(i64, Div(Const(CHUNK_NS, f64), nanoseconds)), Const(1, i64))
+    return Max(wrap(stated, i64), Const(1, i64)) if isinstance(stated, Expr) else max(int(stated), 1)
+
+
+def _in_floats(terms: list[Term]) -> Expr:
+    """The sum of products of extents, in f64, which does not overflow; each extent counts as at least 1."""
+    total: Expr = Const(1.0, f64)
+    for factor, extents in terms:
+        term: Expr = Const(factor, f64)
+        for e in extents:
+            term = Mul(term, Cast(f64, Max(e, Const(1, i64))))
+        total = Add(total, term)
+    return total

@@ -1,0 +1,50 @@
+"""Math functions become the arithmetic that defines them: only primitive functions (abs, floor, ceil, round, trunc, sqrt) are left.
+
+    y[v] = rsqrt(x[v])                ->      y[v] = 1.0 / sqrt(x[v])
+    y[v] = sigmoid(x[v])              ->      y[v] = select(x[v] < 0.0, …, 1.0) / (1.0 + …)         (… is e^-|x|, about 25 operations)
+
+The definitions are expressions (`sym/functions/`), the same on every machine, and this is where they enter a program: a renderer needs no
+math library, and the interpreter computes what native code computes, bit for bit. Common parts stay shared, because equal expressions are
+one object: renderers compute each once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...sym.expr import PRIMITIVE_FUNCTIONS, Call, Expr, fold_up
+from ...sym.functions import expand
+from ..stmt import Func, Reduce, Replacer, Stmt, exprs, map_children, walk_stmts
+
+
+def expand_math(func: Func) -> Func:
+    """The function without calls of functions that are defined by expressions; programs that it calls are left alone."""
+    if not any(_concerned(s) for s in walk_stmts(func.body)):
+        return func
+    return func.with_(body=_Expander().stmt(func.body))
+
+
+def _exprs(s: Stmt) -> tuple[Expr, ...]:
+    return (*exprs(s), *s.combiner.result) if isinstance(s, Reduce) else exprs(s)
+
+
+def _concerned(s: Stmt) -> bool:
+    return any(map(has_function, _exprs(s)))
+
+
+def has_function(e: Expr) -> bool:
+    """Whether a function that is no primitive is called in `e`."""
+    return bool(fold_up(e, "math", lambda node, below: (type(node) is Call and node.payload not in PRIMITIVE_FUNCTIONS) or any(below)))
+
+
+class _Expander(Replacer):
+    def expr(self, e: Expr) -> Expr:
+        return expand(e, self._memo) if has_function(e) else e
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if not _concerned(s):
+            return map_children(s, self.stmt)
+        s = super().stmt(s)
+        if isinstance(s, Reduce) and s.combiner.result:
+            return s.with_(combiner=replace(s.combiner, result=tuple(map(self.expr, s.combiner.result))))
+        return s
