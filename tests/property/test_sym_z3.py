@@ -216,6 +216,35 @@ def test_points_of_fused_loops_are_apart(chunk: int) -> None:
     assert accepted >= 3
 
 
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_digits_of_fused_loops_stay_below_their_extents(chunk: int) -> None:
+    """f // e < other extent, also in sums; what is proven holds for all values of sizes that z3 is given."""
+    rng = random.Random(chunk)
+    accepted = 0
+    for _ in range(count(12, 300)):
+        h, w, c = (E.Dim(name, max=4096) for name in "hwc")
+        outer, inner = rng.choice(EXTENTS)(h, w, c), rng.choice(EXTENTS)(h, w, c)
+        fused, tap = Var("f"), Var("r")
+        taps, slack = rng.choice([1, 3, 5]), rng.choice([-2, -1, 0, 0, 1])
+        facts = Facts().with_loop(fused, simplify(outer * inner)).with_loop(tap, taps)
+        claim = fused // inner + tap < outer + (taps - 1 + slack)
+        if not prove(claim, facts):
+            assert slack < 0, claim  # the largest quotient and tap make it equal for 0
+            continue
+        accepted += 1
+        for sizes in rng.sample(list(itertools.product((0, 1, 2, 5), repeat=3)), 4):
+            dims: dict[Expr, Any] = {v: z3.IntVal(n) for v, n in zip((h, w, c), sizes, strict=True)}
+            if z3.simplify(in_integers(outer * inner, dims)).as_long() == 0:
+                continue
+            values = {**dims, fused: z3.Int("f"), tap: z3.Int("r")}
+            left, right = (in_integers(e, values) for e in claim.args)
+            solver = z3.Solver()
+            solver.add(values[fused] >= 0, values[fused] < in_integers(outer * inner, dims), values[tap] >= 0, values[tap] < taps)
+            solver.add(left >= right)
+            assert solver.check() == z3.unsat, (claim, sizes)
+    assert accepted >= 3
+
+
 def test_quotients_of_polynomials() -> None:
     """p = d * q for all integers, whatever z3 puts in."""
     rng = random.Random(0)

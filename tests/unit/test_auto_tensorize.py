@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from schedule_invariant import check_schedule
 from schedule_kernels import kernel, make_arguments, parse
 
 from pliant.codegen.emit import emit_assembly
@@ -47,6 +48,18 @@ def conv(x: Tensor[u8, n + 2, 5], w: Tensor[i8, 3, 5, 21], c: Out[i32, n, 21]) -
             c[vi, vo] += cast(i32, x[vi + vr, vk]) * cast(i32, w[vr, vk, vo])
 """
 
+IMAGE = """
+h = dim("h")
+w = dim("w")
+@kernel
+def conv(x: Tensor[u8, {rows} + 2, {columns} + 2, 5], k: Tensor[i8, 3, 3, 5, 6], c: Out[i32, {rows}, {columns}, 6]) -> None:
+    for i, j, o, r, q, d in grid({rows}, {columns}, 6, 3, 3, 5):
+        with block("c", "SSSRRR", i, j, o, r, q, d) as (vi, vj, vo, vr, vq, vd):
+            with init():
+                c[vi, vj, vo] = 0
+            c[vi, vj, vo] += cast(i32, x[vi + vr, vj + vq, vd]) * cast(i32, k[vr, vq, vd, vo])
+"""
+
 
 def arrays(func: object, n: int) -> list[np.ndarray]:
     rng = np.random.default_rng(n)
@@ -77,6 +90,16 @@ def test_bytes(text: str, instruction: str, n: int) -> None:
     run_loop(func, expected, [n])
     run_loop(s.program, found, [n], order="shuffled")
     np.testing.assert_array_equal(found[-1], expected[-1])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("h", "w"), ("h + 2", "w + 2"), ("(h + 1) // 2", "w")])
+def test_images_of_any_size(rows: str, columns: str) -> None:
+    """The pixels of an image of dynamic height and width become the lanes of an instruction: their iterators are fused."""
+    func = parse(IMAGE.format(rows=rows, columns=columns))
+    s = Schedule(func)
+    auto_tensorize(s, "c", "avx2.dot_s8u8")
+    assert len(s.loops("c_o")) == 3 and s.rounding == []
+    check_schedule(func, s, [{"h": 0, "w": 0}, {"h": 0, "w": 3}, {"h": 3, "w": 0}, {"h": 3, "w": 5}, {"h": 6, "w": 2}])
 
 
 def test_the_instruction_is_emitted_for_a_convolution() -> None:

@@ -63,6 +63,29 @@ def test_symbolic_extents_are_rounded_up() -> None:
     assert str(whole.shape) == "(m // 16, 8, 16)" and not whole.has_padding()
 
 
+def test_a_map_may_name_sizes() -> None:
+    h, w = Dim("h"), Dim("w")
+    rows = index_map(lambda i, j: (i * (w + 2) + j,), [h, w])
+    assert str(rows) == "lambda i, j: (i * (w + 2) + j,)" and rows.sizes == {w}
+    assert str(index_map(str(rows), [h, w])) == str(rows)
+    made = rows.layout((h + 1, w + 2))
+    assert isinstance(made, Layout) and not made.has_padding()
+    at = Var("at")
+    for sizes in ({h: 0, w: 0}, {h: 3, w: 1}, {h: 2, w: 5}):
+        elements = list(itertools.product(range(sizes[h] + 1), range(sizes[w] + 2)))
+        assert [tuple(int(evaluate(e, {**sizes, at: n})) for e in made.inverse([at])) for n in range(len(elements))] == elements
+
+
+def test_sizes_that_are_not_the_programs() -> None:
+    n, other = Dim("n"), Dim("other")
+    with pytest.raises(ScheduleError, match="made of its arguments"):
+        index_map(lambda i, j: (i * other + j,), [n])
+    with pytest.raises(ScheduleError, match="has the name of the size `n`"):
+        index_map(eval("lambda n: (n // 2 * k + n % 2,)", {"k": n}), [n])
+    with pytest.raises(ScheduleError, match="the layout of a parameter names numbers alone, not `n`"):
+        Schedule(kernel("matmul")).transform_layout("a", "lambda i, j: (j * n + i,)")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -20,10 +20,12 @@ from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Block, Func, Reduce
 from ..support.errors import ScheduleError
 from ..support.refusal import Refusal
-from ..sym.expr import Const, Mul, Var, free_vars, walk
+from ..sym.expr import Const, Expr, Mul, Var, free_vars, walk
+from ..sym.index_map import IndexMap
 from ..sym.prove import prove_equal
 from ..target import Target
 from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
+from .cursor import fresh_name
 from .nest import Access, accesses, base_facts, index
 from .own_nest import own_nest
 from .primitives.tensorize import Match, Tile, tile_of_instruction
@@ -154,20 +156,17 @@ def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
     """Give the block one iterator for each loop of the instruction, after those that stay outside; how many these are."""
     found = _block(s, block)
     nest = own_nest(s.program, found, f"cannot tensorize block `{block}`")
-    name = {i.var: f"x{n}" for n, i in enumerate(found.iters)}
-    results = [name[v] for v in plan.outside]
+    taken = {v.name for v in s.program.symbols}
+    of: dict[Var, Var] = {i.var: Var(fresh_name(f"x{n}", taken)) for n, i in enumerate(found.iters)}
+    results: list[Expr] = [of[v] for v in plan.outside]
     for vs in plan.fused:
-        text = name[vs[0]]
+        place: Expr = of[vs[0]]
         for v in vs[1:]:
-            extent = nest[v].stop
-            if not isinstance(extent, Const):
-                what = f"cannot fuse the iterators of block `{block}`: the extent of `{v.name}` is no constant"
-                raise refuse(what, s.program, (nest[v], f"extent {extent}"))
-            text = f"{text if text.isidentifier() else f'({text})'} * {extent.value} + {name[v]}"
-        results.append(text)
-    listed = ", ".join(name.values())
-    if results != list(name.values()):
-        s.transform_block_layout(block, f"lambda {listed}: ({', '.join(results)}{',' * (len(results) == 1)})")
+            place = place * nest[v].stop + of[v]
+        results.append(place)
+    inputs = tuple(of.values())
+    if tuple(results) != inputs:
+        s.transform_block_layout(block, IndexMap(inputs, tuple(results)))
     return len(plan.outside)
 
 

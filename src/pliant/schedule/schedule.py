@@ -327,7 +327,7 @@ class Schedule:
             return tuple(self._resolve(v, annotation) for v in value)
         value = sampling.plain(value)
         if "IndexMap" in annotation:
-            return index_map(value)
+            return index_map(value, self.program.symbols)
         if isinstance(value, str) and "Block" in annotation:
             return self._find(value)
         if isinstance(value, Handle):
@@ -368,7 +368,7 @@ class Schedule:
         if isinstance(value, (sampling.SampledInt, sampling.SampledText)):
             return self._values[value.value_id]
         if isinstance(value, IndexMap) or callable(value):
-            return str(index_map(value))
+            return str(index_map(value, self.program.symbols))
         return value.id if isinstance(value, Handle) else sampling.plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:

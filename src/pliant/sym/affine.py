@@ -220,17 +220,20 @@ class _Detector:
         p = poly_of(e)
         if not exact(p, e.dtype, self.facts):
             raise _NotAffine(f"`{e}` may overflow {e.dtype}")
-        splits: list[Split] = []
         base: Poly = {}
+        scales: dict[Expr, Poly] = {}  # i * (w + 2) is i*w + i*2 once it is expanded: one part, of scale w + 2
         for m, c in p.items():
             inside = [a for a in m if not free_vars(a).isdisjoint(self.loops)]
             if not inside:
                 base = add(base, {m: c})
-                continue
-            if len(inside) > 1:
+            elif len(inside) > 1:
                 raise _NotAffine(f"`{e}` multiplies loop variables")
-            scale = to_expr({tuple(a for a in m if a is not inside[0]): c}, e.dtype)
-            part = self._atom(inside[0])
+            else:
+                others = tuple(a for a in m if a is not inside[0])
+                scales[inside[0]] = add(scales.get(inside[0], {}), {others: c})
+        splits: list[Split] = []
+        for atom, factor in scales.items():
+            scale, part = to_expr(factor, e.dtype), self._atom(atom)
             base = add(base, poly_of(simplify(E.Mul(part.base, scale), self.facts)))
             splits += [Split(s.mark, s.lower, s.extent, simplify(E.Mul(s.scale, scale), self.facts)) for s in part.splits]
         return IterSum(tuple(splits), simplify(to_expr(base, e.dtype), self.facts))

@@ -6,9 +6,10 @@
     >>> packed.layout((Const(8, i64), n), Facts()).shape
     ((n + 15) // 16, 8, 16)
 
-A map takes coordinates apart (`//`, `%`), puts them together (`i * 4 + j`) and permutes them; whole numbers are all it may name
-besides its inputs. It is read from a Python function, called with symbols, or from the text that it prints as; reading text executes
-nothing. Where an extent is no multiple of what it is divided by, it is rounded up: the elements that no coordinate means are padding.
+A map takes coordinates apart (`//`, `%`), puts them together (`i * 4 + j`) and permutes them. Besides its inputs it may name whole
+numbers, and sizes of the program that it is for: `lambda i, j: (i * (w + 2) + j,)` makes one coordinate of two, whatever `w` is. It is
+read from a Python function, called with symbols, or from the text that it prints as; reading text executes nothing. Where an extent is
+no multiple of what it is divided by, it is rounded up: the elements that no coordinate means are padding.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..support.errors import ScheduleError
 from ..support.record import dataclass
 from ..support.refusal import Refusal
 from .affine import IterMap, IterSum, Mark, Split, detect_iter_map
-from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, substitute, walk
+from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, free_vars, substitute, walk
 from .facts import EMPTY, Facts
 from .prove import prove, prove_equal
 from .simplify import simplify
@@ -48,6 +49,11 @@ class IndexMap:
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.results))
         return f"lambda {', '.join(v.name for v in self.inputs)}: ({shown}{',' * (len(self.results) == 1)})"
+
+    @property
+    def sizes(self) -> frozenset[Var]:
+        """The sizes of a program that the map names."""
+        return frozenset(v for e in self.results for v in free_vars(e)) - frozenset(self.inputs)
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new coordinates of a point."""
@@ -114,35 +120,39 @@ class Layout:
         return all_of(*(e < n for e, n in limits if not prove(e < n, facts)))
 
 
-def index_map(source: IndexMap | str | Callable[..., object]) -> IndexMap:
-    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes."""
+def index_map(source: IndexMap | str | Callable[..., object], sizes: Sequence[Var] = ()) -> IndexMap:
+    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes; it may name the `sizes`."""
     if isinstance(source, IndexMap):
         return source
     if isinstance(source, str):
-        return _parsed(source)
+        return _parsed(source, sizes)
     if not callable(source):
         raise ScheduleError(f"an index map is a function or its text, not {source!r}", help=_HELP)
     inputs = tuple(Var(name) for name in inspect.signature(source).parameters)
-    found = source(*inputs)
-    results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-    made = [Const(e, i64) if type(e) is int else e for e in results]
-    bad = next((e for e in made if not isinstance(e, Expr) or e.dtype is not i64 or not _is_known(e, inputs)), None)
+    answer = source(*inputs)
+    listed = tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)
+    results = [Const(e, i64) if type(e) is int else e for e in listed]
+    bad = next((e for e in results if not isinstance(e, Expr) or e.dtype is not i64 or not _is_known(e, (*inputs, *sizes))), None)
     if bad is not None:
         raise ScheduleError(f"an index map gives whole numbers made of its arguments, not {bad!r}", help=_HELP)
-    return IndexMap(inputs, tuple(e for e in made if isinstance(e, Expr)))
+    map_ = IndexMap(inputs, tuple(e for e in results if isinstance(e, Expr)))
+    hidden = {v.name for v in map_.sizes} & {v.name for v in inputs}
+    if hidden:  # its text would mean the argument
+        raise ScheduleError(f"an argument of the index map has the name of the size `{min(hidden)}`", help="call the argument otherwise")
+    return map_
 
 
 _HELP = "for example lambda k, n: (n // 16, k, n % 16)"
 
 
-def _is_known(e: Expr, inputs: tuple[Var, ...]) -> bool:
+def _is_known(e: Expr, named: Sequence[Var]) -> bool:
     kinds = (Const, Var, FloorDiv, FloorMod)
     return all(isinstance(n, kinds) or type(n).__name__ in ("Add", "Sub", "Mul", "Neg") for n in walk(e)) and all(
-        n in inputs for n in walk(e) if isinstance(n, Var)
+        n in named for n in walk(e) if isinstance(n, Var)
     )
 
 
-def _parsed(text: str) -> IndexMap:
+def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
     try:
         if len(text) > _MAX_TEXT:
             raise ValueError("it is too long")
@@ -152,9 +162,10 @@ def _parsed(text: str) -> IndexMap:
         a = tree.args
         if a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults:
             raise ValueError("its arguments are not plain names")
-        names = {p.arg: Var(p.arg) for p in a.args}
+        inputs = {p.arg: Var(p.arg) for p in a.args}
+        names = {v.name: v for v in sizes} | inputs
         results = tree.body.elts if isinstance(tree.body, ast.Tuple) else [tree.body]
-        return IndexMap(tuple(names.values()), tuple(_expression(e, names) for e in results))
+        return IndexMap(tuple(inputs.values()), tuple(_expression(e, names) for e in results))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ScheduleError(f"this is no index map: {text[:80]!r}", facts=[str(error)], help=_HELP) from None
 

@@ -20,7 +20,7 @@ from . import expr as E
 from .bounds import exact, int_range, multiple, poly_interval
 from .expr import Expr
 from .facts import Facts
-from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, replace, scale, without
+from .poly import Mono, Poly, add, atoms, constant, mono_order, multiply, poly_of, quotient, replace, scale, without
 from .refute import refuted
 
 STEPS = 80  # polynomials tried in one proof, all its cases together
@@ -245,16 +245,32 @@ def _definition(atom: Expr, facts: Facts) -> list[Poly]:
         return [add(s, me, -1) for s in sides]
     if type(atom) is E.Max:
         return [add(me, s, -1) for s in sides]
-    if int_range(atom.args[1], facts)[0] <= 0:
-        return []
     a, d = sides
+    least = int_range(atom.args[1], facts)[0]
+    ends = _factored_ends(a, d, facts)
+    # 0 <= a < d * e is possible for no d = 0.
+    if least < 0 or (least == 0 and not (ends and int_range(atom.args[0], facts)[0] >= 0)):
+        return []
     if type(atom) is E.FloorDiv:
         rest = add(a, multiply(d, me), -1)  # 0 <= a - d*q < d
-        return [rest, add(add(d, constant(-1)), rest, -1)]
+        return [rest, add(add(d, constant(-1)), rest, -1), *(add(add(e, constant(-1)), me, -1) for e in ends)]
     found = [add(add(d, constant(-1)), me, -1)]
     if int_range(atom.args[0], facts)[0] >= 0:
         found.append(add(a, me, -1))
     return found
+
+
+def _factored_ends(a: Poly, d: Poly, facts: Facts) -> list[Poly]:
+    """The e of known ends a < d * e: then a // d < e, as a loop over d * e was fused of two.
+
+    It follows from d * (a // d) <= a as well, but only in a polynomial where every other term has the factor d.
+
+        f // (w + 2) + r < h + 4   when f < (h + 2) * (w + 2), r < 3
+    """
+    if all(not m for m in d):
+        return []  # `tighten` divides by numbers
+    known = [h for m in a if m for h in facts.used.get(m, ()) if h[m] * a[m] < 0]  # h = end - 1 - a
+    return [e for h in known if (e := quotient(add(add(h, a), constant(1)), d)) is not None]
 
 
 def without_remainders(p: Poly, facts: Facts) -> Poly:

@@ -70,6 +70,9 @@ def transform_layout(
     old = buffer_named(func, buffer, block, what)
     alloc = allocation(func, old)
     facts = base_facts(func) if alloc is None else facts_at(func, alloc)
+    if alloc is None and index_map.sizes:  # who packs an operand knows the map, and not yet the sizes of a call
+        shown = ", ".join(sorted(f"`{v.name}`" for v in index_map.sizes))
+        raise _refused(f"{what} by {index_map}: the layout of a parameter names numbers alone, not {shown}", func, old)
     layout = index_map.layout(old.shape, facts)
     if isinstance(layout, NoMap):
         raise _refused(
