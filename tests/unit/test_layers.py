@@ -88,3 +88,19 @@ def test_imports_go_downward_only() -> None:
 def test_the_scan_sees_imports() -> None:
     assert "codegen" in imported(ROOT / "runtime" / "native.py")
     assert {"loop", "runtime", "target"} <= imported(ROOT / "codegen" / "llvm.py")
+
+
+def test_only_the_table_of_rules_is_known_outside_of_it() -> None:
+    """Who needs something of the default rules asks `schedule/library/__init__.py`, so that rules can be added and changed alone."""
+    inside = ROOT / "schedule" / "library"
+    modules = {f.stem for f in inside.glob("*.py")}
+    wrong = []
+    for file in sorted(ROOT.rglob("*.py")):
+        if inside in file.parents:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            path = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            names = {a.name for a in node.names} if isinstance(node, ast.ImportFrom) else set()
+            if "library" in path and (path[-1] != "library" or names & modules):
+                wrong.append(f"{file.relative_to(ROOT)} imports {node.module if isinstance(node, ast.ImportFrom) else ''}")
+    assert not wrong

@@ -10,7 +10,7 @@ numbers of channels, and all places where parts begin, are multiples of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd
 
@@ -19,8 +19,7 @@ from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, Call, Func, View, walk_stmts
 from ..schedule.dependence import linear
-from ..schedule.library.convolution_roles import along_channels, block_sizes, convolution_of
-from ..schedule.library.match import iter_named
+from ..schedule.library import block_sizes, makes_image
 from ..schedule.nest import accesses, bare_uses, blocks, index, loops_above
 from ..schedule.schedule import Schedule
 from ..support.errors import ScheduleError
@@ -126,8 +125,7 @@ class _Classes:
             self.steps[keys[a.buffer]] = gcd(self.steps[keys[a.buffer]], found[1])
         for same in together.values():
             self.join([k for k in same if k not in self.fixed])
-        roles = convolution_of(block)
-        if not isinstance(roles, Refusal):
+        if makes_image(block):
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
 
     def maps(self, target: Target) -> dict[Key, IndexMap]:
@@ -271,39 +269,3 @@ def _iterators(block: Block, sizes: set[int], single: set[Var]) -> IndexMap | No
             reduced += parts
     results = (*front, *inner, *reduced)
     return None if results == inputs else IndexMap(inputs, results)
-
-
-def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tuple[Buffer, IndexMap]]:
-    """Literals that are read along the channels of a block, which do not lie side by side, and how they should lie."""
-    seen: dict[Buffer, set[IndexMap | None]] = {}
-    for b in blocks(func.body):
-        roles = convolution_of(b)  # whose result is in no blocks
-        if not isinstance(roles, Refusal) and roles.weight.buffer in known and along_channels(func, b, target):
-            found = _pack_of(roles.weight.buffer, roles.weight.indices, {iter_named(b, roles.column).var: target.vector_bits // 32})
-            seen.setdefault(roles.weight.buffer, set()).add(found)
-            continue
-        lanes = {a.indices[-1]: _extent(a.buffer.shape[-1]) for a in accesses(b) if a.write and a.indices}
-        for a in accesses(b):
-            if a.buffer in known and not a.write:
-                seen.setdefault(a.buffer, set()).add(_pack_of(a.buffer, a.indices, lanes))
-    for buffer, maps in seen.items():
-        (map_, *others) = maps
-        if map_ is not None and not others:
-            yield buffer, map_
-
-
-def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) -> IndexMap | None:
-    for lane, size in lanes.items():
-        axes = [k for k, e in enumerate(indices) if isinstance(lane, Var) and lane in free_vars(e)]
-        if len(axes) != 1 or not size or buffer.strides is not None or _extent(buffer.shape[axes[0]]) < 2:
-            continue
-        (at,) = axes
-        parts = linear(indices[at], lane)  # type: ignore[arg-type]
-        if parts is None or parts[0] != {(): 1} or all(_extent(e) == 1 for e in buffer.shape[at + 1 :]):
-            continue
-        inputs = tuple(Var(f"d{k}") for k in range(buffer.ndim))
-        one = _extent(buffer.shape[at]) == size
-        others = [v for k, v in enumerate(inputs) if k != at or not one]
-        results = [v // size if v is inputs[at] else v for v in others]
-        return IndexMap(inputs, (*results, inputs[at] if one else inputs[at] % size))
-    return None

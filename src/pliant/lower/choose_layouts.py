@@ -2,7 +2,7 @@
 
     c = matmul(x, w)        ->        w_packed = pack(w);  c = matmul(x, w_packed)          # w a literal, or computed from literals
 
-The layout is an index map chosen by the rules that will schedule the reader (`schedule/library/layouts.py`), applied to the reader by
+The layout is an index map chosen by the rules that will schedule the reader (`Rule.layouts`), applied to the reader by
 `transform_layout`, and shared by all readers of a weight that want the same. `lift_constants` has packing done when a program is loaded.
 """
 
@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from ..graph import node as g
 from ..graph.stage import Indices, Read, Stage
 from ..loop.buffer import Buffer
-from ..schedule.library.layouts import wanted_layouts, with_casts_inside
-from ..schedule.library.units import without_units
+from ..schedule.library import Packing, operand_layouts, with_casts_inside
 from ..schedule.primitives.layout import transform_layout
 from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Select
-from ..sym.index_map import Layout
+from ..sym.index_map import IndexMap, Layout
 from ..target import Target
-from .block_channels import block_channels, channel_packs
+from .block_channels import block_channels
 from .callee import callee_of, func_of
 from .from_ops import func_of_stages
 from .lift_constants import known_values
@@ -43,19 +42,17 @@ def choose_layouts(function: g.Function, target: Target) -> g.Function:
 def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target) -> Iterator[g.Node]:
     """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
-    given = [p.value for p in func.params if p.role != "out"]
-    squeezed = without_units(func)  # as the rules will see it
-    if func.attrs.get("layouts"):  # images in blocks of channels
-        operands = (p.value for p in squeezed.func.params if p.role != "out")
-        literals = {b for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
-        wanted = squeezed.layouts(dict(channel_packs(squeezed.func, literals, target)))
-    else:
-        wanted = squeezed.layouts(wanted_layouts(squeezed.func, target))
-    for position, buffer in enumerate(given):
-        value = args[position]
-        if not isinstance(buffer, Buffer) or buffer not in wanted or not isinstance(value, g.Value) or value not in known:
+    operands = [p.value for p in func.params if p.role != "out"]
+    values = {b: v for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
+
+    def choose(buffer: Buffer, packing: Packing) -> IndexMap | None:
+        return packing.maps.get(packing.default) if buffer in values else None
+
+    wanted = operand_layouts(func, set(values), target, choose)
+    for position, buffer in enumerate(operands):
+        if not isinstance(buffer, Buffer) or buffer not in wanted:
             continue
-        map_ = wanted[buffer]
+        value, map_ = values[buffer], wanted[buffer]
         layout = map_.layout(buffer.shape)
         assert not isinstance(layout, Refusal), layout
         key = (value, str(map_))

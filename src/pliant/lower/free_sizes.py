@@ -7,37 +7,27 @@ never along neighbouring elements, which are vectors. So are not free: lanes, wi
 a rule keeps in registers. An axis of a buffer is free if free loops go along it, and if it is no distance between the rows of a tile:
 these are constants in addresses, and would be a register each.
 
-Blocks of channels that a convolution makes are free where the vectors of its tile divide them, as long as it is said which tile that is
-(`tiles`) and what the extent stays a multiple of (`steps`); those that it sums over, where sums are short and it is said in which parts
-they are summed (`parts`): constant extents decide that, and results keep the bits that they had. Reductions of other kinds have sizes
-that their rules look at: none is free.
+Which loops a rule keeps in registers it says itself (`Rule.promotable`), with what its schedule must be told where others are free: the
+tile that it takes (`tiles`), what an extent stays a multiple of (`steps`), in which parts it sums (`parts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, Reduce, Seq, Store, walk_stmts
 from ..schedule.dependence import linear
-from ..schedule.library.convolution import tile_of_convolution
-from ..schedule.library.convolution_roles import blocked_convolution_of, windows_of
-from ..schedule.library.elementwise import is_run
-from ..schedule.library.match import elementwise, plain_loops
-from ..schedule.library.register_sums import cuts_for, sizes_of
-from ..schedule.library.windows import tile_of_windows
-from ..schedule.nest import accesses, blocks, plain_iters
+from ..schedule.library import Parts, Promotable, Tile, promotable
+from ..schedule.nest import accesses, blocks
+from ..schedule.plain_nest import plain_loops
 from ..support.record import dataclass
 from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Var, free_vars
 from ..target import Target
 
-LONG = 1024  # terms of a sum whose length stays known, so that its parts are of one size
 Axis = tuple[Buffer, int]
 Nest = dict[Var, For]
-Tile = tuple[int, int]  # rows, and vectors
-Parts = tuple[tuple[int, int], ...]  # of a sum: which of its loops are cut, and into how many steps each, innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +60,23 @@ class _Free:
         self.tiles: dict[str, Tile] = {}
         self.parts: dict[str, Parts] = {}
         self.blocks = blocks(func.body) if _is_plain(func) else []
-        self.alone = all(elementwise(b) for b in self.blocks)  # in no write-back of a sum
         for b in self.blocks:
             nest = plain_loops(func, b)
-            if not isinstance(nest, Refusal):
-                free = {v for v in self._not_tiled(b, nest) if _extent(nest[v]) > 1 and _is_free(v, b, nest)}
-                self.iterators |= free
-                self.loops |= {nest[v].var for v in free}
+            sizes = None if isinstance(nest, Refusal) else promotable(func, b, nest, target)
+            if sizes is not None and not isinstance(nest, Refusal):
+                self._take(b, nest, sizes)
 
-    def _not_tiled(self, block: Block, nest: Nest) -> set[Var]:
-        """The iterators that the rule for a block keeps neither in registers nor in vectors."""
-        if store := elementwise(block):
-            order = plain_iters(store.indices, block)
-            run = order is None or is_run(block, order[-2:])  # how many others there are decides whether it is worth one vector loop
-            some = any(not _extent(x) for x in nest.values())  # of several unknown numbers no proof is found that threads can share all
-            return set() if self.alone and (run or some) else set(nest)
-        roles, windows = blocked_convolution_of(self.func, block, self.target), windows_of(block)
-        if not isinstance(roles, Refusal):
-            long = prod(_extent(nest[v]) for v in nest if v.name in roles.reduced) >= LONG
-            kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
-            tile, column = tile_of_convolution(self.func, block, self.target), roles.column
-            loops = {v.name: x for v, x in nest.items()}
-            cuts = cuts_for(self.func, block, [loops[v] for v in roles.reduced], how=sizes_of(block))
-            self.parts[block.name] = tuple((c.at, c.size) for c in cuts)
-        elif not isinstance(windows, Refusal):
-            tile, kept, column = tile_of_windows(self.func, block, self.target), {windows.tiled, windows.column, *windows.reduced}, ""
-        else:
-            return set()
-        if tile is None:
-            return set()
-        self.tiles[block.name] = tile.rows, tile.vectors
-        self.rows |= {v for v in nest if v.name in kept}
-        for v in nest:
-            if v.name == column and _extent(nest[v]) % tile.vectors == 0:
-                self.steps[nest[v].var] = tile.vectors
-            elif v.name == column:
-                kept.add(column)
-        return {v for v in nest if v.name not in kept}
+    def _take(self, block: Block, nest: Nest, sizes: Promotable) -> None:
+        """The free iterators of a block, and what its rule must be told."""
+        free = {v for v in sizes.iterators if _extent(nest[v]) > 1 and _is_free(v, block, nest)}
+        self.iterators |= free
+        self.loops |= {nest[v].var for v in free}
+        self.rows |= sizes.rows
+        self.steps.update((nest[v].var, step) for v, step in sizes.steps.items())
+        if sizes.tile is not None:
+            self.tiles[block.name] = sizes.tile
+        if sizes.parts is not None:
+            self.parts[block.name] = sizes.parts
 
     def axes(self) -> Iterator[Axis]:
         """The axes that only free loops go along, none of them inside of the rows of a tile."""

@@ -20,11 +20,12 @@ from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, For, Func, Stmt, map_children
 from ..loop.structural import structural_hash
+from ..schedule.library import Parts, Tile
 from ..support.record import dataclass
 from ..sym.expr import Add, Const, Dim, Eq, Expr, Le, Lt, Ne, Sub, Var, free_vars
 from ..target import Target
 from .callee import callee_of, func_of, map_calls
-from .free_sizes import FreeSizes, Parts, Tile, free_sizes
+from .free_sizes import FreeSizes, free_sizes
 from .name_dims import WithSymbols, with_symbols
 
 _BESIDE = (Add, Sub, Lt, Le, Eq, Ne)  # a constant next to a free iterator is a size, too

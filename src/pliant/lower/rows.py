@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, Func, Reduce, Store
-from ..schedule.library.match import plain_loops
 from ..schedule.nest import Access, accesses, blocks, plain_iters
+from ..schedule.plain_nest import plain_loops
 from ..support.refusal import Refusal
 from ..sym.expr import Const, Expr, Var, free_vars
 

@@ -9,6 +9,37 @@ and nothing else: how they would like operands to lie, and which sizes their sch
 
 from __future__ import annotations
 
-from .driver import default_family, default_schedule
+from collections.abc import Mapping
 
-__all__ = ["default_family", "default_schedule"]
+from ...loop.stmt import Block, For, Func
+from ...sym.expr import Var
+from ...target import Target
+from ..decisions import Decisions, OfKernel
+from .channels import makes_image
+from .convolution_roles import block_sizes
+from .driver import default_family, default_schedule
+from .layouts import operand_layouts, with_casts_inside
+from .record import Packing, Parts, Promotable, Tile
+from .table import rules_for
+
+
+def promotable(func: Func, block: Block, nest: Mapping[Var, For], target: Target, decisions: OfKernel | None = None) -> Promotable | None:
+    """Which sizes of a block the rule that takes it need not know; None where it needs all. `nest` has the loop of each iterator."""
+    kernel = Decisions().of_kernel(func.name) if decisions is None else decisions
+    asked = (r.promotable(func, block, nest, kernel.about(block.name, target)) for r in rules_for(target) if r.promotable is not None)
+    return next((sizes for sizes in asked if sizes is not None), None)
+
+
+__all__ = [
+    "Packing",
+    "Parts",
+    "Promotable",
+    "Tile",
+    "block_sizes",
+    "default_family",
+    "default_schedule",
+    "makes_image",
+    "operand_layouts",
+    "promotable",
+    "with_casts_inside",
+]

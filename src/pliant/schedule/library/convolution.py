@@ -16,17 +16,20 @@ The sum runs in the order of the program's reduction loops for every element, lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 
 from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Block, Func, Reduce
+from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
 from ...sym.bounds import multiple
+from ...sym.expr import Const, Var
 from ...target import Target
 from ..decisions import Decide
 from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
+from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from ..works import Channels
 from .convolution_roles import (
@@ -40,23 +43,11 @@ from .convolution_roles import (
     tile_sizes,
 )
 from .dot_products import dot_product_of
-from .layouts import packs
-from .match import (
-    along,
-    elementwise,
-    find_block,
-    iter_named,
-    known_sums,
-    matmul_of,
-    packed,
-    plain_loops,
-    reads_once,
-    sums_rows,
-    untouched,
-)
+from .match import along, find_block, known_sums, matmul_of, packed, reads_once, sums_rows, untouched
 from .matmul import with_epilogue
-from .record import NotApplicable, Rule, tried
-from .register_sums import sum_tile
+from .packing import packing, packs, right_side
+from .record import NotApplicable, Packing, Promotable, Rule, tried
+from .register_sums import cuts_for, sizes_of, sum_tile
 from .sharing import share
 
 SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
@@ -65,6 +56,7 @@ SOME_CHANNELS = 128
 MOST_ROWS = 28
 DYNAMIC_ROWS = 8  # where there is a body for each smaller number of rows
 MOST_VECTORS = 4  # streams through the weights
+LONG = 1024  # terms of a sum whose length stays known, so that its parts are of one size
 
 
 def over_channels(func: Func, block: Block, target: Target) -> Convolution | Refusal:
@@ -94,10 +86,41 @@ def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str
     return f"{text}; {rule.tile.text}"
 
 
-def tile_of_convolution(func: Func, block: Block, target: Target) -> Choice | None:
-    """The tile that the rule takes for a convolution with channels in blocks; None for anything else."""
-    roles = blocked_convolution_of(func, block, target)
-    return None if isinstance(roles, Refusal) else _Rule(Schedule(func), block.name, roles, target).tile
+def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
+    """The sizes that a convolution over blocks of channels need not know.
+
+    The blocks that it makes, where the vectors of its tile divide them; those that it sums over, where sums are short: constant extents
+    decide in which parts a sum is added, so the parts are said, and results keep the bits that they had.
+    """
+    roles = blocked_convolution_of(func, block, decide.target)
+    if isinstance(roles, Refusal):
+        return None
+    loops = {v.name: x for v, x in nest.items()}
+    tile = _Rule(Schedule(func), block.name, roles, decide.target).tile
+    long = prod(_size(loops[v]) for v in roles.reduced) >= LONG
+    kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
+    rows = frozenset(v for v in nest if v.name in kept)
+    column = next((v for v in nest if v.name == roles.column), None)
+    whole = column is not None and _size(nest[column]) % tile.vectors == 0
+    free = frozenset(v for v in nest if v.name not in kept and (v is not column or whole))
+    cuts = cuts_for(func, block, [loops[v] for v in roles.reduced], how=sizes_of(block))
+    parts = tuple((c.at, c.size) for c in cuts)
+    return Promotable(free, rows, {column: tile.vectors} if whole and column is not None else {}, (tile.rows, tile.vectors), parts)
+
+
+def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
+    """The weights in packs of a vector of channels."""
+    roles = convolution_of(block)
+    if isinstance(roles, Refusal) or right_side(block) is not None or not isinstance(dot_product_of(func, block, target), Refusal):
+        return None
+    if plain_iters(roles.weight.indices, block) is None or not along_channels(func, block, target):
+        return {}
+    return packing(func, block, (roles.weight, iter_named(block, roles.column).var), target)
+
+
+def _size(loop: For) -> int:
+    """A constant extent; 0 for what is none."""
+    return int(loop.stop.value) if isinstance(loop.stop, Const) else 0
 
 
 def _join(s: Schedule, block: Block) -> None:
@@ -274,5 +297,5 @@ def _target(block: Block) -> Load:
     return block.body.targets[0]
 
 
-BLOCKED_CONVOLUTION = Rule("convolution", "convolutions of blocks", blocked_convolution_of, schedule_convolution)
-CONVOLUTION = Rule("convolution", "convolutions", over_channels, schedule_convolution)
+BLOCKED_CONVOLUTION = Rule("convolution", "convolutions of blocks", blocked_convolution_of, schedule_convolution, promotable=promotable)
+CONVOLUTION = Rule("convolution", "convolutions", over_channels, schedule_convolution, layouts=layouts)

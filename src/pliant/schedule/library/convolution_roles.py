@@ -18,8 +18,9 @@ from ...target import Target
 from ..dependence import linear
 from ..model import Sizes
 from ..nest import accesses, constant_extent, plain_iters
+from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
-from .match import along, iter_named, plain_loops
+from .match import along
 
 STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
 LEAST_LANES = 4  # of a vector that is worth a block of channels

@@ -31,12 +31,14 @@ from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
 from ..decisions import Decide
 from ..nest import base_facts, blocks, constant_extent, plain_iters
+from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, alone, find_block, plain_loops
+from .match import Matmul, alone, find_block
 from .matmul import MANY_ROWS, TiledProduct, TileSize, tile_size, with_epilogue
-from .record import NotApplicable, Rule, Version, for_many, tried
+from .packing import may_be_packed
+from .record import NotApplicable, Packing, Rule, Version, for_many, tried
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
@@ -122,6 +124,22 @@ def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> In
     others = [d for n, d in enumerate(dims) if n not in (column, depth)]
     j, k = dims[column], dims[depth]
     return IndexMap(dims, (*others, j // lanes, k // group, j % lanes, k % group))
+
+
+def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
+    """The right-hand side in the words that the machine's instruction takes."""
+    dot = dot_product_of(func, block, target)
+    if isinstance(dot, Refusal):
+        return None
+    load, (depth,) = dot.wide, dot.roles.reduced
+    at = {v.name: n for n, v in enumerate(plain_iters(load.indices, block) or ())}
+    column = iter_named(block, dot.roles.column).var
+    if not at or not may_be_packed(func, block, load, column, min(dot.instructions)):
+        return {}
+    extent = load.buffer.shape[at[depth]]
+    if not isinstance(extent, Const) or extent.value < dot.group:
+        return {}
+    return {load.buffer: Packing({dot.lanes: words(load.buffer, at[column.name], at[depth], dot.lanes, dot.group)}, dot.lanes)}
 
 
 def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
@@ -256,4 +274,4 @@ class _Rule(TiledProduct):
         s.tensorize(lane, instruction)
 
 
-DOT_PRODUCTS = Rule("dot products", "integer products", dot_product_of, schedule_dot_product, version=copying)
+DOT_PRODUCTS = Rule("dot products", "integer products", dot_product_of, schedule_dot_product, version=copying, layouts=layouts)

@@ -9,21 +9,22 @@ not all loops are, so many others must be left that threads have something to sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
 from ...loop.buffer import Load
-from ...loop.stmt import Block, Func, Store
+from ...loop.stmt import Block, For, Func, Store
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
 from ..decisions import Decide
-from ..nest import constant_extent, plain_iters
+from ..nest import blocks, constant_extent, plain_iters
+from ..plain_nest import elementwise, plain_loops
 from ..schedule import LoopHandle, Schedule
-from .match import along, elementwise, find_block, has_block, plain_loops
-from .record import NotApplicable, Rule, tried
+from .match import along, find_block, has_block
+from .record import NotApplicable, Promotable, Rule, tried
 from .sharing import fuse_into, share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
@@ -115,4 +116,16 @@ def _flat(s: Schedule, name: str, flat: LoopHandle) -> str:
     return f"elementwise: `{name}` as one flat vector loop in chunks of {CHUNK}"
 
 
-ELEMENTWISE = Rule("elementwise", "elementwise", elementwise_of, schedule_elementwise)
+def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
+    """All sizes; none in a program of its own where they decide how many loops are vectors, or how many threads share."""
+    store = elementwise(block)
+    if store is None:
+        return None
+    order = plain_iters(store.indices, block)
+    run = order is None or is_run(block, order[-2:])  # how many others there are decides whether it is worth one vector loop
+    some = any(not isinstance(x.stop, Const) for x in nest.values())  # of several unknown numbers no proof is found that threads share all
+    own = all(elementwise(b) for b in blocks(func.body))  # in no write-back of a sum
+    return Promotable(frozenset() if own and (run or some) else frozenset(nest))
+
+
+ELEMENTWISE = Rule("elementwise", "elementwise", elementwise_of, schedule_elementwise, promotable=promotable)

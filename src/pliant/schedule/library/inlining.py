@@ -15,9 +15,10 @@ from ...support.refusal import Refusal
 from ...target import Target
 from ..decisions import Decide
 from ..nest import allocation, readers
+from ..plain_nest import elementwise
 from ..schedule import Schedule
 from .dot_products import dot_product_of
-from .match import decodes, elementwise, is_cheap, reads_once, untouched
+from .match import decodes, is_cheap, reads_once, untouched
 from .record import Rule, tried
 
 

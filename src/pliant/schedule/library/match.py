@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store
+from ...loop.stmt import Block, For, Func, Reduce, Seq, Stmt, Store
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import TRUE, Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
+from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
-from ..nest import accesses, allocation, blocks, index, loops_above, path_to, plain_iters, readers
+from ..nest import accesses, allocation, blocks, index, loops_above, plain_iters, readers
+from ..plain_nest import elementwise, plain_loops
 from .record import NotApplicable
 
 
@@ -25,30 +26,6 @@ class Matmul:
     column: str  # along the rows of the right side and of the result
     reduced: tuple[str, ...]
     pack: int = 0  # the right side is packed: it lies by `column // pack`, …, `column % pack`
-
-
-def plain_loops(func: Func, block: Block) -> dict[Var, For] | Refusal:
-    """The loop of each iterator of a block that is alone in a nest of one serial loop for each iterator; else what is otherwise."""
-    loops = loops_above(func, block)
-    of = {x.var: x for x in loops}
-    found: dict[Var, For] = {}
-    for i in block.iters:
-        loop = of.get(i.value)  # type: ignore[call-overload]
-        if loop is None or loop in found.values():
-            return Refusal(f"iterator `{i.var.name}` of block `{block.name}` is not one loop")
-        found[i.var] = loop
-    if block.predicate is not TRUE:
-        return Refusal(f"block `{block.name}` has a predicate")
-    if len(loops) != len(found):
-        return Refusal(f"there are loops around block `{block.name}` that it does not use")
-    for x in loops:
-        if x.kind != "serial" or blocks(x) != [block] or not (isinstance(x.start, Const) and x.start.value == 0):
-            return Refusal(f"loop `{x.var.name}` is not a serial loop from 0 around block `{block.name}` alone")
-        if any(not free_vars(x.stop).isdisjoint([y.var]) for y in loops):
-            return Refusal(f"the extent of loop `{x.var.name}` depends on another loop")
-    if any(not isinstance(s, (For, Seq)) for s in path_to(func, block)) or any(isinstance(x.body, Seq) for x in loops):
-        return Refusal(f"block `{block.name}` is not alone in its loops")
-    return found
 
 
 def matmul_of(block: Block) -> Matmul | Refusal:
@@ -104,12 +81,6 @@ def packed(e: Load, v: Var) -> int | None:
         return None
     using = [i for i in e.indices[:-1] if v in free_vars(i)]
     return int(last.args[1].value) if using == [FloorDiv(v, last.args[1])] else None
-
-
-def elementwise(block: Block) -> Store | None:
-    """The store of a block that is one store over S iterators."""
-    s = block.body
-    return s if isinstance(s, Store) and block.init is None and all(i.kind == "S" for i in block.iters) else None
 
 
 def is_cheap(value: Expr) -> bool:
@@ -178,11 +149,6 @@ def find_block(func: Func, name: str) -> Block:
 def has_block(func: Func, name: str) -> bool:
     """Whether there is a block of that name."""
     return name in index(func.body).blocks
-
-
-def iter_named(block: Block, name: str) -> Iter:
-    """The iterator of that name."""
-    return next(i for i in block.iters if i.var.name == name)
 
 
 def known_sums(func: Func, block: Block, any_size: bool = False) -> None:

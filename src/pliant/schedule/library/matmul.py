@@ -20,7 +20,7 @@ from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType, f16
-from ...loop.buffer import Load
+from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
@@ -29,10 +29,12 @@ from ...target import Target
 from ..decisions import Decide
 from ..model import Sizes, choose_tile
 from ..nest import blocks, constant_extent, writers
+from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
 from ..works import Product
-from .match import Matmul, decodes, elementwise, find_block, iter_named, matmul_of, plain_loops
-from .record import NotApplicable, Rule, Version, for_many, tried
+from .match import Matmul, decodes, find_block, matmul_of
+from .packing import packing, right_side
+from .record import NotApplicable, Packing, Rule, Version, for_many, tried
 from .register_sums import sum_tile
 from .sharing import fuse_into
 
@@ -329,4 +331,10 @@ class TiledProduct:
         self.sums = sum_tile(s, name, at, written, reduced, [*unrolled, lane])
 
 
-MATMUL = Rule("matmul", "products", lambda func, block, target: matmul_of(block), schedule_matmul, version=copying)
+def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
+    """The right-hand side in packs of a vector of columns."""
+    side = right_side(block)
+    return None if side is None else packing(func, block, side, target)
+
+
+MATMUL = Rule("matmul", "products", lambda func, block, target: matmul_of(block), schedule_matmul, version=copying, layouts=layouts)

@@ -18,8 +18,9 @@ from ...sym.expr import Const
 from ...target import Target
 from ..decisions import Decide
 from ..nest import writers
+from ..plain_nest import plain_loops
 from ..schedule import LoopHandle, Schedule
-from .match import Matmul, alone, find_block, matmul_of, plain_loops
+from .match import Matmul, alone, find_block, matmul_of
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
 from .record import Rule
 from .register_sums import PRODUCTS, Loops, Sizes, begin, cut, lanes, with_parts

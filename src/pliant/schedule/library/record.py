@@ -10,6 +10,7 @@ schedules the block with primitives. What it can do one way or another it asks `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 from ...loop.buffer import Buffer
@@ -64,12 +65,20 @@ def for_many(func: Func, rows: Expr, many: int) -> Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How an operand may lie besides as it is (0): index maps, by the columns of a pack; and what the rule would take."""
+
+    maps: Mapping[int, IndexMap]
+    default: int
+
+
+@dataclass(frozen=True, slots=True)
 class Promotable:
     """Which sizes of a block may become arguments of its kernel, and what the schedule must be told then (`lower/promote.py`)."""
 
     iterators: frozenset[Var]  # whose extents the schedule need not know, as long as memory allows it
     rows: frozenset[Var] = frozenset()  # which a tile keeps in registers: distances between them are constants
-    steps: Mapping[Var, int] | None = None  # what the extent of an iterator stays a multiple of
+    steps: Mapping[Var, int] = field(default_factory=dict)  # what the extent of an iterator stays a multiple of
     tile: Tile | None = None
     parts: Parts | None = None
 
@@ -84,5 +93,5 @@ class Rule:
     apply: Callable[[Schedule, Roles, Decide], str]
     early: bool = False  # tried on all blocks as they were when the phase began, not only on those that no rule has taken yet
     version: Callable[[Func, Block, Decide], Version | None] | None = None  # another program for some dims
-    layouts: Callable[[Func, Block, Decide], Mapping[Buffer, IndexMap]] | None = None  # how it would like operands to lie
+    layouts: Callable[[Func, Block, Target], Mapping[Buffer, Packing] | None] | None = None  # of operands; None: no block of this rule
     promotable: Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None] | None = None  # None: it needs all sizes

@@ -24,8 +24,9 @@ from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
 from ..decisions import Decide
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
+from ..plain_nest import plain_loops
 from ..schedule import LoopHandle, Schedule
-from .match import alone, find_block, plain_loops, root_nests, untouched
+from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
 from .register_sums import IN_LANES, Loops, begin, cut, cuts_for, parts_in_order, with_parts
 

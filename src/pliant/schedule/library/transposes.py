@@ -22,8 +22,9 @@ from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
 from ..nest import constant_extent, plain_iters
+from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
-from .match import along, elementwise, find_block, iter_named, plain_loops
+from .match import along, find_block
 from .record import NotApplicable, Rule, tried
 
 MOST_LANES = 16  # of a tile: the registers would not hold a larger one

@@ -19,24 +19,26 @@ program, long sums in parts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 
 from ...loop.buffer import Buffer
-from ...loop.stmt import Block, Func, Reduce, Store
+from ...loop.stmt import Block, For, Func, Reduce, Store
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Mul
+from ...sym.expr import Const, Mul, Var
 from ...target import Target
 from ..decisions import Decide
 from ..model import Choice, Sizes, choose_tile
 from ..nest import accesses, allocation, constant_extent, readers, writers
+from ..plain_nest import elementwise, iter_named
 from ..schedule import LoopHandle, Schedule
 from ..works import Neighbours, Overlapping
 from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
-from .match import elementwise, find_block, iter_named, known_sums, matmul_of
+from .match import find_block, known_sums, matmul_of
 from .matmul import with_epilogue
-from .record import Rule, tried
+from .record import Promotable, Rule, tried
 from .register_sums import sum_tile
 from .sharing import share
 
@@ -66,12 +68,14 @@ def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
     return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
 
 
-def tile_of_windows(func: Func, block: Block, target: Target) -> Choice | None:
-    """The tile that the rule takes for windows with channels in blocks; None for anything else."""
+def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
+    """The sizes that windows over blocks of channels need not know: all but rows, columns and windows."""
     roles = windows_of(block)
-    return (
-        None if isinstance(roles, Refusal) or not in_blocks(func, block, target) else _Rule(Schedule(func), block.name, roles, target).tile
-    )
+    if isinstance(roles, Refusal) or not in_blocks(func, block, decide.target):
+        return None
+    tile = _Rule(Schedule(func), block.name, roles, decide.target).tile
+    rows = frozenset(v for v in nest if v.name in (roles.tiled, roles.column, *roles.reduced))
+    return Promotable(frozenset(nest) - rows, rows, {}, (tile.rows, tile.vectors))
 
 
 class _Rule:
@@ -253,4 +257,4 @@ def _bytes(b: Buffer) -> int:
     return prod(int(e.value) for e in b.shape if isinstance(e, Const)) * b.dtype.bits // 8
 
 
-WINDOWS = Rule("windows", "windows", windows_for_lanes, schedule_windows)
+WINDOWS = Rule("windows", "windows", windows_for_lanes, schedule_windows, promotable=promotable)

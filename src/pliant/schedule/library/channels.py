@@ -1,0 +1,63 @@
+"""What the rules would like of images in blocks of channels, `[n, c // 16, h, w, c % 16]`: block sizes, and how weights lie for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, Func
+from ...support.refusal import Refusal
+from ...sym.expr import Const, Expr, Var, free_vars
+from ...sym.index_map import IndexMap
+from ...target import Target
+from ..dependence import linear
+from ..nest import accesses, blocks
+from ..plain_nest import iter_named
+from .convolution_roles import along_channels, convolution_of
+from .record import Packing
+
+
+def makes_image(block: Block) -> bool:
+    """Whether a block is a convolution, whose result is worth to lie in blocks of channels."""
+    return not isinstance(convolution_of(block), Refusal)
+
+
+def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tuple[Buffer, Packing]]:
+    """Literals that are read along the channels of a block, which do not lie side by side, and how they should lie."""
+    seen: dict[Buffer, set[IndexMap | None]] = {}
+    for b in blocks(func.body):
+        roles = convolution_of(b)  # whose result is in no blocks
+        if not isinstance(roles, Refusal) and roles.weight.buffer in known and along_channels(func, b, target):
+            found = _pack_of(roles.weight.buffer, roles.weight.indices, {iter_named(b, roles.column).var: target.vector_bits // 32})
+            seen.setdefault(roles.weight.buffer, set()).add(found)
+            continue
+        lanes = {a.indices[-1]: _extent(a.buffer.shape[-1]) for a in accesses(b) if a.write and a.indices}
+        for a in accesses(b):
+            if a.buffer in known and not a.write:
+                seen.setdefault(a.buffer, set()).add(_pack_of(a.buffer, a.indices, lanes))
+    for buffer, maps in seen.items():
+        (map_, *others) = maps
+        if map_ is not None and not others:
+            yield buffer, Packing({1: map_}, 1)
+
+
+def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) -> IndexMap | None:
+    for lane, size in lanes.items():
+        axes = [k for k, e in enumerate(indices) if isinstance(lane, Var) and lane in free_vars(e)]
+        if len(axes) != 1 or not size or buffer.strides is not None or _extent(buffer.shape[axes[0]]) < 2:
+            continue
+        (at,) = axes
+        parts = linear(indices[at], lane)  # type: ignore[arg-type]
+        if parts is None or parts[0] != {(): 1} or all(_extent(e) == 1 for e in buffer.shape[at + 1 :]):
+            continue
+        inputs = tuple(Var(f"d{k}") for k in range(buffer.ndim))
+        one = _extent(buffer.shape[at]) == size
+        others = [v for k, v in enumerate(inputs) if k != at or not one]
+        results = [v // size if v is inputs[at] else v for v in others]
+        return IndexMap(inputs, (*results, inputs[at] if one else inputs[at] % size))
+    return None
+
+
+def _extent(e: Expr) -> int:
+    """A constant; 0 for what is none."""
+    return int(e.value) if isinstance(e, Const) else 0

@@ -1,0 +1,73 @@
+"""Operands in packs: which weights of a product or a convolution may lie so, and the index maps that say how.
+
+    packs(block, load, column, 16)        # lambda k, n: (n // 16, k, n % 16) for c[i, j] += a[i, k] * b[k, j]
+
+The right-hand side of a product is read vector by vector along its columns, whichever way it was stored; so it is wanted as packs of one
+vector of columns, each pack with all of its rows. A panel of columns is then a few streams through memory, and the same
+packs serve tiles of any width, hence every number of rows.
+"""
+
+from __future__ import annotations
+
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Block, Func, Reduce
+from ...sym.expr import Const, Mul, Var, free_vars, walk
+from ...sym.index_map import IndexMap
+from ...target import Target
+from ..nest import accesses, blocks, plain_iters
+from .record import Packing
+
+
+def packing(func: Func, block: Block, side: tuple[Load, Var] | None, target: Target) -> dict[Buffer, Packing]:
+    """How the operand of a sum of products that is read along its columns may lie: as it is, or in packs of a vector."""
+    lanes = target.vector_bits // _result(block).dtype.bits if side is not None else 0
+    if side is None or not may_be_packed(func, block, *side, lanes):
+        return {}
+    return {side[0].buffer: Packing({lanes: packs(block, *side, lanes)}, lanes)}
+
+
+def _result(block: Block) -> Load:
+    assert isinstance(block.body, Reduce)
+    return block.body.targets[0]
+
+
+def right_side(block: Block) -> tuple[Load, Var] | None:
+    """What a sum of products reads along the last index of its result, if that is an element of a tensor at plain iterators."""
+    s = block.body
+    if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or not isinstance(s.values[0], Mul):
+        return None
+    out = plain_iters(s.targets[0].indices, block)
+    if not out:
+        return None
+    column = out[-1]
+    wide = [f for f in s.values[0].args if column in free_vars(f)]
+    loads = {e for f in wide for e in walk(f) if isinstance(e, Load)}
+    if len(wide) != 1 or len(loads) != 1:
+        return None
+    load = loads.pop()
+    iters = plain_iters(load.indices, block)
+    return (load, column) if iters and column in iters else None
+
+
+def may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int) -> bool:
+    """Whether a parameter is read by one product alone, along enough columns for packs of so many."""
+    buffer = load.buffer
+    if buffer not in func.buffers or func.role(buffer) != "in" or buffer.strides is not None or buffer.dtype.bits < 8:
+        return False
+    if not all(isinstance(e, Const) for e in buffer.shape) or lanes < 2:
+        return False
+    if any(a.buffer is buffer for b in blocks(func.body) if b is not block for a in accesses(b)):
+        return False
+    width = buffer.shape[load.indices.index(column)]
+    reduced = [i.var for i in block.iters if i.kind == "R"]
+    return isinstance(width, Const) and width.value >= lanes and any(v in load.indices for v in reduced)
+
+
+def packs(block: Block, load: Load, column: Var, lanes: int) -> IndexMap:
+    """Packs of `lanes` columns: first what neither is summed nor a column, then the pack, what is summed, the column in the pack."""
+    inputs = tuple(Var(f"d{n}") for n in range(load.buffer.ndim))
+    named = dict(zip(load.indices, inputs, strict=True))
+    summed = [named[i.var] for i in block.iters if i.kind == "R" and i.var in named]
+    others = [v for i, v in named.items() if i is not column and v not in summed]
+    at = named[column]
+    return IndexMap(inputs, (*others, at // lanes, *summed, at % lanes))
