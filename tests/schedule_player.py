@@ -161,6 +161,47 @@ class Player:
     def partition(self, name: str, loops: list[Any]) -> None:
         self.s.partition(self.pick(loops))
 
+    def pieces(self, name: str, loops: list[Any]) -> None:
+        """A loop in pieces, and most often something done to one of them."""
+        lengths = self.pick([(2, None), (None, 3), (2, None, 2), (1, None, 1), (3, 1, None), (4, 8), (2, 3, 7), (5, 7), (20, 20)])
+        pieces = self.s.loop_partition(self.pick(loops), *(lengths if self.chance(0.97) else (self.odd(2), self.pick(NONSENSE))))
+        if self.chance(0.5):
+            piece = self.pick(pieces)
+            self.pick([self.s.vectorize, self.s.unroll, self.s.parallel, lambda x: self.s.split(x, 2), self.s.blockize])(piece)
+
+    def unit_loop(self, name: str, loops: list[Any]) -> None:
+        """A loop of one iteration, and most often something done to it."""
+        unit = self.s.add_unit_loop(self.pick([name, *loops]))
+        if self.chance(0.6):
+            around = self.s.loops(name)
+            later = [self.s.vectorize, self.s.unroll, self.s.parallel, lambda x: self.s.reorder(*around[::-1]), self.s.blockize]
+            self.pick([*later, lambda x: self.s.fuse(*around[:2]), lambda x: self.s.cache_write(name, x)])(unit)
+
+    def unannotate(self, name: str, loops: list[Any]) -> None:
+        at = self.pick([*loops, name])
+        self.s.annotate(at, "hint", 3)
+        self.s.unannotate(at, self.odd(self.pick(["hint", "hint", "note"])))
+
+    def ask(self, name: str, loops: list[Any]) -> None:
+        """What the blocks around are; then something with one of them."""
+        at = self.pick([None, name, *loops])
+        asked = [self.s.output_blocks, lambda: self.s.child_blocks(at), lambda: self.s.producers(name), lambda: self.s.consumers(name)]
+        blocks = self.pick(asked)()
+        self.pool += blocks
+        if blocks and self.chance(0.7):
+            self.pick([self.s.compute_inline, lambda b: self.s.annotate(b, "hint", 1), lambda b: self.s.compute_at(b, self.pick(loops))])(
+                self.pick(blocks)
+            )
+
+    def go_on_in_a_copy(self, name: str, loops: list[Any]) -> None:
+        """From here on, what is done is done to a copy, with the handles of before; the first schedule keeps its program."""
+        before, self.s = self.s, self.s.copy()
+        program = before.program
+        try:
+            self.split(name, loops)
+        finally:
+            assert before.program is program
+
     def annotate(self, name: str, loops: list[Any]) -> None:
         where = self.pick([*loops, name])
         value = self.pick([0, 3, True, False, "text", 1.5, None, (1, 2), self.odd(7)])
@@ -317,7 +358,11 @@ class Player:
 
     def sample(self, name: str, loops: list[Any]) -> None:
         loop = self.pick(loops)
-        if self.chance(0.5):
+        if self.chance(0.25):
+            most = self.pick([1, 4, 64])
+            inner = self.pick([1, 2, 2, 3, 4, self.odd(8)])
+            factors = self.s.sample_partitioned_tile(loop, self.pick([2, 2, 3]), self.pick([0, 1, 1, 2]), inner, max_innermost=most)
+        elif self.chance(0.5):
             factors = self.s.sample_tile(loop, self.pick([2, 2, 3]), max_factor=self.pick([4, 16, 64]))
         else:
             factors = self.s.sample_perfect_tile(loop, self.pick([2, 2, 3]), max_innermost=self.pick([1, 4, 64]))
@@ -346,7 +391,12 @@ MOVES = [
     Player.parts,
     *[Player.tile_and_kind] * 2,
     *[Player.partition] * 2,
+    Player.pieces,
+    Player.unit_loop,
     Player.annotate,
+    Player.unannotate,
+    Player.ask,
+    Player.go_on_in_a_copy,
     *[Player.inline] * 2,
     *[Player.move] * 4,
     *[Player.blockize] * 2,

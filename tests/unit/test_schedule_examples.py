@@ -25,7 +25,8 @@ def f(
     v: Tensor[f32, n], w: Out[f32, n],
 ) -> None:
 """
-QUERIES = {"attempt", "block", "func", "loop", "loops", "program", "rounding", "trace"}
+QUERIES = {"attempt", "block", "child_blocks", "consumers", "copy", "func", "loop", "loops", "output_blocks", "producers", "program"}
+QUERIES |= {"rounding", "trace"}
 PRIMITIVES = sorted(name for name in vars(Schedule) if not name.startswith(("_", "sample_")) and name not in QUERIES)
 
 

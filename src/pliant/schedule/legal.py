@@ -22,8 +22,8 @@ from .refusal import refuse
 P = ParamSpec("P")
 # What these ask and change is within the innermost block around, or does not depend on blocks.
 NESTED = {
-    "annotate", "blockize", "fuse", "partition", "reorder", "set_scope",
-    "split", "tensorize", "transform_block_layout", "transform_layout", "unroll", "vectorize",
+    "add_unit_loop", "annotate", "blockize", "fuse", "loop_partition", "partition", "reorder", "set_scope",
+    "split", "tensorize", "transform_block_layout", "transform_layout", "unannotate", "unroll", "vectorize",
 }  # fmt: skip
 Primitive = Callable[Concatenate[Func, P], tuple[Func, Forward]]
 

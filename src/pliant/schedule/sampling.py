@@ -27,6 +27,7 @@ from .nest import accesses, constant_extent, loops_above, readers
 from .primitives.inline import compute_inline
 from .primitives.move import compute_at
 from .refusal import refuse
+from .trace import ValueId
 
 Decision = int | tuple[int, ...]
 MOST_PARTS = 64
@@ -34,26 +35,26 @@ TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 class SampledInt(int):
-    """A sampled number, and the number of the value in its schedule."""
+    """A sampled number, and which value of its schedule it is: in another schedule it is a plain number."""
 
-    value_id: int
+    origin: ValueId | None
 
-    def __new__(cls, value: int, value_id: int = -1) -> SampledInt:
-        made = super().__new__(cls, value)
-        made.value_id = value_id
-        return made
+    def __new__(cls, value: int, origin: ValueId | None = None) -> SampledInt:
+        sampled = super().__new__(cls, value)
+        sampled.origin = origin
+        return sampled
 
 
 class SampledText(str):
-    """A sampled text, and the number of the value in its schedule."""
+    """A sampled text, and which value of its schedule it is: in another schedule it is a plain text."""
 
-    __slots__ = ("value_id",)
-    value_id: int
+    __slots__ = ("origin",)
+    origin: ValueId | None
 
-    def __new__(cls, value: str, value_id: int = -1) -> SampledText:
-        made = super().__new__(cls, value)
-        made.value_id = value_id
-        return made
+    def __new__(cls, value: str, origin: ValueId | None = None) -> SampledText:
+        sampled = super().__new__(cls, value)
+        sampled.origin = origin
+        return sampled
 
 
 def plain(value: Any) -> Any:
@@ -121,6 +122,44 @@ def perfect_tile(extent: int, parts: int, most: int, given: Decision | None, str
             found.append(max((d for d in divisors if d <= max(1, asked)), default=1))
         rest //= found[-1]
     return (rest, *reversed(found))
+
+
+def check_partition(func: Func, loop: Any, parts: int, position: int, factor: int) -> int:
+    """The extent of a loop whose inner parts, from `position` on, are to be a multiple of `factor` together."""
+    if type(position) is not int or not 0 <= position < parts:
+        raise ScheduleError(f"there is no part {position!r} of {parts}", help="parts are counted from 0, outermost first")
+    if type(factor) is not int or factor < 1:
+        raise ScheduleError(f"the inner parts are a multiple of a positive whole number, not of {factor!r}")
+    extent = perfect_extent(func, loop)
+    if extent % factor:
+        raise refuse(
+            f"cannot sample a tile of loop `{loop.var.name}` whose inner parts are a multiple of {factor}: that does not divide its extent",
+            func,
+            (loop, f"extent {extent}"),
+            help="pad rounds extents up; sample_perfect_tile takes any divisors",
+        )
+    return extent
+
+
+def partitioned_tile(
+    extent: int, parts: int, position: int, factor: int, most: int, given: Decision | None, stream: Stream
+) -> tuple[int, ...]:
+    """A perfect tile of which the parts from `position` on are a multiple of `factor` together."""
+    fits = isinstance(given, tuple) and len(given) == parts and min(given) >= 1 and prod(given) == extent and given[-1] <= most
+    if isinstance(given, tuple) and fits and prod(given[position:]) % factor == 0:
+        return given
+    wanted = given if isinstance(given, tuple) else None
+    inner = [d * factor for d in _divisors(extent // factor) if position > 0 or d * factor == extent]
+    if parts - position == 1:  # the innermost part alone
+        inner = [n for n in inner if n <= most] or inner[:1]
+    if given is None:
+        size = stream.choice(inner)
+    else:
+        asked = prod(wanted[position:]) if wanted is not None and len(wanted) == parts else 1
+        size = max((n for n in inner if n <= asked), default=inner[0])
+    outer_wanted, inner_wanted = (None, None) if given is None else ((wanted or ())[:position], (wanted or ())[position:])
+    outer = perfect_tile(extent // size, position, extent, outer_wanted, stream.fork("outer")) if position else ()
+    return (*outer, *perfect_tile(size, parts - position, most, inner_wanted, stream.fork("inner")))
 
 
 def _divisors(n: int) -> list[int]:

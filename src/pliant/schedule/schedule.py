@@ -24,11 +24,12 @@ from ..support.random import Stream
 from ..support.source import caller_span
 from ..sym.expr import free_vars
 from ..sym.index_map import IndexMap, index_map
-from . import sampling
+from . import queries, sampling
 from .cursor import Forward, fresh_name
 from .nest import blocks, index, loops_above
 from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, parts, reduction, tensorize
 from .primitives import loops as loop_primitives
+from .primitives import partition as partitioning
 from .primitives import split as splitting
 from .refusal import refuse
 from .trace import Entry, HandleId, Trace, ValueId, traced
@@ -164,6 +165,7 @@ class Schedule:
         self._decisions: list[sampling.Decision] = []
         self._values: list[ValueId] = []
         self._seed = seed
+        self._shared: list[tuple[Schedule, int]] = []  # the schedules that this is a copy of, and how many handles each had then
 
     @property
     def func(self) -> Func:
@@ -217,8 +219,48 @@ class Schedule:
         self._entries.append(Entry("block", (name,), {}, (made.id,)))
         return made  # type: ignore[return-value]
 
+    @traced
+    def child_blocks(self, at: LoopHandle | BlockHandle | str | None = None) -> tuple[BlockHandle, ...]:
+        """The outermost blocks inside of a loop or a block, in order; of the whole program where none is named."""
+        inside = None if at is None else self._resolve(at, "For | Block")
+        return self._answer("child_blocks", () if at is None else (at,), queries.child_blocks(self.program, inside))
+
+    @traced
+    def producers(self, block: str | BlockHandle) -> tuple[BlockHandle, ...]:
+        """The blocks that write what a block reads, in order."""
+        return self._answer("producers", (block,), queries.producers(self.program, self._resolve(block, "Block")))
+
+    @traced
+    def consumers(self, block: str | BlockHandle) -> tuple[BlockHandle, ...]:
+        """The blocks that read what a block writes, in order."""
+        return self._answer("consumers", (block,), queries.consumers(self.program, self._resolve(block, "Block")))
+
+    @traced
+    def output_blocks(self) -> tuple[BlockHandle, ...]:
+        """The blocks that write parameters of the program, in order."""
+        return self._answer("output_blocks", (), queries.output_blocks(self.program))
+
+    def _answer(self, op: str, args: tuple[Any, ...], blocks: Sequence[Block]) -> tuple[BlockHandle, ...]:
+        handles = tuple(self._handle(b) for b in blocks)
+        self._entries.append(Entry(op, tuple(map(self._coded, args)), {}, tuple(h.id for h in handles)))
+        return handles  # type: ignore[return-value]
+
+    def copy(self) -> Schedule:
+        """A schedule that goes on from here by itself: edits of one are not seen by the other.
+
+        Handles that exist now can be used in both; in each of them they are where that schedule has brought their statement.
+        """
+        other = Schedule(self.program, decisions=self.given, seed=self._seed)
+        other.rounding = list(self.rounding)
+        other._places, other._entries, other._names = list(self._places), list(self._entries), set(self._names)
+        other._handles = [type(h)(other, h.id) for h in self._handles]
+        other._decisions, other._values = list(self._decisions), list(self._values)
+        other._shared = [*self._shared, (self, len(self._places))]
+        return other
+
     split = primitive(splitting.split, SplitLoops)
-    partition = primitive(splitting.partition, tuple)
+    partition = primitive(partitioning.partition, tuple)
+    loop_partition = primitive(partitioning.loop_partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
     join = primitive(join.join, LoopHandle)
     reorder = primitive(loop_primitives.reorder)
@@ -226,6 +268,8 @@ class Schedule:
     vectorize = primitive(loop_primitives.vectorize)
     parallel = primitive(loop_primitives.parallel)
     annotate = primitive(loop_primitives.annotate)
+    unannotate = primitive(loop_primitives.unannotate)
+    add_unit_loop = primitive(loop_primitives.add_unit_loop, LoopHandle)
     compute_inline = primitive(inline.compute_inline)
     reverse_compute_inline = primitive(inline.reverse_compute_inline)
     decompose_reduction = primitive(reduction.decompose_reduction, BlockHandle)
@@ -266,6 +310,18 @@ class Schedule:
         return self._sampled("sample_perfect_tile", (loop, parts), {"max_innermost": max_innermost}, found, found)
 
     @traced
+    def sample_partitioned_tile(
+        self, loop: LoopHandle, parts: int, position: int = 1, inner_factor: int = 1, max_innermost: int = 64
+    ) -> tuple[Any, ...]:
+        """As sample_perfect_tile, with the parts from `position` on a multiple of `inner_factor` together: what an instruction takes."""
+        sampling.check_parts(parts, max_innermost)
+        position, inner_factor = sampling.plain(position), sampling.plain(inner_factor)
+        extent = sampling.check_partition(self.program, self._resolve(loop, "For"), parts, position, inner_factor)
+        factors = sampling.partitioned_tile(extent, parts, position, inner_factor, max_innermost, *self._choice())
+        args = (loop, parts, position, inner_factor)
+        return self._sampled("sample_partitioned_tile", args, {"max_innermost": max_innermost}, factors, factors)
+
+    @traced
     def sample_tile(self, loop: LoopHandle, parts: int, max_factor: int = 64) -> tuple[Any, ...]:
         """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
         self._resolve(loop, "For")
@@ -298,7 +354,7 @@ class Schedule:
         self._decisions.append(decision)
         self._entries.append(Entry(op, tuple(self._coded(a) for a in args), kwargs, tuple(ids)))
         kinds = [sampling.SampledText if isinstance(v, str) else sampling.SampledInt for v in values]
-        return tuple(kind(v, i.number) for kind, v, i in zip(kinds, values, ids, strict=True))  # type: ignore[arg-type]
+        return tuple(kind(v, i) for kind, v, i in zip(kinds, values, ids, strict=True))  # type: ignore[arg-type]
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -331,7 +387,7 @@ class Schedule:
         if isinstance(value, str) and "Block" in annotation:
             return self._find(value)
         if isinstance(value, Handle):
-            if value.schedule is not self:
+            if value.schedule is not self and not any(value.schedule is s and value.id.number < n for s, n in self._shared):
                 raise ScheduleError(f"`{value.id.name}` belongs to another schedule")
             s = self._statement(value)
             if "For" not in annotation and isinstance(s, For):
@@ -365,8 +421,8 @@ class Schedule:
         return made
 
     def _coded(self, value: Any) -> Any:
-        if isinstance(value, (sampling.SampledInt, sampling.SampledText)):
-            return self._values[value.value_id]
+        if isinstance(value, (sampling.SampledInt, sampling.SampledText)) and any(v is value.origin for v in self._values):
+            return value.origin
         if isinstance(value, IndexMap) or callable(value):
             return str(index_map(value, self.program.symbols))
         return value.id if isinstance(value, Handle) else sampling.plain(value)

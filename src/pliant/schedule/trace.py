@@ -67,7 +67,9 @@ class Entry:
         return f"{names}{unpacked} = {call}" if self.results else call
 
 
-_TUPLES = ("loops", "partition", "sample_perfect_tile")
+# What answers a tuple: one of a single result is unpacked, too.
+_TUPLES = {"child_blocks", "consumers", "loop_partition", "loops", "output_blocks", "pad", "partition", "producers", "split"}
+_TUPLES |= {"sample_partitioned_tile", "sample_perfect_tile", "transform_block_layout"}
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Primitives on whole loops: fuse, reorder, unroll, vectorize, parallel, annotate.
+"""Primitives on whole loops: fuse, reorder, unroll, vectorize, parallel, annotate, unannotate, add_unit_loop.
 
 Each is a pure function `(func, loop, …) -> (func, forward)`; `forward.made` holds the loops it made, in the order of the
 results of the method of `Schedule`. Loops that only feed S iterators may run in any order; the order of a reduction is kept
@@ -359,6 +359,53 @@ def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, F
     edit.replace(at, new)
     edit.move(at, new)
     return edit.done()
+
+
+@legal
+def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
+    """Take a remark away from a loop or a block.
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                annotate(hint=1, note=2)
+                w[vi] = v[vi] * 2.0
+
+    -> `s.unannotate("w", "hint")`
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                annotate(note=2)
+                w[vi] = v[vi] * 2.0
+    """
+    if key not in at.annotations:
+        shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
+        remarks = ", ".join(f"`{k}`" for k in at.annotations) or "none"
+        raise refuse(f"cannot take {key!r} away from {shown}: there is no such remark", func, (at, "here"), facts=[f"it has {remarks}"])
+    return annotate(func, at, key, None)
+
+
+@legal
+def add_unit_loop(func: Func, at: For | Block) -> tuple[Func, Forward]:
+    """Put a loop of one iteration around a loop or a block: what comes after it in a schedule then finds a loop there.
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+
+    -> `s.add_unit_loop("w")`
+
+        for i, u in grid(n, 1):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+    """
+    lanes = next((x for x in loops_above(func, at) if x.kind == "vector"), None)
+    if lanes is not None:
+        shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
+        raise refuse(f"cannot put a loop around {shown}: it would be inside of vector loop `{lanes.var.name}`", func, (lanes, "vector"))
+    edit = Edit(func)
+    new = For(Var("u"), zero(), Const(1, i64), "serial", at, span=at.span)
+    edit.replace(at, new)
+    return edit.done(made=(new,))
 
 
 def _is_literal(value: object) -> bool:

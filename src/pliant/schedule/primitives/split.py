@@ -1,4 +1,4 @@
-"""Primitives that take a loop apart: split and partition, and what becomes of an extent that is no multiple.
+"""Loops that are taken apart into nests: split, and what becomes of an extent that is no multiple.
 
     guard     for i_0, i_1: where(i_0 * 6 + i_1 < n)                          a predicate in every instance
     cut       for i_0 in range(n // 6), i_1 in range(6); for i_r in range(n % 6)
@@ -14,28 +14,23 @@ from typing import Literal, get_args
 
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, If, Let, Stmt, map_children, seq, walk_stmts, zero
-from ...sym.bounds import poly_interval
-from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Select, Var, all_of, free_vars, substitute
+from ...sym.expr import Const, Eq, Expr, Select, Var, all_of, free_vars, substitute
 from ...sym.facts import DIM_MAX, Facts
-from ...sym.poly import to_expr
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward, Mover
-from ..dependence import bare_statement, linear
+from ..dependence import bare_statement
 from ..legal import legal
 from ..nest import (
     block_around,
     block_names,
     blocks,
     bound_value,
-    conjuncts,
     facts_at,
     fed_by,
     loaded,
-    loop_facts,
     loops_above,
     loops_in,
-    predicate_over_loops,
 )
 from ..refusal import check_serial, refuse
 from ..tile import rebound_over
@@ -250,144 +245,14 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
     var = Var(f"{loop.var.name}_r")
     copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: base + var}).stmt(copy.body), span=loop.span)
     later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) and "S" not in fed_by(old, loop)}
-    return _without_inits(copy, later) if later else copy
+    return without_inits(copy, later) if later else copy
 
 
-def _without_inits(s: For, later: set[Block]) -> For:
-    """The main loop has begun the reductions of these blocks already."""
+def without_inits(s: For, later: set[Block]) -> For:
+    """A loop whose blocks `later` go on with reductions that an earlier loop has begun."""
     edit = Edit(Func("", (), s))
     for b in later:
         edit.replace(b, b.with_(init=None))
     body = edit.done()[0].body
     assert isinstance(body, For)
     return body
-
-
-@legal
-def partition(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`).
-
-    There is no rest where no block would run in it: a loop whose variable alone decides just ends there.
-
-        for i in range((n + 3) // 4):
-            for j in range(4):
-                with block("w", "S", i * 4 + j) as vi:
-                    where(vi < n)
-                    w[vi] = v[vi] * 2.0
-
-    -> `s.partition(i)`
-
-        for i, j in grid(n // 4, 4):
-            with block("w", "S", i * 4 + j) as vi:
-                w[vi] = v[vi] * 2.0
-        for i in range(n // 4, (n + 3) // 4):
-            for j in range(4):
-                with block("w_rest", "S", i * 4 + j) as vi:
-                    where(vi < n)
-                    w[vi] = v[vi] * 2.0
-    """
-    what = f"cannot partition loop `{loop.var.name}`"
-    check_serial(func, loop, "partition")
-    found = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
-    begun = next((b for b in blocks(loop.body) if b.init is not None and fed_by(b, loop) - {"S"}), None)
-    if not found or begun is not None:
-        raise refuse(
-            f"{what}: " + ("no predicate depends on it" if not found else f"block `{begun.name if begun else ''}` has an init"),
-            func,
-            (loop, "this loop"),
-            help="" if not found else "decompose_reduction takes the init out",
-        )
-    at: Expr = loop.stop
-    outside = facts_at(func, loop)
-    inside = outside
-    for x in loops_in(loop):
-        inside = loop_facts(inside, x)
-    inner = {x.var for x in loops_in(loop.body)}
-    for c in found:
-        first = _first_failure(c, loop.var, inner, inside)
-        if first is None:
-            raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
-        at = Min(at, first) if not prove(first <= at, outside) else first
-    ends = _ends_there(loop)
-    at = simplify(at if ends else Max(at, loop.start), outside)
-    edit = Edit(func)
-    main = For(loop.var, loop.start, at, "serial", loop.body, loop.annotations, loop.span)
-    facts = loop_facts(outside, main)
-
-    def relieved(s: Stmt, facts: Facts) -> Stmt:
-        if isinstance(s, For):
-            facts = loop_facts(facts, s)
-        if isinstance(s, Block):
-            values = {i.var: i.value for i in s.iters}
-            new: Stmt = s.with_(predicate=all_of(*(c for c in conjuncts(s.predicate) if not prove(substitute(c, values), facts))))
-        else:
-            new = map_children(s, lambda x: relieved(x, facts))
-        edit.moved[s] = new
-        return new
-
-    main = main.with_(body=relieved(loop.body, facts))
-    edit.move(loop, main)
-    if ends:
-        edit.replace(loop, main)
-        return edit.done(made=(main,))
-    rest = Copier(block_names(func), "_rest").copy(loop)
-    assert isinstance(rest, For)
-    rest = rest.with_(start=at, stop=_last_end(loop, inner, inside, outside))
-    above = [x.var for x in loops_above(func, loop)]
-    if not free_vars(at).isdisjoint(above):  # the loops tell where an instance is, sums of them and of where the rest begins do not
-        rest = rest.with_(body=_over_loops(rest.body, [*above, rest.var]))
-    edit.replace(loop, seq(main, rest))
-    return edit.done(made=(main, rest))
-
-
-def _over_loops(s: Stmt, loops: list[Var]) -> Stmt:
-    """The blocks of a statement with an iterator for each loop around them, where that can be."""
-    if isinstance(s, Block):
-        found = rebound_over(s, loops)
-        return s if found is None else found.block
-    inside = [*loops, s.var] if isinstance(s, For) else loops
-    return map_children(s, lambda x: _over_loops(x, inside))
-
-
-def _ends_there(loop: For) -> bool:
-    """Whether no block runs from the first failure on: all have the same predicates, which no inner loop changes."""
-    if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
-        return False
-    inner = {x.var for x in loops_in(loop.body)}
-    own = [{c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)} for b in blocks(loop.body)]
-    return all(o == own[0] and all(inner.isdisjoint(free_vars(c)) for c in o) for o in own)
-
-
-def _begins_anyway(b: Block) -> bool:
-    """Whether a block's init runs where its predicate fails for every point of its reduction."""
-    steps = {i.var for i in b.iters if i.kind != "S"}
-    return b.init is not None and not free_vars(b.predicate).isdisjoint(steps)
-
-
-def _last_end(loop: For, inner: set[Var], inside: Facts, outside: Facts) -> Expr:
-    """Where the blocks of a loop run no more: its end, or before it, where the predicates cannot hold from there on."""
-    if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
-        return loop.stop
-    ends: set[Expr] = set()
-    for b in blocks(loop.body):
-        own = [c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
-        found = [e for c in own if (e := _first_failure(c, loop.var, inner, inside, always=True)) is not None]
-        ends.add(found[0] if len(found) == 1 else loop.stop)
-    end = ends.pop()
-    return loop.stop if ends or prove(loop.stop <= end, outside) else simplify(Min(loop.stop, end), outside)
-
-
-def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts, always: bool = False) -> Expr | None:
-    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail; or must, `always`."""
-    if not isinstance(condition, (Lt, Le)):
-        return None
-    a, b = condition.args
-    c = linear(simplify(a - b, facts), v)
-    if c is None or set(c[0]) != {()} or c[0][()] < 1:
-        return None
-    step = c[0][()]
-    loose = {m: k for m, k in c[1].items() if any(free_vars(x) & inner for x in m)}
-    reach = poly_interval(loose, facts)[0 if always else 1]
-    fixed = to_expr({m: -k for m, k in c[1].items() if m not in loose}, i64)
-    slack = fixed - reach - (0 if isinstance(condition, Le) else 1)
-    return simplify((slack + step) // step, facts)
