@@ -251,6 +251,23 @@ def _emit(s: State) -> State:
     return replace(s, package=package._replace(load=_to_code(start, steps).package))
 
 
+def literals_here(s: State) -> list[Any]:
+    """The program's literals, and behind them the results of `load`, computed on this machine for code that cannot run on it.
+
+    The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
+    """
+    if s.load is None:
+        return list(s.constants)
+    from .runtime.loading import all_literals
+
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
+    disabled = read_settings().disable
+    scheduled = run_steps(start, [step for step in STEPS[-5:-1] if step.name not in disabled])
+    package = _emit(replace(scheduled, target=find_target("native"))).package
+    assert package is not None
+    return all_literals(package._replace(load=package), s.constants)
+
+
 def _to_code(start: State, steps: Sequence[Step]) -> State:
     """Runs steps to the last one; code is made on the way."""
     from .backend import backend_of
@@ -407,7 +424,7 @@ def compiler_version() -> str:
         for entry in os.scandir(folders.pop()):
             if entry.is_dir() and entry.name != "__pycache__":
                 folders.append(entry.path)
-            elif entry.name.endswith(".py"):
+            elif entry.name.endswith((".py", ".h")):
                 status = entry.stat()
                 found.append((entry.path[len(root) :], status.st_size, status.st_mtime_ns))
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()

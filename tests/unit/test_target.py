@@ -161,7 +161,7 @@ define void @integers(ptr %p) {
 """
 
 
-@pytest.mark.parametrize("name", [n for n in known_names() if n != "native"])
+@pytest.mark.parametrize("name", [n for n in known_names() if n != "native" and target(n).kind != "c"])
 def test_llvm_agrees(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """LLVM knows every CPU and feature of the tables, and its own tables say the same of FMA and vectors."""
     machine = target(name)
@@ -173,6 +173,22 @@ def test_llvm_agrees(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     if machine.arch == "x86_64":
         assert ("%ymm" in theirs) == ("avx" in machine.features)
         assert ("%zmm" in theirs) == ("avx512f" in machine.features)
+
+
+def test_targets_of_c_source() -> None:
+    """One lane; a CPU says whether it multiplies and adds at once, and how wide its pointers are."""
+    assert target("c") == target("c:generic")
+    assert [target(f"c{cpu}").has_fma for cpu in ("", ":cortex-m4", ":cortex-m7", ":cortex-m33", ":cortex-m55")] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert (target("c:cortex-m7").vector_bits, target("c:cortex-m7").pointer_bits) == (32, 32)
+    for name, message in (("c:m7", "unknown CPU `m7`"), ("c+fma", "takes no features"), ("c@linux", "takes no operating system")):
+        with pytest.raises(UnsupportedError, match=message):
+            target(name)
 
 
 def test_native_matches_llvm_on_this_machine() -> None:

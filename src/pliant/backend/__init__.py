@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .base import Backend
 
 # The backend object of each kind of target, imported when it is first needed.
-BACKENDS: dict[Kind, str] = {"llvm": ".elf:ELF", "wasm": ".wasm:WASM"}
+BACKENDS: dict[Kind, str] = {"llvm": ".elf:ELF", "wasm": ".wasm:WASM", "c": ".c:C_SOURCE"}
 
 
 def backend_of(target: Target) -> Backend:

@@ -7,7 +7,7 @@ What the passes make is a loop program like any other, so it can be printed, ver
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from .passes.choose_grain import choose_grain
@@ -43,15 +43,16 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
 Watch = Callable[[LoopPass, Func, Func, float], None]  # told of each pass: the program before and after, and the seconds it took
 
 
-def lower_func(func: Func, machine: Machine, watch: Watch | None = None) -> Func:
-    """The program after all passes; programs that it calls are lowered on their own."""
+def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without: Collection[str] = ()) -> Func:
+    """The program after all passes but those that a renderer does `without`; programs that it calls are lowered on their own."""
+    passes = [step for step in LOOP_PASSES if step.name not in without]
     if watch is None:
-        for step in LOOP_PASSES:
+        for step in passes:
             func = step.run(func, machine)
         return func
     from time import perf_counter
 
-    for step in LOOP_PASSES:
+    for step in passes:
         start = perf_counter()
         after = step.run(func, machine)
         watch(step, func, after, perf_counter() - start)

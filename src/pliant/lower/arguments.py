@@ -147,6 +147,18 @@ def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
     return entry("size", (Param(dims, "inout"),), body)
 
 
+def shapes_func(layout: Layout) -> Func:
+    """The function that fills the shapes and strides of A from B, for callers that know dims and pass plain pointers."""
+    dims = layout.buffer()
+    body = list(layout.load_symbols(dims))
+    for p, at in layout.arguments():
+        if isinstance(p.annotation, g.Tensor):
+            shape = p.annotation.shape
+            strides = p.annotation.strides or tuple(product(shape[i + 1 :]) for i in range(len(shape)))
+            body += [Store(dims, (const(at + i),), e) for i, e in enumerate((*shape, *strides))]
+    return entry("shapes", (Param(dims, "inout"),), body)
+
+
 def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load]]:
     """Each dimension of each argument: the argument, the number of the dim, what it should be, what it is."""
     for p, at in layout.arguments():

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..support.record import dataclass
 
-Kind = Literal["llvm", "wasm"]
+Kind = Literal["llvm", "wasm", "c"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """From the name of a target, as users write it, to the `Target`: one grammar, shown to users by `TABLE` and docs/targets.md.
 
-    name = (native | [llvm:]CPU | wasm) [+FEATURE]... [@OS]
+    name = (native | [llvm:]CPU | wasm | c[:CPU]) [+FEATURE]... [@OS]
 
-    target("x86-64-v3"), target("llvm:cortex-a76+dotprod"), target("riscv64@linux"), target("wasm+simd128")
+    target("x86-64-v3"), target("llvm:cortex-a76+dotprod"), target("riscv64@linux"), target("wasm+simd128"), target("c:cortex-m7")
 
 CPUs and features are spelled as LLVM spells them. The operating system decides conventions of calls and of files, no more; it is that
 of this machine where none is said.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..support.errors import UnsupportedError
 from ..support.source import caller_span
-from . import aarch64, host, riscv, wasm, x86
+from . import aarch64, c, host, riscv, wasm, x86
 from .machine import Target
 
 
@@ -35,9 +35,15 @@ TABLE: tuple[Row, ...] = (
     Row("", ("aarch64", "llvm:cortex-a76+dotprod", "aarch64@android"), "64-bit ARM", _LIBRARY),
     Row("", ("riscv64", "riscv64+v@linux", "spacemit-x60@linux"), "64-bit RISC-V (RV64GC; `v` optional)", _LIBRARY),
     Row("wasm", ("wasm", "wasm+simd128", "wasm+relaxed-simd"), "WebAssembly with a 32-bit memory", "one module that imports nothing"),
+    Row(
+        "c[:CPU]",
+        ("c", "c:cortex-m7", "c:cortex-m4"),
+        "C99 for any compiler; a CPU decides tiles and fused multiply-add",
+        "a .c and a .h file",
+    ),
 )
 OSES = ("linux", "android", "macos", "windows", "none")
-_HELP = "targets are `native`, `[llvm:]CPU` and `wasm`, then `+FEATURE` and `@OS`: `pliant export --help` shows them"
+_HELP = "targets are `native`, `[llvm:]CPU`, `wasm` and `c[:CPU]`, then `+FEATURE` and `@OS`: `pliant export --help` shows them"
 # What people may ask for and what is not there yet, in one sentence each.
 _LATER = {
     "webgpu": "the target `webgpu` is not there yet: Pliant makes no code for GPUs",
@@ -49,7 +55,7 @@ class _Spelled(NamedTuple):
     """A name cut into its parts."""
 
     name: str
-    kind: str  # "native", "wasm", or "llvm"
+    kind: str  # "native", "wasm", "c" or "llvm"
     cpu: str
     features: tuple[str, ...]
     os: str  # "" where none is said
@@ -68,6 +74,8 @@ def target(name: str | Target) -> Target:
         return host.native()
     if spelled.kind == "wasm":
         return wasm.make(name, _closed(spelled, wasm.FEATURES, wasm.IMPLIES))
+    if spelled.kind == "c":
+        return c.make(name, spelled.cpu or "generic")
     return _cpu_target(spelled)
 
 
@@ -86,12 +94,25 @@ def _spelled(name: str) -> _Spelled:
         raise UnsupportedError(f"`native` has the features of this machine and takes no others: `{name}`", where=caller_span(), help=_HELP)
     if base in ("native", "wasm"):
         return _Spelled(name, base, "", tuple(features), os)
+    if base == "c" or base.startswith("c:"):
+        return _c_spelled(name, base[2:], tuple(features), os)
     cpu = base.removeprefix("llvm:")
     if not any(cpu in cpus for cpus in (x86.CPUS, aarch64.CPUS, riscv.CPUS)):
         if base in _LATER:
             raise UnsupportedError(_LATER[base], where=caller_span())
         raise UnsupportedError(f"unknown target `{name}`", where=caller_span(), facts=_near(cpu, known_names()), help=_HELP)
     return _Spelled(name, "llvm", cpu, tuple(features), os)
+
+
+def _c_spelled(name: str, cpu: str, features: tuple[str, ...], os: str) -> _Spelled:
+    """The parts of a name of C source."""
+    if cpu and cpu not in c.CPUS:
+        raise UnsupportedError(
+            f"unknown CPU `{cpu}` in target `{name}`", where=caller_span(), facts=_near(cpu, c.CPUS), help="CPUs are " + ", ".join(c.CPUS)
+        )
+    if features:
+        raise UnsupportedError(f"the target `c` takes no features: `{name}`", where=caller_span(), help=_HELP)
+    return _Spelled(name, "c", cpu, (), os)
 
 
 def _cpu_target(spelled: _Spelled) -> Target:
@@ -116,7 +137,17 @@ def _cpu_target(spelled: _Spelled) -> Target:
 
 def known_names() -> list[str]:
     """Every name that `target` takes, without `llvm:`, added features and systems."""
-    return ["native", "wasm", "wasm+simd128", "wasm+relaxed-simd", *x86.CPUS, *aarch64.CPUS, *riscv.CPUS]
+    return [
+        "native",
+        "wasm",
+        "wasm+simd128",
+        "wasm+relaxed-simd",
+        "c",
+        *(f"c:{cpu}" for cpu in c.CPUS),
+        *x86.CPUS,
+        *aarch64.CPUS,
+        *riscv.CPUS,
+    ]
 
 
 _Implies = Mapping[str, tuple[str, ...]]

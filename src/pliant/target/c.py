@@ -1,0 +1,50 @@
+"""Facts about the machines that C code is made for: one lane, since C has no vectors, and what the CPU has, where it is named.
+
+c                 any machine with a C99 compiler
+c:cortex-m7       a CPU of CPUS
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .machine import Caches, Target
+
+
+class Cpu(NamedTuple):
+    """What decides schedules: fused multiply-add of f32 in one instruction, registers for floats, pointers, caches."""
+
+    has_fma: bool
+    registers: int
+    pointer_bits: int
+    caches: Caches
+
+
+# A microcontroller without caches has its memory as near as others their first cache: its size stands for that.
+CPUS: dict[str, Cpu] = {
+    "generic": Cpu(False, 16, 64, Caches(32 << 10, 256 << 10, 4 << 20)),
+    "cortex-m4": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32)),
+    "cortex-m7": Cpu(True, 32, 32, Caches(16 << 10, 256 << 10, 0, 32)),
+    "cortex-m33": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32)),
+    "cortex-m55": Cpu(True, 32, 32, Caches(32 << 10, 512 << 10, 0, 32)),
+}
+
+
+def make(name: str, cpu: str = "generic") -> Target:
+    """The target of C code for a CPU of CPUS."""
+    facts = CPUS[cpu]
+    return Target(
+        name=name,
+        kind="c",
+        triple="c",
+        cpu=cpu,
+        tune=cpu,
+        features=(),
+        pointer_bits=facts.pointer_bits,
+        vector_bits=32,
+        n_vector_registers=facts.registers,
+        has_fma=facts.has_fma,
+        has_f16=False,
+        has_f16c=False,
+        caches=facts.caches,
+    )

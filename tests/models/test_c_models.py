@@ -1,0 +1,160 @@
+"""Whole programs as C: one source file and a header, whose results are the bits of the same scheduled program through LLVM."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from c_programs import Model, compiler
+
+from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
+from pliant.api import program_of
+from pliant.c_export import c_source
+from pliant.interp.graph import run_graph
+from pliant.target import target
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "examples")]
+
+import decoder_layer as example  # noqa: E402
+
+n = dim("n", max=64)
+RNG = np.random.default_rng(3)
+W1, W2 = (RNG.standard_normal(shape).astype(np.float32) for shape in ((24, 40), (40, 10)))
+MEANS = RNG.standard_normal(40).astype(np.float32)
+
+
+def random(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@function
+def mlp(x: Tensor[f32, n, 24], scale: f32) -> Tensor[f32, n, 10]:
+    return ops.softmax(ops.gelu(x @ W1 + MEANS) @ W2 * scale)
+
+
+@kernel
+def add_to(x: Tensor[f32, n], total: InOut[f32, n]) -> None:
+    for i in range(n):
+        total[i] = total[i] * 0.5 + x[i]
+
+
+@function
+def stream(x: Tensor[f32, n], total: State[f32, n], times: i64) -> tuple[State[f32, n], Tensor[f32, n], i64]:
+    y = x
+    k = 0
+    while k < times:
+        y = ops.tanh(y + 1.0)
+        total = add_to(y, total)
+        k += 1
+    if ops.max(y) > 0.5:
+        y = y * 2.0
+    return total, y, k
+
+
+@pytest.fixture(scope="module")
+def small() -> Model:
+    return Model(mlp)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["weights in the source", "weights in a file"])
+def test_an_mlp(inside: bool) -> None:
+    """With a scalar argument; close to what numpy's arithmetic gives, and equal to LLVM's code."""
+    model = Model(mlp, inside=inside)
+    assert set(model.files) == {"model.c", "model.h", *(() if inside else ("model.bin",))}
+    for rows in (1, 7, 64):
+        (y,) = model.compare({"x": random(rows, 24), "scale": 0.25})
+        (wanted,) = run_graph(mlp.graph, [random(rows, 24), 0.25])
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_cpu_with_fma_is_scheduled_with_it() -> None:
+    """The software fma of the source rounds once, wherever it is built."""
+    model = Model(mlp, "c:cortex-m7")
+    assert b"pl_fma_f32" in model.files["model.c"]
+    model.compare({"x": random(9, 24), "scale": 0.25})
+
+
+def test_state_is_updated_in_place() -> None:
+    model = Model(stream)
+    total = random(9)
+    for step in range(3):
+        arguments = {"x": random(9) + step, "total": np.array(total), "times": step}
+        model.compare(arguments)
+        expected = [np.array(a) if isinstance(a, np.ndarray) else a for a in arguments.values()]
+        run_graph(stream.graph, expected)
+        native = {k: np.array(a) if isinstance(a, np.ndarray) else a for k, a in arguments.items()}
+        model.native.run(native)
+        np.testing.assert_allclose(native["total"], expected[1], rtol=1e-5)
+        total = native["total"]
+
+
+def test_a_convolutional_net_from_onnx() -> None:
+    onnx = pytest.importorskip("onnx", reason="reads an ONNX model")
+    import pliant
+
+    graph = """g (float[b, 1, 12, 12] x) => (float[b, 10] y) {
+        a = Conv<pads=[1,1,1,1]>(x, w1, b1)
+        r = Relu(a)
+        p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r)
+        d = Conv<pads=[1,1,1,1], group=8>(p, w2, b2)
+        c = Clip(d, zero, six)
+        e = Conv<strides=[2,2]>(c, w3, b3)
+        g = GlobalAveragePool(e)
+        f = Flatten(g)
+        m = Gemm<transB=1>(f, w4, b4)
+        y = Softmax<axis=-1>(m)
+    }"""
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + graph)
+    shapes = {"w1": (8, 1, 3, 3), "b1": (8,), "w2": (8, 1, 3, 3), "b2": (8,), "w3": (16, 8, 3, 3), "b3": (16,), "w4": (10, 16), "b4": (10,)}
+    weights = {name: random(*shape) for name, shape in shapes.items()} | {"zero": np.float32(0), "six": np.float32(6)}
+    for name, array in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    program = pliant.from_onnx(model)
+    net = Model(program)
+    for batch in (1, 3):
+        (y,) = net.compare({"x": random(batch, 1, 12, 12)})
+        (wanted,) = run_graph(program.entry, [random(batch, 1, 12, 12)])
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_decoder_layer() -> None:
+    weights = example.random_weights()
+    cache = example.Cache(pages=4, slots=2, sequences=2)
+    x = np.random.default_rng(5).standard_normal((22, example.WIDTH)).astype(np.float32)
+    arguments = {"x": x, **cache.step({0: 18, 1: 4}), **weights, "keys": cache.keys, "values": cache.values}
+    Model(example.decoder_layer).compare(arguments)
+
+
+def test_what_the_header_promises(small: Model) -> None:
+    """The arena's size is the plan's; too small, not aligned, or dims outside of the contract: a status with a sentence."""
+    assert small.arena_bytes(n=5) == small.native.workspace(n=5)
+    assert f"#define MODEL_ARENA_BYTES {small.native.workspace(n=64)} " in small.files["model.h"].decode()
+    x, y = random(5, 24), np.zeros((5, 10), np.float32)
+    assert small.run({"x": x, "scale": 1.0}, [y], {"n": 5}, arena=small.arena_bytes(n=5) - 1) == 3
+    assert small.status_text(3) == "the arena is too small"
+    for status in (small.run({"x": x, "scale": 1.0}, [y], {"n": 65}, arena=0), -small.arena_bytes(n=65)):
+        assert status >= 16
+        assert small.status_text(status) == "`n` is outside its contract: n in 0..64"
+    assert small.status_text(0) == "ok"
+
+
+def test_the_header_is_c_plus_plus_too(small: Model, tmp_path: Path) -> None:
+    found = shutil.which("c++") or shutil.which("g++")
+    if not found:
+        pytest.skip("there is no C++ compiler on this machine")
+    (tmp_path / "model.h").write_bytes(small.files["model.h"])
+    (tmp_path / "use.cpp").write_text('#include "model.h"\nint main() { return model_status_text(MODEL_OK)[0] != 111; }\n')
+    (tmp_path / "model.c").write_bytes(small.files["model.c"])
+    subprocess.run([compiler(), "-std=c99", "-c", "model.c"], cwd=tmp_path, check=True)
+    subprocess.run([found, "-Wall", "-Wextra", "-Werror", "use.cpp", "model.o", "-o", "use"], cwd=tmp_path, check=True)
+    subprocess.run([str(tmp_path / "use")], check=True)
+
+
+def test_files_are_the_same_each_time() -> None:
+    once, again = (c_source(program_of(mlp), target("c")) for _ in range(2))
+    assert once == again

@@ -1,0 +1,139 @@
+"""C code of loop programs, built by the system's compiler: every operator, cast, function and random programs equal the interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from c_programs import RANDOM, C, compiler
+from counts import count
+from generate_loops import clone, make_arguments, make_program
+from native_loops import same_bits
+from test_codegen_ops import DTYPES, edges, elementwise, operations
+from test_dtypes import STORAGE, even, passed, program, values
+
+from pliant.codegen.c_render import render
+from pliant.codegen.c_types import helper_texts
+from pliant.dtype import DType, dtype
+from pliant.interp.loop import run_loop
+from pliant.loop.buffer import loaded_dtype
+from pliant.loop.stmt import Func
+from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Expr, Fma, Var
+from pliant.sym.semantics import evaluate
+
+PROGRAMS = count(40, 2000)
+PORTABLE = "-DPLIANT_PORTABLE"  # instructions that C has no word for are left alone
+
+Case = tuple[Func, Expr, tuple[Var, ...], list[np.ndarray[Any, Any]]]
+
+
+def cases(d: DType, step: int = 1) -> list[Case]:
+    """Elementwise programs of every operator on edge values of a type."""
+    variables = tuple(Var(v, d) for v in "abc")
+    a = edges(d)
+    inputs = [np.repeat(a, len(a)), np.tile(a, len(a)), np.resize(np.roll(a, 5), len(a) ** 2)]
+    found = list(enumerate(operations(d, *variables)))[::step]
+    return [(elementwise(f"{d}_{n}", e, variables, ("serial", "vector")[n % 2]), e, variables, inputs) for n, e in found]
+
+
+def check(code: C, made: list[Case]) -> None:
+    for func, e, variables, inputs in made:
+        out = np.zeros(len(inputs[0]), e.dtype.numpy())
+        assert code.call(func, [*inputs, out], [len(out)]) == 0
+        assert same_bits(out, np.broadcast_to(evaluate(e, dict(zip(variables, inputs, strict=True))), out.shape)), e
+
+
+def test_every_operator_of_every_type() -> None:
+    made = [case for element in DTYPES for case in cases(dtype(element), 1 if element in ("f32", "i64", "bf16") else 3)]
+    check(C([case[0] for case in made]), made)
+
+
+def test_what_machines_do_by_instructions_in_portable_c() -> None:
+    """sqrt, fma and what they are made of."""
+    made = [case for element in ("f32", "f64") for case in cases(dtype(element)) if "sqrt" in str(case[1]) or "fma" in str(case[1])]
+    assert len(made) >= 4
+    check(C([case[0] for case in made], PORTABLE), made)
+
+
+def test_sqrt_and_fma_of_random_bits_in_portable_c() -> None:
+    rng = np.random.default_rng(7)
+    made: list[Case] = []
+    for d in (dtype("f32"), dtype("f64")):
+        a, b, c = variables = tuple(Var(v, d) for v in "abc")
+        bits = rng.integers(0, 2**64, (3, 4000), np.uint64).astype(f"u{d.itemsize}").view(d.numpy())
+        with np.errstate(all="ignore"):
+            bits[2, ::2] = (-bits[0] * bits[1])[::2]  # most digits cancel
+        near = rng.standard_normal((3, 4000)).astype(d.numpy())
+        inputs = list(np.concatenate([bits, near], axis=1))
+        made += [
+            (elementwise(f"{d}_{n}", e, variables, "serial"), e, variables, inputs) for n, e in enumerate((Call("sqrt", a), Fma(a, b, c)))
+        ]
+    with np.errstate(all="ignore"):
+        check(C([case[0] for case in made], PORTABLE), made)
+
+
+def test_every_function() -> None:
+    made: list[Case] = []
+    for element in ("f32", "f64", "f16"):
+        d = dtype(element)
+        variables = tuple(Var(v, d) for v in "abc")
+        a = np.concatenate([edges(d), np.linspace(-12, 12, 99).astype(d.numpy())])
+        inputs = [a, np.roll(a, 11), np.roll(a, 5)]
+        for fn, arity in EXPANDED_FUNCTIONS.items():
+            for form in (fn, f"{fn}.unfused") if fn != "rsqrt" and element != "f16" else (fn,):
+                e = Call(form, *variables[:arity])
+                made.append((elementwise(f"{form.replace('.', '_')}_{d}", e, variables, "serial"), e, variables, inputs))
+    check(C([case[0] for case in made]), made)
+
+
+def test_storage_types() -> None:
+    funcs: dict[tuple[DType, DType], Func] = {}
+    for d in STORAGE:
+        wide = loaded_dtype(d)
+        funcs[d, wide] = program(f"decode_{d}", [d], wide, lambda x: x, "serial")
+        funcs[wide, d] = program(f"encode_{d}", [wide], d, lambda x: x, "serial")
+    code = C(list(funcs.values()))
+    for (source, to), func in funcs.items():
+        small = to if to.storage else source
+        a = even(values(source), small)
+        outs = [np.zeros(to.array_shape((len(a),)), to.array_dtype()) for _ in range(2)]
+        assert code.call(func, [passed(a, source), outs[0]], [len(a)]) == 0
+        run_loop(func, [passed(a, source), outs[1]], [len(a)])
+        assert same_bits(*(o.view(np.uint8) if to.bits <= 8 else o for o in outs)), func.name
+
+
+def test_random_programs() -> None:
+    compiler()
+    funcs = {seed: make_program(seed).with_(name=f"p{seed}") for seed in range(PROGRAMS)}
+    batch = 200
+    for first in range(0, PROGRAMS, batch):
+        some = {seed: funcs[seed] for seed in range(first, min(first + batch, PROGRAMS))}
+        code = C(list(some.values()), *RANDOM)
+        for seed, func in some.items():
+            arguments, dims = make_arguments(func, 2 * seed)
+            expected, mine = [clone(a) for a in arguments], [clone(a) for a in arguments]
+            run_loop(func, expected, dims)
+            assert code.call(func, mine, dims) == 0
+            for p, x, y in zip(func.params, expected, mine, strict=True):
+                assert same_bits(x, y), f"seed {seed}: {p.value}"
+
+
+def test_only_helpers_that_are_used_are_in_the_text() -> None:
+    text = render([program("add", [dtype("f32"), dtype("f32")], dtype("f32"), lambda a, b: a + b, "serial")]).text
+    assert "pl_" not in text
+    assert all(f"{name}(" in body or name == "prelude" for name, body in helper_texts().items())
+
+
+def test_no_library_is_needed() -> None:
+    """Nothing is included but headers, and no function of libm is called."""
+    text = "".join(helper_texts().values())
+    assert "math.h" not in text and "stdio.h" not in text and "malloc" not in text
+
+
+def test_fast_math_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "code.c"
+    source.write_text(render([program("neg", [dtype("f32")], dtype("f32"), lambda a: -a, "serial")]).text)
+    done = subprocess.run([compiler(), "-c", "-ffast-math", str(source), "-o", str(tmp_path / "code.o")], capture_output=True, text=True)
+    assert done.returncode != 0 and "-ffast-math" in done.stderr
