@@ -130,7 +130,7 @@ def run_on_machine(record: Instruction, implementation: Func) -> None:
     """The LLVM form computes what the implementation says, on this machine."""
     from .api import compile
 
-    native = compile(_marked(record, implementation), threads=1)
+    native = compile(marked(record, implementation), threads=1)
     for seed in range(SEEDS):
         operands = operands_for(implementation, seed)
         expected, got = ([a.copy() for a in operands] for _ in range(2))
@@ -224,7 +224,7 @@ def check_with_llvm(record: Instruction, implementation: Func) -> None:
 
     base = {"x86_64": "llvm:x86-64", "aarch64": "llvm:generic", "wasm32": "wasm"}[record.arch]
     machine = find_target("+".join([base, *record.needs]))
-    text = generate([_marked(record, implementation)], machine).text
+    text = generate([marked(record, implementation)], machine).text
     what = f"instruction `{record.name}`: LLVM does not take its form"
     key = "\n".join([compiler_version(), repr(machine), text]).encode()
     if cache.get(key) is None:
@@ -240,9 +240,9 @@ def lines_with(form: str) -> list[str]:
     return [line.text for line in lines_of(form)]
 
 
-def _marked(record: Instruction, implementation: Func) -> Func:
+def marked(record: Instruction, implementation: Func) -> Func:
     """The implementation as a program of its own, to be compiled as the instruction."""
     loop = only_loop(implementation.body)
     assert isinstance(loop, For)
-    marked = loop.with_(annotations={**loop.annotations, INSTRUCTION: record.name})
-    return implementation.with_(name="f", body=marked, attrs={"scheduled": True})
+    body = loop.with_(annotations={**loop.annotations, INSTRUCTION: record.name})
+    return implementation.with_(name="f", body=body, attrs={"scheduled": True})

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "parity"))
 from native_loops import Native
 from schedule_kernels import parse
 
+from pliant.check_instruction import check_form, check_with_llvm, marked, run_on_machine
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
@@ -69,8 +70,18 @@ def test_the_machine_is_asked_for_it(name: str) -> None:
     to, pattern = CPU[name.partition(".")[0]]
     machine = target(to)
     assert INSTRUCTIONS[name].is_on(machine)
-    module = generate([parse_module(INSTRUCTIONS[name].implementation)["f"]], machine)
+    record, func = INSTRUCTIONS[name], parse_module(INSTRUCTIONS[name].implementation)["f"]
+    module = generate([marked(record, func) if record.llvm else func], machine)
     assert re.search(pattern, emit_assembly(module.text, machine))
+
+
+@pytest.mark.parametrize("name", [name for name, i in INSTRUCTIONS.items() if i.llvm])
+def test_forms_are_as_good_as_those_of_users(name: str) -> None:
+    record, func = INSTRUCTIONS[name], parse_module(INSTRUCTIONS[name].implementation)["f"]
+    check_form(record, func)
+    check_with_llvm(record, func)
+    if record.is_on(target("native")):
+        run_on_machine(record, func)
 
 
 def test_a_machine_has_what_its_features_say() -> None:
