@@ -33,6 +33,7 @@ CPU = {
     "avxvnni": ("llvm:alderlake", r"vpdpbusd\s"),
     "avx2": ("llvm:x86-64-v3", r"vpmadd(wd|ubsw)\s"),
     "neon": ("llvm:cortex-a76+dotprod", r"([su]dot|fmla)\s"),
+    "i8mm": ("llvm:neoverse-n2", r"(s|u|us)mmla\s"),
     "wasm": ("wasm+relaxed-simd", r"i32x4\.(dot_i16x8_s|relaxed_dot_i8x16_i7x16_add_s)"),
     "fma": ("llvm:znver4", r"vfmadd\d+p[sd]\s"),
 }

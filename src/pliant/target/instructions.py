@@ -82,6 +82,23 @@ def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -
     return Instruction(name, arch, needs, description, implementation)
 
 
+def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
+    """A 2x8 by 8x2 product of bytes, the right-hand side by columns (Arm's I8MM)."""
+    head = f"\n@kernel\ndef f(c: InOut[i32, 2, 2], a: Tensor[{_T[left]}, 2, 8], b: Tensor[{_T[right]}, 2, 8]) -> None:\n"
+    description = f"""{_HEAD}{head}    for i, j, k in grid(2, 2, 8):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            c[vi, vj] += cast(i32, a[vi, vk]) * cast(i32, b[vj, vk])
+"""
+    terms = " + ".join(f"cast(i32, a[i, {k}]) * cast(i32, b[j, {k}])" for k in range(8))
+    implementation = f"{_HEAD}{head}    for i in range(2):\n        for j in vector(2):\n            c[i, j] += {terms}\n"
+    llvm = f"<4 x i32> @llvm.aarch64.neon.{intrinsic}.v4i32.v16i8(<4 x i32> {{c}}, <16 x i8> {{a}}, <16 x i8> {{b}})"
+    sums = in_c[-3:]  # s32 or u32
+    pointer = f"({sums.replace('s', 'int').replace('u', 'uint')}_t *){{c}}"
+    c = f"vst1q_{sums}({pointer}, {in_c}(vld1q_{sums}({pointer}), vld1q_{left}({{a}}), vld1q_{right}({{b}})))"
+    name = f"i8mm.mmla_{left}{right}"
+    return Instruction(name, "aarch64", ("i8mm",), description, implementation, llvm=llvm, c=c, headers=("arm_neon.h",))
+
+
 def _table() -> dict[str, Instruction]:
     x86, arm, wasm = "x86_64", "aarch64", "wasm32"
     vnni512 = ("avx512vl", "avx512vnni")
@@ -97,6 +114,9 @@ def _table() -> dict[str, Instruction]:
         _dot("avx2.dot_s16s16", x86, ("avx2",), 8, "i16", "i16", 2),
         _dot("avx2.dot_u7s8", x86, ("avx2",), 8, "u8", "i8", 4, low=True),
         *(_dot(f"neon.dot_{a}{b}", arm, ("dotprod",), 4, _T[a], _T[b], 4) for a, b in (("s8", "s8"), ("u8", "u8"), ("u8", "s8"))),
+        _mmla("s8", "s8", "smmla", "vmmlaq_s32"),
+        _mmla("u8", "u8", "ummla", "vmmlaq_u32"),
+        _mmla("u8", "s8", "usmmla", "vusmmlaq_s32"),
         *_pairs("wasm", wasm, ("simd128",), 4, "s8 u8", "s8"),
         _dot("wasm.dot_s16s16", wasm, ("simd128",), 4, "i16", "i16", 2),
         _dot("wasm.relaxed_dot_u7s8", wasm, ("relaxed-simd",), 4, "u8", "i8", 4, low=True),
