@@ -16,7 +16,7 @@ from schedule_kernels import parse
 from wasm_programs import Wasm
 
 import pliant
-from pliant import InOut, Schedule, Tensor, block, cast, f32, fma, grid, i8, i32
+from pliant import InOut, Out, Schedule, Tensor, block, cast, exp, f32, fma, grid, i8, i32
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
@@ -199,3 +199,17 @@ def test_a_form_of_several_lines() -> None:
 
     assert DECLARED["of_bytes"].llvm == form.strip()
     of_bytes.withdraw()
+
+
+def test_functions_that_passes_expand() -> None:
+    """A made-up machine with an instruction for exp; what LLVM is asked for here is another function, so that it is seen to be asked."""
+    form = "<4 x float> @llvm.sqrt.v4f32(<4 x float> {x})"
+
+    def roots(y: Out[f32, 4], x: Tensor[f32, 4]) -> None:
+        for j in grid(4):
+            with block("y", "S", j) as vj:
+                y[vj] = exp(x[vj])
+
+    with pytest.raises(pliant.Error, match="the LLVM form does not compute what it should") as caught:
+        pliant.instruction(arch=target("native").arch, llvm=form)(roots)
+    assert "y[" in str(caught.value)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from ..loop.buffer import Buffer, Load
+from ..loop.lowering import Machine, lower_func
 from ..loop.parse import parse_module
 from ..loop.stmt import INSTRUCTION, For, Func, Let, Reduce, Seq, Stmt, Store
 from ..support.record import dataclass
@@ -46,8 +47,8 @@ def instruction_at(loop: For, target: Target) -> Instruction | None:
 
 @cache
 def implementation_of(instruction: Instruction) -> Func:
-    """The loop program that an instruction is put into programs as."""
-    return parse_module(instruction.implementation)["f"]
+    """The loop program that an instruction is put into programs as, after the passes that these have gone through."""
+    return lower_func(parse_module(instruction.implementation)["f"], Machine())
 
 
 def places_of(loop: For, instruction: Instruction, flat: Flat) -> list[Place] | None:

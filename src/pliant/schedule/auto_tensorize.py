@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Block, Func, Reduce
@@ -26,13 +26,13 @@ from ..sym.prove import prove_equal
 from ..target import Target
 from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
 from .cursor import fresh_name
-from .nest import Access, accesses, base_facts, index
+from .nest import Access, accesses, base_facts, constant_extent, index
 from .own_nest import own_nest
 from .primitives.tensorize import Match, Tile, tile_of_instruction
 from .refusal import refuse
 
 if TYPE_CHECKING:
-    from .schedule import BlockHandle, Schedule
+    from .schedule import BlockHandle, LoopHandle, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +100,25 @@ def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
     return frozenset(b for b, p in places.items() if any(v in free_vars(e) for e in p.indices))
 
 
-def auto_tensorize(s: Schedule, block: str, instruction: str) -> BlockHandle:
+def auto_tensorize(s: Schedule, block: str, instruction: str, in_registers: int = 0) -> BlockHandle:
     """Make a block of a schedule the instruction, by primitives; what was done is undone where one of them refuses.
 
     The block is the sum of products (or the like) that the instruction's description is, of any sizes and with any number of iterators:
-    iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized.
+    iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized. With
+    `in_registers`, up to so many tiles of the result are computed side by side in registers, and written once.
 
         s = pliant.Schedule(convolution)
         pliant.auto_tensorize(s, "out", "avx512vnni.dot_u8s8")
     """
-    found = _block(s, block)
+    here = _block(s, block)
     if find_instruction(instruction) is None:
         names = ", ".join(instruction_names())
-        raise refuse(f"there is no instruction `{instruction}`", s.program, (found, "this block"), help=f"instructions are {names}")
-    plan = mapping(s.program, found, instruction)
+        raise refuse(f"there is no instruction `{instruction}`", s.program, (here, "this block"), help=f"instructions are {names}")
+    plan = mapping(s.program, here, instruction)
     if isinstance(plan, Refusal):
-        raise refuse(f"block `{block}` cannot become `{instruction}`: {plan.reason}", s.program, (found, "this block"))
+        raise refuse(f"block `{block}` cannot become `{instruction}`: {plan.reason}", s.program, (here, "this block"))
     with s.attempt():
-        return _apply(s, block, plan)
+        return _apply(s, block, plan, in_registers)
 
 
 def _block(s: Schedule, name: str) -> Block:
@@ -126,30 +127,78 @@ def _block(s: Schedule, name: str) -> Block:
     return s.block(name).block if found is None else found
 
 
-def _apply(s: Schedule, block: str, plan: Mapping) -> BlockHandle:
+def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHandle:
     tile = tile_of_instruction(plan.instruction)
     if isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma":
         reduction = _block(s, block).body
         if isinstance(reduction, Reduce) and reduction.combiner.name == "add":
             s.contract(block)
-    sizes = [int(x.stop.value) for x in tile.loops if isinstance(x.stop, Const)]
+    sizes = _sizes(tile)
     outside = _fuse(s, block, plan)
     names = {b: _direct(s, block, p.buffer.name) for b, p in plan.operands.items()}
     names = _pad(s, block, names, [*[1] * outside, *sizes])
+    result = _described(tile)[0].buffer
+    registers = in_registers > 0 and _has_tiles(s, block, [*[1] * outside, *sizes])
+    of_tile = _layout(s, block, tile, result, names[result], outside)
     for b, name in names.items():
-        _lay_out(s, block, tile, sizes, b, name, outside)
+        if b is not result or not registers:
+            _lay_out(s, block, tile, b, name, outside)
     loops = _loops_by_iterator(s, block)
     kinds = [i.kind for i in _block(s, block).iters]
     parts = [s.split(x, size) for x, size in zip(loops[outside:], sizes, strict=True)]
-    free = list(zip(loops[:outside], kinds[:outside], strict=True))
-    outer = list(zip((p[0] for p in parts), kinds[outside:], strict=True))
-    order = [x for kind in "SR" for part in (free, outer) for x, k in part if k == kind]
-    s.reorder(*order, *(p[1] for p in parts))
-    reducing = next((x for x in order if dict([*free, *outer])[x] == "R"), None)
-    if reducing is not None:
-        s.decompose_reduction(block, reducing)
-    made: BlockHandle = s.tensorize(parts[0][1], plan.instruction)
+    around = list(zip([*loops[:outside], *(p[0] for p in parts)], kinds, strict=True))
+    nest = _Nest([x for x, k in around if k == "S"], [x for x, k in around if k == "R"], [p[1] for p in parts])
+    s.reorder(*nest.spatial, *nest.reducing, *nest.inner)
+    if registers:
+        _accumulate(s, block, nest, f"{names[result]}_tile", of_tile, in_registers)
+    elif nest.reducing:
+        s.decompose_reduction(block, nest.reducing[0])
+    made: BlockHandle = s.tensorize(nest.inner[0], plan.instruction)
     return made
+
+
+class _Nest(NamedTuple):
+    """The loops of a block: over tiles, over the steps of the sum, and in a tile."""
+
+    spatial: list[LoopHandle]
+    reducing: list[LoopHandle]
+    inner: list[LoopHandle]
+
+
+def _has_tiles(s: Schedule, block: str, sizes: list[int]) -> bool:
+    """Whether a block sums up several steps of several tiles, as far as is known."""
+    here = _block(s, block)
+    nest = own_nest(s.program, here, f"cannot tensorize block `{block}`")
+    extents = [(i.kind, constant_extent(s.program, nest[i.var])) for i in here.iters]
+    more = {kind for (kind, extent), size in zip(extents, sizes, strict=True) if extent is None or extent > size}
+    return more == {"R", "S"}
+
+
+def _accumulate(s: Schedule, block: str, nest: _Nest, tile: str, layout: str | None, most: int) -> None:
+    """Compute some tiles of the result side by side in registers: sums are added to there, and written to memory once.
+
+    They are neighbours along the innermost loop over tiles, and a divisor of their number, so that none is left over.
+    """
+    at, beside = nest.spatial[-1], []
+    count = constant_extent(s.program, at.loop) or 1
+    side_by_side = max(n for n in range(1, most + 1) if count % n == 0)
+    if side_by_side > 1:
+        at, *beside = s.split(at, side_by_side)
+        s.reorder(*nest.reducing, *beside)
+    # Not in the scope `register`: a machine without the instruction runs the implementation, which may index the tiles by a loop.
+    # Where indices are constants, LLVM makes registers of the stack.
+    written = s.cache_write(block, at, scope="stack")
+    if layout is not None:
+        s.transform_layout(tile, layout, block=block)
+    start = s.decompose_reduction(block, nest.reducing[0])
+    for x in beside:
+        s.unroll(x)
+    for copy in (written, start):
+        own = s.loops(copy)
+        *rows, lane = own[own.index(at) + 1 :]
+        for row in rows:
+            s.unroll(row)
+        s.vectorize(lane)
 
 
 def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
@@ -204,30 +253,45 @@ def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]
     return padded
 
 
-def _lay_out(s: Schedule, block: str, tile: Tile, sizes: list[int], described: Buffer, name: str, outside: int) -> None:
+def _lay_out(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> None:
     """Put the elements of a tile next to each other, in the instruction's order, where they are not."""
-    found = _block(s, block)
-    indices = _uses(found, name)[0].indices
-    place = next(e for e in _described(tile) if e.buffer is described)
-    wanted = [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
-    iters = [i.var for i in found.iters]
-    loop_of = [iters.index(e) - outside for e in indices if isinstance(e, Var)]
-    if wanted == [n for n in loop_of if n >= 0] and len(wanted) <= 1 and (not wanted or loop_of[-1] == wanted[-1]):
+    layout = _layout(s, block, tile, described, name, outside)
+    if layout is None:
         return
     if any(b.name == name for b in s.program.buffers):  # callers keep the layouts that they know
         s.reindex(block, name)
         name = f"{name}_reindex"
-        loop_of.sort()  # a copy is indexed in the order of the iterators
+        layout = _layout(s, block, tile, described, name, outside)
+    s.transform_layout(name, layout, block=block)
+
+
+def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> str | None:
+    """The layout that an instruction wants of a buffer, None where it has it: tiles, and in them the loops in the instruction's order."""
+    here = _block(s, block)
+    sizes = _sizes(tile)
+    indices = _uses(here, name)[0].indices
+    place = next(e for e in _described(tile) if e.buffer is described)
+    wanted = [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
+    iters = [i.var for i in here.iters]
+    loop_of = [iters.index(e) - outside for e in indices if isinstance(e, Var)]
+    if wanted == [n for n in loop_of if n >= 0] and len(wanted) <= 1 and (not wanted or loop_of[-1] == wanted[-1]):
+        return None
     dims = [f"d{k}" for k in range(len(indices))]
     high = [d if n < 0 else f"{d} // {sizes[n]}" for d, n in zip(dims, loop_of, strict=True)]
     low = [f"{dims[loop_of.index(n)]} % {sizes[n]}" for n in wanted]
-    s.transform_layout(name, f"lambda {', '.join(dims)}: ({', '.join([*high, *low])})", block=block)
+    return f"lambda {', '.join(dims)}: ({', '.join([*high, *low])})"
+
+
+def _sizes(tile: Tile) -> list[int]:
+    return [int(x.stop.value) for x in tile.loops if isinstance(x.stop, Const)]
 
 
 def _described(tile: Tile) -> list[Load]:
+    """The operands of a description, the one that is written first."""
     s = tile.stmt
-    assert isinstance(s, Reduce)
-    return [*s.targets, *(e for v in s.values for e in walk(v) if isinstance(e, Load))]
+    written = s.targets if isinstance(s, Reduce) else (Load(s.buffer, s.indices),)
+    values = s.values if isinstance(s, Reduce) else (s.value,)
+    return [*written, *(e for v in values for e in walk(v) if isinstance(e, Load))]
 
 
 def _loops_by_iterator(s: Schedule, block: str) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...dtype import i64
 from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Block, For, Func, Reduce, Seq, Stmt, Store
+from ...loop.stmt import INSTRUCTION, Block, For, Func, Reduce, Seq, Stmt, Store
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
@@ -132,8 +132,8 @@ def root_nests(func: Func) -> list[Stmt]:
 
 
 def untouched(func: Func) -> list[Block]:
-    """The blocks around which all loops are serial still."""
-    return [b for b in blocks(func.body) if all(x.kind == "serial" for x in loops_above(func, b))]
+    """The blocks around which all loops are serial still, and that are no instructions."""
+    return [b for b in blocks(func.body) if INSTRUCTION not in b.annotations and all(x.kind == "serial" for x in loops_above(func, b))]
 
 
 def alone(func: Func, block: Block) -> list[For]:

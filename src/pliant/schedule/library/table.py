@@ -1,13 +1,15 @@
 """The table of the default rules: one list for each kind of target, in the order in which they are tried.
 
-Rules of one phase stand together. The phases: convolutions before anything is inlined (operands that are padded stay apart, so that
-sums have no condition), inlining, decoding, products, rows, transposes, elementwise; the last rule takes anything.
+Rules of one phase stand together. The phases: instructions that users have declared, convolutions before anything is inlined (operands
+that are padded stay apart, so that sums have no condition), inlining, decoding, products, rows, transposes, elementwise; the last rule
+takes anything.
 """
 
 from __future__ import annotations
 
 from ...target import Target
 from .convolution import BLOCKED_CONVOLUTION, CONVOLUTION
+from .declared_instructions import INSTRUCTIONS
 from .dot_products import DOT_PRODUCTS
 from .elementwise import ELEMENTWISE
 from .fallback import FALLBACK
@@ -20,6 +22,7 @@ from .transposes import TRANSPOSE
 from .windows import WINDOWS
 
 CPU: tuple[Rule, ...] = (
+    INSTRUCTIONS,
     BLOCKED_CONVOLUTION,
     CONVOLUTION,
     WINDOWS,
