@@ -91,8 +91,16 @@ WORDS = {
     "wasm32": Declaration(pairs, {**WITH["wasm32"], "implementation": by_lanes}),
     "aarch64": Declaration(tiles, WITH["aarch64"]),
 }
+# What a compiler of C for x86 has; a loop elsewhere.
+_IN_C = (
+    "_mm_storeu_si128((__m128i *){c}, _mm_add_epi32(_mm_loadu_si128((const __m128i *){c}), "
+    "_mm_madd_epi16(_mm_set_epi16({a}[1], {a}[0], {a}[1], {a}[0], {a}[1], {a}[0], {a}[1], {a}[0]), "
+    "_mm_set_epi16({b}[7], {b}[6], {b}[5], {b}[4], {b}[3], {b}[2], {b}[1], {b}[0]))))"
+)
+C_FORM = {"c": _IN_C, "c_if": "defined(__SSE2__)", "headers": ("emmintrin.h",)}
+
 BYTES = {
-    "x86_64": Declaration(byte_pairs, {"features": ("sse2",), "llvm": _WIDENED.format("llvm.x86.sse2.pmadd.wd")}),
+    "x86_64": Declaration(byte_pairs, {"features": ("sse2",), "llvm": _WIDENED.format("llvm.x86.sse2.pmadd.wd"), **C_FORM}),
     "wasm32": Declaration(byte_pairs, {"features": ("simd128",), "llvm": _WIDENED.format("llvm.wasm.dot")}),
     "aarch64": Declaration(byte_tiles, {"features": ("i8mm",), "llvm": _USMMLA}),
 }

@@ -57,6 +57,7 @@ def instruction(
     implementation: Callable[..., Any] | Kernel | None = None,
     llvm: str = "",
     c: str = "",
+    c_if: str = "",
     headers: Sequence[str] = (),
     name: str | None = None,
 ) -> Callable[[Callable[..., Any] | Kernel], DeclaredInstruction]:
@@ -74,7 +75,15 @@ def instruction(
             called = described.name if name is None else name
             implemented = _plain(described) if implementation is None else _func(implementation)
             record = Instruction(
-                called, arch, tuple(features), _text(described), _text(implemented), llvm=llvm.strip(), c=c.strip(), headers=tuple(headers)
+                called,
+                arch,
+                tuple(features),
+                _text(described),
+                _text(implemented),
+                llvm=llvm.strip(),
+                c=c.strip(),
+                c_if=c_if.strip(),
+                headers=tuple(headers),
             )
             _check(record, described, implemented)
         except Error as error:

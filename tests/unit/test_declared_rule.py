@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_programs import Model
 from compiled_graphs import without
 from declared_instructions import BYTES, OUTER, Declaration, declared
 from levels import assembly_for, rules_for
@@ -138,6 +139,21 @@ def test_convolutions_of_images_of_any_size_in_wasm(tmp_path: Path) -> None:
         host = host_for(program, "wasm+simd128")
         for x in images([(1, 5, 3, 3), (1, 5, 4, 9)]):
             (got,) = run_host(host, [x])
+            assert got.tobytes() == meaning(program, x).tobytes()
+
+
+@pytest.mark.parametrize("flags", [(), ("-U__SSE2__",)], ids=["with", "without"])
+def test_a_model_of_bytes_in_c(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """The form stands in the C code beside the loop, and the C compiler takes what it has."""
+    program = product_of_bytes(tmp_path, 13, 21)
+    with declared("x86_64", kind=BYTES):
+        model = Model(program, flags=flags)
+        text = model.files["model.c"].decode()
+        assert text.count("_mm_madd_epi16(") == 1 and "#if defined(__SSE2__)\n#include <emmintrin.h>\n#endif" in text
+        for n in (1, 7):
+            x = np.random.default_rng(n).integers(0, 255, (n, 13), np.uint8, endpoint=True)
+            got = np.full((n, 21), 77, np.float32)
+            assert model.run({"x": x}, [got], {"n": n}) == 0
             assert got.tobytes() == meaning(program, x).tobytes()
 
 

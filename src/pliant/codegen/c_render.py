@@ -18,7 +18,7 @@ from dataclasses import field
 from ..dtype import DType, bool_, f64, i64, u8
 from ..loop.buffer import Buffer, Load
 from ..loop.lowering import Machine, Watch, lower_func
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, walk_stmts
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, is_instruction, walk_stmts
 from ..support.errors import InternalError, UnsupportedError
 from ..support.names import unused_name
 from ..support.record import dataclass
@@ -26,7 +26,10 @@ from ..sym import expr as E
 from ..sym.bounds import int_range
 from ..sym.expr import Const, Expr, Var, product
 from ..sym.facts import DIM_MAX
+from ..sym.poly import to_expr
+from ..target.instructions import Instruction
 from .c_expr import Expressions
+from .c_instruction import c_call, c_headers, c_places
 from .c_types import INT32, Val, c_type, helpers_for, literal, memory_type
 
 # Passes that C does without: loops run serially, and a math function is a C function, which is smaller than its definition at each use.
@@ -54,7 +57,8 @@ def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None)
         inner = state.inner(f)
         state.functions.append(_outer(f, inner, linkage, state))
     functions = _called(state.functions)
-    return CModule("\n\n".join([*helpers_for(["prelude", *functions]), *functions, ""]), names, tuple(state.sites))
+    text = [*c_headers(state.instructions), *helpers_for(["prelude", *functions]), *functions, ""]
+    return CModule("\n\n".join(text), names, tuple(state.sites))
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class State:
     functions: list[str] = field(default_factory=list)
     names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
     math: dict[tuple[str, DType], str] = field(default_factory=dict)  # the C function of each expanded function
+    instructions: list[Instruction] = field(default_factory=list)  # whose C forms are used
 
     def inner(self, func: Func) -> str:
         """The C name of a program's inner function; its text is made if it is not there."""
@@ -334,6 +339,31 @@ class _Function(Expressions):
         self.line(f"{pointer_type(s.buffer.dtype, constant, by_bytes)}const {name} = {start};")
 
     def _for(self, s: For) -> None:
+        performed = c_places(s) if is_instruction(s) else None
+        if performed is None:
+            self._loop(s)
+            return
+        instruction, places = performed
+        self.state.instructions.append(instruction)
+        starts = [to_expr(p.start, i64) for p in places]
+        if instruction.c_if:
+            self.line(f"#if {instruction.c_if}")
+        self.begin(*starts)
+        pointers = {p.parameter.name: self._operand(p.buffer, start, not p.written) for p, start in zip(places, starts, strict=True)}
+        self.line(f"{c_call(instruction, pointers)};")
+        if instruction.c_if:
+            self.line("#else")
+            self._loop(s)
+            self.line("#endif")
+
+    def _operand(self, b: Buffer, start: Expr, constant: bool) -> str:
+        """The address of an operand of an instruction, as a pointer to its elements."""
+        by_bytes = b in self.by_bytes
+        at = self.expr(start * b.dtype.itemsize if by_bytes else start)
+        place = f"({self.pointers[b]} + {at.at(1)})"
+        return f"(({pointer_type(b.dtype, constant)}){place})" if by_bytes else place
+
+    def _loop(self, s: For) -> None:
         if isinstance(s.start, Const) and isinstance(s.stop, Const) and s.stop.value - s.start.value <= 1:
             if s.stop.value > s.start.value:  # a loop of one iteration
                 self.vars[s.var] = literal(s.start)

@@ -12,7 +12,7 @@ where the loop no longer is the implementation over operands that lie as the par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 
 from ..loop.buffer import Buffer, Load
@@ -25,7 +25,7 @@ from ..sym.poly import Poly, add, poly_of
 from ..target import Target
 from ..target.instructions import Instruction, find_instruction
 
-Flat = Callable[[Iterable[Expr], Iterable[Expr]], Poly]  # from indices and strides to the number of an element
+Flat = Callable[[tuple[Expr, ...], tuple[Expr, ...]], Poly]  # from indices and strides to the number of an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ def instruction_at(loop: For, target: Target) -> Instruction | None:
 
 
 @cache
-def implementation_of(instruction: Instruction) -> Func:
+def implementation_of(instruction: Instruction, expanded: bool = True) -> Func:
     """The loop program that an instruction is put into programs as, after the passes that these have gone through."""
-    return lower_func(parse_module(instruction.implementation)["f"], Machine())
+    return lower_func(parse_module(instruction.implementation)["f"], Machine(), without=() if expanded else ("expand_math",))
 
 
-def places_of(loop: For, instruction: Instruction, flat: Flat) -> list[Place] | None:
-    """The operands of the instruction that a loop performs, in the order of its parameters."""
-    func = implementation_of(instruction)
+def places_of(loop: For, instruction: Instruction, flat: Flat, expanded: bool = True) -> list[Place] | None:
+    """The operands of the instruction that a loop performs, in the order of its parameters; are math functions expanded in the loop?"""
+    func = implementation_of(instruction, expanded)
     match = _Match(func, flat)
     if not match.stmt(only_loop(func.body), loop) or any(b not in match.places for b in func.buffers):
         return None

@@ -36,10 +36,13 @@ class Instruction:
     widened: str = ""  # the instruction that does the same with left factors of 16 bits: widening them once is better than at each use
     llvm: str = ""  # what LLVM is asked for, over {parameters}; "" where the implementation is selected as it stands
     c: str = ""  # a C expression over pointers to the first elements of {parameters}
+    c_if: str = ""  # the preprocessor's condition that the compiler of C code has it; "" where every one has
     headers: tuple[str, ...] = ()  # what the C expression needs, such as immintrin.h
 
     def is_on(self, target: Target) -> bool:
-        """Whether a machine has it."""
+        """Whether a machine has it; of C code only its compiler knows, so that every C form counts."""
+        if target.kind == "c":
+            return bool(self.c)
         return target.arch == self.arch and set(self.needs) <= set(target.features)
 
 
@@ -96,7 +99,8 @@ def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
     pointer = f"({sums.replace('s', 'int').replace('u', 'uint')}_t *){{c}}"
     c = f"vst1q_{sums}({pointer}, {in_c}(vld1q_{sums}({pointer}), vld1q_{left}({{a}}), vld1q_{right}({{b}})))"
     name = f"i8mm.mmla_{left}{right}"
-    return Instruction(name, "aarch64", ("i8mm",), description, implementation, llvm=llvm, c=c, headers=("arm_neon.h",))
+    macro = "defined(__ARM_FEATURE_MATMUL_INT8)"
+    return Instruction(name, "aarch64", ("i8mm",), description, implementation, llvm=llvm, c=c, c_if=macro, headers=("arm_neon.h",))
 
 
 def _table() -> dict[str, Instruction]:
