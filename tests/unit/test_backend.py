@@ -28,12 +28,12 @@ def chain(x: Tensor[f32, n, 8]) -> Tensor[f32, n, 8]:
 
 def test_every_kind_of_target_has_a_backend() -> None:
     assert set(BACKENDS) == set(get_args(Kind))
-    for name in ("native", "llvm:cortex-a76", "wasm+simd128"):
+    for name in ("native", "llvm:cortex-a76", "wasm+simd128", "c:cortex-m7"):
         assert isinstance(backend_of(target(name)), Backend)
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [("llvm:x86-64-v3", "flat"), ("llvm:cortex-a76", "flat"), ("wasm", "wasm"), ("wasm+simd128", "wasm")]
+    ("name", "form"), [("llvm:x86-64-v3", "flat"), ("llvm:cortex-a76", "flat"), ("wasm", "wasm"), ("wasm+simd128", "wasm"), ("c", "c")]
 )
 @pytest.mark.parametrize("split", [False, True], ids=["one object", "an object for each kernel"])
 def test_a_finished_program_is_one_blob(name: str, form: str, split: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +49,11 @@ def test_a_wasm_module_is_never_mapped_as_machine_code() -> None:
     package = compile_program(program_of(chain), "wasm")
     with pytest.raises(ModelFileError, match="of the form `wasm`"):
         load(package.blob)
+
+
+def test_exports_of_c_source_are_where_functions_begin() -> None:
+    blob = compile_program(program_of(chain), "c", cache=False).blob
+    assert all(blob.code[at:].startswith(f"int32_t {name}(Ctx *ctx".encode()) for name, at in blob.exports.items())
 
 
 def test_exports_of_a_wasm_blob_are_bodies_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
