@@ -22,6 +22,7 @@ _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".artifact": "load",
     ".explanation": "explain",
+    ".exporting": "export",
     ".program": "Program",
     ".quantized": "quantization_errors quantize",
     ".own_instructions": "DeclaredInstruction instruction",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .artifact import load
     from .dtype import DType
     from .explanation import explain
+    from .exporting import export
     from .frontends.onnx import from_onnx
     from .graph import ops
     from .graph.ops import match_cast
@@ -221,6 +223,7 @@ __all__ = [
     "exp2",
     "explain",
     "expm1",
+    "export",
     "f4e2m1",
     "f8e4m3",
     "f8e4m3fn",

@@ -59,7 +59,7 @@ def fingerprint() -> str:
 # Writing.
 
 
-def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
+def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets: Sequence[str | Target] = ()) -> None:
     """Writes an executable, with its code and that for further targets, to a file."""
     from . import __version__
     from .pipeline import compile_program
@@ -69,7 +69,7 @@ def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets:
     text, literals = str(program), program.constants
     names = _names(program)
     _check_text(program, text)
-    others = [find_target(t) for t in targets]
+    others = dict.fromkeys(find_target(t) for t in ([targets] if isinstance(targets, str) else targets))
     parts = [(lineage.target, f.package), *((t, compile_program(program, t, lineage.checked)) for t in others if t != lineage.target)]
     with Writer(path, __version__) as w:
         contract = {"name": f.interface.name, "inputs": f.inputs, "outputs": f.outputs, "dims": f.dims}

@@ -73,6 +73,7 @@ class State:
     plan: bool = True  # temporaries share memory
     fused: bool = True  # functions have their forms with fma
     load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
+    load_here: bool = False  # `load` becomes code for this machine, though its kernels are scheduled for the target
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
     leaving: Leaving | None = None  # calls of functions outside of compiled code
@@ -246,33 +247,39 @@ def _emit(s: State) -> State:
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
     if s.load is None:
         return replace(s, package=package)
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
-    steps = [step for step in STEPS[-5:] if step.name not in read_settings().disable]
-    return replace(s, package=package._replace(load=_to_code(start, steps).package))
+    machine = find_target("native") if s.load_here else s.target
+    return replace(s, package=package._replace(load=_load_package(s, machine)))
 
 
 def literals_here(s: State) -> list[Any]:
-    """The program's literals, and behind them the results of `load`, computed on this machine for code that cannot run on it.
-
-    The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
-    """
+    """The program's literals, and behind them the results of `load`, computed on this machine for code that cannot run on it."""
     if s.load is None:
         return list(s.constants)
     from .runtime.loading import all_literals
 
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
-    disabled = read_settings().disable
-    scheduled = run_steps(start, [step for step in STEPS[-5:-1] if step.name not in disabled])
-    package = _emit(replace(scheduled, target=find_target("native"))).package
-    assert package is not None
+    package = _load_package(s, find_target("native"))
     return all_literals(package._replace(load=package), s.constants)
 
 
-def _to_code(start: State, steps: Sequence[Step]) -> State:
-    """Runs steps to the last one; code is made on the way."""
+def _load_package(s: State, machine: Target) -> Package:
+    """The package of `load` as code for a machine.
+
+    The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
+    """
+    assert s.load is not None
+    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
+    steps = [step for step in STEPS[-5:] if step.name not in read_settings().disable]
+    package = _to_code(start, steps, machine).package
+    assert package is not None
+    return package
+
+
+def _to_code(start: State, steps: Sequence[Step], machine: Target | None = None) -> State:
+    """Runs steps to the last one; code is made on the way, for `machine` if that is not the target."""
     from .backend import backend_of
 
-    with backend_of(start.target).assembly(start.target, start.level, _watch_loop_passes()) as assembly:
+    machine = machine or start.target
+    with backend_of(machine).assembly(machine, start.level, _watch_loop_passes()) as assembly:
         return run_steps(replace(start, assembly=assembly), steps)
 
 
@@ -367,21 +374,28 @@ def compile_program(
     target: str | Target = "native",
     checked: bool = False,
     cache: bool = True,
+    load_here: bool = False,
 ) -> Package:
-    """The package of a program for a target, from the cache if it is there."""
+    """The package of a program for a target, from the cache if it is there.
+
+    With `load_here`, what is computed once from literals is code for this machine: it computes the bits that the target would, because
+    the kernels are those that are scheduled for the target.
+    """
     machine = find_target(target)
     disabled = check_disabled(read_settings().disable)
     key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
     patterns = _patterns_text()
     cache = cache and patterns is not None  # what a condition says today it may not say tomorrow
     key += f"{patterns or ''}{declared_text(machine)}".encode()
+    if load_here:
+        key += f"\nload here {find_target('native')!r}".encode()
     if cache:
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
     try:
         with fewer_collections():
-            package = compile_as_far_as("emit", program, machine, checked).package
+            package = compile_as_far_as("emit", program, machine, checked, load_here).package
     finally:
         forget()
     assert package is not None
@@ -390,11 +404,12 @@ def compile_program(
     return package
 
 
-def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False) -> State:
+def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False, load_here: bool = False) -> State:
     """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
     disabled = check_disabled(read_settings().disable)
     _refuse_addresses(program)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
+    start = replace(start, load_here=load_here)
     steps = [s for s in STEPS[: 1 + [s.name for s in STEPS].index(last)] if s.name not in disabled]
     return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
 

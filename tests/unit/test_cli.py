@@ -56,7 +56,7 @@ def test_version_and_help() -> None:
 
 def test_help_loads_neither_numpy_nor_llvm() -> None:
     code = "import atexit, sys; atexit.register(lambda: print([m for m in ('numpy', 'llvmlite') if m in sys.modules], file=sys.stderr))"
-    for args in (["--help"], ["--version"], ["doctor", "--help"], ["cache", "info"]):
+    for args in (["--help"], ["--version"], ["doctor", "--help"], ["export", "--help"], ["cache", "info"]):
         assert run(*args, code=code).stderr == "[]\n", args
 
 

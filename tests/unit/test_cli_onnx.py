@@ -202,3 +202,47 @@ def test_inputs_that_are_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert np.load(tmp_path / "out.npz")["y"].tolist() == [[3.0] * 4] * 2
     assert main(["run", str(tmp_path / "m.onnx"), "--dim", "n=2", "-i", "x=nothing.npy"]) == 2
     assert "there is no file `nothing.npy`" in capsys.readouterr().err
+
+
+def test_compile_for_further_targets(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pliant.runtime import container
+
+    out = tmp_path / "m.pliant"
+    assert main(["compile", model, "--target", "wasm,aarch64@linux", "-o", str(out)]) == 0
+    assert [s.name for s in container.read(out).find("code")] == ["native", "wasm", "aarch64@linux"]
+    capsys.readouterr()
+    assert main(["compile", model, "--target", "wasm,aarch46", "-o", str(out)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "unknown target `aarch46`" in captured.err and "`aarch64`" in captured.err
+
+
+def test_export(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    assert main(["export", model, "--target", "aarch64@android", "-o", str(folder)]) == 0
+    names = ["libmodel.so", "model.h", "model.json", "model.o"]
+    assert sorted(p.name for p in folder.iterdir()) == names
+    captured = capsys.readouterr()
+    assert sorted(Path(line.split(":")[0]).name for line in captured.out.splitlines()) == names and captured.err == ""
+    assert main(["export", model, "--target", "wasm+simd128", "-o", str(folder), "--name", "net", "--dim", "n=1..8", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["target"] == "wasm+simd128" and {Path(f).name for f in answer["files"]} == {"net.wasm", "net.json"}
+    assert json.loads((folder / "net.json").read_text())["symbols"] == [{"name": "n", "min": 1, "max": 8, "multiple_of": 1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("webgpu", "is not there yet"), ("web", "pages are not written yet"), ("wasm+simd", "near: `simd128`")]
+)
+def test_export_refuses_a_target_in_one_sentence(
+    model: str, tmp_path: Path, name: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", model, "--target", name, "-o", str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert what in captured.err and captured.out == "" and "Traceback" not in captured.err and not (tmp_path / "out").exists()
+
+
+def test_export_needs_a_target_and_a_folder(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", model]) == 2
+    assert "--target" in capsys.readouterr().err
+    assert main(["export", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "riscv64+v@linux" in shown and "@OS" in shown

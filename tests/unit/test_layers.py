@@ -42,6 +42,7 @@ SEES |= {
     "artifact": API,
     "c_export": API,
     "explanation": API,
+    "exporting": API,
     "lineage": {*API, "report"},  # an executable's report, made when it is asked for
     "measure": API,
     "quantized": API,

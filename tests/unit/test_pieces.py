@@ -105,7 +105,7 @@ def test_an_error_elsewhere_stops_the_thread(small: None) -> None:
 def test_pieces_for_other_machines(small: None, machine: str) -> None:
     found = compile_as_far_as("emit", program_of(chain), target(machine)).package
     assert found is not None
-    assert set(found.blob.exports) == {"prepare", "size", "run"}
+    assert set(found.blob.exports) >= {"prepare", "size", "run"}
 
 
 def test_a_long_host_program_is_right_and_compiles_in_silence(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..codegen.emit import emit_object
 from ..codegen.link_wasm import link_blob
+from ..codegen.serial_for import NAME, serial_for_text
 from ..loop.lowering import Watch
+from ..runtime.blob import Blob
 from ..target import Target
 from .base import Assembly, Backend
 from .llvm import LlvmAssembly
@@ -13,8 +18,12 @@ class Wasm(Backend):
     """wasm32: LLVM's wasm objects, linked by ourselves."""
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """A program that becomes a blob of the form `wasm`."""
-        return LlvmAssembly(target, level, link_blob, watch)
+        """A program that becomes a blob of the form `wasm`, with a `serial_for` that its host may put into its table."""
+
+        def link(objects: Sequence[bytes], exports: Sequence[str]) -> Blob:
+            return link_blob([*objects, emit_object(serial_for_text(target), target)], [*exports, NAME])
+
+        return LlvmAssembly(target, level, link, watch)
 
 
 WASM = Wasm()

@@ -23,6 +23,7 @@ COMMANDS = {
     "chat": "talk to a language model, or ask it one question",
     "run": "run a model on arrays, images or random numbers: outputs, time, rate of arithmetic",
     "compile": "make a .pliant file of a model",
+    "export": "make files of a model that are used without Pliant: a library, a WebAssembly module",
     "check": "compare a model with another runtime, node by node",
     "doctor": "what Pliant finds on this machine, and what the machine can do",
     "inspect": "what a model file holds: its contract, its program, its tensors",

@@ -16,6 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command line."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     parser.add_argument("-o", "--output", help="the artifact to write; beside the model if not said")
+    parser.add_argument("--target", help="further machines to make code for, T or T,T…; `pliant export --help` shows the names")
     add_dims(parser)
     add_quantize(parser)
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -24,23 +25,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compiles, and writes the artifact."""
     from ..api import compile, program_of
+    from ..target import target as find_target
 
     dims = read_dims(options.dim)
-    target = options.output or str(Path(options.model).with_suffix(".pliant"))
+    file = options.output or str(Path(options.model).with_suffix(".pliant"))
+    targets = options.target.split(",") if options.target else []
+    for name in targets:
+        find_target(name)  # a wrong name is told before the model is read, which may take long
     progress(f"compiling {options.model}")
     start = time.perf_counter()
     program = program_of(options.model)
     source = _quantized(program, options.quantize)
     executable = compile(source, dims=dims)
     seconds = time.perf_counter() - start
-    executable.save(target)
-    facts = {"file": target, "bytes": Path(target).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}
+    executable.save(file, targets=targets)
+    facts = {"file": file, "bytes": Path(file).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}
     errors = _errors(program, source, dims) if options.quantize else []
     progress("")
     if options.json:
         print(json.dumps(facts | {"errors": [dict(zip(("name", "largest", "relative"), e, strict=True)) for e in errors]}))
         return 0
-    print(f"{facts['contract']}\n{target}: {facts['bytes']} bytes, compiled in {seconds:.1f} s")
+    print(f"{facts['contract']}\n{file}: {facts['bytes']} bytes, compiled in {seconds:.1f} s")
     for name, largest, relative in errors:
         print(f"{name}: at most {largest:.3g} off, {100 * relative:.3g} % of its size (on random inputs)")
     return 0

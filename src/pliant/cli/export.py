@@ -1,0 +1,67 @@
+"""`pliant export MODEL --target T -o DIR`: a model as files that are used without Pliant: a library, a WebAssembly module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from . import progress
+from .model_options import add_dims, add_quantize, read_dims
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line."""
+    parser.add_argument("model", help="an .onnx or .pliant file")
+    parser.add_argument("--target", required=True, help="the machine that runs it, by a name of the table below")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write to")
+    parser.add_argument("--name", help="what files and functions are called by; the model's name if not said")
+    add_dims(parser)
+    add_quantize(parser)
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = targets_text()
+
+
+def targets_text() -> str:
+    """The table of target names, for people to read."""
+    from ..target import OSES, TABLE
+
+    rows = [(row.form, ", ".join(row.examples), row.means) for row in TABLE]
+    widths = [max(len(row[n]) for row in rows) for n in (0, 1)]
+    lines = [f"  {form:{widths[0]}}  {examples:{widths[1]}}  {means}" for form, examples, means in rows]
+    return "\n".join(
+        [
+            "targets: a name, then +FEATURE as LLVM spells it, then @OS (this machine's if not said)",
+            *lines,
+            f"  @OS         {', '.join(OSES)}",
+        ]
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compiles, and writes the files."""
+    from ..api import program_of
+    from ..exporting import export
+    from ..target import target
+
+    machine = target(options.target)  # before the model is read, which may take long
+    dims = read_dims(options.dim)
+    progress(f"compiling {options.model} for {machine}")
+    start = time.perf_counter()
+    program = program_of(options.model)
+    if options.quantize:
+        from ..quantized import quantize
+
+        program = quantize(program, options.quantize)
+    files = export(program, machine, options.output, dims=dims, name=options.name or Path(options.model).stem)
+    seconds = time.perf_counter() - start
+    progress("")
+    sizes = {str(file): file.stat().st_size for file in files}
+    if options.json:
+        print(json.dumps({"target": machine.name, "files": sizes, "seconds": round(seconds, 3)}))
+        return 0
+    for file, size in sizes.items():
+        print(f"{file}: {size} bytes")
+    return 0

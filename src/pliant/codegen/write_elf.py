@@ -1,0 +1,141 @@
+"""ELF files of a blob, written without a linker: an object that other linkers take, and a shared library that loaders open.
+
+    shared_library(blob, "x86_64", {"model_run": blob.exports["run"]}, "libmodel.so")
+
+A blob has neither relocations nor undefined symbols nor writable data, so both files are its code, a table of symbols, and heads. The
+library's segments begin at multiples of 16 KiB, the largest page of the systems that open such files (Android asks for it). Numbers are
+those of the ELF specification.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+from ..runtime.blob import Blob
+from ..support.record import dataclass
+
+PAGE = 16384
+MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 5)}  # number, flags: RISC-V has compressed code, floats in registers
+_CODE_ALIGNMENT = 4096  # as a blob is mapped
+_REL, _DYN = 1, 3
+_PROGBITS, _SYMTAB, _STRTAB, _HASH, _DYNAMIC, _DYNSYM = 1, 2, 3, 5, 6, 11
+_WRITE, _ALLOC, _EXEC = 1, 2, 4
+_GLOBAL_FUNCTION = 1 << 4 | 2
+_READ_SEGMENT, _CODE_SEGMENT, _DATA_SEGMENT = 4, 5, 6  # read; read and execute; read and write
+_DYNAMIC_BYTES = 7 * 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    type: int
+    content: bytes
+    flags: int = 0
+    link: int = 0
+    info: int = 0
+    entry: int = 0
+    alignment: int = 1
+
+
+class _Strings:
+    """A table of strings, each once."""
+
+    def __init__(self) -> None:
+        self.content = b"\0"
+
+    def add(self, text: str) -> int:
+        """Where a string begins in the table."""
+        at = len(self.content)
+        self.content += text.encode() + b"\0"
+        return at
+
+
+def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:
+    """A relocatable object whose global functions are `symbols`, offsets into the blob."""
+    strings = _Strings()
+    table = bytes(24) + b"".join(_symbol(strings.add(name), 1, at) for name, at in symbols.items())
+    sections = [
+        _Section(".text", _PROGBITS, blob.code, _ALLOC | _EXEC, alignment=_CODE_ALIGNMENT),
+        _Section(".symtab", _SYMTAB, table, link=3, info=1, entry=24, alignment=8),  # one local symbol, the empty one
+        _Section(".strtab", _STRTAB, strings.content),
+        _Section(".note.GNU-stack", _PROGBITS, b""),  # its being there says that no stack needs to be executable
+    ]
+    return _file(_REL, arch, sections, [])
+
+
+def shared_library(blob: Blob, arch: str, symbols: Mapping[str, int], soname: str) -> bytes:
+    """A shared library that exports `symbols`, offsets into the blob, and needs no other library."""
+    strings = _Strings()
+    own_name = strings.add(soname)
+    names = {name: strings.add(name) for name in symbols}
+    hashes = _hash_table(list(symbols))
+
+    def sections(table: bytes, dynamic: bytes) -> list[_Section]:
+        return [
+            _Section(".dynsym", _DYNSYM, table, _ALLOC, link=2, info=1, entry=24, alignment=8),
+            _Section(".dynstr", _STRTAB, strings.content, _ALLOC),
+            _Section(".hash", _HASH, hashes, _ALLOC, link=1, entry=4, alignment=8),
+            _Section(".text", _PROGBITS, blob.code, _ALLOC | _EXEC, alignment=PAGE),
+            _Section(".dynamic", _DYNAMIC, dynamic, _ALLOC | _WRITE, link=2, entry=16, alignment=PAGE),
+        ]
+
+    # Sizes are known before the addresses that stand in the tables.
+    table_at, strings_at, hash_at, code_at, dynamic_at = _places(sections(bytes(24 + 24 * len(names)), bytes(_DYNAMIC_BYTES)), 5)
+    table = bytes(24) + b"".join(_symbol(names[name], 4, code_at + at) for name, at in symbols.items())
+    # HASH, STRTAB, SYMTAB, STRSZ, SYMENT, SONAME, NULL
+    tags = (4, hash_at, 5, strings_at, 6, table_at, 10, len(strings.content), 11, 24, 14, own_name, 0, 0)
+    segments = [
+        _segment(1, _READ_SEGMENT, 0, hash_at + len(hashes), PAGE),
+        _segment(1, _CODE_SEGMENT, code_at, len(blob.code), PAGE),
+        # glibc before 2.35 writes addresses into this table, so that it may not be read-only.
+        _segment(1, _DATA_SEGMENT, dynamic_at, _DYNAMIC_BYTES, PAGE),
+        _segment(2, _DATA_SEGMENT, dynamic_at, _DYNAMIC_BYTES, 8),
+        _segment(0x6474E551, _DATA_SEGMENT, 0, 0, 16),  # GNU_STACK: not executable
+    ]
+    return _file(_DYN, arch, sections(table, struct.pack("<14Q", *tags)), segments)
+
+
+def _file(kind: int, arch: str, sections: Sequence[_Section], segments: Sequence[bytes]) -> bytes:
+    """A file of these sections after the heads; their own heads stand at its end. Addresses are offsets in the file."""
+    names = _Strings()
+    offsets = [names.add(s.name) for s in sections]
+    own = names.add(".shstrtab")
+    sections, offsets = [*sections, _Section(".shstrtab", _STRTAB, names.content)], [*offsets, own]
+    places = _places(sections, len(segments))
+    body = bytearray(64 + 56 * len(segments))
+    heads = bytes(64)
+    for s, name, at in zip(sections, offsets, places, strict=True):
+        body += bytes(at - len(body)) + s.content
+        address = at if s.flags & _ALLOC and segments else 0
+        heads += struct.pack("<IIQQQQIIQQ", name, s.type, s.flags, address, at, len(s.content), s.link, s.info, s.alignment, s.entry)
+    body += bytes(-len(body) % 8)
+    machine, flags = MACHINES[arch]
+    sizes = (64, 56 if segments else 0, len(segments), 64, 1 + len(sections), len(sections))
+    head = struct.pack("<HHIQQQI6H", kind, machine, 1, 0, 64 if segments else 0, len(body), flags, *sizes)
+    body[:64] = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + head
+    body[64 : 64 + 56 * len(segments)] = b"".join(segments)
+    return bytes(body) + heads
+
+
+def _places(sections: Sequence[_Section], segments: int) -> list[int]:
+    """Where each section begins, in a file with so many segments."""
+    end, places = 64 + 56 * segments, []
+    for s in sections:
+        places.append(end + -end % s.alignment)
+        end = places[-1] + len(s.content)
+    return places
+
+
+def _segment(kind: int, access: int, offset: int, size: int, alignment: int) -> bytes:
+    return struct.pack("<IIQQQQQQ", kind, access, offset, offset, offset, size, size, alignment)
+
+
+def _symbol(name: int, section: int, value: int) -> bytes:
+    return struct.pack("<IBBHQQ", name, _GLOBAL_FUNCTION, 0, section, value, 0)
+
+
+def _hash_table(names: Sequence[str]) -> bytes:
+    """The table by which loaders find the symbols 1, 2, … of these names: one chain for all, since they are few."""
+    chain = [*range(2, len(names) + 1), 0]
+    return struct.pack(f"<{3 + 1 + len(chain)}I", 1, 1 + len(names), 1, 0, *chain)
