@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant import Out, Tensor, dim, exp, f32, kernel, parallel, rsqrt, select, sigmoid, vector
-from pliant.dtype import f64
+from pliant import Out, Tensor, alloc, dim, exp, f32, kernel, parallel, rsqrt, select, sigmoid, unroll, vector, view
+from pliant.dtype import f64, i64
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer
 from pliant.loop.lowering import LOOP_PASSES, Machine, lower_func
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.expand_math import expand_math, has_function
+from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.printer import print_func
 from pliant.loop.stmt import For, Func, Param, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
+from pliant.support.errors import UnsupportedError
 from pliant.sym.expr import Call, Const, Var
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
@@ -47,11 +49,34 @@ def gate(x: Tensor[f32, n, 8], y: Out[f32, n, 8]) -> None:
             y[i, j] = select(i > 0, sigmoid(x[i, j]), rsqrt(x[i, j]))
 
 
+@kernel(scheduled=True)
+def tile(x: Tensor[f32, n, 8], y: Out[f32, 4, 8]) -> None:
+    acc = alloc((4, 8), f32, scope="register")
+    for r in unroll(4):
+        for j in vector(8):
+            acc[r, j] = 0.0
+    for i in range(n):
+        for p in unroll(2):
+            bits = alloc((8,), f32, scope="stack")
+            row = 2 * p
+            for j in vector(8):
+                bits[j] = x[i, j] * x[i, p]
+            for q in unroll(p, 2):
+                if row + q < 3:
+                    part = view(acc[row + q, 0], (8,))
+                    for j in vector(8):
+                        part[j] += bits[j]
+    for r in unroll(4):
+        for j in vector(8):
+            y[r, j] = acc[r, j]
+
+
 EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (lambda f: choose_grain(f, 8), rows),
     (expand_math, gate),
+    (unroll_loops, tile),
 ]
-NAMES = ("choose_grain", "expand_math")
+NAMES = ("choose_grain", "expand_math", "unroll")
 
 
 def test_programs_before_and_after() -> None:
@@ -65,11 +90,11 @@ def test_programs_before_and_after() -> None:
     assert text == GOLDEN.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("program", [rows, gate], ids=lambda p: p.func.name)
+@pytest.mark.parametrize("program", [rows, gate, tile], ids=lambda p: p.func.name)
 def test_what_each_pass_makes_is_a_program_like_any_other(program: Any) -> None:
     """It verifies, its text is read back, and the interpreter computes the same bits."""
     x = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32)
-    shape = (5,) if program is rows else (5, 8)
+    shape = {rows: (5,), gate: (5, 8), tile: (4, 8)}[program]
     func = program.func
     expected = np.empty(shape, np.float32)
     run_loop(func, [x, expected])
@@ -127,5 +152,17 @@ def test_a_grain_that_is_stated_is_at_least_one() -> None:
 
 
 def test_all_passes_together_leave_what_a_renderer_knows() -> None:
-    for program in (rows, gate):
-        verify(lower_func(program.func, Machine()))
+    for program in (rows, gate, tile):
+        func = lower_func(program.func, Machine())
+        verify(func)
+        assert not any(isinstance(s, For) and s.kind == "unroll" for s in walk_stmts(func.body))
+
+
+def test_loops_that_cannot_be_written_out_are_refused() -> None:
+    loop = rows.func.body
+    assert isinstance(loop, For)
+    with pytest.raises(UnsupportedError, match="cannot be unrolled: its extent `n` is no constant"):
+        unroll_loops(rows.func.with_(body=loop.with_(kind="unroll")))
+    many = For(loop.var, Const(0, i64), Const(100, i64), "unroll", For(Var("k"), Const(0, i64), Const(100, i64), "unroll", loop.body))
+    with pytest.raises(UnsupportedError, match="gives 10000 copies of its body, more than 4096"):
+        unroll_loops(rows.func.with_(body=many))

@@ -1,10 +1,10 @@
 """What the code generator knows at a point of a function: values of variables, memoised expressions, ranges, index polynomials.
 
-A *scope* is a stretch of straight-line code, the iteration of an unrolled loop, or a lane group. What is computed in a
-scope may be used again until it is left. The iterations of unrolled loops and lane groups are *open*: they are no blocks of
+A *scope* is a stretch of straight-line code, one of several lanes done one by one, or a lane group. What is computed in a
+scope may be used again until it is left. Lanes and lane groups are *open*: they are no blocks of
 their own, so what does not depend on their variable belongs to the scope around them.
 
-Index arithmetic is done on polynomials (`sym/poly.py`): variables of unrolled loops are numbers in them, lets are looked
+Index arithmetic is done on polynomials (`sym/poly.py`): variables with numbers are numbers in them, lets are looked
 through, and sums are emitted outermost variables first, so that LLVM can hoist what an inner loop does not change.
 """
 
@@ -55,7 +55,7 @@ class Scopes(Floats):
         self.scopes: list[Scope] = [Scope(False)]
         self.loads: dict[Expr, Val] = {}  # values read from memory, until something is written
         self.bound: dict[Var, Val] = {}
-        self.numbers: dict[Var, int] = {}  # variables of unrolled loops
+        self.numbers: dict[Var, int] = {}  # variables of lanes that are done one by one, or from a number on
         self.definitions: dict[Var, Expr] = {}  # lets over indices
         self.depth: dict[Var, int] = {}  # loops around the variable
         self.loop_depth = 0
@@ -160,7 +160,7 @@ class Scopes(Floats):
     # Index polynomials.
 
     def resolve(self, e: Expr) -> Expr:
-        """`e` with numbers for unrolled variables and definitions for lets, folded."""
+        """`e` with numbers and definitions for variables, folded."""
         if isinstance(e, Const) or (self.numbers.keys().isdisjoint(fv := free_vars(e)) and self.definitions.keys().isdisjoint(fv)):
             return e
         found: Expr | None = self.recall(("resolve", e))

@@ -1,4 +1,4 @@
-"""Statements of loop programs (without blocks) as LLVM text: stores, lets, choices, serial and unrolled loops, calls, checks.
+"""Statements of loop programs (without blocks) as LLVM text: stores, lets, choices, serial loops, calls, checks.
 
 Failures leave the function at once: whoever calls looks at the answer, and the error record says what happened. Vector and
 parallel loops are in `llvm_vector.py` and `llvm_parallel.py`.
@@ -28,7 +28,7 @@ from ..loop.stmt import (
     children,
     is_instruction,
 )
-from ..support.errors import Error, InternalError, UnsupportedError
+from ..support.errors import Error, InternalError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, product
 from .llvm_fail import ERROR_VALUES, Failures, ModuleState
@@ -36,7 +36,6 @@ from .llvm_instruction import emit_instruction
 from .llvm_scope import has_load
 from .llvm_types import NO_MEMORY, Val
 
-MAX_UNROLLED = 4096
 _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
 
 
@@ -47,7 +46,6 @@ class Statements(Failures):
         super().__init__(state)
         self.func = func
         self.is_host = bool(func.attrs.get("host"))
-        self.unrolled = 1  # copies of what is being emitted
         self.serial_depth = 0  # serial loops around what is being emitted
         self.cancel_nest = 1  # an outermost serial loop looks at the cancel flag if loops are nested so deep in it
 
@@ -186,7 +184,7 @@ class Statements(Failures):
         if is_instruction(s) and emit_instruction(self, s):
             return
         if s.kind == "unroll" or (s.kind == "vector" and self.lanes and self.extent_of(s) is not None):
-            self.unroll(s)
+            self.one_by_one(s)
         elif s.kind == "vector" and not self.lanes:
             self.vector_loop(s)
         elif s.kind == "parallel" and not self.lanes:
@@ -199,24 +197,14 @@ class Statements(Failures):
         start, stop = self.number_of(s.start), self.number_of(s.stop)
         return None if start is None or stop is None else (start, max(0, stop - start))
 
-    def unroll(self, s: For) -> None:
-        """Every iteration of a loop, one after the other."""
+    def one_by_one(self, s: For) -> None:
+        """Every iteration of a loop over a constant range: lanes that cannot be lanes, loops of a tensor instruction without a form."""
         constant = self.extent_of(s)
         if constant is None:
-            raise UnsupportedError(
-                f"loop `{s.var.name}` cannot be unrolled: its extent `{s.extent}` is no constant",
-                help="split it by a constant and unroll the inner loop",
-            )
+            raise InternalError(f"loop `{s.var.name}` over `{s.extent}` iterations was not unrolled")
         start, extent = constant
-        if self.unrolled * extent > MAX_UNROLLED:
-            raise UnsupportedError(
-                f"unrolling loop `{s.var.name}` gives {self.unrolled * extent} copies of its body, more than {MAX_UNROLLED}",
-                help="split it and unroll only the inner loop",
-            )
-        self.unrolled *= max(1, extent)
         for n in range(start, start + extent):
             self.iteration(s, n)
-        self.unrolled //= max(1, extent)
 
     def iteration(self, s: For, number: int) -> None:
         """The body of a loop with a number for its variable."""

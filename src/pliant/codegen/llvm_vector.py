@@ -52,7 +52,7 @@ class VectorLoops(Statements):
             self.stmt(If(Lt(s.start, s.stop), seq(*checks)))
         constant = self.extent_of(s)
         if constant is not None and constant[1] <= 1:
-            self.unroll(s)
+            self.one_by_one(s)
             return
         shape = _shape(s)
         varying, laned = shape.varying, shape.laned
@@ -65,7 +65,7 @@ class VectorLoops(Statements):
             whole = constant is not None and (constant[1] <= MAX_LANES or in_registers)
             masks = possible and not whole and self._masks(laned, s.var, varying)
         if not possible and in_registers:
-            self.unroll(s)
+            self.one_by_one(s)
         elif not possible:
             self.serial(s)
         elif whole and constant is not None:
@@ -200,7 +200,7 @@ class VectorLoops(Statements):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a vector loop's body is, apart from the numbers of unrolled loops around it."""
+    """What a vector loop's body is."""
 
     varying: set[Var]  # variables that may differ from lane to lane
     definitions: dict[Var, Expr]  # lets over indices
@@ -209,7 +209,7 @@ class _Shape:
     possible: bool  # as far as the kinds of statements go
 
 
-@remembered(maxsize=256)  # the loop may be inside of unrolled ones
+@remembered(maxsize=256)  # copies of an unrolled loop share what has no number of theirs
 def _shape(s: For) -> _Shape:
     varying, definitions, inside, possible = {s.var}, {}, {s.var}, True
     for inner in walk_stmts(s.body):

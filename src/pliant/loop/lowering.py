@@ -15,6 +15,7 @@ from .passes.expand_math import expand_math
 from .passes.lower_blocks import lower_blocks
 from .passes.settle_unit_loops import settle_unit_loops
 from .passes.simplify_indices import simplify_indices
+from .passes.unroll import unroll
 from .stmt import Func
 
 
@@ -37,6 +38,7 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("settle_unit_loops", lambda f, m: settle_unit_loops(f), "the variable of a loop that runs once is its start"),
     LoopPass("simplify_indices", lambda f, m: simplify_indices(f), "indices have no quotient that the loops around them decide"),
     LoopPass("choose_grain", lambda f, m: choose_grain(f, m.lanes), "every parallel loop says how many iterations are a chunk"),
+    LoopPass("unroll", lambda f, m: unroll(f), "no loop of kind unroll is left"),
     LoopPass("expand_math", lambda f, m: expand_math(f), "only primitive math functions are left"),
 )
 

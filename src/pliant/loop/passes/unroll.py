@@ -1,0 +1,188 @@
+"""Loops of kind `unroll` are written out: one copy of the body for each iteration, with a number for the variable.
+
+    for i in unroll(2):                              acc[0] = 0.0
+        acc[i] = 0.0                                 acc[1] = 0.0
+    for k in range(n):                    ->         for k in range(n):
+        for i in unroll(2):                              acc[0] += x[0, k]
+            acc[i] += x[i, k]                            acc[1] += x[1, k]
+
+Afterwards every index of a register buffer is a number (or the lanes of a vector loop), so a renderer can give each element a register.
+Indices and conditions are folded while numbers are put in. Memory that the body allocates is allocated once, before the copies: its
+contents are undefined at the beginning of each of them, so they may share it. Values and views that the body names get a name for each
+copy. The loops that a tensor instruction is put into a program as are left alone: renderers compare them with the instruction.
+"""
+
+from __future__ import annotations
+
+from ...dtype import i64
+from ...support.errors import UnsupportedError
+from ...sym.expr import FALSE, TRUE, And, Binary, Const, Expr, Or, Select, Var, binary, free_vars, substitute
+from ...sym.poly import poly_of
+from ..buffer import Buffer
+from ..stmt import Alloc, For, Func, If, Let, Replacer, Seq, Stmt, View, While, exprs, is_instruction, seq
+
+MAX_UNROLLED = 4096  # copies of a statement: more would be megabytes of code, and minutes in the compiler behind us
+
+
+def unroll(func: Func) -> Func:
+    """The function without loops of kind `unroll`."""
+    body = _Unroller().stmt(func.body)
+    return func if body is func.body else func.with_(body=body)
+
+
+class _Unroller(Replacer):
+    """Copies statements, with numbers for the variables of the loops that are being unrolled around them."""
+
+    vars: dict[Var, Expr]
+    buffers: dict[Buffer, Buffer]
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+        self.copies = 1  # of the statement at hand
+        self.lets: dict[Var, Expr] = {}  # of whole numbers, over loop variables
+        self.flat: set[Var | Buffer] = (
+            set()
+        )  # names of the sequence at hand, and of those around it, which copies in it must not take again
+        self.verbatim = False  # inside of a tensor instruction
+
+    # Expressions.
+
+    def _leaf(self, e: Expr) -> Expr | None:
+        if isinstance(e, Var):
+            return self.vars.get(e, e)
+        if not self.buffers and free_vars(e).isdisjoint(self.vars):
+            return e
+        if isinstance(e, Binary) and e.args[0].dtype is i64:
+            return binary(type(e), self.expr(e.args[0]), self.expr(e.args[1]))
+        return self.decided(e) if isinstance(e, (Select, And, Or)) else Replacer._leaf(self, e)
+
+    def decided(self, e: Expr) -> Expr | None:
+        """A choice without the side that is not taken in this copy, which may read what is not there."""
+        first = self.expr(e.args[0])
+        if first is not TRUE and first is not FALSE:
+            return None
+        if isinstance(e, Select):
+            return self.expr(e.args[1] if first is TRUE else e.args[2])
+        return self.expr(e.args[1]) if isinstance(e, And) is (first is TRUE) else first
+
+    def number(self, e: Expr) -> int | None:
+        """The value of a bound, where it is a constant in this copy."""
+        p = poly_of(substitute(self.expr(e), self.lets))
+        return p.get((), 0) if not any(p) else None
+
+    # Statements.
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For() if s.kind == "unroll" and not self.verbatim:
+                return self.written_out(s)
+            case Seq():
+                body = tuple(self.stmt(x) for x in s.body)
+                return s if all(a is b for a, b in zip(body, s.body, strict=True)) else seq(*body)
+            case If():
+                return self.choice(s)
+            case For() | While():
+                return self.loop(s)
+            case Let():
+                return self.let(s)
+            case Alloc():
+                return self.alloc(s)
+            case View():
+                return self.view(s)
+        return Replacer.stmt(self, s) if self.concerned(s) else s
+
+    def concerned(self, s: Stmt) -> bool:
+        """Whether a statement has anything to be replaced."""
+        return bool(self.buffers) or any(not free_vars(e).isdisjoint(self.vars) for e in exprs(s))
+
+    def scoped(self, s: Stmt) -> Stmt:
+        """A statement that is a scope of its own."""
+        outside, self.flat = self.flat, set(self.flat)
+        changed = self.stmt(s)
+        self.flat = outside
+        return changed
+
+    def choice(self, s: If) -> Stmt:
+        condition = self.expr(s.cond)
+        if condition is TRUE or condition is FALSE:
+            chosen = s.then if condition is TRUE else s.orelse
+            return Seq(()) if chosen is None else self.stmt(chosen)
+        then = self.scoped(s.then)
+        orelse = None if s.orelse is None else self.scoped(s.orelse)
+        same = condition is s.cond and then is s.then and orelse is s.orelse
+        return s if same else s.with_(cond=condition, then=then, orelse=orelse)
+
+    def loop(self, s: For | While) -> Stmt:
+        outside = self.verbatim
+        self.verbatim = outside or is_instruction(s)
+        body = self.scoped(s.body)
+        self.verbatim = outside
+        s = s if body is s.body else s.with_(body=body)
+        if not self.concerned(s):
+            return s
+        if isinstance(s, While):
+            return s.with_(cond=self.expr(s.cond))
+        grain = s.annotations.get("grain")
+        notes = {**s.annotations, "grain": self.expr(grain)} if isinstance(grain, Expr) else s.annotations
+        return s.with_(start=self.expr(s.start), stop=self.expr(s.stop), annotations=notes)
+
+    # What is named once.
+
+    def let(self, s: Let) -> Stmt:
+        value, var = self.expr(s.value), s.var
+        if isinstance(value, Const) and value is not s.value:  # what a copy makes a number of stands for itself
+            self.vars[var] = value
+            return Seq(())
+        if var in self.flat:
+            var = self.vars[s.var] = Var(s.var.name, s.var.dtype)
+        self.flat.add(s.var)
+        if var.dtype is i64:
+            self.lets[var] = substitute(value, self.lets)
+        return s if value is s.value and var is s.var else s.with_(var=var, value=value)
+
+    def alloc(self, s: Alloc) -> Stmt:
+        if s.buffer in self.flat and not self.concerned(s):  # of an iteration before
+            return Seq(())
+        buffer = self.named(s.buffer)
+        return s if buffer is s.buffer else s.with_(buffer=buffer)
+
+    def view(self, s: View) -> Stmt:
+        start, source = tuple(map(self.expr, s.start)), self.buffers.get(s.source, s.source)
+        return s.with_(buffer=self.named(s.buffer), source=source, start=start)
+
+    def named(self, b: Buffer) -> Buffer:
+        """A buffer for this copy: the same one where it is the first of its name and has no number to be put in."""
+        sizes = (*b.shape, *(b.strides or ()))
+        if b in self.flat or any(not free_vars(e).isdisjoint(self.vars) for e in sizes):
+            strides = None if b.strides is None else tuple(map(self.expr, b.strides))
+            self.buffers[b] = Buffer(b.name, b.dtype, tuple(map(self.expr, b.shape)), strides, b.scope)
+        self.flat.add(b)
+        return self.buffers.get(b, b)
+
+    # Copies.
+
+    def written_out(self, s: For) -> Stmt:
+        """Every iteration of a loop, one after the other."""
+        start, stop = self.number(s.start), self.number(s.stop)
+        if start is None or stop is None:
+            raise UnsupportedError(
+                f"loop `{s.var.name}` cannot be unrolled: its extent `{s.extent}` is no constant",
+                where=s.span,
+                help="split it by a constant and unroll the inner loop",
+            )
+        extent = max(0, stop - start)
+        if self.copies * extent > MAX_UNROLLED:
+            raise UnsupportedError(
+                f"unrolling loop `{s.var.name}` gives {self.copies * extent} copies of its body, more than {MAX_UNROLLED}",
+                where=s.span,
+                help="split it and unroll only the inner loop",
+            )
+        copies, memo, self.copies = self.copies, self._memo, self.copies * max(1, extent)
+        written = []
+        for n in range(start, start + extent):
+            self._memo = {}
+            self.vars[s.var] = Const(n, i64)
+            written.append(self.stmt(s.body))
+        self.vars.pop(s.var, None)
+        self.copies, self._memo = copies, memo
+        return seq(*written)
