@@ -157,16 +157,20 @@ def compile(
     threads: int | None = None,
     checked: bool = False,
     cache: bool = True,
+    decisions: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """Compiles a kernel, a function or a Program into one executable for every shape of its contract."""
+    """Compiles a kernel, a function or a Program into one executable for every shape of its contract.
+
+    `decisions` are choices of the default schedules, by name: {"c.tile": (6, 2)}. `pliant.explain` lists them, and what they may be.
+    """
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
     machine = find_target(target)
     _check_runs_here(machine)
-    package = compile_program(program, target=machine, checked=checked, cache=cache)
+    package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions)
     constants = package.interface.memory(all_literals(package, program.constants), program.functions)
-    return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked))
+    return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked, decisions))
 
 
 def _check_runs_here(machine: Target) -> None:

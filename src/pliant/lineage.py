@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 class Lineage:
     """The program of an executable, the machine it was compiled for, and how."""
 
-    def __init__(self, make: Callable[[], Program], target: Target, checked: bool = False) -> None:
+    def __init__(
+        self, make: Callable[[], Program], target: Target, checked: bool = False, decisions: Mapping[str, Any] | None = None
+    ) -> None:
         self._make = make
         self.target = target
         self.checked = checked
+        self.decisions = decisions  # of schedules, for that target
         self.profiled: Profile | None = None  # the last one, which reports show
 
     @cached_property
@@ -46,8 +49,9 @@ class Lineage:
     def fused(self) -> State:
         """The program as calls of loop programs that are not scheduled yet."""
         from .pipeline import compile_as_far_as
+        from .schedule.decisions import Decisions
 
-        return compile_as_far_as("place", self.program, self.target, self.checked)
+        return compile_as_far_as("place", self.program, self.target, self.checked, decisions=Decisions(self.decisions))
 
     @cached_property
     def lowered(self) -> State:

@@ -18,7 +18,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .lower.kernels import Kernels
     from .lower.outside import Leaving
     from .lower.places import Moves
+    from .schedule.decisions import Decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class State:
     leaving: Leaving | None = None  # calls of functions outside of compiled code
     moves: Moves | None = None  # calls that need not run where what they move lies in place
     assembly: Assembly | None = None  # code at work, of what is scheduled so far
+    decisions: Decisions | None = None  # what somebody asks the rules to choose, and all that they have chosen
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
@@ -151,7 +153,7 @@ def _choose_layouts(s: State) -> State:
         return s
     from .lower.choose_layouts import choose_layouts
 
-    return replace(s, function=choose_layouts(s.function, s.target))
+    return replace(s, function=choose_layouts(s.function, s.target, s.decisions))
 
 
 def _lift_constants(s: State) -> State:
@@ -204,7 +206,7 @@ def _promote_sizes(s: State) -> State:
         return s
     from .lower.promote import promote_sizes
 
-    return replace(s, function=promote_sizes(s.function, s.target))
+    return replace(s, function=promote_sizes(s.function, s.target, s.decisions))
 
 
 def _without_fma(s: State) -> State:
@@ -218,7 +220,7 @@ def _without_fma(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked, s.assembly)
+    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions)
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -244,7 +246,7 @@ def _emit(s: State) -> State:
     assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, _watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
     package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.leaving)
-    package = package._replace(interface=package.interface._replace(rules=s.kernels.rules()))
+    package = package._replace(interface=package.interface._replace(rules=s.kernels.rules(), layouts=s.kernels.layouts()))
     if s.load is None:
         return replace(s, package=package)
     machine = find_target("native") if s.load_here else s.target
@@ -375,18 +377,22 @@ def compile_program(
     checked: bool = False,
     cache: bool = True,
     load_here: bool = False,
+    decisions: Mapping[str, Any] | None = None,
 ) -> Package:
     """The package of a program for a target, from the cache if it is there.
 
     With `load_here`, what is computed once from literals is code for this machine: it computes the bits that the target would, because
     the kernels are those that are scheduled for the target.
     """
+    from .schedule.decisions import Decisions
+
     machine = find_target(target)
+    asked = Decisions(decisions)
     disabled = check_disabled(read_settings().disable)
     key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
     patterns = _patterns_text()
     cache = cache and patterns is not None  # what a condition says today it may not say tomorrow
-    key += f"{patterns or ''}{declared_text(machine)}".encode()
+    key += f"{patterns or ''}{declared_text(machine)}{asked.text()}".encode()
     if load_here:
         key += f"\nload here {find_target('native')!r}".encode()
     if cache:
@@ -395,7 +401,8 @@ def compile_program(
             return Package.from_bytes(found)
     try:
         with fewer_collections():
-            package = compile_as_far_as("emit", program, machine, checked, load_here).package
+            package = compile_as_far_as("emit", program, machine, checked, load_here, asked).package
+            asked.check_used()
     finally:
         forget()
     assert package is not None
@@ -404,12 +411,21 @@ def compile_program(
     return package
 
 
-def compile_as_far_as(last: str, program: Program, machine: Target, checked: bool = False, load_here: bool = False) -> State:
+def compile_as_far_as(
+    last: str,
+    program: Program,
+    machine: Target,
+    checked: bool = False,
+    load_here: bool = False,
+    decisions: Decisions | None = None,
+) -> State:
     """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
+    from .schedule.decisions import Decisions
+
     disabled = check_disabled(read_settings().disable)
     _refuse_addresses(program)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
-    start = replace(start, load_here=load_here)
+    start = replace(start, load_here=load_here, decisions=decisions or Decisions())
     steps = [s for s in STEPS[: 1 + [s.name for s in STEPS].index(last)] if s.name not in disabled]
     return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
 

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 from ..loop.lowering import Watch
 from ..loop.stmt import Check, Func
 from ..runtime.blob import Blob
+from ..schedule.decisions import OfKernel
 from ..schedule.library import default_schedule
 from ..support.record import dataclass
 from ..target import Target
@@ -42,9 +43,9 @@ class Assembly(Protocol):
 class Backend(ABC):
     """How the programs of one kind of target become code. Backends have no state: what a program needs is in its `Assembly`."""
 
-    def schedule(self, func: Func, target: Target) -> tuple[Func, str]:
-        """The loop program scheduled by the default rules of this kind of target, and why it is scheduled so."""
-        return default_schedule(func, target)
+    def schedule(self, func: Func, target: Target, decisions: OfKernel | None = None) -> tuple[Func, str]:
+        """The loop program scheduled by the default rules of this kind of target, and why; `decisions` has its choices then."""
+        return default_schedule(func, target, decisions)
 
     @abstractmethod
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:

@@ -18,6 +18,7 @@ from ..dtype import f32
 from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, Call, Func, View, walk_stmts
+from ..schedule.decisions import OfKernel
 from ..schedule.dependence import linear
 from ..schedule.library import block_sizes, makes_image
 from ..schedule.nest import accesses, bare_uses, blocks, index, loops_above
@@ -33,12 +34,12 @@ Key = g.Value | tuple[g.CallLoop, Buffer]  # a value of the function, or a tempo
 _Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # programs over buffers in layouts
 
 
-def block_channels(function: g.Function, target: Target, known: set[g.Value]) -> g.Function:
-    """The function with images in blocks of channels, where convolutions make them."""
+def block_channels(function: g.Function, target: Target, known: set[g.Value], layouts: OfKernel) -> g.Function:
+    """The function with images in blocks of channels, where convolutions make them; how large blocks are is a decision for each class."""
     left_out: set[g.CallLoop] = set()
     made: _Made = {}
     while True:
-        maps = _Classes(function, known, left_out).maps(target)
+        maps = _Classes(function, known, left_out).maps(target, layouts)
         if not maps:
             return function
         changed = _Change(maps, made)
@@ -128,7 +129,7 @@ class _Classes:
         if makes_image(block):
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
 
-    def maps(self, target: Target) -> dict[Key, IndexMap]:
+    def maps(self, target: Target, layouts: OfKernel) -> dict[Key, IndexMap]:
         """How the members of classes lie that are worth blocks."""
         members: dict[Key, list[Key]] = {}
         for k in self.parents:
@@ -136,8 +137,14 @@ class _Classes:
                 members.setdefault(self.root(k), []).append(k)
         found: dict[Key, IndexMap] = {}
         for same in members.values():
-            size = _block(gcd(*(self.steps[k] for k in same)), target)
-            if size and not self.wanted.isdisjoint(same) and any(isinstance(k, g.Value) for k in same):
+            sizes = [n for n in block_sizes(target) if gcd(*(self.steps[k] for k in same)) % n == 0]
+            first = next((k.name for k in same if isinstance(k, g.Value)), None)
+            if not sizes or first is None or self.wanted.isdisjoint(same):
+                continue
+            why = "channels of a block: as many as a vector has lanes, or a half or a quarter of that; 0 is no blocks"
+            decide = layouts.about(first, target)
+            size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # parts of long sums begin elsewhere
+            if size:
                 found.update((k, _map(self.shapes[k], size)) for k in same)
         return found
 
@@ -168,11 +175,6 @@ def _channel(indices: tuple[Expr, ...], iters: set[Var], single: set[Var]) -> tu
     if parts is None or parts[0] != {(): 1} or set(parts[1]) - {()} or any(v in free_vars(e) for k, e in enumerate(indices) if k != 1):
         return None
     return v, abs(int(parts[1].get((), 0)))
-
-
-def _block(step: int, target: Target) -> int:
-    """The channels of a block: as many as a vector has lanes, or a half or a quarter of that; 0 where none of them divides."""
-    return next((n for n in block_sizes(target) if step % n == 0), 0)
 
 
 def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ..graph import node as g
 from ..graph.stage import Indices, Read, Stage
 from ..loop.buffer import Buffer
+from ..schedule.decisions import Decisions, OfKernel
 from ..schedule.library import Packing, operand_layouts, with_casts_inside
 from ..schedule.primitives.layout import transform_layout
 from ..support.refusal import Refusal
@@ -25,28 +26,35 @@ from .from_ops import func_of_stages
 from .lift_constants import known_values
 
 
-def choose_layouts(function: g.Function, target: Target) -> g.Function:
-    """The function with its weights packed for the target."""
+def choose_layouts(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
+    """The function with its weights packed for the target; how each lies is a decision `<value>.pack`, which all of its readers share."""
     known = known_values(function)
-    function = block_channels(function, target, known)
+    layouts = (decisions or Decisions()).of_kernel(function.name)
+    function = block_channels(function, target, known, layouts)
     packed: dict[tuple[g.Value, str], g.Value] = {}
     nodes: list[g.Node] = []
     for n in function.nodes:
         if isinstance(n, g.CallLoop):
-            nodes += _packed(n, known, packed, target)
+            nodes += _packed(n, known, packed, target, layouts)
         else:
             nodes.append(n)
     return function.with_(nodes=tuple(nodes)) if packed else function
 
 
-def _packed(n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target) -> Iterator[g.Node]:
+def _packed(
+    n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target, layouts: OfKernel
+) -> Iterator[g.Node]:
     """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     operands = [p.value for p in func.params if p.role != "out"]
     values = {b: v for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
 
     def choose(buffer: Buffer, packing: Packing) -> IndexMap | None:
-        return packing.maps.get(packing.default) if buffer in values else None
+        if buffer not in values:
+            return None
+        decide = layouts.about(values[buffer].name, target)
+        why = "columns of a pack: those of a vector, so that what a tile reads is a stream; 0 is as it is"
+        return packing.maps.get(decide("pack", (0, *packing.maps), packing.default, kind="layout", why=why))
 
     wanted = operand_layouts(func, set(values), target, choose)
     for position, buffer in enumerate(operands):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, Reduce, Seq, Store, walk_stmts
+from ..schedule.decisions import OfKernel
 from ..schedule.dependence import linear
 from ..schedule.library import Parts, Promotable, Tile, promotable
 from ..schedule.nest import accesses, blocks
@@ -42,16 +43,16 @@ class FreeSizes:
     parts: dict[str, Parts]  # in which blocks sum, whatever the free sizes are
 
 
-def free_sizes(func: Func, target: Target) -> FreeSizes:
-    """The sizes of a program that its schedule does not need to know."""
-    found = _Free(func, target)
+def free_sizes(func: Func, target: Target, decisions: OfKernel | None = None) -> FreeSizes:
+    """The sizes of a program that its schedule does not need to know; `decisions` has the tiles that it will take."""
+    found = _Free(func, target, decisions)
     return FreeSizes(frozenset(found.loops), frozenset(found.iterators), frozenset(found.axes()), found.steps, found.tiles, found.parts)
 
 
 class _Free:
     """The free loops and iterators of a program, and the iterators that are rows of tiles."""
 
-    def __init__(self, func: Func, target: Target) -> None:
+    def __init__(self, func: Func, target: Target, decisions: OfKernel | None) -> None:
         self.func, self.target = func, target
         self.loops: set[Var] = set()
         self.iterators: set[Var] = set()
@@ -62,7 +63,7 @@ class _Free:
         self.blocks = blocks(func.body) if _is_plain(func) else []
         for b in self.blocks:
             nest = plain_loops(func, b)
-            sizes = None if isinstance(nest, Refusal) else promotable(func, b, nest, target)
+            sizes = None if isinstance(nest, Refusal) else promotable(func, b, nest, target, decisions)
             if sizes is not None and not isinstance(nest, Refusal):
                 self._take(b, nest, sizes)
 

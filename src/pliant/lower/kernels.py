@@ -6,6 +6,7 @@ In checked mode the scheduled programs get their checks here, before the workspa
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..backend import backend_of
@@ -16,7 +17,8 @@ from ..loop.passes.add_checks import add_checks
 from ..loop.printer import print_func
 from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
-from ..runtime.interface import Rule
+from ..runtime.interface import Choice, Rule
+from ..schedule.decisions import Decision, Decisions, shown
 from ..support.errors import UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
@@ -44,8 +46,9 @@ class Ready:
 class Kernels:
     """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
 
-    def __init__(self, target: Target, checked: bool = False, assembly: Assembly | None = None) -> None:
+    def __init__(self, target: Target, checked: bool = False, assembly: Assembly | None = None, decisions: Decisions | None = None) -> None:
         self.target = target
+        self.decisions = decisions or Decisions()
         self.backend = backend_of(target)
         self.checked = checked
         self.assembly = assembly  # the code that they will be part of, if it is made at once
@@ -77,7 +80,8 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.ready:
-            scheduled, why = self.backend.schedule(func, self.target)
+            decisions = self.decisions.of_kernel(func.name, key.hex())
+            scheduled, why = self.backend.schedule(func, self.target, decisions)
             if not func.attrs.get("scheduled"):
                 scheduled = reuse_outputs(scheduled)
             before = add_checks(scheduled) if checked else scheduled
@@ -87,7 +91,8 @@ class Kernels:
             sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
-            self.ready[key] = Ready(lifted.with_(params=params), before, scratch, sizes, Rule(f"{func.name}({taken})", why))
+            rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()))
+            self.ready[key] = Ready(lifted.with_(params=params), before, scratch, sizes, rule)
             if self.assembly is not None:
                 self.assembly.kernel(self.ready[key].func)
         return self.ready[key]
@@ -96,11 +101,21 @@ class Kernels:
         """What was scheduled, how and why."""
         return tuple(dict.fromkeys(r.rule for r in self.ready.values()))
 
+    def layouts(self) -> tuple[Choice, ...]:
+        """How values lie that kernels read, as it was decided before these were scheduled."""
+        made = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
+        return choices(made.values())
+
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
         """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape, t.strides),), (stage,), 1)
         return self.make_ready(func, checked=False).func, func.symbols  # an equal one may be ready, over other variables
+
+
+def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
+    """Decisions that could have been otherwise, as texts."""
+    return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if len(d.domain) > 1)
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:

@@ -20,6 +20,7 @@ from ..graph import node as g
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, For, Func, Stmt, map_children
 from ..loop.structural import structural_hash
+from ..schedule.decisions import Decisions, OfKernel
 from ..schedule.library import Parts, Tile
 from ..support.record import dataclass
 from ..sym.expr import Add, Const, Dim, Eq, Expr, Le, Lt, Ne, Sub, Var, free_vars
@@ -32,14 +33,15 @@ _BESIDE = (Add, Sub, Lt, Le, Eq, Ne)  # a constant next to a free iterator is a 
 _Sizes = tuple[int, ...]  # what stands in one place of each program
 
 
-def promote_sizes(function: g.Function, target: Target) -> g.Function:
+def promote_sizes(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
     """The function with one program in the place of those that differ only in sizes no schedule needs."""
+    decisions = decisions or Decisions()
     opened: dict[Func, _Opened] = {}
 
     def look(n: g.CallLoop) -> g.Node:
         func = func_of(n.callee)
         if func not in opened and not func.attrs.get("scheduled"):
-            opened[func] = _open(func, target)
+            opened[func] = _open(func, target, decisions.of_kernel(func.name))
         return n
 
     map_calls(function.nodes, look)
@@ -83,8 +85,8 @@ class _Promoted:
         return n.with_(callee=callee_of(self.by), dims=tuple(given[e] if isinstance(e, Var) else e for e in self.values))
 
 
-def _open(func: Func, target: Target) -> _Opened:
-    free = free_sizes(func, target)
+def _open(func: Func, target: Target, decisions: OfKernel) -> _Opened:
+    free = free_sizes(func, target, decisions)
     opener = _Opener(free)
     made = opener.func(func)
     return _Opened(func, made, tuple(opener.places), tuple(opener.places.values()), tuple(opener.steps), free.tiles, free.parts)

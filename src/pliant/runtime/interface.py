@@ -109,11 +109,23 @@ class Outside(NamedTuple):
     outs: tuple[Operand, ...]
 
 
+class Choice(NamedTuple):
+    """A decision of a schedule, as texts: what was chosen, out of what, and why."""
+
+    name: str
+    value: str
+    domain: str
+    why: str
+    reorders: bool  # another value changes last bits of results
+
+
 class Rule(NamedTuple):
     """How a loop program was scheduled."""
 
     program: str  # its signature
     why: str
+    content: str = ""  # a hash of the program, which tells it from others of its name
+    choices: tuple[Choice, ...] = ()
 
 
 class Interface(NamedTuple):
@@ -132,6 +144,7 @@ class Interface(NamedTuple):
     parallel: bool = True  # may it call parallel_for
     origin: str = ""
     rules: tuple[Rule, ...] = ()
+    layouts: tuple[Choice, ...] = ()  # how values lie that several kernels read
     calls: tuple[Outside, ...] = ()  # the addresses of these functions are constants too, named `call:0` and so on
 
     def memory(self, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
@@ -241,6 +254,7 @@ _FORMS: dict[str, Any] = {
     "tuple[Symbol, ...]": _list(_record(Symbol)),
     "tuple[Site, ...]": _list(_record(Site)),
     "tuple[Rule, ...]": _list(_record(Rule)),
+    "tuple[Choice, ...]": _list(_record(Choice)),
     "tuple[Constant, ...]": _list(_record(Constant)),
     "tuple[Operand, ...]": _list(_record(Operand)),
     "tuple[Outside, ...]": _list(_record(Outside)),

@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..support.errors import ScheduleError
+from ..support.random import Stream
 from ..support.record import dataclass
 
 if TYPE_CHECKING:
@@ -140,6 +141,29 @@ class OfKernel:
             raise
 
 
+class Drawn(OfKernel):
+    """Decisions that are drawn at random, each from its domain: what a search begins with, and tests try."""
+
+    __slots__ = ("drawn", "may_reorder", "stream")
+
+    def __init__(self, kernel: str, stream: Stream, may_reorder: bool = False) -> None:
+        super().__init__(kernel, {}, {})
+        self.stream, self.may_reorder = stream, may_reorder
+        self.drawn: dict[str, Value] = {}  # a name has one value in all variants
+
+    def decide(self, name: str, domain: Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
+        """A value of the domain; the default where another one would change last bits and these are to stay."""
+        value = default if reorders and not self.may_reorder else _of_domain(domain, self.drawn[name]) if name in self.drawn else None
+        value = self.stream.choice(domain) if value is None else value
+        self.drawn[name] = value
+        self.made.setdefault(name, Decision(name, value, tuple(domain), default, reorders, kind, why, name))
+        return value
+
+    def vector(self) -> dict[str, Value]:
+        """What was drawn, as `pliant.compile` takes it."""
+        return {d.name: d.value for d in self.made.values()}
+
+
 class Decide:
     """What a rule asks when it has a choice; `target` is the machine, `block` the name of the block that the rule takes."""
 
@@ -149,6 +173,10 @@ class Decide:
         self.kernel, self.block, self.target = kernel, block, target
         self.copying = copying  # this variant of the program copies what it reads many times
         self.left = set() if left is None else left  # blocks of the variant that a rule has left for a later one
+
+    def of(self, block: str) -> Decide:
+        """Who decides about another block of the same variant."""
+        return Decide(self.kernel, block, self.target, self.copying, self.left)
 
     def __call__(
         self,

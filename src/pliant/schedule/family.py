@@ -15,6 +15,7 @@ from ..loop.stmt import Alloc, Block, Func, If, Replacer, Stmt, map_children, wa
 from ..support.record import dataclass
 from ..sym.expr import TRUE, Expr
 from .cursor import fresh_name
+from .decisions import Decision
 from .nest import block_names
 
 
@@ -33,6 +34,7 @@ class Family:
 
     logical: Func  # its attribute `layouts` says how operands lie (`schedule/primitives/layout.py`)
     variants: tuple[Variant, ...]
+    decisions: tuple[Decision, ...] = ()  # which the rules have made, for all variants
 
     def __post_init__(self) -> None:
         assert self.variants and self.variants[-1].guard is TRUE

@@ -143,6 +143,13 @@ def choose_tile(target: Target, works: tuple[Product, ...], sizes: Sizes = ANY, 
     return Choice(rows, vectors, text)
 
 
+def legal_tiles(target: Target, work: Product, sizes: Sizes = ANY, spare: int = 0) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of all tiles of some sizes that fit the registers: those among which the model chooses."""
+    needed = {(r, v): work.registers(r, v) + spare for r in sizes.rows for v in sizes.vectors}
+    room = max(target.n_vector_registers, min(needed.values()))
+    return tuple(tile for tile, registers in needed.items() if registers <= room)
+
+
 class _Steps:
     """What a step of the sum costs for all tiles of the work together, the smaller ones at both ends too."""
 

@@ -27,7 +27,7 @@ from ...sym.bounds import multiple
 from ...sym.expr import Const, Var
 from ...target import Target
 from ..decisions import Decide
-from ..model import Choice, Sizes, choose_tile
+from ..model import Choice, Sizes, choose_tile, legal_tiles
 from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
@@ -36,6 +36,7 @@ from .convolution_roles import (
     Convolution,
     along_channels,
     blocked_convolution_of,
+    choose_lanes,
     convolution_of,
     in_blocks,
     over_image,
@@ -46,8 +47,8 @@ from .dot_products import dot_product_of
 from .match import along, find_block, known_sums, matmul_of, packed, reads_once, sums_rows, untouched
 from .matmul import with_epilogue
 from .packing import packing, packs, right_side
-from .record import NotApplicable, Packing, Promotable, Rule, tried
-from .register_sums import cuts_for, sizes_of, sum_tile
+from .record import NotApplicable, NotChosen, Packing, Promotable, Rule, tried
+from .register_sums import cuts_for, decide_summing, sum_tile
 from .sharing import share
 
 SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
@@ -68,18 +69,18 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
         return Refusal(f"block `{block.name}` is a product of matrices")
     if in_blocks(func, block, target) or not isinstance(dot_product_of(func, block, target), Refusal):
         return Refusal(f"what block `{block.name}` sums is in blocks of channels, or what an instruction does")
-    if not along_channels(func, block, target):
-        return Refusal(f"block `{block.name}` is less work with vectors along rows")
     return roles
 
 
 def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str:
     """Tile a convolution for registers, threads and vectors, with its elementwise consumers in the write-back."""
-    name, target = decide.block, decide.target
+    name = decide.block
     block = find_block(s.program, name)
+    if not roles.lane and choose_lanes(s.program, block, decide) == "row":
+        raise NotChosen
     known_sums(s.program, block, any_size=roles.lane is not None)
     _join(s, block)
-    rule = _Rule(s, name, roles, target)
+    rule = _Rule(s, roles, decide)
     text = with_epilogue(s, find_block(s.program, name), rule.apply)
     if roles.lane:
         _share_copies(s, name)
@@ -96,14 +97,15 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide
     if isinstance(roles, Refusal):
         return None
     loops = {v.name: x for v, x in nest.items()}
-    tile = _Rule(Schedule(func), block.name, roles, decide.target).tile
+    rule = _Rule(Schedule(func), roles, decide)
+    tile = rule.tile
     long = prod(_size(loops[v]) for v in roles.reduced) >= LONG
     kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
     rows = frozenset(v for v in nest if v.name in kept)
     column = next((v for v in nest if v.name == roles.column), None)
     whole = column is not None and _size(nest[column]) % tile.vectors == 0
     free = frozenset(v for v in nest if v.name not in kept and (v is not column or whole))
-    cuts = cuts_for(func, block, [loops[v] for v in roles.reduced], how=sizes_of(block))
+    cuts = cuts_for(func, block, [loops[v] for v in roles.reduced], how=rule.summing.how)
     parts = tuple((c.at, c.size) for c in cuts)
     return Promotable(free, rows, {column: tile.vectors} if whole and column is not None else {}, (tile.rows, tile.vectors), parts)
 
@@ -154,8 +156,9 @@ class _Rule:
 
     sums = "in registers"
 
-    def __init__(self, s: Schedule, name: str, roles: Convolution, target: Target) -> None:
-        self.s, self.name, self.roles, self.target = s, name, roles, target
+    def __init__(self, s: Schedule, roles: Convolution, decide: Decide) -> None:
+        self.s, self.roles, self.decide = s, roles, decide
+        self.name, self.target = name, target = decide.block, decide.target
         block = find_block(s.program, name)
         self.dtype = _target(block).dtype
         self.inside = allocation(s.program, _target(block).buffer) is not None  # the sum is nobody's result
@@ -168,9 +171,10 @@ class _Rule:
         self.columns = None if columns is None else columns * (lane or 1)
         self.rows = self._extent(roles.row)
         self.tile = self._tile_size()
+        self.summing = decide_summing(s.program, block, [s.loop(name, v).loop for v in roles.reduced], decide)
 
     def _tile_size(self) -> Choice:
-        """The tile that the model takes."""
+        """The tile that the cost model takes, or another one that fits the registers."""
         r = self.roles
         most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
@@ -180,7 +184,11 @@ class _Rule:
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
         works = tuple(Channels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
         sizes = Sizes(range(1, most + 1), self._vectors_of_a_panel())
-        return choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), sizes))
+        best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), sizes))
+        domain = legal_tiles(self.target, works[-1], sizes)
+        domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
+        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
+        return Choice(rows, vectors, best.text)
 
     def _vectors_of_a_panel(self) -> tuple[int, ...]:
         """How many vectors a panel may have: where the number of blocks of channels is not known, what divides it for certain."""
@@ -257,7 +265,7 @@ class _Rule:
         outer, reduced = ([s.loop(name, v) for v in some] for some in (r.outer, r.reduced))
         row = s.loop(name, r.row)
         inner = [*([vector] if vector else []), lane]
-        shared = [*outer[:-1], *([panel] if panel else []), *outer[-1:]]
+        shared = [*outer, panel] if panel and self._rows_first() else [*outer[:-1], *([panel] if panel else []), *outer[-1:]]
         s.reorder(*shared, row, *reduced, *inner)
         at = share(s, shared, inner=True)
         if self.rows is not None and self.rows <= self.tile.rows:
@@ -271,6 +279,12 @@ class _Rule:
             self._tile(tail, around, own, len(inner))
         self._tile(name, tiles, within, len(inner))
 
+    def _rows_first(self) -> bool:
+        """Whether all panels of a row of an image come one after the other, and not all rows of a panel."""
+        if not self.roles.outer or self.columns is None:
+            return False
+        return self.decide("order", ("panels", "rows"), "panels", why="the weights of a panel stay in the cache for all rows") == "rows"
+
     def _tile(self, name: str, at: LoopHandle | None, row: LoopHandle, depth: int) -> None:
         """Accumulate one tile in registers; the innermost `depth` loops are (vectors and) lanes."""
         s = self.s
@@ -280,7 +294,7 @@ class _Rule:
         written = s.cache_write(name, at, scope="register")
         if not self.inside and not self.roles.lane:
             self._columns_last(written)
-        self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane])
+        self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane], self.summing)
 
     def _columns_last(self, block: BlockHandle) -> None:
         """Let columns lie next to each other in what a block works on: the lanes of registers."""

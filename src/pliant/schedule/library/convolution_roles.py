@@ -7,6 +7,7 @@ along_channels(func, b, target)   # whether lanes are channels
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from ...loop.buffer import Load
@@ -15,12 +16,13 @@ from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
+from ..decisions import Decide
 from ..dependence import linear
 from ..model import Sizes
 from ..nest import accesses, constant_extent, plain_iters
 from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
-from .match import along
+from .match import along, matmul_of
 
 STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
 LEAST_LANES = 4  # of a vector that is worth a block of channels
@@ -170,9 +172,22 @@ def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
 
 
 def tile_sizes(block: Block, sizes: Sizes) -> Sizes:
-    """What a tile of a block may be: that which its annotation `tile` asks for, where there is one."""
+    """What the cost model chooses a block's tile from: that which its annotation `tile` asks for, where there is one."""
     asked = block.annotations.get("tile")
     return sizes if asked is None else Sizes((asked[0],), (asked[1],))
+
+
+def choose_lanes(func: Func, block: Block, decide: Decide) -> str:
+    """What the lanes of a convolution's vectors are: `channels`, whose results are stored one by one, or neighbours of a `row`."""
+    best = "channels" if along_channels(func, block, decide.target) else "row"
+    both = not isinstance(windows_of(block), Refusal) and isinstance(matmul_of(block), Refusal)
+    return decide("lanes", ("channels", "row") if both else (best,), best, why=partial(_why_lanes, func, block, decide.target))
+
+
+def _why_lanes(func: Func, block: Block, target: Target) -> str:
+    """The steps that a result takes either way."""
+    steps = lane_steps(func, block, target)
+    return "" if steps is None else f"steps for a result: {steps[0]:.3g} with channels, {steps[1]:.3g} along a row"
 
 
 def block_sizes(target: Target) -> tuple[int, ...]:
@@ -193,9 +208,15 @@ def in_blocks(func: Func, block: Block, target: Target) -> bool:
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:
     """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbours."""
+    steps = lane_steps(func, block, target)
+    return not isinstance(convolution_of(block), Refusal) if steps is None else steps[0] < steps[1]
+
+
+def lane_steps(func: Func, block: Block, target: Target) -> tuple[float, float] | None:
+    """The steps that a result of a convolution takes with vectors of channels, and with vectors of neighbours; None where one cannot be."""
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal) or (isinstance(windows, Refusal) and not over_image(block, roles)):
-        return not isinstance(roles, Refusal)
+        return None
     s = block.body
     assert isinstance(s, Reduce)
     lanes = max(1, target.vector_bits // s.targets[0].dtype.bits)
@@ -204,7 +225,7 @@ def along_channels(func: Func, block: Block, target: Target) -> bool:
     column = iter_named(block, roles.row).var
     step = max(_step(e, column) for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e))
     across = depth / lanes / _use(extent[roles.column], lanes) + STORE
-    return across < depth / lanes / _use(extent[roles.row], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
+    return across, depth / lanes / _use(extent[roles.row], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
 
 
 def over_image(block: Block, roles: Convolution) -> bool:

@@ -36,9 +36,10 @@ from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, alone, find_block
-from .matmul import MANY_ROWS, TiledProduct, TileSize, tile_size, with_epilogue
+from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles, with_epilogue
 from .packing import may_be_packed
-from .record import NotApplicable, Packing, Rule, Version, for_many, tried
+from .record import NotApplicable, Packing, Rule, Version, tried
+from .register_sums import Summing, sizes_of
 
 LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 MOST_ROWS = 8  # in a tile: there is a body for each smaller tile, too
@@ -115,7 +116,8 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
     (depth,) = dot.roles.reduced
     size = extent[depth]
     fits = isinstance(size, Const) and dot.group <= size.value <= LARGEST_COPY // PANEL
-    return for_many(func, extent[dot.roles.row], MANY_ROWS) if fits else None
+    why = "instructions take words, which are made once for all rows"
+    return decide_copy(func, extent[dot.roles.row], MANY_ROWS, decide, why) if fits else None
 
 
 def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:
@@ -176,14 +178,25 @@ class _Rule(TiledProduct):
     """One application of the rule."""
 
     def __init__(self, s: Schedule, dot: DotProduct, loops: dict[str, For], decide: Decide) -> None:
+        self.dot = dot
         super().__init__(s, dot.roles, loops, decide, copy=not dot.is_packed)
-        self.dot, target = dot, decide.target
-        tile, self.model = tile_size(target, self.extents(self.dtype, dot.group), spare=1)  # a product, before it is added
+
+    def choose_summing(self, block: Block) -> Summing:
+        """Integers wrap: there are no parts, and a step is an instruction."""
+        return Summing(sizes_of(block))
+
+    def choose_tile(self) -> TileSize:
+        """The register tile: what the cost model takes, or another one that fits the registers."""
+        extents, spare = self.extents(self.dtype, self.dot.group), 1  # a product, before it is added
+        tile, self.model = tile_size(self.target, extents, spare)
         rows, vectors = tile.rows, tile.vectors
-        constants = INSTRUCTIONS[dot.instructions[dot.lanes]].constants
+        constants = INSTRUCTIONS[self.dot.instructions[self.dot.lanes]].constants
         if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
-            rows, vectors = (target.n_vector_registers - 3 - 2 - constants) // 3, 3
-        self.tile = self._whole(TileSize(min(rows, MOST_ROWS), vectors, dot.lanes))
+            rows, vectors = (self.target.n_vector_registers - 3 - 2 - constants) // 3, 3
+        best = self._whole(TileSize(min(rows, MOST_ROWS), vectors, self.dot.lanes))
+        domain = sorted({(best.rows, best.vectors), *((r, v) for r, v in tiles(self.target, extents, spare + constants) if r <= MOST_ROWS)})
+        rows, vectors = self.decide("word_tile", domain, (best.rows, best.vectors), why=self.model)
+        return TileSize(rows, vectors, self.dot.lanes)
 
     def _whole(self, tile: TileSize) -> TileSize:
         """Of tiles that need no more registers, one that leaves no rows, where that is known and enough sums are at work: one body."""

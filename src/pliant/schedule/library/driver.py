@@ -39,7 +39,8 @@ def default_family(func: Func, target: Target, decisions: OfKernel | None = None
     squeezed = without_units(func)
     versions = _versions(squeezed.func, target, kernel)
     variants = tuple(_Scheduling(v, target, kernel).variant() for v in versions)
-    return Family(func, tuple(Variant(v.guard, squeezed.restored(v.func), v.why) for v in variants))
+    restored = tuple(Variant(v.guard, squeezed.restored(v.func), v.why) for v in variants)
+    return Family(func, restored, tuple(kernel.made.values()))
 
 
 def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ...]:

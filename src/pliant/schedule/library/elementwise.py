@@ -22,12 +22,14 @@ from ...target import Target
 from ..decisions import Decide
 from ..nest import blocks, constant_extent, plain_iters
 from ..plain_nest import elementwise, plain_loops
+from ..primitives.loops import fuse
 from ..schedule import LoopHandle, Schedule
 from .match import along, find_block, has_block
 from .record import NotApplicable, Promotable, Rule, tried
 from .sharing import fuse_into, share
 
 CHUNK = 1024  # elements of a flat loop that are handed out together
+CHUNKS = (256, 512, 1024, 2048, 4096)
 STEP = 32  # of what remains of a loop over dims of unknown size
 SHARED = 16  # rows that are known to be there, where a row is several loops
 
@@ -59,21 +61,32 @@ def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
         s.reorder(*nest)
     joined: list[LoopHandle] = list(nest) if len(nest) == 1 else []
     if joined or (is_run(block, order) and tried(partial(fuse_into, s, nest, joined))):
-        return _flat(s, name, joined[0])
-    rows, columns = _rows(s, block, order, nest)
+        return _flat(s, name, joined[0], decide)
+    rows, columns = _rows(s, block, order, nest, decide)
     s.vectorize(columns)
     share(s, rows)
     return f"elementwise: `{name}` with vectors along `{columns.loop.var.name}`"
 
 
-def _rows(s: Schedule, block: Block, order: Sequence[Var], nest: Sequence[LoopHandle]) -> tuple[list[LoopHandle], LoopHandle]:
+def _rows(
+    s: Schedule, block: Block, order: Sequence[Var], nest: Sequence[LoopHandle], decide: Decide
+) -> tuple[list[LoopHandle], LoopHandle]:
     """The loops that are left to share, and the one of vectors: the last ones that are one run, where that leaves enough to share."""
     extents = [constant_extent(s.program, x.loop) or 1 for x in nest]
-    for first in range(len(nest) - 1):
-        joined: list[LoopHandle] = []
-        if prod(extents[:first]) >= SHARED and is_run(block, order[first:]) and tried(partial(fuse_into, s, nest[first:], joined)):
-            return list(nest[:first]), joined[0]
-    return list(nest[:-1]), nest[-1]
+    runs = [first for first in range(1, len(nest) - 1) if is_run(block, order[first:]) and _is_one_loop(s, nest[first:])]
+    best = next((first for first in runs if prod(extents[:first]) >= SHARED), len(nest) - 1)
+    why = f"the loops before it are shared by threads: {SHARED} rounds at least"
+    first = decide("vector_from", [*runs, len(nest) - 1], best, why=why)
+    return list(nest[:first]), nest[-1] if first == len(nest) - 1 else s.fuse(*nest[first:])
+
+
+def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
+    """Whether loops can be proven to be one."""
+    try:
+        fuse(s.program, *(h.loop for h in loops))
+    except ScheduleError:
+        return False
+    return True
 
 
 def is_run(block: Block, run: Sequence[Var]) -> bool:
@@ -98,22 +111,23 @@ def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
     return plain and all(a is b for a, b in zip(e.buffer.shape[first + 1 :], extents[1:], strict=True))
 
 
-def _flat(s: Schedule, name: str, flat: LoopHandle) -> str:
+def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
     extent = constant_extent(s.program, flat.loop)
-    if extent is not None and extent <= CHUNK:
+    chunk = decide("chunk", CHUNKS, CHUNK, why="elements that are handed out together: work for a thread, and a part of the first cache")
+    if extent is not None and extent <= chunk:
         s.vectorize(flat)
         return f"elementwise: `{name}` as one vector loop"
     try:
-        chunks, inner = s.split(flat, CHUNK, tail="cut")
+        chunks, inner = s.split(flat, chunk, tail="cut")
     except ScheduleError:  # dims of unknown size: that their quotients are apart is seen as long as a predicate bounds the whole
-        chunks, inner = s.split(flat, CHUNK)
+        chunks, inner = s.split(flat, chunk)
         s.partition(chunks)
         s.split(s.loops(f"{name}_rest")[-1], STEP)
     s.vectorize(inner)
     s.parallel(chunks)
     if has_block(s.program, f"{name}_rest"):
         s.vectorize(s.loops(f"{name}_rest")[-1])
-    return f"elementwise: `{name}` as one flat vector loop in chunks of {CHUNK}"
+    return f"elementwise: `{name}` as one flat vector loop in chunks of {chunk}"
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:

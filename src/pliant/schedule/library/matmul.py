@@ -24,10 +24,10 @@ from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Mul, free_vars, walk
+from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
-from ..model import Sizes, choose_tile
+from ..model import Sizes, choose_tile, legal_tiles
 from ..nest import blocks, constant_extent, writers
 from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
@@ -35,7 +35,7 @@ from ..works import Product
 from .match import Matmul, decodes, find_block, matmul_of
 from .packing import packing, right_side
 from .record import NotApplicable, Packing, Rule, Version, for_many, tried
-from .register_sums import sum_tile
+from .register_sums import Summing, decide_summing, sum_tile
 from .sharing import fuse_into
 
 SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
@@ -50,6 +50,7 @@ LARGEST_COPY = 2**20  # bytes of a panel that may be copied
 # A panel of so many times what fits into its sets of the second cache is worth a copy from so many rows on (measured on Zen 4: a product
 # of 1024^3 then runs at 92 % of the FMA rate on one thread, in place at 86 %; for 128 rows both at 83 %).
 CROWDED = ((8.0, MANY_ROWS), (4.0, 192))
+COPY_FROM = (0, 1, 32, 64, 128, 192, 512)  # rows from which on panels may be copied; 0 is never
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,20 @@ class Extents:
 def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSize, str]:
     """The register tile that the model takes where `spare` registers are needed besides, and its terms in words."""
     lanes = max(1, target.vector_bits // extents.result.bits)
+    found = choose_tile(target, extents.works(), _sizes(target, extents), spare)
+    return TileSize(found.rows, found.vectors, lanes), found.text
+
+
+def tiles(target: Target, extents: Extents, spare: int = 0) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of the register tiles that a product may have."""
+    return legal_tiles(target, extents.works()[-1], _sizes(target, extents), spare)
+
+
+def _sizes(target: Target, extents: Extents) -> Sizes:
+    lanes = max(1, target.vector_bits // extents.result.bits)
     most = DYNAMIC_ROWS if extents.rows is None else min(MOST_ROWS, max(extents.rows, 1))
     vectors = MOST_VECTORS if extents.columns is None else min(MOST_VECTORS, max(1, -(-extents.columns // lanes)))
-    found = choose_tile(target, extents.works(), Sizes(range(1, most + 1), range(1, vectors + 1)), spare)
-    return TileSize(found.rows, found.vectors, lanes), found.text
+    return Sizes(range(1, most + 1), range(1, vectors + 1))
 
 
 def copying(func: Func, block: Block, decide: Decide) -> Version | None:
@@ -115,9 +126,19 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
     if not 0 < depth * width <= LARGEST_COPY:
         return None
     if any(decodes(func, b) for b in writers(func, wide.buffer)):
-        return for_many(func, rows, MANY_ROWS)
+        return decide_copy(func, rows, MANY_ROWS, decide, "what is decoded is so once for all rows")
     found = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
-    return next((for_many(func, rows, many) for crowded, many in CROWDED if found >= crowded), None)
+    many = next((many for crowded, many in CROWDED if found >= crowded), 0)
+    return decide_copy(func, rows, many, decide, f"a panel is {found:.2g} times what fits into its sets of the second cache")
+
+
+def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> Version | None:
+    """The program that copies panels from so many rows on; 0 stands for never."""
+    if isinstance(rows, Const):
+        known = int(0 < many <= rows.value)
+        return for_many(func, rows, 1) if decide("copy_from", (0, 1), known, why=why) else None
+    value = decide("copy_from", sorted({*COPY_FROM, many}), many, why=why)
+    return for_many(func, rows, value) if value else None
 
 
 def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
@@ -191,7 +212,8 @@ class TiledProduct:
 
     def __init__(self, s: Schedule, roles: Matmul, loops: dict[str, For], decide: Decide, copy: bool) -> None:
         self.s, self.roles, self.decide, self.copy = s, roles, decide, copy
-        self.name, self.target = name, target = decide.block, decide.target
+        self.name, self.target = decide.block, decide.target
+        name = self.name
         handles = {h.loop: h for h in s.loops(name)}
         self.batch = [handles[loops[v]] for v in roles.batch]
         self.row = handles[loops[roles.row]] if roles.row else None
@@ -204,7 +226,20 @@ class TiledProduct:
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
         self.inside: list[LoopHandle] = []  # batches that are loops inside of those over columns
-        self.tile, self.model = tile_size(target, self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype))
+        self.model = ""  # the cost model's terms for the tile, in words
+        self.tile = self.choose_tile()
+        self.summing = self.choose_summing(block)
+
+    def choose_summing(self, block: Block) -> Summing:
+        """How a tile is summed."""
+        return decide_summing(self.s.program, block, [h.loop for h in self.reduced], self.decide)
+
+    def choose_tile(self) -> TileSize:
+        """The register tile: what the cost model takes, or another one that fits the registers."""
+        extents = self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype)
+        best, self.model = tile_size(self.target, extents)
+        rows, vectors = self.decide("tile", tiles(self.target, extents), (best.rows, best.vectors), why=self.model)
+        return TileSize(rows, vectors, best.lanes)
 
     def extents(self, wide: DType, group: int = 1) -> Extents:
         """The sizes of the product where a step of the sum takes `group` elements, together a `wide`."""
@@ -218,10 +253,14 @@ class TiledProduct:
         s, t = self.s, self.tile
         if self.roles.pack and self.roles.pack != t.lanes:
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
-        self.order_loops(self.columns is not None and self.columns >= t.columns and self.columns % t.columns != 0)
+        cut = self.columns is not None and self.columns >= t.columns and self.columns % t.columns != 0
+        whole = cut and self.decide("column_tail", ("cut", "guard"), "cut", why="only the last panel has a mask") == "guard"
+        self.order_loops(cut and not whole)
         if self.dtype.is_float and self.target.has_fma and not self._no_product():
             s.contract(self.name)
-        if self.columns is not None and self.columns < t.columns:
+        if whole:
+            self.panels(self.name, self.column, t, self.batch, guard=True)
+        elif self.columns is not None and self.columns < t.columns:
             self.panels(self.name, self.column, TileSize(t.rows, -(-self.columns // t.lanes), t.lanes), self.batch, guard=True)
         else:
             for name in self.panels(self.name, self.column, t, self.batch):
@@ -236,7 +275,11 @@ class TiledProduct:
         Then all of them are shared out with the batches. (For panels of unknown number, or several batches, no proof is found that
         they can be one loop; several are work for all.)
         """
-        self.inside = self.batch if cut and len(self.batch) == 1 else []
+        self.inside = []
+        if len(self.batch) == 1:
+            why = "panels of several sizes are loops beside each other" if cut else "panels of one size"
+            order = self.decide("batch", ("around", "inside"), "inside" if cut else "around", why=why)
+            self.inside = self.batch if order == "inside" else []
         outer = (self.column, *self.inside) if self.inside else (*self.batch, self.column)
         self.s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
 
@@ -289,8 +332,12 @@ class TiledProduct:
         s = self.s
         count = constant_extent(s.program, panel.loop)
         if not batch:
-            many = (count is None or count >= FEW_PANELS) and not (self.copy and self.decoded)
-            return panel, many and tried(partial(s.parallel, panel))
+            if self.copy and self.decoded:
+                return panel, False
+            many = count is None or count >= FEW_PANELS
+            why = f"{'so many' if count is None else count} panels; fewer than {FEW_PANELS} do not keep threads busy"
+            share = self.decide("share", ("panels", "rows"), "panels" if many else "rows", why=why)
+            return panel, share == "panels" and tried(partial(s.parallel, panel))
         inside = batch[0] in below
         beside = beside and not inside
         outer = [panel, *batch] if inside else [*batch] if beside else [*batch, panel]
@@ -328,7 +375,7 @@ class TiledProduct:
         unrolled = [*([row] if row else []), vector]
         s.reorder(*reduced, *unrolled, lane)
         written = s.cache_write(name, at, scope="register")
-        self.sums = sum_tile(s, name, at, written, reduced, [*unrolled, lane])
+        self.sums = sum_tile(s, name, at, written, reduced, [*unrolled, lane], self.summing)
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:

@@ -23,12 +23,11 @@ from ..schedule import LoopHandle, Schedule
 from .match import Matmul, alone, find_block, matmul_of
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
 from .record import Rule
-from .register_sums import PRODUCTS, Loops, Sizes, begin, cut, lanes, with_parts
+from .register_sums import PRODUCTS, Loops, Sizes, Summing, begin, cut, lanes, with_parts
 
 WIDEST = 2**12  # bytes of a row in a panel: a page
 ONE = Const(1, i64)
 TOGETHER = 8  # rows of the matrix that are added to a vector of sums before it is stored
-PARTS = Sizes(PRODUCTS.part // TOGETHER, PRODUCTS.groups, PRODUCTS.rows)  # of so many times eight rows
 FEWEST = 512  # columns that are worth it
 
 
@@ -64,8 +63,22 @@ class _Rule(TiledProduct):
 
     def __init__(self, s: Schedule, roles: Matmul, loops: dict[str, For], decide: Decide) -> None:
         super().__init__(s, roles, loops, decide, copy=False)
+        why = f"so many rows are added to a vector of sums before it is stored; parts of a sum are about {PRODUCTS.part} rows"
+        self.together = decide("rows_together", (2, 4, 8, 16), TOGETHER, reorders=True, why=why)
+
+    def choose_summing(self, block: Block) -> Summing:
+        """Sums are on the stack, in parts of so many rows at a time."""
+        return Summing(PRODUCTS)
+
+    def choose_tile(self) -> TileSize:
+        """One row of a panel: as wide as a page, and so that there are panels for all threads."""
+        lanes = max(1, self.target.vector_bits // self.dtype.bits)
         width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
-        self.tile = TileSize(1, max(1, width // self.tile.lanes), self.tile.lanes)
+        best = max(1, width // lanes)
+        most = (self.columns or 0) // lanes
+        widths = sorted({best, *(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= most)})
+        vectors = self.decide("panel", widths, best, why=f"at most {WIDEST} bytes of a row, and {FEW_PANELS} panels")
+        return TileSize(1, vectors, lanes)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
         """Add eight rows of the matrix at a time to the sums; the loops inside of `at` are (row,) depth, vectors, lanes."""
@@ -76,7 +89,7 @@ class _Rule(TiledProduct):
         written = s.cache_write(name, at, scope="stack")
         *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         lanes(s, last)
-        found = cut(s, name, [depth], TOGETHER, PARTS)
+        found = cut(s, name, [depth], self.together, Sizes(PRODUCTS.part // self.together, PRODUCTS.groups, PRODUCTS.rows))
         *steps, each = found.loops
         parts = with_parts(s, name, Loops(tuple(steps), found.parts), "stack")
         s.reorder(vector, each, lane)

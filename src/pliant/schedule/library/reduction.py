@@ -79,8 +79,8 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
             raise NotApplicable(f"block `{b.name}` has an ordered iterator")
     if all(not _repeated(s, b) for b in sums):
         for b in sums:
-            if not tried(partial(_pieces, s, b.name)):
-                _vectorise(s, b.name)
+            if not tried(partial(_pieces, s, decide, b.name)):
+                _vectorise(s, decide, b.name)
         return f"rows: {_listed([b.name for b in sums])} over one row, in {LANES} lanes, pieces of {PIECE}"
     anchor = inside[-1]
     rows = _rows(s, anchor, sums)
@@ -96,10 +96,10 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     waiting = list(together)
     while waiting:
         name = waiting.pop(0)
-        if waiting and _in_one_loop(s, name, waiting[0]):
+        if waiting and _in_one_loop(s, decide, name, waiting[0]):
             waiting.pop(0)
         else:
-            _vectorise(s, name)
+            _vectorise(s, decide, name)
     return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
 
 
@@ -186,31 +186,31 @@ def _row_local(block: Block, rows: For) -> bool:
     return len(found) == 1 and found != {()}
 
 
-def _vectorise(s: Schedule, name: str) -> None:
+def _vectorise(s: Schedule, decide: Decide, name: str) -> None:
     """Vectorise one stage of a row: along the row, a reduction by lanes; a sum that has none is in parts, where it is long."""
-    if not _in_vectors(s, name) and isinstance(find_block(s.program, name).body, Reduce):
+    if not _in_vectors(s, decide, name) and isinstance(find_block(s.program, name).body, Reduce):
         tried(partial(s.contract, name))
         tried(partial(parts_in_order, s, name))
 
 
-def _in_vectors(s: Schedule, name: str) -> bool:
+def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
     """Vectorise one stage, if that can be; whether it was done."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
     flat = _flat(block, inner)
     if len(flat) > 1 and isinstance(block.body, Reduce):
         handles = {h.loop: h for h in s.loops(name)}
-        return tried(partial(_flat_lanes, s, name, [handles[x] for x in flat]))
+        return tried(partial(_flat_lanes, s, decide, name, [handles[x] for x in flat]))
     if not inner or inner[-1].kind != "serial" or not _contiguous(block, inner[-1]):
         return False
     last = next(h for h in s.loops(name) if h.loop is inner[-1])
     kinds = fed_by(block, last.loop)
     if kinds == {"S"}:
         return tried(partial(s.vectorize, last))
-    return kinds == {"R"} and isinstance(block.body, Reduce) and tried(partial(_lanes, s, name, last))
+    return kinds == {"R"} and isinstance(block.body, Reduce) and tried(partial(_lanes, s, decide, name, last))
 
 
-def _in_one_loop(s: Schedule, name: str, following: str) -> bool:
+def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool:
     """Compute a stage in the loop of the reduction along rows after it, by as many lanes; whether that was done."""
     first, second = (find_block(s.program, n) for n in (name, following))
     along, over = (alone(s.program, b) for b in (first, second))
@@ -219,10 +219,10 @@ def _in_one_loop(s: Schedule, name: str, following: str) -> bool:
     reads = any(a.buffer is first.body.buffer and not a.write for a in accesses(second))
     if not reads or not _contiguous(first, along[0]) or not _contiguous(second, over[0]) or fed_by(second, over[0]) != {"R"}:
         return False
-    return tried(partial(_lanes, s, following, s.loops(following)[-1], s.loops(name)[-1]))
+    return tried(partial(_lanes, s, decide, following, s.loops(following)[-1], s.loops(name)[-1]))
 
 
-def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
+def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
     """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`.
 
     Long sums of a lane are in parts.
@@ -230,6 +230,7 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None =
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if lanes < FEWEST:
         raise ScheduleError(f"block `{name}` sums too few elements for lanes")
+    lanes = _choose_lanes(s, decide.of(name), lanes)
     above = s.loops(name)
     reduced = [h for h in above if fed_by(find_block(s.program, name), h.loop) == {"R"}]
     at = above[above.index(reduced[0]) - 1] if above.index(reduced[0]) else None
@@ -266,7 +267,7 @@ def _lanes(s: Schedule, name: str, loop: LoopHandle, before: LoopHandle | None =
         s.unroll(last)
 
 
-def _pieces(s: Schedule, name: str) -> None:
+def _pieces(s: Schedule, decide: Decide, name: str) -> None:
     """Sum one long row by pieces, which threads share; the sums of pieces are summed in order, however many threads there are."""
     with s.attempt():
         block = find_block(s.program, name)
@@ -278,24 +279,25 @@ def _pieces(s: Schedule, name: str) -> None:
         extent = constant_extent(s.program, row.loop)
         if extent is not None and extent <= 2 * PIECE:
             raise ScheduleError(f"block `{name}` sums too few elements for threads")
-        piece, inside = s.split(row, PIECE)
+        size = decide.of(name)("piece", (PIECE // 2, PIECE, 2 * PIECE), PIECE, reorders=True, why="what a thread takes at least")
+        piece, inside = s.split(row, size)
         total = s.rfactor(name, piece, scope="workspace")
-        _lanes(s, name, inside)
+        _lanes(s, decide, name, inside)
         s.parallel(piece)
-        tried(partial(_lanes, s, total.block.name, s.loops(total)[-1]))
+        tried(partial(_lanes, s, decide, total.block.name, s.loops(total)[-1]))
 
 
-def _flat_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:
+def _flat_lanes(s: Schedule, decide: Decide, name: str, loops: list[LoopHandle]) -> None:
     """Sum in lanes over several loops that go through memory together, or over as many of the last ones as are known to be one loop."""
     for first in range(len(loops) - 1):
-        if tried(partial(_fused_lanes, s, name, loops[first:])):
+        if tried(partial(_fused_lanes, s, decide, name, loops[first:])):
             return
-    _lanes(s, name, loops[-1])
+    _lanes(s, decide, name, loops[-1])
 
 
-def _fused_lanes(s: Schedule, name: str, loops: list[LoopHandle]) -> None:
+def _fused_lanes(s: Schedule, decide: Decide, name: str, loops: list[LoopHandle]) -> None:
     with s.attempt():
-        _lanes(s, name, s.fuse(*loops))
+        _lanes(s, decide, name, s.fuse(*loops))
 
 
 def _flat(block: Block, inner: list[For]) -> list[For]:
@@ -315,6 +317,15 @@ def _in_one_piece(a: Access, loops: list[For]) -> bool:
     whole = all(x.stop is n for x, n in zip(loops, a.buffer.shape[-len(loops) :], strict=False))
     leading = all(free_vars(e).isdisjoint(vars_) for e in over[: -len(loops)])
     return a.buffer.strides is None and list(over[-len(loops) :]) == vars_ and whole and leading
+
+
+def _choose_lanes(s: Schedule, decide: Decide, best: int) -> int:
+    """The lanes of a sum along a row: the usual number, or a half of it."""
+    body = find_block(s.program, decide.block).body
+    adds = isinstance(body, Reduce) and body.combiner.name not in ("min", "max")
+    why = "several vectors on every machine: one sum does not wait for the other"
+    lanes: int = decide("lanes", (best // 2, best) if best // 2 >= FEWEST else (best,), best, reorders=adds, why=why)
+    return lanes
 
 
 def _number_of_lanes(extent: int | None) -> int:

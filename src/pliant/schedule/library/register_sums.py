@@ -24,12 +24,14 @@ from ...support.record import dataclass
 from ...sym.bounds import bounds
 from ...sym.expr import Mul, free_vars
 from ...sym.simplify import simplify
+from ..decisions import Decide
 from ..nest import conjuncts, constant_extent, facts_at, fed_by, predicate_over_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block
 
 MANY = 16  # more parts than this are summed in parts themselves: the last sums round the most
 EVEN = 0.8  # times parts^(2/3): with groups of so many parts their sums and the sum of groups have the least error together
+MOST_UNROLLED = 8  # steps of a sum
 SLACK = 1.5  # times more, or less, where parts are of one size then
 
 
@@ -61,18 +63,61 @@ class Part:
     total: BlockHandle
 
 
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """How a sum in registers goes: its parts, and how many of its steps are unrolled."""
+
+    how: Sizes
+    unroll: int = 1
+
+
+def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Summing:
+    """The decisions about a sum over these loops, outermost first: the length of its parts, and how many steps are unrolled."""
+    how = decide_parts(func, block, reduced, decide)
+    step = _steps_inside(func, block, reduced, how)
+    unroll = decide("unroll", [n for n in range(1, MOST_UNROLLED + 1) if step % n == 0], 1, why="the tile alone is unrolled")
+    return Summing(how, unroll)
+
+
+def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Sizes:
+    """How a sum over these loops is cut into parts, where it is long and nobody has said so before (`lower/promote.py`)."""
+    how = sizes_of(block)
+    if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= 2 * how.part:
+        return how
+    why = f"parts of about {how.part} terms: longer ones round more, and shorter ones cost more (docs/design/0015-error-of-sums.md)"
+    part = decide("part", [how.part // 2, how.part, 2 * how.part, 4 * how.part], how.part, reorders=True, why=why)
+    return Sizes(part, how.groups, how.rows)
+
+
+def _steps_inside(func: Func, block: Block, reduced: Sequence[For], how: Sizes) -> int:
+    """How many steps the innermost loop of a sum has once it is cut into parts; 1 where that is not known."""
+    last = constant_extent(func, reduced[-1])
+    size = next((c.size for c in cuts_for(func, block, reduced, how=how) if c.at == len(reduced) - 1), None)
+    if last is None or (size is not None and last % size):
+        return 1
+    return size or max(last, 1)
+
+
 def sum_tile(
-    s: Schedule, name: str, at: LoopHandle | None, written: BlockHandle, reduced: Sequence[LoopHandle], inner: Sequence[LoopHandle]
+    s: Schedule,
+    name: str,
+    at: LoopHandle | None,
+    written: BlockHandle,
+    reduced: Sequence[LoopHandle],
+    inner: Sequence[LoopHandle],
+    summing: Summing,
 ) -> str:
     """Sum in the registers of a tile: `reduced` are the loops of the sum, outermost first, `inner` those over the tile in them.
 
     The tile is what one iteration of `at` touches, and `written` copies it to the result. The answer says how, in words.
     """
-    parts = in_parts(s, name, reduced, "register", sizes_of(find_block(s.program, name)))
+    parts = in_parts(s, name, reduced, "register", summing.how)
     over_tile(s, inner)
     for block in (written, *(p.total for p in parts)):
         over_tile(s, [h for h in s.loops(block) if h.loop in alone(s.program, block.block) and fed_by(block.block, h.loop) <= {"S"}])
     begin(s, name, reduced[0], parts)
+    if summing.unroll > 1:
+        s.unroll(s.split(s.loops(name)[-1 - len(inner)], None, summing.unroll)[1])
     return "in registers, long sums in parts" if parts else "in registers"
 
 

@@ -71,11 +71,13 @@ def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
     loops = plain_loops(s.program, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)
-    lanes = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
-    for which in (roles.column, roles.across):
-        extent = constant_extent(s.program, loops[iter_named(block, which).var])
-        if extent is not None and extent < lanes:
-            raise NotApplicable(f"block `{name}` has rows of {extent} elements")
+    most = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
+    extents = [constant_extent(s.program, loops[iter_named(block, which).var]) for which in (roles.column, roles.across)]
+    short = min((e for e in extents if e is not None), default=most)
+    if short < most:
+        raise NotApplicable(f"block `{name}` has rows of {short} elements")
+    sides = [n for n in (4, 8, 16, 32) if n <= most]
+    lanes = decide("tile", sides if most in sides else [most], most, why="as many lanes as a vector of what is read, in as many registers")
     _Rule(s, name, roles, lanes).apply()
     return f"transpose: `{name}` in tiles of {lanes}x{lanes} in registers"
 

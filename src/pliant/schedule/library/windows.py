@@ -30,20 +30,21 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Mul, Var
 from ...target import Target
 from ..decisions import Decide
-from ..model import Choice, Sizes, choose_tile
+from ..model import Choice, Sizes, choose_tile, legal_tiles
 from ..nest import accesses, allocation, constant_extent, readers, writers
 from ..plain_nest import elementwise, iter_named
 from ..schedule import LoopHandle, Schedule
-from ..works import Neighbours, Overlapping
-from .convolution_roles import Windows, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
+from ..works import Neighbours, Overlapping, Product
+from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
 from .match import find_block, known_sums, matmul_of
 from .matmul import with_epilogue
 from .record import Promotable, Rule, tried
-from .register_sums import sum_tile
+from .register_sums import Summing, cuts_for, decide_parts, sum_tile
 from .sharing import share
 
 MOST_TAPS = 64  # of a window that is unrolled
-MOST_ROWS = 8  # of a tile
+MOST_ROWS = 8  # of a tile that the cost model takes
+TALLEST = 12  # rows, or channels, of any tile
 DYNAMIC_ROWS = 4  # where there is a body for each smaller number of rows
 MOST_CHANNELS = 8
 MOST_VECTORS = 4
@@ -63,8 +64,10 @@ def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Ref
 def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
     """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back."""
     block = find_block(s.program, decide.block)
+    if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block, decide.target):
+        choose_lanes(s.program, block, decide)  # it is a convolution along rows
     known_sums(s.program, block)
-    rule = _Rule(s, decide.block, roles, decide.target)
+    rule = _Rule(s, roles, decide)
     return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
 
 
@@ -73,7 +76,7 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide
     roles = windows_of(block)
     if isinstance(roles, Refusal) or not in_blocks(func, block, decide.target):
         return None
-    tile = _Rule(Schedule(func), block.name, roles, decide.target).tile
+    tile = _Rule(Schedule(func), roles, decide).tile
     rows = frozenset(v for v in nest if v.name in (roles.tiled, roles.column, *roles.reduced))
     return Promotable(frozenset(nest) - rows, rows, {}, (tile.rows, tile.vectors))
 
@@ -83,8 +86,9 @@ class _Rule:
 
     sums = "in registers"
 
-    def __init__(self, s: Schedule, name: str, roles: Windows, target: Target) -> None:
-        self.s, self.name, self.roles, self.target = s, name, roles, target
+    def __init__(self, s: Schedule, roles: Windows, decide: Decide) -> None:
+        self.s, self.roles, self.decide = s, roles, decide
+        self.name, self.target = name, target = decide.block, decide.target
         body = find_block(s.program, name).body
         assert isinstance(body, Reduce)
         self.reduce = body
@@ -92,6 +96,9 @@ class _Rule:
         self.depth = len(roles.reduced)
         self.copies = False  # rows may be copied with their padding: they have one channel, which no other result needs
         self.tile = self._tile_size()
+        block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
+        self.summing = Summing(decide_parts(s.program, block, loops, decide))
+        self.unrolled = self._choose_unrolled(block, loops)
 
     def _tile_size(self) -> Choice:
         """The tile that the model takes: of rows of images that are copied, so many as divide the image."""
@@ -103,16 +110,41 @@ class _Rule:
         size = self.reduce.targets[0].dtype.bits // 8
         sizes = rows, SOME_COLUMNS if width is None else max(width, 1), depth, batch, size, size
         taps = taps_of(func, block)
+        vectors = range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
         if not r.rows:
             work = Neighbours(*sizes, taps, overlap_of(func, block, iter_named(block, r.column).var).stride)
-            vectors = range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
-            return choose_tile(self.target, (work,), Sizes(range(1, min(MOST_CHANNELS, rows) + 1), vectors))
+            best = choose_tile(self.target, (work,), Sizes(range(1, min(MOST_CHANNELS, rows) + 1), vectors))
+            return self._decide_tile(best, work, Sizes(range(1, min(TALLEST, rows) + 1), vectors))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
         windows = Overlapping(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
         self.copies = taps == depth
         most = min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows)
         heights = tuple(n for n in range(1, most + 1) if tiled is None or not self.copies or tiled % n == 0)
-        return choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
+        best = choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
+        chosen = self._decide_tile(best, windows, Sizes(range(1, min(MOST_ROWS if tiled is None else TALLEST, rows) + 1), vectors))
+        self.copies = self.copies and (tiled is None or tiled % chosen.rows == 0)
+        return chosen
+
+    def _decide_tile(self, best: Choice, work: Product, sizes: Sizes) -> Choice:
+        """The tile that the cost model takes, or another one that fits the registers."""
+        domain = legal_tiles(self.target, work, sizes)
+        domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
+        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
+        return Choice(rows, vectors, best.text)
+
+    def _choose_unrolled(self, block: Block, loops: list[For]) -> int:
+        """How many of the last loops of the reduction are unrolled: where rows have windows in common, as many as are not too many taps."""
+        taps, most = 1, 0
+        for x in reversed(loops):
+            taps *= constant_extent(self.s.program, x) or MOST_TAPS + 1
+            if taps > MOST_TAPS:
+                break
+            most += 1
+        whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=self.summing.how)), default=-1)
+        best = most if self.roles.rows else 0
+        why = "what windows of neighbouring rows have in common is loaded once" if self.roles.rows else "rows share no windows"
+        unrolled: int = self.decide("unroll", sorted({best, *range(min(most, whole) + 1)}), best, why=why)
+        return unrolled
 
     def _loop(self, iterator: str) -> LoopHandle:
         return self.s.loop(self.name, iterator)
@@ -149,10 +181,18 @@ class _Rule:
         outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
         column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
         s.reorder(*outer, *tiles, column, *within, *reduced)
-        at = share(s, [*outer, *tiles])
+        at = self._share(outer, tiles)
         copied = self.copies and at is not None and self._padded_rows(at)
         self._columns(name, column, len(within))
         return copied
+
+    def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
+        """Threads over images and tiles of rows, or over images alone; the loop around a tile."""
+        why = "there are more tiles than images: they keep more threads busy"
+        if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", why=why) == "tiles":
+            return share(self.s, [*outer, *tiles])
+        share(self.s, outer)
+        return tiles[-1]
 
     def _any_rows(self, tiled: LoopHandle) -> None:
         """Tiles of rows whose number is not known: no proof is found that they and the loops around are one, so threads share these."""
@@ -173,7 +213,9 @@ class _Rule:
     def _padded_rows(self, at: LoopHandle) -> bool:
         """Copy the rows that a tile reads where they are made by an elementwise block: that is done there then."""
         made = self._producer()
-        return made is not None and tried(partial(self._copy, at, *made))
+        if made is None or not self.decide("copy_rows", (False, True), True, why="rows with their padding are read without conditions"):
+            return False
+        return tried(partial(self._copy, at, *made))
 
     def _producer(self) -> tuple[str, str] | None:
         """The elementwise block that makes an operand that only this block reads, and the operand."""
@@ -237,20 +279,9 @@ class _Rule:
         rows, reduced = list(inner[vectors : vectors + tiled]), inner[vectors + tiled :]
         s.reorder(*reduced, *rows, *others, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in self._unrolled(reduced):
+        for h in reversed(reduced[len(reduced) - self.unrolled :]):
             s.unroll(h)
-        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *others, lane])
-
-    def _unrolled(self, reduced: tuple[LoopHandle, ...]) -> list[LoopHandle]:
-        """The last of the reduction's loops, where rows have windows in common: as many as are not too many elements."""
-        found: list[LoopHandle] = []
-        taps = 1
-        for h in reversed(reduced if self.roles.rows else ()):
-            taps *= constant_extent(self.s.program, h.loop) or MOST_TAPS + 1
-            if taps > MOST_TAPS:
-                break
-            found.append(h)
-        return found
+        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *others, lane], self.summing)
 
 
 def _bytes(b: Buffer) -> int:
