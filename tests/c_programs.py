@@ -22,15 +22,17 @@ import pytest
 from native_loops import aligned, slot
 
 from pliant.api import program_of
-from pliant.c_export import source_of
+from pliant.backend import backend_of
+from pliant.c_export import c_source
 from pliant.codegen.c_render import CModule, render
 from pliant.dtype import ALL
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
 from pliant.lower.lift_workspace import lift_workspace
-from pliant.pipeline import STEPS, compile_as_far_as, literals_here
+from pliant.pipeline import STEPS, compile_as_far_as
 from pliant.runtime.ctx import Ctx, Entry
 from pliant.runtime.executable import Executable
+from pliant.runtime.loading import all_literals
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 
@@ -95,13 +97,15 @@ class Model:
 
     def __init__(self, src: Any, to: str = "c", inside: bool | None = None, flags: Sequence[str] = ()) -> None:
         compiler()
-        state = compile_as_far_as("host", program_of(src), target(to))
-        self.files = source_of(state, "model", inside)
+        program = program_of(src)
+        self.files = c_source(program, target(to), "model", inside)
         self.library = build(self.files, *flags)
-        package = STEPS[-1].run(replace(state, target=target("native"), load=None)).package
+        # The kernels that are scheduled for the C target, as code for this machine.
+        state = compile_as_far_as("host", program, target(to), load_here=True)
+        package = STEPS[-1].run(replace(state, assembly=backend_of(target("native")).assembly(target("native")))).package
         assert package is not None
         self.interface = package.interface
-        self.native = Executable(package, constants=package.interface.memory(literals_here(state)))
+        self.native = Executable(package, constants=package.interface.memory(all_literals(package, program.constants)))
 
     def arena_bytes(self, **dims: int) -> int:
         """What `model_arena_bytes` answers."""

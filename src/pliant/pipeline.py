@@ -253,16 +253,6 @@ def _emit(s: State) -> State:
     return replace(s, package=package._replace(load=_load_package(s, machine)))
 
 
-def literals_here(s: State) -> list[Any]:
-    """The program's literals, and behind them the results of `load`, computed on this machine for code that cannot run on it."""
-    if s.load is None:
-        return list(s.constants)
-    from .runtime.loading import all_literals
-
-    package = _load_package(s, find_target("native"))
-    return all_literals(package._replace(load=package), s.constants)
-
-
 def _load_package(s: State, machine: Target) -> Package:
     """The package of `load` as code for a machine.
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from c_programs import Model, compiler
 
+import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
 from pliant.c_export import c_source
@@ -95,8 +96,6 @@ def test_state_is_updated_in_place() -> None:
 
 def test_a_convolutional_net_from_onnx() -> None:
     onnx = pytest.importorskip("onnx", reason="reads an ONNX model")
-    import pliant
-
     graph = """g (float[b, 1, 12, 12] x) => (float[b, 10] y) {
         a = Conv<pads=[1,1,1,1]>(x, w1, b1)
         r = Relu(a)
@@ -153,6 +152,35 @@ def test_the_header_is_c_plus_plus_too(small: Model, tmp_path: Path) -> None:
     subprocess.run([compiler(), "-std=c99", "-c", "model.c"], cwd=tmp_path, check=True)
     subprocess.run([found, "-Wall", "-Wextra", "-Werror", "use.cpp", "model.o", "-o", "use"], cwd=tmp_path, check=True)
     subprocess.run([str(tmp_path / "use")], check=True)
+
+
+def test_a_c_program_that_was_exported(tmp_path: Path) -> None:
+    """As docs/c.md says it: the arena is a static array, sized by the macro of the header."""
+    files = pliant.export(mlp, "c", tmp_path, name="net")
+    assert sorted(f.name for f in files) == ["net.c", "net.h"]
+    x = random(64, 24)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    (tmp_path / "main.c").write_text(
+        """#include "net.h"
+#include <stdio.h>
+static float x[64 * 24], y[64 * 10];
+static uint64_t arena[(NET_ARENA_BYTES + 7) / 8 + 1];
+int main(void) {
+  FILE *file = fopen("x.bin", "rb");
+  size_t got = fread(x, sizeof(float), 64 * 24, file);
+  int32_t status = net(x, 0.25f, y, 64, arena, sizeof arena);
+  file = fopen("y.bin", "wb");
+  fwrite(y, sizeof(float), 64 * 10, file);
+  fclose(file);
+  return got == 64 * 24 ? (int)status : 99;
+}
+"""
+    )
+    flags = ["-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([compiler(), *flags, "main.c", "net.c", "-o", "net"], cwd=tmp_path, check=True)
+    subprocess.run([str(tmp_path / "net")], cwd=tmp_path, check=True)
+    y = np.frombuffer((tmp_path / "y.bin").read_bytes(), np.float32).reshape(64, 10)
+    np.testing.assert_allclose(y, run_graph(mlp.graph, [x, 0.25])[0], rtol=1e-5, atol=1e-6)
 
 
 def test_files_are_the_same_each_time() -> None:

@@ -32,8 +32,8 @@ from .c_expr import Expressions
 from .c_instruction import c_call, c_headers, c_places
 from .c_types import INT32, Val, c_type, helpers_for, literal, memory_type
 
-# Passes that C does without: loops run serially, and a math function is a C function, which is smaller than its definition at each use.
-NOT_NEEDED = ("choose_grain", "expand_math")
+# Passes that C does without: loops run serially, and math functions and storage types are C functions, smaller than code at each use.
+NOT_NEEDED = ("choose_grain", "outline_parallel", "expand_math", "decode_storage")
 _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
 _NO_VALUES = "(const int64_t[6]){0}"
 

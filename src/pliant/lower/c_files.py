@@ -43,18 +43,12 @@ class Parameter:
     remark: str
 
 
-def render_program(host: HostProgram) -> CModule:
-    """The C text of a host program and its kernels: `shapes`, `prepare`, `size` and `run`."""
-    return render((shapes_func(host.layout), host.prepare, host.size, host.run), "static ")
-
-
-def c_files(
-    name: str, host: HostProgram, module: CModule, interface: Interface, weights: Sequence[Array], inside: bool | None = None
-) -> dict[str, bytes]:
+def c_files(name: str, host: HostProgram, interface: Interface, weights: Sequence[Array], inside: bool | None = None) -> dict[str, bytes]:
     """The files by name; `weights` are the arrays of the program's constants; they are `inside` of the source unless they are large."""
     prefix = _identifier(name)
     if inside is None:
         inside = sum(a.nbytes for a in weights) <= INSIDE
+    module = render((shapes_func(host.layout), host.prepare, host.size, host.run), "static ")
     files = _Files(prefix, host, module, interface, [np.ascontiguousarray(a) for a in weights], inside)
     made = {f"{prefix}.h": files.header().encode(), f"{prefix}.c": files.source().encode()}
     return made if inside else {**made, f"{prefix}.bin": files.weights_file()}
