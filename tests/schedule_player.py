@@ -233,6 +233,22 @@ class Player:
         else:
             self.pick([self.s.compute_at, self.s.reverse_compute_at])(self.pick(self.names()), self.pick(loops))
 
+    def compact(self, name: str, loops: list[Any]) -> None:
+        """A producer to a loop of its reader and less memory for what it makes; then threads, most often."""
+        mine = self.block(name)
+        assert mine is not None
+        allocated = {s.buffer for s in walk_stmts(self.s.program.body) if isinstance(s, Alloc)}
+        used = list(dict.fromkeys(a.buffer for a in accesses(mine) if a.buffer in allocated)) or self.buffers(name)
+        buffer = self.pick(used)
+        loop = loops[0] if self.chance(0.5) else self.pick(loops)
+        if self.chance(0.7):
+            makers = [b.name for b in walk_stmts(self.s.program.body) if isinstance(b, Block) and b is not mine]
+            writing = [n for n in makers if any(a.write and a.buffer is buffer for a in accesses(self.s.block(n).block))]
+            self.s.compute_at(self.pick(writing or makers or [name]), loop)
+        self.s.compact(name, self.odd(buffer.name), loop, self.odd(self.pick([None, None, "stack", "register", "workspace"])))
+        if self.chance(0.7):
+            self.s.parallel(self.pick(self.s.loops(name)[:2]))
+
     def blockize(self, name: str, loops: list[Any]) -> None:
         """Also with guards before, and more splits after."""
         with_guard = self.chance(0.5)
@@ -399,6 +415,7 @@ MOVES = [
     Player.go_on_in_a_copy,
     *[Player.inline] * 2,
     *[Player.move] * 4,
+    *[Player.compact] * 2,
     *[Player.blockize] * 2,
     *[Player.decompose] * 2,
     *[Player.begin] * 2,
@@ -461,6 +478,7 @@ AIMS: dict[Any, Any] = {
     Player.tensorize: is_product,
     Player.auto_tensorize: is_product,
     Player.inline: is_store,
+    Player.compact: lambda b: any(a.buffer.scope != "global" for a in accesses(b)),
     Player.partition: has_predicate,
 }
 # Moves to make more often, by name: what `tools/mutants.py` asks for when it changed a primitive.

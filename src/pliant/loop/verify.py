@@ -114,6 +114,8 @@ class _Verifier:
         self.path: list[str] = []
         self.stmt_now: Stmt | None = None
         self.repeated = 0
+        self.threads: tuple[For, ...] = ()  # the parallel loops around
+        self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffers -> the parallel loops around where they are allocated
         self.guard = given  # checks that were passed
 
     def run(self) -> None:
@@ -191,6 +193,11 @@ class _Verifier:
         """A buffer that has to be visible."""
         if buffer not in self.visible:
             raise self.not_visible(buffer)
+        if self.registers.get(buffer, self.threads) != self.threads:
+            raise self.fail(
+                f"register buffer `{buffer.name}` is used in parallel loop `{self.threads[-1].var.name}`, and allocated outside of it",
+                help="threads share memory and no registers: allocate it on the stack, or inside of the loop",
+            )
 
     def indices(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str = "an index") -> None:
         """One i64 for each dimension."""
@@ -238,7 +245,10 @@ class _Verifier:
         with self.scope(repeated=True):
             self.define(s.var, fixed=False)
             self.loops[s.var] = s
+            around = self.threads
+            self.threads = (*around, s) if s.kind == "parallel" else around
             self.stmt(s.body, f"for {s.var.name}")
+            self.threads = around
             del self.loops[s.var]
 
     def block(self, s: Block) -> None:
@@ -381,6 +391,8 @@ class _Verifier:
                 if not _is_constant(e):
                     help_ = f'allocate in the workspace: alloc(..., scope="workspace"), or make `{e}` a constant'
                     raise self.fail(f"`{b.name}` in scope {b.scope} has no constant size", [f"an extent is `{e}`"], help_)
+        if b.scope == "register":
+            self.registers[b] = self.threads
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
 
     def view(self, s: View) -> None:

@@ -52,8 +52,12 @@ def bare_statement(s: Stmt) -> Stmt | None:
     return next((x for child in children(s) if (x := bare_statement(child)) is not None), None)
 
 
-def dependence(func: Func, loop: For) -> Conflict | None:
-    """What forbids to run the iterations of `loop` in any order, None if nothing does."""
+def dependence(func: Func, loop: For, *, own_workspace: bool = False) -> Conflict | None:
+    """What forbids to run the iterations of `loop` in any order, None if nothing does.
+
+    Buffers that are allocated inside are each iteration's own; those in the workspace only with `own_workspace`: iterations of parallel
+    loops get memory of their own there, lanes of vectors do not.
+    """
     bare = bare_statement(loop.body)
     if bare is not None:
         return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
@@ -66,7 +70,7 @@ def dependence(func: Func, loop: For) -> Conflict | None:
             return Conflict(b, f"`{loop.var.name}` feeds an ordered iterator of block `{b.name}`")
         if "R" in fed:
             return Conflict(b, f"`{loop.var.name}` feeds a reduction iterator of block `{b.name}`")
-    return _conflict(func, loop, inside)
+    return _conflict(func, loop, inside, own_workspace)
 
 
 def cross_dependence(func: Func, loop: For) -> Conflict | None:
@@ -96,10 +100,11 @@ def written_later(func: Func, loop: For, writer: Block, read: Access) -> bool:
     return any(a.write and a.buffer is read.buffer and not _separate(func, loop, a, read, later=True) for a in accesses(writer))
 
 
-def _conflict(func: Func, loop: For, inside: list[Block]) -> Conflict | None:
+def _conflict(func: Func, loop: For, inside: list[Block], own_workspace: bool = False) -> Conflict | None:
     if at_most_once(func, loop):
         return None
-    private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in ("stack", "register")}
+    scopes = ("stack", "register", "workspace") if own_workspace else ("stack", "register")
+    private = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope in scopes}
     if index(func.body).has_views:
         return Conflict(loop, "buffers may overlap: the program makes views")
     touched = [(b, [a for a in accesses(b) if a.buffer not in private]) for b in inside]

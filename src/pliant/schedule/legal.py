@@ -16,7 +16,7 @@ from ..sym.affine import detect_iter_map
 from ..sym.expr import Dim, Expr, Var, free_vars, substitute
 from ..sym.poly import poly_of, to_expr
 from .cursor import Forward
-from .nest import base_facts, block_around, has_cases, index, loops_above, path_to, predicate_over_loops
+from .nest import accesses, base_facts, block_around, has_cases, index, loops_above, path_to, predicate_over_loops
 from .refusal import refuse
 
 P = ParamSpec("P")
@@ -47,9 +47,24 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
                     *((x, "") for x in before if x.name == b.name),
                     facts=[f"they would be {shown}", problem],
                 )
+        _check_registers(func, result, fn.__name__)
         return result, forward
 
     return checked
+
+
+def _check_registers(func: Func, result: Func, name: str) -> None:
+    """Refuse register buffers that a parallel loop would use and not have: threads share memory, and no registers."""
+    found = index(result.body)
+    registers = {b: path_to(result, a) for b, a in found.allocations.items() if b.scope == "register"}
+    for b in found.all_blocks if registers else ():
+        threads = [x for x in path_to(result, b) if isinstance(x, For) and x.kind == "parallel"]
+        for buffer in {a.buffer for a in accesses(b)} & registers.keys() if threads else ():
+            outer = next((x for x in threads if x not in registers[buffer]), None)
+            if outer is not None:
+                what = f"cannot {name}: parallel loop `{outer.var.name}` would use register buffer `{buffer.name}`, which is outside of it"
+                at = [(x, "uses it") for x in index(func.body).all_blocks if x.name == b.name]
+                raise refuse(what, func, *at, help="threads share memory and no registers: keep it on the stack")
 
 
 def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:

@@ -27,7 +27,7 @@ from ..sym.index_map import IndexMap, index_map
 from . import queries, sampling
 from .cursor import Forward, fresh_name
 from .nest import blocks, index, loops_above
-from .primitives import block_layout, blockize, cache, inline, join, layout, move, padding, parts, reduction, tensorize
+from .primitives import block_layout, blockize, cache, compact, inline, join, layout, move, padding, parts, reduction, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
 from .primitives import split as splitting
@@ -282,6 +282,7 @@ class Schedule:
     set_scope = primitive(cache.set_scope)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
+    compact = primitive(compact.compact)
     transform_layout = primitive(layout.transform_layout, BlockHandle)
     transform_block_layout = primitive(block_layout.transform_block_layout, tuple)
     reindex = primitive(block_layout.reindex, BlockHandle)

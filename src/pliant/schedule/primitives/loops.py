@@ -14,7 +14,7 @@ from typing import Any
 
 from ...dtype import i64
 from ...loop.buffer import Buffer
-from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
+from ...loop.stmt import Alloc, Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
 from ...loop.verify_memory import check_memory
 from ...support.errors import Error
 from ...sym.expr import Const, Expr, Var, free_vars, product
@@ -302,7 +302,8 @@ def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, For
             (other, f"{other.kind} already"),
             help="fuse the two loops and make the result parallel" if nested else "",
         )
-    _check_independent(func, loop, "run in parallel")
+    _check_independent(func, loop, "run in parallel", own_workspace=True)
+    _check_workspace(func, loop)
     _check_grain(func, loop, loop.annotations.get("grain") if grain is None else grain)
     annotations = dict(loop.annotations) if grain is None else {**loop.annotations, "grain": grain}
     result = _with_kind(func, loop, "parallel", annotations)
@@ -424,7 +425,20 @@ def _with_kind(func: Func, loop: For, kind: str, annotations: dict[str, Any] | N
     return edit.done()
 
 
-def _check_independent(func: Func, loop: For, verb: str) -> None:
-    found = dependence(func, loop)
+def _check_workspace(func: Func, loop: For) -> None:
+    """Refuse where it is not known before how much workspace the iterations need together."""
+    own = [s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope == "workspace"]
+    known = {*func.symbols, *func.scalars}
+    odd = next((v.name for b in own for e in (*b.shape, loop.extent) for v in free_vars(e) if v not in known), None)
+    if odd is not None:
+        raise refuse(
+            f"cannot run loop `{loop.var.name}` in parallel: how much workspace its iterations need depends on `{odd}`",
+            func,
+            (loop, "here"),
+        )
+
+
+def _check_independent(func: Func, loop: For, verb: str, *, own_workspace: bool = False) -> None:
+    found = dependence(func, loop, own_workspace=own_workspace)
     if found is not None:
         raise refuse(f"cannot {verb} loop `{loop.var.name}`: {found.reason}", func, (loop, "this loop"), (found.at, "here"))

@@ -5,17 +5,11 @@ The loops of a moved block are made anew, over the region that one iteration of 
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from ...dtype import i64
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
-from ...support.record import dataclass
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
-from ...sym.facts import Facts
-from ...sym.poly import poly_of
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, substitute
 from ...sym.prove import prove, prove_equal
-from ...sym.simplify import simplify
 from ..cursor import EMPTY, Edit, Forward, compose
 from ..dependence import contains_stmt, dependence
 from ..legal import legal
@@ -25,7 +19,6 @@ from ..nest import (
     allocation,
     bare_uses,
     blocks,
-    bound_inside,
     bound_value,
     facts_at,
     fed_by,
@@ -37,18 +30,9 @@ from ..nest import (
     visible,
     writers,
 )
+from ..ranges import Range, covering_range
 from ..refusal import refuse
-from ..tile import inner_loops
 from .cache import check_begun_inside
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """From `lo` on, `extent` values."""
-
-    lo: Expr
-    extent: Expr
-    inner: bool = field(default=False, compare=False)  # loops inside of the one that is moved to run through it, if only once
 
 
 @legal
@@ -88,7 +72,7 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     for b in users:
         check_begun_inside(func, b, target.buffer, loop, what)
     places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
-    ranges = [_union(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
+    ranges = [covering_range(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
     if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
         what += f": it writes `{target.buffer.name}`, a parameter of the program"
         raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
@@ -186,7 +170,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
     if part is not None:
         raise refuse(f"{what}: it reads a part of `{buffer.name}`", func, (block, f"`{part.name}` is below {extent_of[part]}"))
     writes = [a for b in made for a in accesses(b) if a.buffer is buffer and a.write]
-    ranges = [_union(func, loop, writes, d, buffer) for d in range(buffer.ndim)]
+    ranges = [covering_range(func, loop, writes, d, buffer) for d in range(buffer.ndim)]
     _check_partition(func, block, loop, buffer, writes, ranges, what)
     of = dict(zip(iters, ranges, strict=True))
     placed = Access(buffer, tuple(iters), True, block)
@@ -262,54 +246,6 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
     shared = [x for x in path_to(func, block) if isinstance(x, For) and contains_stmt(x, loop)]
     if shared:
         raise refuse(f"{what}: both are inside of loop `{shared[-1].var.name}`", func, (shared[-1], "around both"))
-
-
-def _union(func: Func, loop: For, places: list[Access], d: int, buffer: Buffer) -> Range:
-    """A range that covers what the places touch of a dimension in one iteration; the whole dimension where nothing is known."""
-    whole = Range(Const(0, i64), buffer.shape[d])
-    facts = loop_facts(facts_at(func, loop), loop)
-    result: Range | None = None
-    for a in places:
-        if len(a.indices) != buffer.ndim:
-            return whole
-        found = _range(func, loop, a, a.over_loops()[d], facts)
-        result = found if result is None else _hull(result, found, facts) if found is not None else None
-        if result is None:
-            return whole
-    return result or whole
-
-
-def _hull(a: Range, b: Range, facts: Facts) -> Range | None:
-    """The range from the lower of the starts to the higher of the ends, if it is known which these are."""
-    lo = _ordered(a.lo, b.lo, facts)
-    hi = _ordered(a.lo + a.extent, b.lo + b.extent, facts)
-    return Range(lo[0], simplify(hi[1] - lo[0], facts), a.inner or b.inner) if lo and hi else None
-
-
-def _ordered(a: Expr, b: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
-    return (a, b) if prove(a <= b, facts) else (b, a) if prove(b <= a, facts) else None
-
-
-def _range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | None:
-    """The range of an index that grows with each inner loop's variable."""
-    inner = inner_loops(func, a.block, loop)
-    for x in inner:
-        facts = loop_facts(facts, x)
-    varies = any(x.var in free_vars(e) for x in inner)
-    e = bound_value(e, facts)
-    if free_vars(e) & bound_inside(a.block):
-        return None
-    lo = hi = e
-    for x in reversed(inner):
-        if x.var not in free_vars(e):
-            continue
-        for m, c in poly_of(e).items():
-            has = [v for v in m if x.var in free_vars(v)]
-            if has and (c < 0 or has != [x.var] or any(not prove(Const(0, i64) <= v, facts) for v in m)):
-                return None
-        lo, hi = substitute(lo, {x.var: x.start}), substitute(hi, {x.var: x.stop - 1})
-    outside = loop_facts(facts_at(func, loop), loop)
-    return Range(bound_value(lo, outside), simplify(hi - lo + 1, outside), varies)
 
 
 def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
