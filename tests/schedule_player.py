@@ -187,7 +187,6 @@ class Player:
         at = self.pick([None, name, *loops])
         asked = [self.s.output_blocks, lambda: self.s.child_blocks(at), lambda: self.s.producers(name), lambda: self.s.consumers(name)]
         blocks = self.pick(asked)()
-        self.pool += blocks
         if blocks and self.chance(0.7):
             self.pick([self.s.compute_inline, lambda b: self.s.annotate(b, "hint", 1), lambda b: self.s.compute_at(b, self.pick(loops))])(
                 self.pick(blocks)

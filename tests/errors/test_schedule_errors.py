@@ -81,7 +81,7 @@ REFUSALS = [
         "matmul",
         "s.decompose_reduction('c', k)",
         "s.rfactor('c', k)",
-        "neither one store nor one reduction with its init",
+        "not one reduction with its init",
         'block("c", "SSR"',
     ),
     ("matmul", "", "s.cache_write('c')", "has no constant size", 'block("c", "SSR"'),

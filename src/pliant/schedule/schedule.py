@@ -27,7 +27,7 @@ from ..sym.index_map import IndexMap, index_map
 from . import queries, sampling
 from .cursor import Forward, fresh_name
 from .nest import blocks, index, loops_above
-from .primitives import block_layout, blockize, cache, compact, inline, join, layout, move, padding, parts, reduction, tensorize
+from .primitives import block_layout, blockize, cache, compact, inline, join, layout, move, padding, parts, reduction, rfactor, tensorize
 from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
 from .primitives import split as splitting
@@ -275,7 +275,7 @@ class Schedule:
     decompose_reduction = primitive(reduction.decompose_reduction, BlockHandle)
     begin_reduction = primitive(reduction.begin_reduction, BlockHandle)
     contract = primitive(reduction.contract)
-    rfactor = primitive(reduction.rfactor, BlockHandle)
+    rfactor = primitive(rfactor.rfactor, BlockHandle)
     sum_in_parts = primitive(parts.sum_in_parts, BlockHandle)
     cache_write = primitive(cache.cache_write, BlockHandle)
     cache_read = primitive(cache.cache_read, BlockHandle)

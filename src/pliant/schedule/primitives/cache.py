@@ -5,6 +5,8 @@ An epilogue never gets into a reduction's steps: it is applied by the write-back
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dtype import i64
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Stmt, Store, seq, walk_stmts
@@ -336,20 +338,26 @@ def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func
 
 
 def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[Load, list[For]]:
-    """The one place that a block writes, if it is alone with it inside of `at` and its reduction is all inside."""
-    inner = inner_loops(func, block, at)
+    """The one place that a block writes, if it is alone with it inside of `at` and its reduction is all inside; the loops inside."""
     s = block.body
     if isinstance(s, Reduce) and len(s.targets) == 1 and block.init is not None:
         target = s.targets[0]
     elif isinstance(s, Store) and block.init is None:
         target = Load(s.buffer, s.indices)
     else:
+        inner_loops(func, block, at)
         raise refuse(
             f"cannot {what} block `{block.name}`: it is neither one store nor one reduction with its init",
             func,
             (block, "this block"),
             help="do this before decompose_reduction" if isinstance(s, Reduce) and block.init is None else "",
         )
+    return target, check_targets(func, block, (target,), at, what)
+
+
+def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | None, what: str) -> list[For]:
+    """The loops inside of `at`; refused unless the block is alone with its targets there, and its reduction is all inside."""
+    inner = inner_loops(func, block, at)
     outer = next((x for x in loops_above(func, block) if x not in inner and fed_by(block, x) - {"S"}), None)
     if outer is not None:
         raise refuse(
@@ -359,22 +367,24 @@ def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[
             help="reorder the reduction loops into the tile",
         )
     around: Stmt = inner[0] if inner else block
-    other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
-    if other is not None:
-        raise refuse(
-            f"cannot {what} block `{block.name}`: block `{other.name}` in the same loops uses `{target.buffer.name}` too",
-            func,
-            (other, "this block"),
-            (block, "and this one"),
-        )
-    if any(a.buffer is target.buffer and a.indices != target.indices for a in accesses(block)):
-        raise refuse(f"cannot {what} block `{block.name}`: it uses `{target.buffer.name}` at several places", func, (block, ""))
+    for target in targets:
+        other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
+        if other is not None:
+            raise refuse(
+                f"cannot {what} block `{block.name}`: block `{other.name}` in the same loops uses `{target.buffer.name}` too",
+                func,
+                (other, "this block"),
+                (block, "and this one"),
+            )
+        if any(a.buffer is target.buffer and a.indices != target.indices for a in accesses(block)):
+            raise refuse(f"cannot {what} block `{block.name}`: it uses `{target.buffer.name}` at several places", func, (block, ""))
+        unseen = unseen_use(func, around, target.buffer)
+        if unseen:
+            raise refuse(f"cannot {what} block `{block.name}`: {unseen}", func, (block, "this block"))
     _check_nest(func, block, around, inner, f"cannot {what} block `{block.name}`")
-    unseen = unseen_use(func, around, target.buffer)
-    if unseen:
-        raise refuse(f"cannot {what} block `{block.name}`: {unseen}", func, (block, "this block"))
-    _check_known(func, block, around, (block.predicate, *target.indices), f"cannot {what} block `{block.name}`")
-    return target, inner
+    places = [e for t in targets for e in t.indices]
+    _check_known(func, block, around, (block.predicate, *places), f"cannot {what} block `{block.name}`")
+    return inner
 
 
 def _check_nest(func: Func, block: Block, around: Stmt, inner: list[For], what: str) -> None:

@@ -1,13 +1,12 @@
-"""Primitives on reductions: decompose_reduction, begin_reduction, contract, rfactor.
+"""Primitives on reductions: decompose_reduction, begin_reduction, contract.
 
 They change when a reduction begins, how it rounds and in which order it sums.
 """
 
 from __future__ import annotations
 
-from ...dtype import i64
-from ...loop.buffer import Buffer, Load, Scope
-from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts, zero
+from ...loop.buffer import Load
+from ...loop.stmt import NAMED_COMBINERS, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts
 from ...sym.expr import Const, Expr, Mul, Var, all_of, free_vars, substitute
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -16,7 +15,6 @@ from ..dependence import bare_statement
 from ..legal import legal
 from ..nest import (
     accesses,
-    base_facts,
     block_names,
     blocks,
     conjuncts,
@@ -31,9 +29,7 @@ from ..nest import (
     visible,
 )
 from ..refusal import refuse
-from ..tile import inner_loops, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
-from .cache import check_scope, insert, redirected, single_target
-from .loops import reassociation
+from ..tile import inner_loops, nest_of
 
 
 @legal
@@ -158,10 +154,12 @@ def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]
         raise refuse(f"{what}: it is no reduction with a named combiner and an init", func, (block, "this block"))
     check_same_place(func, block, what)
     combiner = "add" if s.combiner.name == "fma" else s.combiner.name
-    if block.init.value is not _identity(combiner, s.targets[0]):
-        raise refuse(f"{what}: its init is no {_identity(combiner, s.targets[0])}, which would change nothing", func, (block, "this block"))
+    if block.init.value is not identity_of(combiner, s.targets[0]):
+        raise refuse(
+            f"{what}: its init is no {identity_of(combiner, s.targets[0])}, which would change nothing", func, (block, "this block")
+        )
     if not fed_by(block, loop) - {"S"} and constant_extent(func, loop) != 1:
-        raise refuse(f"{what}: loop `{loop.var.name}` feeds no reduction iterator", func, (loop, "this loop"), (block, _shown(block)))
+        raise refuse(f"{what}: loop `{loop.var.name}` feeds no reduction iterator", func, (loop, "this loop"), (block, shown_iters(block)))
     again = next((x for x in inner_loops(func, block, loop) if repeats(func, block, x)), None)
     if again is not None:
         raise refuse(f"{what}: every iteration of loop `{again.var.name}` reduces that element", func, (again, "feeds no iterator"))
@@ -225,99 +223,9 @@ def contract(func: Func, block: Block) -> tuple[Func, Forward]:
     return edit.done(rounding=f"block `{block.name}` rounds once for each product and sum")
 
 
-@legal
-def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
-    """Sum by lanes: the iterations of `loop` accumulate in partial sums of their own, `…_lanes`, which are summed at the end.
-
-    `loop` feeds only R iterators, and has a constant extent, or one in terms of dims where the scope is `workspace`; `at` is the loop
-    for each iteration of which the lanes begin anew. The block that sums them is `…_sum`; it has the init that the block had.
-
-        for i in range(n):
-            for k in range(8):
-                with block("w", "SR", i, k) as (vi, vk):
-                    with init():
-                        w[vi] = 0.0
-                    w[vi] += a[vi, vk]
-
-    -> `s.rfactor("w", k, i)`
-
-        for i in range(n):
-            w_lanes = alloc((1, 8), f32, scope="stack")
-            for k in range(8):
-                with block("w", "SS", i, k) as (vi, vk):
-                    with init():
-                        w_lanes[0, vk] = 0.0
-                    w_lanes[0, vk] += a[vi, vk]
-            for k in range(8):
-                with block("w_sum", "SR", i, k) as (vi, vk):
-                    with init():
-                        w[vi] = 0.0
-                    w[vi] += w_lanes[0, vk]
-    """
-    what = "factor the reduction of"
-    check_scope(func, block, scope, at, f"cannot {what} block `{block.name}`")
-    target, inner = single_target(func, block, at, what)
-    s = block.body
-    assert isinstance(s, (Reduce, Store))
-    lanes = _lanes(func, loop, scope)
-    if fed_by(block, loop) != {"R"} or loop not in inner or lanes is None:
-        raise refuse(
-            f"cannot {what} block `{block.name}` by loop `{loop.var.name}`: "
-            + ("its extent is not a constant" if lanes is None else "it does not feed reduction iterators alone"),
-            func,
-            (loop, f"extent {loop.extent}"),
-            (block, _shown(block)),
-        )
-    if not isinstance(s, Reduce) or block.init is None or not isinstance(block.init, Store) or s.combiner.left:
-        raise refuse(f"cannot {what} block `{block.name}`: it is no reduction with a named combiner and an init", func, (block, ""))
-    check_same_place(func, block, f"cannot {what} block `{block.name}`")
-    over_loops = {i.var: i.value for i in block.iters}
-    reducing = [x for x in inner if fed_by(block, x) - {"S"}]
-    tile = tile_of(func, block, tuple(substitute(e, over_loops) for e in target.indices), inner, what, spatial_facts(func, block, inner))
-    bound = rebound(func, block, what)
-    combiner = "add" if s.combiner.name == "fma" else s.combiner.name
-    shape = (*(Const(n, i64) for n in tile.extent), lanes)
-    buffer = Buffer(f"{target.buffer.name}_lanes", target.buffer.dtype, shape, None, scope)
-    lane = bound.iters[loop.var]
-    start = substitute(loop.start, bound.iters)
-    if not free_vars(start).isdisjoint(x.var for x in loops_above(func, block)):
-        raise refuse(f"cannot {what} block `{block.name}`: its lanes do not begin at one place", func, (loop, f"from {loop.start} on"))
-    place = (*(substitute(e, bound.iters) for e in tile.offset), lane - start if not _is_zero(start) else lane)
-    new = redirected(bound.block, target.buffer, buffer, place)
-    new = new.with_(
-        iters=tuple(Iter(i.var, "S", i.value) if i.var is lane else i for i in new.iters),
-        init=Store(buffer, place, _identity(combiner, target)),
-    )
-    kept = [x for x in loops_above(func, block) if x.var in bound.iters and x not in reducing]
-    summing = Var(f"{loop.var.name}")
-    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
-    last = Iter(Var(f"v{loop.var.name}"), "R", summing)
-    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
-    out = tuple(substitute(substitute(e, over_loops), where) for e in target.indices)
-    init = Replacer({v: substitute(e, where) for v, e in over_loops.items()}).stmt(block.init)
-    total = Block(
-        fresh_name(f"{block.name}_sum", block_names(func)),
-        (*iters, last),
-        Reduce(
-            NAMED_COMBINERS[combiner],
-            (Load(target.buffer, out),),
-            (Load(buffer, (*(substitute(e, where) for e in tile.offset), last.var)),),
-        ),
-        init,
-        predicate=spatial_predicate(new, {**where, loop.var: last.var + substitute(loop.start, where)}),
-        span=block.span,
-    )
-    nest, _ = nest_of([x for x in inner if x not in reducing], For(summing, Const(0, i64), lanes, "serial", total))
-    rounding = reassociation(func, block)
-    return insert(func, block, new, inner, (Alloc(buffer),), (nest,), rounding)
-
-
-def _shown(block: Block) -> str:
+def shown_iters(block: Block) -> str:
+    """The iterators of a block and what they are bound to, for a note."""
     return ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
 
 
 def check_same_place(func: Func, block: Block, what: str) -> None:
@@ -331,16 +239,7 @@ def check_same_place(func: Func, block: Block, what: str) -> None:
         raise refuse(f"{what}: what it adds depends on what it has so far", func, (block, f"reads `{target.buffer.name}`"))
 
 
-def _lanes(func: Func, loop: For, scope: Scope) -> Expr | None:
-    """How many partial sums the iterations of a loop make, if memory of that scope may have so many."""
-    constant = constant_extent(func, loop)
-    if constant is not None:
-        return Const(constant, i64)
-    known = free_vars(loop.stop) <= set(func.symbols) and _is_zero(loop.start) and prove(zero() <= loop.stop, base_facts(func))
-    return loop.stop if known and scope == "workspace" else None
-
-
-def _identity(combiner: str, target: Load) -> Expr:
+def identity_of(combiner: str, target: Load) -> Expr:
     """What a reduction may begin with so that it is the reduction of its elements alone."""
     d = target.dtype
     if combiner in ("min", "max"):
