@@ -221,3 +221,22 @@ def test_loaders_find_every_symbol() -> None:
             at = chain[at]
         assert reached == list(range(1, 1 + count))
         assert text_of(object_file(Blob(bytes(16), {}), "riscv64", symbols))[1] == symbols
+
+
+@pytest.mark.parametrize("facts", [{"form": "flat"}, {"form": "flat", "arch": None}, {"form": 7}, {"convention": ["c"]}])
+def test_a_part_that_lies_about_itself_is_refused_or_left_alone(tmp_path: Path, facts: dict[str, object]) -> None:
+    """A file that calls a wasm module machine code for this CPU: it is never mapped."""
+    here = target("native")
+    pliant.compile(layer).save(tmp_path / "a.pliant", targets="wasm")
+    with container.Writer(tmp_path / "b.pliant", "test") as w:
+        for s in container.read(tmp_path / "a.pliant").sections:
+            if s.kind == "code" and s.name == "wasm":
+                claims = {**s.facts, "arch": here.arch, "features": [], "convention": here.convention, "form": "flat", **facts}
+                w.add(s.kind, s.name, s.data, **claims)
+            elif s.kind != "code":
+                w.add(s.kind, s.name, s.data, **s.facts)
+    if facts == {"form": "flat"}:
+        with pytest.raises(ModelFileError, match="of the form `wasm`"):
+            pliant.load(tmp_path / "b.pliant")(np.ones((3, 8), np.float32), 2.0)
+    else:
+        assert pliant.load(tmp_path / "b.pliant")(np.ones((3, 8), np.float32), 2.0).shape == (3, 5)
