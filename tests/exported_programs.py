@@ -14,7 +14,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,8 +49,13 @@ class Exported:
         self.facts = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         file = self.facts["constants_file"]
         self.constants = (folder / file).read_bytes() if file else b""
-        wasm = self.facts["target"]["arch"] == "wasm32"
-        self.machine: Machine = Wasm((folder / f"{name}.wasm").read_bytes()) if wasm else Qemu(folder, name, self.facts, cpu)
+        self.machine: Machine
+        if self.facts["target"]["arch"] == "wasm32":
+            self.machine = Wasm((folder / f"{name}.wasm").read_bytes())
+        else:
+            code, symbols = text_of((folder / f"{name}.o").read_bytes())
+            entries = {entry: symbols[symbol] for entry, symbol in self.facts["entries"].items()}
+            self.machine = Qemu(self.facts["target"]["arch"], code, entries, cpu)
 
     def run(self, arguments: Mapping[str, Any]) -> list[Array]:
         """The results; state is updated in place."""
@@ -139,19 +144,19 @@ class Wasm:
 
 
 _CODE, _DATA = 0x10000, 0x10000000  # addresses of the two segments of the static program
+_ROOM = 0x10000  # for the start code, before the functions
 
 
 class Qemu:
-    """An object file in qemu-user, without a linker: each call is a static program that holds the code and all memory.
+    """Machine code in qemu-user, without a linker: each call is a static program that holds the code and all memory.
 
-    The start code calls the function, writes the whole memory to standard output, and exits with the function's answer.
+    The start code calls functions, writes the whole memory to standard output, and exits with the functions' answers.
     """
 
-    def __init__(self, folder: Path, name: str, facts: Mapping[str, Any], cpu: str) -> None:
-        self.arch = facts["target"]["arch"]
-        self.command = [_qemu(self.arch), *(["-cpu", cpu] if cpu else [])]
-        self.code, self.symbols = text_of((folder / f"{name}.o").read_bytes())
-        self.entries = facts["entries"]
+    def __init__(self, arch: str, code: bytes, entries: Mapping[str, int], cpu: str = "") -> None:
+        self.arch, self.code, self.entries = arch, code, entries
+        self.command = [_qemu(arch), *(["-cpu", cpu] if cpu else [])]
+        self.begin()
 
     def begin(self) -> None:
         self.memory = bytearray()
@@ -165,8 +170,13 @@ class Qemu:
         return self._address("serial_for")
 
     def call(self, entry: str, ctx: int, buffers: int, dims: int) -> int:
-        start = _START[self.arch]([ctx, buffers, dims], self._address(entry), _DATA, len(self.memory))
-        program = static_elf(self.arch, start.ljust(4096, b"\0") + self.code, bytes(self.memory))
+        return self.call_all([(entry, ctx, buffers, dims)])
+
+    def call_all(self, calls: Sequence[tuple[str, int, int, int]]) -> int:
+        """Call functions one after the other; 0 if all answer so."""
+        start = _START[self.arch]([(self._address(entry), arguments) for entry, *arguments in calls], _DATA, len(self.memory))
+        assert len(start) <= _ROOM
+        program = static_elf(self.arch, start.ljust(_ROOM, b"\0") + self.code, bytes(self.memory))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "program"
             file.write_bytes(program)
@@ -182,7 +192,7 @@ class Qemu:
         return bytes(self.memory[place - _DATA : place - _DATA + size])
 
     def _address(self, entry: str) -> int:
-        return _CODE + 4096 + self.symbols[self.entries[entry]]
+        return _CODE + _ROOM + self.entries[entry]
 
 
 def _qemu(arch: str) -> str:
@@ -218,24 +228,31 @@ def static_elf(arch: str, code: bytes, memory: bytes) -> bytes:
     return head.ljust(code_at, b"\0") + code.ljust(memory_at - code_at, b"\0") + memory
 
 
-def _start_aarch64(arguments: list[int], entry: int, memory: int, size: int) -> bytes:
+Calls = list[tuple[int, list[int]]]  # addresses of functions, and their arguments
+
+
+def _start_aarch64(calls: Calls, memory: int, size: int) -> bytes:
     def load(register: int, value: int) -> list[int]:  # movz, movk
         return [0xD2800000 | (value & 0xFFFF) << 5 | register, 0xF2A00000 | (value >> 16 & 0xFFFF) << 5 | register]
 
-    words = [w for n, value in enumerate([*arguments]) for w in load(n, value)] + load(16, entry)
-    words += [0xD63F0200, 0xAA0003F3]  # blr x16; mov x19, x0
+    words = [0xAA1F03F3]  # mov x19, xzr
+    for entry, arguments in calls:
+        words += [w for n, value in enumerate(arguments) for w in load(n, value)] + load(16, entry)
+        words += [0xD63F0200, 0xAA000273]  # blr x16; orr x19, x19, x0
     words += [*load(0, 1), *load(1, memory), *load(2, size), *load(8, 64), 0xD4000001]  # write(1, memory, size)
     words += [0xAA1303E0, *load(8, 93), 0xD4000001]  # mov x0, x19; exit
     return struct.pack(f"<{len(words)}I", *words)
 
 
-def _start_riscv64(arguments: list[int], entry: int, memory: int, size: int) -> bytes:
+def _start_riscv64(calls: Calls, memory: int, size: int) -> bytes:
     def load(register: int, value: int) -> list[int]:  # lui, addiw
         high = (value + 0x800) >> 12
         return [0x37 | register << 7 | (high & 0xFFFFF) << 12, 0x1B | register << 7 | register << 15 | (value & 0xFFF) << 20]
 
-    words = [w for n, value in enumerate(arguments) for w in load(10 + n, value)] + load(5, entry)
-    words += [0x67 | 1 << 7 | 5 << 15, 0x13 | 9 << 7 | 10 << 15]  # jalr ra, t0; mv s1, a0
+    words = [0x13 | 9 << 7]  # mv s1, zero
+    for entry, arguments in calls:
+        words += [w for n, value in enumerate(arguments) for w in load(10 + n, value)] + load(5, entry)
+        words += [0x67 | 1 << 7 | 5 << 15, 0x33 | 9 << 7 | 6 << 12 | 9 << 15 | 10 << 20]  # jalr ra, t0; or s1, s1, a0
     words += [*load(10, 1), *load(11, memory), *load(12, size), *load(17, 64), 0x73]  # write(1, memory, size)
     words += [0x13 | 10 << 7 | 9 << 15, *load(17, 93), 0x73]  # mv a0, s1; exit
     return struct.pack(f"<{len(words)}I", *words)
