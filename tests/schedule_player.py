@@ -15,7 +15,7 @@ from pliant.schedule import Schedule
 from pliant.schedule.auto_tensorize import auto_tensorize
 from pliant.schedule.nest import accesses, fed_by
 from pliant.support.errors import ScheduleError
-from pliant.sym.expr import TRUE, Mul
+from pliant.sym.expr import TRUE, Mul, free_vars
 from pliant.target import target
 from pliant.target.instructions import INSTRUCTIONS
 
@@ -336,6 +336,22 @@ class Player:
         options = {"dtype": self.pick(["f32", "f64", "i32"])} if self.chance(0.15) else {}
         self.s.reindex(name, self.pick(self.buffers(name)).name, scope=self.odd(self.pick(["workspace", "workspace", "stack"])), **options)
 
+    def reindex_by_map(self, name: str, loops: list[Any]) -> None:
+        """A copy with an index map of its own: of the iterators that index the buffer, most often."""
+        block = self.s.block(name).block
+        access = self.pick(accesses(block))
+        used = [n for n, i in enumerate(block.iters) if any(i.var in free_vars(e) for e in access.indices)]
+        used = used if self.chance(0.9) else list(range(len(block.iters)))
+        inputs = [f"x{n}" for n in range(len(block.iters))]
+        results = self.random.sample([inputs[n] for n in used], len(used))
+        if results and self.chance(0.7):
+            x, size = results.pop(0), self.pick([2, 3, 4])
+            results = [f"{x} // {size}", *results, f"{x} % {size}"]
+        index_map = f"lambda {', '.join(inputs)}: ({''.join(f'{r}, ' for r in results)})" if inputs else "lambda: ()"
+        scope = self.odd(self.pick(["workspace", "workspace", "stack"]))
+        how = self.s.reindex_cache_write if access.write != self.chance(0.05) else self.s.reindex_cache_read
+        how(name, access.buffer.name, index_map, scope=scope)
+
     def pad(self, name: str, loops: list[Any]) -> None:
         count = len(self.s.block(name).block.iters)
         if self.chance(0.65):
@@ -427,6 +443,7 @@ MOVES = [
     *[Player.layout] * 2,
     Player.iterators,
     Player.reindex,
+    Player.reindex_by_map,
     *[Player.pad] * 2,
     Player.tensorize,
     Player.auto_tensorize,
@@ -441,6 +458,7 @@ WITHOUT_LOOPS = {
     Player.iterators,
     Player.scope,
     Player.reindex,
+    Player.reindex_by_map,
     Player.pad,
     Player.sample_location,
 }

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from schedule_invariant import check_schedule
 from schedule_kernels import kernel
 
 from pliant.codegen.emit import emit_assembly
@@ -127,3 +128,15 @@ def test_a_packed_operand_is_read_row_by_row() -> None:
     module = generate([s.program], target("llvm:x86-64-v3"))
     code = emit_assembly(module.text, module.target)
     assert "vmulps" in code and "gather" not in code and "vinsertps" not in code
+
+
+def test_caches_with_maps_of_their_own() -> None:
+    """The windows of a convolution, its weights and its result, each laid out as a matrix of tiles; sizes that do not divide are padded."""
+    func = kernel("conv")
+    s = Schedule(func)
+    s.reindex_cache_read("out", "p", lambda i, o, r, k: (i // 4, r * 3 + k, i % 4))
+    s.reindex_cache_read("out", "w", "lambda i, o, r, k: (o // 2, r * 3 + k, o % 2)")
+    s.reindex_cache_write("out", "out", lambda i, o, r, k: (i // 4, o, i % 4))
+    shapes = [line.split("alloc(")[1] for line in str(s.program).splitlines() if "_reindex = alloc" in line]
+    assert shapes == ["((n + 3) // 4, 9, 4), i32)", "(3, 9, 2), i32)", "((n + 3) // 4, 5, 4), i32)"]
+    check_schedule(func, s)

@@ -286,6 +286,8 @@ class Schedule:
     transform_layout = primitive(layout.transform_layout, BlockHandle)
     transform_block_layout = primitive(block_layout.transform_block_layout, tuple)
     reindex = primitive(block_layout.reindex, BlockHandle)
+    reindex_cache_read = primitive(block_layout.reindex_cache_read, BlockHandle)
+    reindex_cache_write = primitive(block_layout.reindex_cache_write, BlockHandle)
     blockize = primitive(blockize.blockize, BlockHandle)
     tensorize = primitive(tensorize.tensorize, BlockHandle)
     pad = primitive(padding.pad, tuple)

@@ -1,4 +1,5 @@
-"""Primitives about the iterators of a block: transform_block_layout gives it other ones, reindex lets them index an operand.
+"""Primitives about the iterators of a block: transform_block_layout gives it other ones, reindex lets them index an operand; with an
+index map of its own: reindex_cache_read, reindex_cache_write.
 
 Together they turn any sum of products into a matrix product: a convolution's iterators are fused into rows, columns and depth, and
 its operands are copied to where these iterators find them.
@@ -152,6 +153,72 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
                 c[vi, vj] += a[vi, vk] * b_reindex[vj, vk]
     """
     what = f"cannot reindex `{buffer}` for block `{block.name}`"
+    return _reindexed(func, block, buffer, scope, dtype, None, None, what)
+
+
+@legal
+def reindex_cache_read(
+    func: Func, block: Block, buffer: str, index_map: IndexMap, scope: Scope = "workspace", dtype: str | None = None
+) -> tuple[Func, Forward]:
+    """Let a block read an operand from a copy that an index map of its iterators indexes; it is made before the loops.
+
+    The copy is `…_reindex`, as is the block that makes it. The map takes all iterators of the block, and names those alone that are in
+    the operand's indices. `dtype` is a wider one for the copy.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.reindex_cache_read("c", "b", lambda i, j, k: (j // 4, k, j % 4))`
+
+        b_reindex = alloc((4, 8, 4), f32)
+        for j, k in grid(16, 8):
+            with block("b_reindex", "SS", j, k) as (vj, vk):
+                b_reindex[vj // 4, vk, vj % 4] = b[vk, vj]
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b_reindex[vj // 4, vk, vj % 4]
+    """
+    what = f"cannot cache `{buffer}` for block `{block.name}`"
+    return _reindexed(func, block, buffer, scope, dtype, index_map, False, what)
+
+
+@legal
+def reindex_cache_write(func: Func, block: Block, buffer: str, index_map: IndexMap, scope: Scope = "workspace") -> tuple[Func, Forward]:
+    """Let a block compute its result in a buffer that an index map of its iterators indexes; it is copied out after the loops.
+
+    The buffer is `…_reindex`, as is the block that copies it out. The map takes all iterators of the block, and names the S ones.
+
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] += a[vi, vk] * b[vk, vj]
+
+    -> `s.reindex_cache_write("c", "c", lambda i, j, k: (j // 4, i, j % 4))`
+
+        c_reindex = alloc((4, n, 4), f32)
+        for i, j, k in grid(n, 16, 8):
+            with block("c", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    c_reindex[vj // 4, vi, vj % 4] = 0.0
+                c_reindex[vj // 4, vi, vj % 4] += a[vi, vk] * b[vk, vj]
+        for i, j in grid(n, 16):
+            with block("c_reindex", "SS", i, j) as (vi, vj):
+                c[vi, vj] = c_reindex[vj // 4, vi, vj % 4]
+    """
+    what = f"cannot cache the result `{buffer}` of block `{block.name}`"
+    return _reindexed(func, block, buffer, scope, None, index_map, True, what)
+
+
+def _reindexed(
+    func: Func, block: Block, buffer: str, scope: Scope, dtype: str | None, map_: IndexMap | None, writing: bool | None, what: str
+) -> tuple[Func, Forward]:
+    """A copy of an operand or a result that a map of the block's iterators indexes; without a map, they do so in their order."""
     check_scope(func, block, scope, None, what)
     found = [a for a in accesses(block) if a.buffer.name == buffer]
     places = {a.indices for a in found}
@@ -159,6 +226,8 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
         reason = "it does not use it" if not places else f"it uses it at {len(places)} places, not at one"
         raise refuse(f"{what}: {reason}", func, (block, "this block"))
     source, place, writes = found[0].buffer, found[0].indices, any(a.write for a in found)
+    if writing is not None and writing is not writes:
+        raise refuse(f"{what}: it {'reads' if writing else 'writes'} it", func, (block, "this block"))
     around = path_to(func, block)
     root: Stmt = next((x for x in around if isinstance(x, For)), block)
     _check_alone(func, block, root, source, writes, what)
@@ -174,13 +243,13 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
     _check_range(func, block, source, place, {i.var: extents[i.var] for i in kept}, what)
     if writes and dtype is not None:
         raise refuse(f"{what} as {dtype}: it is a result, of which every element is stored once", func, (block, "writes it"))
-    size = next((extents[i.var] for i in kept if not isinstance(extents[i.var], Const)), None)
+    here, shape = _places(func, block, kept, extents, map_, what)
+    size = next((e for e in shape if not isinstance(e, Const)), None)
     if scope != "workspace" and size is not None:
         raise refuse(f"{what} in scope {scope}: its size would be no constant", func, (block, f"an extent is {size}"))
-    copy = Buffer(f"{buffer}_reindex", wider(func, block, source, dtype, what), tuple(extents[i.var] for i in kept), None, scope)
-    here = tuple(i.var for i in kept)
+    copy = Buffer(f"{buffer}_reindex", wider(func, block, source, dtype, what), shape, None, scope)
     new = (redirected(block, source, copy, here) if writes else _reading(block, source, Load(copy, here))).with_(reads=None, writes=None)
-    nest = _copy_nest(func, block, kept, extents, source, place, copy, writes)
+    nest = _copy_nest(func, block, kept, extents, source, place, Load(copy, here), writes)
     edit = Edit(func)
     inner = Edit(Func("", (), root))
     inner.replace(block, new)
@@ -189,6 +258,26 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
     edit.moved.update(inner.moved)
     edit.replace(root, seq(Alloc(copy), *((body, nest) if writes else (nest, body))))
     return edit.done(made=(blocks(nest)[0],))
+
+
+def _places(
+    func: Func, block: Block, kept: list[Iter], extents: dict[Var, Expr], map_: IndexMap | None, what: str
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Where an element of the copy is, over the iterators that index it, and the copy's shape."""
+    if map_ is None:
+        return tuple(i.var for i in kept), tuple(extents[i.var] for i in kept)
+    if len(map_.inputs) != len(block.iters):
+        raise refuse(f"{what} by {map_}: block `{block.name}` has {len(block.iters)} iterators", func, (block, "this block"))
+    of = dict(zip(map_.inputs, (i.var for i in block.iters), strict=True))
+    used = {of[v] for e in map_.results for v in free_vars(e) if v in of}
+    foreign = next((v for v in used if all(i.var is not v for i in kept)), None)
+    if foreign is not None:
+        raise refuse(f"{what} by {map_}: iterator `{foreign.name}` does not index it", func, (block, "this block"))
+    inputs = tuple(v for v, own in of.items() if any(i.var is own for i in kept))
+    layout = IndexMap(inputs, map_.results).layout([extents[of[v]] for v in inputs], base_facts(func))
+    if isinstance(layout, NoMap):
+        raise refuse(f"{what} by {map_}: {layout.reason}", func, (block, ", ".join(f"{i.var.name} < {extents[i.var]}" for i in kept)))
+    return layout.map.apply([of[v] for v in inputs]), layout.shape
 
 
 def _reading(block: Block, source: Buffer, place: Load) -> Block:
@@ -236,15 +325,15 @@ def _copy_nest(
     extents: dict[Var, Expr],
     source: Buffer,
     place: tuple[Expr, ...],
-    copy: Buffer,
+    here: Load,
     writes: bool,
 ) -> Stmt:
     loops = [For(Var(i.var.name.removeprefix("v") or i.var.name), zero(), extents[i.var], "serial", Seq(())) for i in kept]
     iters = tuple(Iter(Var(i.var.name), "S", x.var) for i, x in zip(kept, loops, strict=True))
     fresh: dict[Var, Expr] = {i.var: own.var for i, own in zip(kept, iters, strict=True)}
     there = tuple(substitute(e, fresh) for e in place)
-    here = tuple(i.var for i in iters)
-    store = Store(source, there, Load(copy, here)) if writes else Store(copy, here, as_dtype(copy.dtype, Load(source, there)))
+    copy, at = here.buffer, tuple(substitute(e, fresh) for e in here.indices)
+    store = Store(source, there, Load(copy, at)) if writes else Store(copy, at, as_dtype(copy.dtype, Load(source, there)))
     nest: Stmt = Block(fresh_name(copy.name, block_names(func)), iters, store, span=block.span)
     for x in reversed(loops):
         nest = x.with_(body=nest)
