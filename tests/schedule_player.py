@@ -375,7 +375,7 @@ class Player:
             self.s.tensorize(inner, self.odd(self.pick(["fma.f32x4", "fma.f32x8", self.instruction(name)])))
 
     def auto_tensorize(self, name: str, loops: list[Any]) -> None:
-        auto_tensorize(self.s, name, self.instruction(name))
+        auto_tensorize(self.s, name, self.instruction(name), in_registers=self.pick((0, 0, 1, 3)))
 
     def instruction(self, name: str) -> str:
         """An instruction: mostly one that common machines have and that sums into what a block sums into, whatever its factors are.

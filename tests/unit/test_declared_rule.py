@@ -98,6 +98,15 @@ def test_a_model_of_bytes(tmp_path: Path, depth: int, columns: int) -> None:
     check(program, inputs)
 
 
+@pytest.mark.parametrize(("arch", "kind"), [("x86_64", BYTES), ("aarch64", BYTES), ("wasm32", BYTES), ("x86_64", OUTER)])
+def test_weights_are_packed_before_the_program_runs(tmp_path: Path, arch: str, kind: Mapping[str, Declaration]) -> None:
+    """No kernel copies them, in products and in convolutions whose sizes are multiples of the instruction's."""
+    program = convolution(tmp_path, 8, 8, pads=[1, 1, 1, 1]) if kind is OUTER else product_of_bytes(tmp_path, 64, 32)
+    with declared(arch, kind=kind):
+        said = rules_for(program, TARGETS[arch])
+        assert "by `mine`" in said and not re.search(r"`(w|x1)_", said), said
+
+
 @pytest.mark.parametrize("arch", TARGETS)
 def test_the_instruction_is_in_the_code_of_each_machine(tmp_path: Path, arch: str) -> None:
     program, to = product_of_bytes(tmp_path, 64, 32), TARGETS[arch]
@@ -119,7 +128,7 @@ def test_a_model_of_bytes_in_wasm(tmp_path: Path) -> None:
             assert got.tobytes() == meaning(program, x).tobytes()
 
 
-CONVOLUTIONS = [(5, 6, {"pads": [1, 1, 1, 1]}), (8, 4, {}), (3, 8, {"pads": [1, 1, 1, 1], "strides": [2, 2]})]
+CONVOLUTIONS = [(5, 6, {"pads": [1, 1, 1, 1]}), (8, 8, {}), (3, 8, {"pads": [1, 1, 1, 1], "strides": [2, 2]})]
 
 
 @pytest.mark.parametrize(("channels", "out", "attributes"), CONVOLUTIONS)

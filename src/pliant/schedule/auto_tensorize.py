@@ -12,6 +12,7 @@ convolution), padded to multiples, and laid out as the instruction reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -135,7 +136,7 @@ def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHa
             s.contract(block)
     sizes = _sizes(tile)
     outside = _fuse(s, block, plan)
-    names = {b: _direct(s, block, p.buffer.name) for b, p in plan.operands.items()}
+    names = {b: _direct(s, block, tile, b, p.buffer.name, outside) for b, p in plan.operands.items()}
     names = _pad(s, block, names, [*[1] * outside, *sizes])
     result = _described(tile)[0].buffer
     registers = in_registers > 0 and _has_tiles(s, block, [*[1] * outside, *sizes])
@@ -219,14 +220,16 @@ def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
     return len(plan.outside)
 
 
-def _direct(s: Schedule, block: str, buffer: str) -> str:
-    """The buffer, or its copy where the block does not index it by its iterators in their order."""
+def _direct(s: Schedule, block: str, tile: Tile, described: Buffer, buffer: str, outside: int) -> str:
+    """The buffer, or its copy where the block does not index it by its iterators in their order, nor by tiles of them."""
     found = _block(s, block)
     places = {e.indices for e in _uses(found, buffer)}
     iters = [i.var for i in found.iters]
     indices = next(iter(places))
     at = [iters.index(e) for e in indices if isinstance(e, Var) and e in iters]
     if len(places) == 1 and len(at) == len(indices) and at == sorted(at):
+        return buffer
+    if len(places) == 1 and _is_laid_out(s, block, tile, described, indices, outside):
         return buffer
     s.reindex(block, buffer)
     return f"{buffer}_reindex"
@@ -268,10 +271,10 @@ def _lay_out(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, 
 def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> str | None:
     """The layout that an instruction wants of a buffer, None where it has it: tiles, and in them the loops in the instruction's order."""
     here = _block(s, block)
-    sizes = _sizes(tile)
+    sizes, wanted = _sizes(tile), _order(tile, described)
     indices = _uses(here, name)[0].indices
-    place = next(e for e in _described(tile) if e.buffer is described)
-    wanted = [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
+    if _is_laid_out(s, block, tile, described, indices, outside):
+        return None
     iters = [i.var for i in here.iters]
     loop_of = [iters.index(e) - outside for e in indices if isinstance(e, Var)]
     if wanted == [n for n in loop_of if n >= 0] and len(wanted) <= 1 and (not wanted or loop_of[-1] == wanted[-1]):
@@ -280,6 +283,35 @@ def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, o
     high = [d if n < 0 else f"{d} // {sizes[n]}" for d, n in zip(dims, loop_of, strict=True)]
     low = [f"{dims[loop_of.index(n)]} % {sizes[n]}" for n in wanted]
     return f"lambda {', '.join(dims)}: ({', '.join([*high, *low])})"
+
+
+def _order(tile: Tile, described: Buffer) -> list[int]:
+    """The loops of an instruction that go through an operand, in the order of its dims."""
+    place = next(e for e in _described(tile) if e.buffer is described)
+    return [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
+
+
+def _is_laid_out(s: Schedule, block: str, tile: Tile, described: Buffer, indices: tuple[Expr, ...], outside: int) -> bool:
+    """Whether an operand lies in tiles already, as `tiles_of` has it: weights are packed before a program runs."""
+    here = _block(s, block)
+    nest = own_nest(s.program, here, f"cannot tensorize block `{block}`")
+    facts = base_facts(s.program)
+    for i in here.iters:
+        facts = facts.with_range(i.var, 0, nest[i.var].stop - 1)
+    used = {v for e in indices for v in free_vars(e)}
+    others = [i.var for i in here.iters[:outside] if i.var in used]
+    inside: dict[int, Expr] = {n: i.var for n, i in enumerate(here.iters[outside:])}
+    wanted = tiles_of(tile, described, others, inside)
+    return len(wanted) == len(indices) and all(prove_equal(a, b, facts) for a, b in zip(indices, wanted, strict=True))
+
+
+def tiles_of(tile: Tile, described: Buffer, outside: Sequence[Expr], inside: dict[int, Expr]) -> list[Expr]:
+    """The place of an element in tiles for an instruction: the tile, and in it the loops in the instruction's order.
+
+    `inside` has the place along each loop of the instruction, `outside` what else tells elements apart.
+    """
+    order, sizes = _order(tile, described), _sizes(tile)
+    return [*outside, *(inside[n] // sizes[n] for n in sorted(order)), *(inside[n] % sizes[n] for n in order)]
 
 
 def _sizes(tile: Tile) -> list[int]:

@@ -1,6 +1,6 @@
 """The default rule of tensor instructions that users have declared: a block that one of them does becomes it.
 
-    copy the operands as the instruction wants them                        # by later rules
+    copy the operands as the instruction wants them                # by later rules; weights are packed before the program runs
     for tiles of the result (parallel):
         some tiles in registers = 0
         for the steps of the sum: for each of the tiles: instruction
@@ -14,17 +14,22 @@ before all others: who declares an instruction wants it used. Built-in instructi
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
+from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.refusal import Refusal
-from ...sym.expr import Const
+from ...sym.expr import Const, Expr, Var
+from ...sym.index_map import IndexMap
 from ...target import Target
 from ...target.instructions import declared_for
-from ..auto_tensorize import Mapping, auto_tensorize, mapping
+from ..auto_tensorize import Mapping, auto_tensorize, mapping, tiles_of
 from ..decisions import Decide
+from ..nest import accesses, blocks, plain_iters
+from ..plain_nest import plain_loops
 from ..primitives.tensorize import Tile, tile_of_instruction
 from ..schedule import Schedule
-from .record import Rule, tried
+from .record import Packing, Rule, tried
 
 MOST_TILES = 8  # of the result in registers: more accumulators than hide the latency of any instruction
 
@@ -70,4 +75,47 @@ def _tiles(tile: Tile, target: Target) -> int:
     return max(1, min(MOST_TILES, target.n_vector_registers // 4 // registers))
 
 
-INSTRUCTIONS = Rule("instruction", "instructions", instruction_of, schedule_instruction)
+def tiled_operands(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
+    """The operands that may lie in the instruction's tiles: those of which the sizes are whole numbers of them."""
+    plan = instruction_of(func, block, target)
+    loops = plain_loops(func, block)
+    if isinstance(plan, Refusal) or isinstance(loops, Refusal):
+        return None
+    extents = {v: x.extent.value for v, x in loops.items() if isinstance(x.extent, Const)}
+    packings: dict[Buffer, Packing] = {}
+    for described, load in plan.operands.items():
+        layout = _tiles_in_memory(plan, described, load, extents) if _may_be_tiled(func, block, load) else None
+        if layout is not None and not isinstance(layout.layout(load.buffer.shape), Refusal):
+            packings[load.buffer] = Packing({_work(plan.instruction): layout}, _work(plan.instruction))
+    return packings
+
+
+def _may_be_tiled(func: Func, block: Block, load: Load) -> bool:
+    """Whether a parameter is read by the block alone, at its iterators."""
+    b = load.buffer
+    if b not in func.buffers or func.role(b) != "in" or b.strides is not None or not all(isinstance(e, Const) for e in b.shape):
+        return False
+    shared = any(a.buffer is b for x in blocks(func.body) if x is not block for a in accesses(x))
+    return not shared and plain_iters(load.indices, block) is not None
+
+
+def _tiles_in_memory(plan: Mapping, described: Buffer, load: Load, extents: dict[Var, int]) -> IndexMap | None:
+    """The layout of an operand in tiles, None where sizes are not known, or no multiples of the instruction's."""
+    tile = tile_of_instruction(plan.instruction)
+    inputs = tuple(Var(f"d{n}") for n in range(load.buffer.ndim))
+    at = {v: d for v, d in zip(load.indices, inputs, strict=True) if isinstance(v, Var)}
+    inside: dict[int, Expr] = {}
+    for n, (loop, fused) in enumerate(zip(tile.loops, plan.fused, strict=True)):
+        if fused[0] not in at:
+            continue
+        place: Expr = at[fused[0]]
+        for v in fused[1:]:
+            place = place * extents.get(v, 0) + at[v]
+        whole = prod(extents.get(v, 0) for v in fused)
+        if not isinstance(loop.stop, Const) or not whole or whole % int(loop.stop.value):
+            return None
+        inside[n] = place
+    return IndexMap(inputs, tuple(tiles_of(tile, described, [at[v] for v in plan.outside if v in at], inside)))
+
+
+INSTRUCTIONS = Rule("instruction", "instructions", instruction_of, schedule_instruction, layouts=tiled_operands)

@@ -28,7 +28,7 @@ from .cache import redirected
 def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     """Round the extents of a block's iterators up to multiples, one number for each; 1 leaves an iterator as it is.
 
-    The block is a sum of products whose operands are indexed by iterators. Operands get copies with zeros in the padding
+    The block is a sum of products; what grows is indexed by iterators. Operands get copies with zeros in the padding
     (`…_pad`); a result that grows is computed in a buffer of its own (`…_pad`) and copied out by the block `…_cut`.
 
         for i, j, k in grid(n, 16, 8):
@@ -68,6 +68,10 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     grown = {i.var: nest[i.var].stop for i in block.iters if new_stop[i.var] is not nest[i.var].stop}
     if not grown:
         raise refuse(f"{what}: every extent is a multiple already", func, *((x, f"extent {x.stop}") for x in nest.values()))
+    bad = next((x for x in (*operands, target) if grown.keys() & free_vars_of(x.indices) and plain_iters(x.indices, block) is None), None)
+    if bad is not None:
+        reason = f"`{bad.buffer.name}` is not indexed by its iterators, each once"
+        raise refuse(f"{what}: {reason}", func, (block, "this block"), help="reindex lets the iterators index an operand")
     _check_neutral(func, block, grown, operands, what)
     names = block_names(func)
     before: list[Stmt] = []
@@ -107,19 +111,14 @@ def _rounded(extent: Expr, multiple: int, facts: Facts) -> Expr:
 
 
 def _einsum(func: Func, block: Block, what: str) -> tuple[Load, list[Load]]:
-    """Where the block sums, and the factors of what it sums; each indexed by its iterators."""
+    """Where the block sums, and the factors of what it sums."""
     s = block.body
     if not isinstance(s, Reduce) or len(s.targets) != 1 or s.combiner.name not in ("add", "fma") or not isinstance(block.init, Store):
         raise refuse(f"{what}: it is not a sum with its init", func, (block, "this block"), help="do this before decompose_reduction")
     factors = [f for v in s.values for f in _factors(v)]
     operands = [f for f in factors if isinstance(f, Load)]
-    used = [*operands, s.targets[0]]
-    bad = next((x for x in used if plain_iters(x.indices, block) is None), None)
-    if len(operands) != len(factors) or bad is not None or any(x.buffer is s.targets[0].buffer for x in operands):
-        reason = (
-            "it does not sum products of operands" if bad is None else f"`{bad.buffer.name}` is not indexed by its iterators, each once"
-        )
-        raise refuse(f"{what}: {reason}", func, (block, "this block"), help="reindex lets the iterators index an operand")
+    if len(operands) != len(factors) or any(x.buffer is s.targets[0].buffer for x in operands):
+        raise refuse(f"{what}: it does not sum products of operands", func, (block, "this block"))
     twice = next((x for x in operands if sum(y.buffer is x.buffer for y in set(operands)) > 1), None)
     if twice is not None:
         raise refuse(f"{what}: it reads `{twice.buffer.name}` at several places", func, (block, "this block"))
