@@ -49,7 +49,9 @@ _PLACES = {
     ".runtime.executable": "Executable",
     ".runtime.threads": "set_threads threads",
     ".schedule.auto_tensorize": "auto_tensorize",
+    ".schedule.library": "rule unregister_rule",
     ".schedule.schedule": "Schedule",
+    ".support.refusal": "Refusal",
     ".support.errors": "CancelledError Error InternalError ModelFileError ScheduleError ShapeError UnsupportedError",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
@@ -97,8 +99,10 @@ if TYPE_CHECKING:
     from .runtime.executable import Executable
     from .runtime.threads import set_threads, threads
     from .schedule.auto_tensorize import auto_tensorize
+    from .schedule.library import rule, unregister_rule
     from .schedule.schedule import Schedule
     from .support.errors import CancelledError, Error, InternalError, ModelFileError, ScheduleError, ShapeError, UnsupportedError
+    from .support.refusal import Refusal
     from .sym.script import (
         acos,
         acosh,
@@ -187,6 +191,7 @@ __all__ = [
     "Operator",
     "Out",
     "Program",
+    "Refusal",
     "Schedule",
     "ScheduleError",
     "ShapeError",
@@ -272,6 +277,7 @@ __all__ = [
     "reads",
     "register_library",
     "rsqrt",
+    "rule",
     "select",
     "serial",
     "set_threads",
@@ -293,6 +299,7 @@ __all__ = [
     "u32",
     "u64",
     "unregister_library",
+    "unregister_rule",
     "unroll",
     "vector",
     "view",

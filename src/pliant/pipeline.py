@@ -132,6 +132,12 @@ def _patterns_text() -> str | None:
     return "" if patterns is None else patterns.registered_text()
 
 
+def _rules_text() -> str | None:
+    """What compiled code depends on of rules that users declare: nothing where nobody has."""
+    rules = sys.modules.get("pliant.schedule.library")
+    return "" if rules is None else rules.declared_rules_text()
+
+
 def _call_libraries(s: State) -> State:
     if _patterns_text() == "":
         return s
@@ -380,9 +386,9 @@ def compile_program(
     asked = Decisions(decisions)
     disabled = check_disabled(read_settings().disable)
     key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
-    patterns = _patterns_text()
-    cache = cache and patterns is not None  # what a condition says today it may not say tomorrow
-    key += f"{patterns or ''}{declared_text(machine)}{asked.text()}".encode()
+    patterns, rules = _patterns_text(), _rules_text()
+    cache = cache and patterns is not None and rules is not None  # what a condition says today it may not say tomorrow
+    key += f"{patterns or ''}{rules or ''}{declared_text(machine)}{asked.text()}".encode()
     if load_here:
         key += f"\nload here {find_target('native')!r}".encode()
     if cache:

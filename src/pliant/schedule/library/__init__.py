@@ -20,7 +20,7 @@ from .convolution_roles import block_sizes
 from .driver import default_family, default_schedule
 from .layouts import operand_layouts, with_casts_inside
 from .record import Packing, Parts, Promotable, Tile
-from .table import rules_for
+from .table import declared_rules_text, rule, rules_for, unregister_rule
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], target: Target, decisions: OfKernel | None = None) -> Promotable | None:
@@ -36,10 +36,13 @@ __all__ = [
     "Promotable",
     "Tile",
     "block_sizes",
+    "declared_rules_text",
     "default_family",
     "default_schedule",
     "makes_image",
     "operand_layouts",
     "promotable",
+    "rule",
+    "unregister_rule",
     "with_casts_inside",
 ]

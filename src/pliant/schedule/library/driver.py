@@ -63,6 +63,7 @@ class _Scheduling:
         self.version, self.target, self.kernel = version, target, kernel
         self.s = Schedule(version.func)
         self.left: set[str] = set()
+        self.taken: set[str] = set()  # blocks that are scheduled, whatever their loops are
 
     def variant(self) -> Variant:
         """The scheduled program, and what was done."""
@@ -74,13 +75,16 @@ class _Scheduling:
         early = any(r.early for r in rules)
         for b in blocks(self.s.program.body) if early else untouched(self.s.program):
             for rule in rules:
-                if not has_block(self.s.program, b.name):
+                if not has_block(self.s.program, b.name) or b.name in self.taken:
                     break
                 block = b if rule.early else find_block(self.s.program, b.name)
                 roles = rule.match(self.s.program, block, self.target)
                 if isinstance(roles, Refusal):
                     continue
+                before = {x.name for x in blocks(self.s.program.body)}
                 refused, text = self._attempt(rule, block, roles)
+                if rule.takes_all and not refused:
+                    self.taken |= {b.name, *(x.name for x in blocks(self.s.program.body) if x.name not in before)}
                 yield from [text] if text else []
                 if not refused:
                     break

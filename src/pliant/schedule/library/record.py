@@ -83,15 +83,22 @@ class Promotable:
     parts: Parts | None = None
 
 
+Match = Callable[[Func, Block, Target], Roles | Refusal]
+Apply = Callable[[Schedule, Roles, Decide], str]
+Layouts = Callable[[Func, Block, Target], Mapping[Buffer, Packing] | None] | None
+Promotes = Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A row of the table; see the module."""
 
     name: str
     phase: str  # rules of one phase stand together; on each block they are tried in order, until one takes it
-    match: Callable[[Func, Block, Target], Roles | Refusal]
-    apply: Callable[[Schedule, Roles, Decide], str]
+    match: Match
+    apply: Apply
     early: bool = False  # tried on all blocks as they were when the phase began, not only on those that no rule has taken yet
     version: Callable[[Func, Block, Decide], Version | None] | None = None  # another program for some dims
-    layouts: Callable[[Func, Block, Target], Mapping[Buffer, Packing] | None] | None = None  # of operands; None: no block of this rule
-    promotable: Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None] | None = None  # None: it needs all sizes
+    layouts: Layouts = None  # how its operands may lie; None of a block that is not its own
+    promotable: Promotes = None  # which sizes it need not know; None where it needs all of them
+    takes_all: bool = False  # no later rule touches the block, nor those that were made of it
