@@ -1,7 +1,7 @@
 """Loop programs and whole programs as C, built by the system's compiler, for comparing them with the interpreter and with LLVM's code.
 
 C([f, g]).call(f, [x, y], [n])                     # through the ABI
-Model(mlp).run(x=x, n_threads=…)                   # through the function of the header, by name
+Model(mlp).compare({"x": x})                        # through the function of the header, by name
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from pliant.backend import backend_of
 from pliant.c_export import c_source
 from pliant.codegen.c_render import CModule, render
 from pliant.dtype import ALL
+from pliant.graph import node as g
+from pliant.interp.memory import contiguous
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
+from pliant.lower.host import HostProgram
 from pliant.lower.lift_workspace import lift_workspace
 from pliant.pipeline import STEPS, compile_as_far_as
 from pliant.runtime.ctx import Ctx, Entry
@@ -84,12 +87,41 @@ class C:
                 shape = ((math.prod(shape) * b.dtype.bits + 7) // 8,)
             arrays.append(aligned(shape, b.dtype.array_dtype()))
         scalars = [slot(a, p.value.dtype) for p, a in zip(func.params, arguments, strict=True) if not isinstance(p.value, Buffer)]
-        numbers = np.array([*dims, *scalars, 0], np.int64)
-        ctx, cancel = Ctx(), ctypes.c_int32(0)
-        ctx.cancel = ctypes.addressof(cancel)
-        buffers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
-        entry = Entry(ctypes.cast(getattr(self.library, lifted.name), ctypes.c_void_p).value or 0)
-        return int(entry(ctypes.addressof(ctx), ctypes.addressof(buffers), numbers.ctypes.data))
+        return enter(self.library, lifted.name, arrays, np.array([*dims, *scalars, 0], np.int64))
+
+
+def enter(library: ctypes.CDLL, name: str, arrays: Sequence[Array], dims: Array, workspace: int = 0) -> int:
+    """Call a function of the ABI; the code that it answers."""
+    ctx, cancel = Ctx(), ctypes.c_int32(0)
+    ctx.cancel = ctypes.addressof(cancel)
+    memory = aligned((workspace,), np.dtype(np.uint8))
+    ctx.workspace, ctx.workspace_size = memory.ctypes.data, workspace
+    buffers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+    entry = Entry(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
+    return int(entry(ctypes.addressof(ctx), ctypes.addressof(buffers), dims.ctypes.data))
+
+
+def run_host(host: HostProgram, library: ctypes.CDLL, arguments: Sequence[Array], suffix: str) -> list[Array]:
+    """The results of a host program over tensors whose functions have names with a suffix; those of run-time dims have all their memory."""
+    layout = host.layout
+    tensors = dict(zip(layout.params, map(np.ascontiguousarray, arguments), strict=True))
+    dims = np.zeros(layout.at_counts + len(layout.counts), np.int64)
+    for p, at in layout.arguments():
+        assert isinstance(p.annotation, g.Tensor)
+        shape = tensors[p].shape
+        if p.annotation.dtype.bits < 8:
+            shape = (*shape[:-1], shape[-1] * p.annotation.dtype.per_byte)
+        dims[at : at + 2 * len(shape)] = (*shape, *contiguous(shape))
+    assert enter(library, f"prepare{suffix}", [], dims) == 0
+    results, at = [], layout.at_outputs
+    for o in host.outputs:
+        kind, rank = o.annotation.dtype, len(o.annotation.shape)
+        results.append(np.full(kind.array_shape(tuple(map(int, dims[at : at + rank]))), 77, kind.array_dtype()))
+        at += rank
+    constants = [np.ascontiguousarray(c.array) for c in host.constants]
+    ordered = [tensors[p] for p, _ in layout.arguments()]
+    assert enter(library, f"run{suffix}", [*ordered, *results, *constants], dims, int(dims[layout.at_workspace])) == 0
+    return results
 
 
 class Model:

@@ -7,23 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from c_programs import RANDOM, C, compiler
+from c_programs import RANDOM, C, build, compiler, run_host
+from compiled_graphs import interpret_host
 from counts import count
+from generate_kernels import make_kernel
 from generate_loops import clone, make_arguments, make_program
 from native_loops import same_bits
+from op_cases import CASES, arrays_of
+from op_cases import build as build_case
+from schedule_kernels import KERNELS as TEXTS
+from schedule_kernels import kernel
+from schedule_kernels import make_arguments as arguments_of
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_dtypes import STORAGE, even, passed, program, values
 
+from pliant.backend import backend_of
 from pliant.codegen.c_render import render
 from pliant.codegen.c_types import helper_texts
 from pliant.dtype import DType, dtype
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import loaded_dtype
+from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import Func
-from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Expr, Fma, Var
+from pliant.pipeline import STEPS, State, run_steps
+from pliant.program import Program
+from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Dim, Expr, Fma, Var
 from pliant.sym.semantics import evaluate
+from pliant.target import target
 
-PROGRAMS = count(40, 2000)
+PROGRAMS = count(30, 2000)
+KERNELS = list(TEXTS)
 PORTABLE = "-DPLIANT_PORTABLE"  # instructions that C has no word for are left alone
 
 Case = tuple[Func, Expr, tuple[Var, ...], list[np.ndarray[Any, Any]]]
@@ -118,6 +131,46 @@ def test_random_programs() -> None:
             assert code.call(func, mine, dims) == 0
             for p, x, y in zip(func.params, expected, mine, strict=True):
                 assert same_bits(x, y), f"seed {seed}: {p.value}"
+
+
+def test_random_kernels_as_default_rules_schedule_them() -> None:
+    """For one lane, with fused multiply-add and without; registers are variables, loops are written out."""
+    compiler()
+    funcs: dict[int, Func] = {}
+    for seed in range(count(10, 500)):
+        machine = target(("c", "c:cortex-m7")[seed % 2])
+        func = kernel(KERNELS[seed // 2 % len(KERNELS)]) if seed % 2 else make_kernel(seed)
+        func = func if machine.has_fma else without_fma(func)
+        funcs[seed] = backend_of(machine).schedule(func, machine)[0].with_(name=f"k{seed}")
+    code = C(list(funcs.values()), *RANDOM)
+    for seed, func in funcs.items():
+        dims = {v.name: 8 + 4 * (seed % 3) if isinstance(v, Dim) and v.multiple_of > 1 else 7 + seed % 5 for v in func.symbols}
+        expected = arguments_of(func, dims, seed)
+        mine = [clone(a) for a in expected]
+        run_loop(func, expected, list(dims.values()))
+        assert code.call(func, mine, list(dims.values())) == 0
+        for p, x, y in zip(func.params, expected, mine, strict=True):
+            assert same_bits(x, y), f"seed {seed}: {p.value}"
+
+
+def test_operators() -> None:
+    """Cases of the operators' tables, over symbolic dims: the host program in C equals the same host program interpreted."""
+    compiler()
+    steps = [s for s in STEPS if s.name not in ("lift_constants", "emit")]
+    hosts = {}
+    for n, (name, case) in enumerate(list(CASES.items())[:: count(80, 2)]):
+        function, _, shapes = build_case(case, True)
+        program_ = Program.of(function)
+        state = State(function, target(("c", "c:cortex-m7")[n % 2]), program_.constants, functions=program_.functions)
+        host = run_steps(state, steps).host
+        assert host is not None
+        hosts[name] = host, arrays_of(case, shapes)
+    named = [(h.prepare.with_(name=f"prepare_{n}"), h.run.with_(name=f"run_{n}")) for n, (h, _) in enumerate(hosts.values())]
+    library = build({"code.c": render([f for pair in named for f in pair]).text.encode()})
+    for n, (name, (host, arrays)) in enumerate(hosts.items()):
+        wanted = interpret_host(host, [np.array(a) for a in arrays])
+        for x, y in zip(run_host(host, library, arrays, f"_{n}"), wanted, strict=True):
+            assert same_bits(x.reshape(-1)[: y.size], y.reshape(-1)), name
 
 
 def test_only_helpers_that_are_used_are_in_the_text() -> None:
