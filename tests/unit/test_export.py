@@ -157,10 +157,10 @@ int main(void) {
 
 def test_an_artifact_holds_parts_for_any_target(tmp_path: Path) -> None:
     f = pliant.compile(layer)
-    f.save(tmp_path / "layer.pliant", targets=["wasm+simd128", "aarch64@android", "riscv64@linux", "native"])
+    f.save(tmp_path / "layer.pliant", targets=["wasm+simd128", "aarch64@android", "riscv64@linux", "c:cortex-m7", "native"])
     parts = container.read(tmp_path / "layer.pliant").find("code")
-    assert [s.name for s in parts] == ["native", "wasm+simd128", "aarch64@android", "riscv64@linux"]
-    assert [s.facts["form"] for s in parts] == ["flat", "wasm", "flat", "flat"]
+    assert [s.name for s in parts] == ["native", "wasm+simd128", "aarch64@android", "riscv64@linux", "c:cortex-m7"]
+    assert [s.facts["form"] for s in parts] == ["flat", "wasm", "flat", "flat", "c"]
     assert Package.from_bytes(bytes(parts[1].check())).blob.code[:4] == b"\0asm"
     x = np.ones((3, 8), np.float32)
     assert np.array_equal(pliant.load(tmp_path / "layer.pliant")(x, 2.0), f(x, 2.0))

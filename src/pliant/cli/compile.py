@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     program = program_of(options.model)
     source = _quantized(program, options.quantize)
     executable = compile(source, dims=dims)
+    executable.save(file, targets=targets)  # which compiles for the further ones
     seconds = time.perf_counter() - start
-    executable.save(file, targets=targets)
     facts = {"file": file, "bytes": Path(file).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}
     errors = _errors(program, source, dims) if options.quantize else []
     progress("")

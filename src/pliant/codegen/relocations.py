@@ -120,6 +120,7 @@ _PCREL_HI = (20, 23)  # GOT_HI20, PCREL_HI20
 def _patch_riscv64(places: Sequence[Place]) -> None:
     """An address takes two instructions, `auipc` and one that adds the low 12 bits; the second names the first, not the symbol."""
     high = {at.p: at for at in places if at.kind in _PCREL_HI}
+    added, taken = ({at.p for at in places if at.kind == kind} for kind in (35, 39))
     for at in places:
         match at.kind:
             case 20 | 23:
@@ -142,6 +143,8 @@ def _patch_riscv64(places: Sequence[Place]) -> None:
                 at.write(at.read() & 0xFFF | at.fit(distance + 0x800 & ~0xFFF, 32) & ~0xFFF)
                 at.p += 4
                 at.write(at.read() & 0xFFFFF | (distance & 0xFFF) << 20)
+            case 35 | 39 if at.p in added & taken:  # ADD32, SUB32: the distance of two places, in tables of jumps
+                at.write(at.read() + (at.s + at.a if at.kind == 35 else -at.s - at.a) & 0xFFFFFFFF)
             case 57:  # 32_PCREL
                 at.write(at.fit(at.s + at.a - at.p, 32))
             case _:
