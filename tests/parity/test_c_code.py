@@ -26,12 +26,12 @@ from pliant.codegen.c_render import render
 from pliant.codegen.c_types import helper_texts
 from pliant.dtype import DType, dtype
 from pliant.interp.loop import run_loop
-from pliant.loop.buffer import loaded_dtype
+from pliant.loop.buffer import Buffer, loaded_dtype
 from pliant.loop.passes.without_fma import without_fma
-from pliant.loop.stmt import Func
+from pliant.loop.stmt import For, Func, Param, Seq, Store, View
 from pliant.pipeline import STEPS, State, run_steps
 from pliant.program import Program
-from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Dim, Expr, Fma, Var
+from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Const, Dim, Expr, Fma, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 
@@ -190,3 +190,14 @@ def test_fast_math_is_refused(tmp_path: Path) -> None:
     source.write_text(render([program("neg", [dtype("f32")], dtype("f32"), lambda a: -a, "serial")]).text)
     done = subprocess.run([compiler(), "-c", "-ffast-math", str(source), "-o", str(tmp_path / "code.o")], capture_output=True, text=True)
     assert done.returncode != 0 and "-ffast-math" in done.stderr
+
+
+def test_what_is_written_by_a_view_alone_is_written() -> None:
+    n = Var("n")
+    y = Buffer("y", dtype("f32"), (n,))
+    part, i = Buffer("part", dtype("f32"), (n,)), Var("i")
+    store = For(i, Const(0, i.dtype), n, "serial", Store(part, (i,), Const(2.0, dtype("f32"))))
+    func = Func("fill", (Param(y, "out"),), Seq((View(part, y, (Const(0, i.dtype),)), store)))
+    result = np.zeros(5, np.float32)
+    assert C([func]).call(func, [result], [5]) == 0
+    np.testing.assert_array_equal(result, 2.0)

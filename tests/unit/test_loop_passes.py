@@ -11,16 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from pliant import Out, Tensor, alloc, dim, exp, f32, kernel, parallel, rsqrt, select, sigmoid, unroll, vector, view
-from pliant.dtype import f64, i64
+from pliant import Out, Tensor, alloc, cast, dim, exp, f8e8m0, f32, i4, i8, kernel, parallel, rsqrt, select, sigmoid, unroll, vector, view
+from pliant.dtype import ALL, f64, i64
 from pliant.interp.loop import run_loop
-from pliant.loop.buffer import Buffer
+from pliant.loop.buffer import Buffer, Load, loaded_dtype
 from pliant.loop.lowering import LOOP_PASSES, Machine, lower_func
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
+from pliant.loop.passes.decode_storage import decode_storage, has_codes
 from pliant.loop.passes.expand_math import expand_math, has_function
 from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.printer import print_func
@@ -28,7 +30,7 @@ from pliant.loop.stmt import For, Func, Param, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.support.errors import UnsupportedError
-from pliant.sym.expr import Call, Const, Var
+from pliant.sym.expr import Call, Const, Var, walk
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
 n, m = dim("n", max=64), dim("m", max=64)
@@ -71,12 +73,25 @@ def tile(x: Tensor[f32, n, 8], y: Out[f32, 4, 8]) -> None:
             y[r, j] = acc[r, j]
 
 
+@kernel(scheduled=True)
+def widen(x: Tensor[i4, n, 8], scale: Tensor[f8e8m0, n], y: Out[f32, n, 8], z: Out[i4, n, 8]) -> None:
+    for i in parallel(n):
+        for j in vector(8):
+            y[i, j] = cast(f32, x[i, j]) * scale[i]
+        for j in vector(8):
+            z[i, j] = i8(1)
+        for k in range(2):
+            for j in vector(8):
+                z[i, j] += x[i, (j + k) % 8]
+
+
 EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (lambda f: choose_grain(f, 8), rows),
     (expand_math, gate),
     (unroll_loops, tile),
+    (decode_storage, widen),
 ]
-NAMES = ("choose_grain", "expand_math", "unroll")
+NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage")
 
 
 def test_programs_before_and_after() -> None:
@@ -166,3 +181,49 @@ def test_loops_that_cannot_be_written_out_are_refused() -> None:
     many = For(loop.var, Const(0, i64), Const(100, i64), "unroll", For(Var("k"), Const(0, i64), Const(100, i64), "unroll", loop.body))
     with pytest.raises(UnsupportedError, match="gives 10000 copies of its body, more than 4096"):
         unroll_loops(rows.func.with_(body=many))
+
+
+def test_storage_types_are_codes_and_arithmetic() -> None:
+    """Every code of i4, and numbers that round, overflow, vanish or wrap when they are stored."""
+    random = np.random.default_rng(5)
+    x, scale = random.integers(0, 256, (7, 4), np.uint8), random.integers(0, 256, 7, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    results = []
+    for func in (widen.func, decode_storage(widen.func)):
+        y, z = np.empty((7, 8), np.float32), np.empty((7, 4), np.uint8)
+        run_loop(func, [x, scale, y, z])
+        results.append((y.tobytes(), z.tobytes()))
+    assert results[0] == results[1]
+    touched = [e.buffer for s in walk_stmts(func.body) for own in exprs(s) for e in walk(own) if isinstance(e, Load)]
+    touched += [s.buffer for s in walk_stmts(func.body) if isinstance(s, Store)]
+    assert touched and not any(has_codes(b.dtype) for b in touched)
+
+
+@pytest.mark.parametrize("name", [d.name for d in ALL.values() if has_codes(d)])
+def test_every_code_is_decoded_and_every_kind_of_number_encoded(name: str) -> None:
+    """By ml_dtypes' tables and casts, which the interpreter takes."""
+    stored = ALL[name]
+    wide = loaded_dtype(stored)
+    i, many = Var("i"), dim("many", multiple_of=8)
+    codes, v = Buffer("codes", stored, (many,)), Buffer("v", wide, (many,))
+    decode = Func("decode", (Param(codes), Param(v, "out")), For(i, Const(0, i64), many, "serial", Store(v, (i,), codes.load(i))))
+    encode = Func("encode", (Param(v), Param(codes, "out")), For(i, Const(0, i64), many, "serial", Store(codes, (i,), v.load(i))))
+    every = np.arange(256, dtype=np.uint8).view(stored.array_dtype())
+    if stored.is_float:
+        near = np.arange(256, dtype=np.uint8).view(stored.numpy()) if stored.bits == 8 else np.arange(16, dtype=np.uint8)
+        near = np.nan_to_num(near.astype(np.float32), nan=1.0, posinf=9e9, neginf=-9e9)
+        bits = np.random.default_rng(3).integers(0, 2**32, 4000, np.uint32).view(np.float32)
+        edges = [np.nextafter(near, np.float32(s)) for s in (-np.inf, np.inf)] + [near * np.float32(1.03125)]
+        numbers = np.concatenate([bits, near, *edges, np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45])])
+        numbers = numbers[: len(numbers) // 8 * 8]
+    else:
+        numbers = np.arange(-128, 128, dtype=np.int8)
+    for func, given, out in (
+        (decode, every, np.empty(256 * stored.per_byte, wide.numpy())),
+        (encode, numbers, np.empty(stored.array_shape(numbers.shape), stored.array_dtype())),
+    ):
+        again = np.empty_like(out)
+        run_loop(func, [given, out])
+        run_loop(decode_storage(func), [given, again])
+        for a in (out, again) if out.dtype == np.float32 else ():
+            a[np.isnan(a)] = np.nan  # which NaN it is, is free
+        assert again.tobytes() == out.tobytes()

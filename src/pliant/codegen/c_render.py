@@ -477,7 +477,8 @@ def _without_unused(lines: list[str]) -> tuple[list[str], Counter[str]]:
         assigned = [(m := _ASSIGNED.match(line)) and m[1] for line in lines]
         declared = [(m := _DECLARED.match(line)) and m[1] for line in lines]
         writes = Counter(assigned)
-        unread = {name for name in declared if name and uses[name] == 1 + writes[name]}
+        # What is written by a pointer is somebody's memory.
+        unread = {n for n, line in zip(declared, lines, strict=True) if n and uses[n] == 1 + (0 if "*const" in line else writes[n])}
         if not unread:
             return lines, uses
         lines = [line for line, a, d in zip(lines, assigned, declared, strict=True) if not unread.intersection((a, d))]

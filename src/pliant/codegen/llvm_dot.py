@@ -103,6 +103,9 @@ class Dots(Packed):
     def _dot_range(self, f: Expr) -> tuple[int, int]:
         if isinstance(f, Load) and f.buffer.dtype.storage:
             return int(f.buffer.dtype.min), int(f.buffer.dtype.max)
+        if isinstance(f, E.Shr) and isinstance(f.args[0], E.Shl) and f.args[0].args[1] is f.args[1] and isinstance(f.args[1], E.Const):
+            bits = f.dtype.bits - int(f.args[1].value)  # a number of so many bits, widened with its sign
+            return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
         return self.range_of(f)
 
     def _dot_contiguous(self, factors: list[Expr]) -> tuple[Val, str] | None:

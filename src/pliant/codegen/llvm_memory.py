@@ -10,7 +10,7 @@ Elements of less than a byte are in `llvm_packed.py`; in a register buffer each 
 from __future__ import annotations
 
 from ..dtype import bool_, u8
-from ..loop.buffer import Buffer, Load
+from ..loop.buffer import Buffer, Load, loaded_dtype
 from ..loop.stmt import View
 from ..support.errors import UnsupportedError
 from ..support.record import dataclass
@@ -19,7 +19,7 @@ from ..sym.poly import Poly, add
 from .llvm_across import across, column
 from .llvm_address import Addresses
 from .llvm_build import Declarations, places
-from .llvm_storage import decode, encode
+from .llvm_storage import code_of
 from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
 
@@ -147,13 +147,11 @@ class Memory(Addresses):
     def _from_memory(self, buffer: Buffer, ref: str, lanes: int) -> Val:
         if buffer.dtype is bool_:
             return self.compare("icmp ne", Val(ref, u8, lanes), Val("0", u8))
-        if buffer.dtype.storage:
-            return decode(self, Val(ref, u8, lanes), buffer.dtype)
-        return Val(ref, buffer.dtype, lanes)
+        return Val(ref, loaded_dtype(buffer.dtype), lanes)
 
     def _to_memory(self, buffer: Buffer, v: Val) -> Val:
         if buffer.dtype.storage:
-            return encode(self, v, buffer.dtype)
+            return code_of(self, v, buffer.dtype)
         return self.convert("zext", v, u8) if v.dtype is bool_ else v
 
     def _reversed(self, v: Val) -> Val:

@@ -104,10 +104,10 @@ class _Ownership:
         return (size, first) if self.code.proves(whole) and self.code.proves(inside) else None
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Poly | None:
-        """The number of an element in the home of its buffer, None where a view changes the dtype."""
+        """The number of an element in the home of its buffer, None where a view changes the size of elements."""
         place = self.code.flat(indices, buffer.element_strides())
         view = self.views.get(buffer)
         if view is None:
             return place
-        start = self._place(view.source, view.start) if view.source.dtype is buffer.dtype else None
+        start = self._place(view.source, view.start) if view.source.dtype.bits == buffer.dtype.bits else None
         return None if start is None else add(place, start)

@@ -15,7 +15,7 @@ from ..loop.stmt import View
 from ..sym.expr import Const, Eq, Expr, FloorMod, product
 from ..sym.poly import Poly
 from .llvm_memory import Memory
-from .llvm_storage import at_shift, decode, encode, expand, merged, squeeze
+from .llvm_storage import at_shift, code_of, expand, merged, squeeze
 from .llvm_types import Val
 
 
@@ -85,17 +85,17 @@ class Packed(Memory):
         if row is not None:
             count = self.lanes // stored.per_byte
             packed = self.value(f"load <{count} x i8>, ptr {self._place(buffer, row)[0]}, align 1", u8, count)
-            return decode(self, expand(self, packed, stored), stored)
+            return expand(self, packed, stored)
         pointer, shift = self._place(buffer, self.split(p, stored))
         if stride == 0:
             byte = self.value(f"load i8, ptr {pointer}, align 1", u8)
         else:
             byte = Val(self.gather(buffer, pointer), u8, self.lanes)
-        return decode(self, at_shift(self, byte, shift, stored), stored)
+        return at_shift(self, byte, shift, stored)
 
     def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
         stored, stride = buffer.dtype, self.lane_stride(p)
-        code = encode(self, value, stored)
+        code = code_of(self, value, stored)
         row = self._row(stride, p, stored)
         if row is not None:
             packed = squeeze(self, self.splat(code, self.lanes), stored)

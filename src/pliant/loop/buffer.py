@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from ..dtype import DType, dtype, i64
+from ..dtype import DType, dtype, i64, u8
 from ..support.record import dataclass
 from ..sym.expr import Const, Expr, product
 
@@ -70,6 +70,16 @@ def loaded_dtype(stored: DType) -> DType:
     if not stored.storage:
         return stored
     return dtype(_WIDENED.get(stored.name, "f32"))
+
+
+def code_type(stored: DType) -> DType:
+    """The unsigned integers of the width of a storage type: what its elements are as codes."""
+    return u8 if stored.bits == 8 else dtype(f"u{stored.bits}")
+
+
+def may_be_seen_as(source: DType, seen: DType) -> bool:
+    """Whether a view may give memory another type: bytes may be anything, elements of a storage type may be their codes or bytes."""
+    return seen is source or source is u8 or (source.storage and seen in (code_type(source), u8))
 
 
 class Load(Expr):

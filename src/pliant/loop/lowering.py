@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from .passes.choose_grain import choose_grain
+from .passes.decode_storage import decode_storage
 from .passes.expand_math import expand_math
 from .passes.lower_blocks import lower_blocks
 from .passes.settle_unit_loops import settle_unit_loops
@@ -38,6 +39,7 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("settle_unit_loops", lambda f, m: settle_unit_loops(f), "the variable of a loop that runs once is its start"),
     LoopPass("simplify_indices", lambda f, m: simplify_indices(f), "indices have no quotient that the loops around them decide"),
     LoopPass("choose_grain", lambda f, m: choose_grain(f, m.lanes), "every parallel loop says how many iterations are a chunk"),
+    LoopPass("decode_storage", lambda f, m: decode_storage(f), "memory holds no storage types but the unsigned integers u4 and u2"),
     LoopPass("unroll", lambda f, m: unroll(f), "no loop of kind unroll is left"),
     LoopPass("expand_math", lambda f, m: expand_math(f), "only primitive math functions are left"),
 )

@@ -6,11 +6,11 @@ import ast
 import builtins
 from typing import Any, Literal
 
-from ..dtype import bool_, i64, u8
+from ..dtype import bool_, i64
 from ..support.errors import counted, is_are
 from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars, walk
 from . import script
-from .buffer import SCOPES, Buffer, Load, Scope
+from .buffer import SCOPES, Buffer, Load, Scope, may_be_seen_as
 from .scope import ScopedParser, dims_help, kernel_of
 from .stmt import NAMED_COMBINERS, Alloc, Call, Check, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
@@ -200,7 +200,7 @@ class StmtParser(ScopedParser):
             source = self.buffer(first)
             start = tuple(Const(0, i64) for _ in source.shape)
         dtype = self.any_dtype(keywords["dtype"]) if "dtype" in keywords else source.dtype
-        if dtype is not source.dtype and source.dtype is not u8:
+        if not may_be_seen_as(source.dtype, dtype):
             raise self.error(
                 keywords["dtype"], f"a view of {source.dtype} cannot be {dtype}", help="only u8 bytes can be seen as another type"
             )

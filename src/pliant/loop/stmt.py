@@ -29,7 +29,8 @@ Semantics:
 - Elements of storage types (`dtype.py`) are widened by a load and rounded by a store. Where they are below a byte, a store reads and
   writes the whole byte, so in a parallel loop iterations must own whole bytes: none may touch an element in a byte that another one
   writes. (The verifier refuses the certain mistakes, and a loop that is not known to be right runs serially.) Lanes of a vector loop may
-  share bytes. A view begins at a whole byte.
+  share bytes. A view begins at a whole byte. Bytes (u8) may be viewed as elements of any type, elements of a storage type as their codes
+  (unsigned integers of as many bits) or as bytes.
 - A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
   values. Inside, only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose place and shape
   no loop around it changes may be used.

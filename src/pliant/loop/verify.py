@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dtype import DType, bool_, i64, u8
+from ..dtype import DType, bool_, i64
 from ..support.errors import Error, InternalError, counted
 from ..support.refusal import Refusal
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
-from .buffer import Buffer, Load, loaded_dtype
+from .buffer import Buffer, Load, loaded_dtype, may_be_seen_as
 from .stmt import (
     NAMED_COMBINERS,
     Alloc,
@@ -402,7 +402,7 @@ class _Verifier:
         for e in exprs(s):
             self.expr(e, i64, f"a number of view `{b.name}`")
         self.buffer(b)
-        if b.dtype is not source.dtype and source.dtype is not u8:
+        if not may_be_seen_as(source.dtype, b.dtype):
             raise self.fail(f"view `{b.name}` of {source.dtype} is {b.dtype}: only u8 bytes can be seen as another type")
         place = source.flat_index(s.start)
         if source.dtype.bits < 8 and isinstance(place, Const) and place.value % source.dtype.per_byte:
