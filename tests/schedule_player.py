@@ -264,6 +264,18 @@ class Player:
             elif inner:
                 self.s.split(self.pick(inner), self.pick([2, 3, 4]), tail=self.pick(["guard", "guard", "cut"]))
 
+    def blockize_several(self, name: str, loops: list[Any]) -> None:
+        """Blocks side by side as one; then something around it, most often."""
+        names = self.names()
+        at = names.index(name)
+        together = [self.pick(loops)] if self.chance(0.4) else names[at : at + self.pick([1, 2, 2, 3])]
+        outer = self.s.blockize(*together)
+        around = self.s.loops(outer)
+        if around and self.chance(0.6):
+            self.pick([self.s.parallel, self.s.unroll, lambda x: self.s.split(x, 2), lambda x: self.s.reorder(*around[::-1])])(
+                self.pick(around)
+            )
+
     # Reductions.
 
     def decompose(self, name: str, loops: list[Any]) -> None:
@@ -432,6 +444,7 @@ MOVES = [
     *[Player.move] * 4,
     *[Player.compact] * 2,
     *[Player.blockize] * 2,
+    *[Player.blockize_several] * 2,
     *[Player.decompose] * 2,
     *[Player.begin] * 2,
     Player.contract,

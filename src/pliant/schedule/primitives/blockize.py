@@ -20,6 +20,7 @@ from ..dependence import bare_statement
 from ..legal import legal
 from ..nest import block_names, blocks, bound_value, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ..refusal import refuse
+from .blockize_group import blockize_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class Halves:
 
 
 @legal
-def blockize(func: Func, loop: For) -> tuple[Func, Forward]:
+def blockize(func: Func, *at: For | Block) -> tuple[Func, Forward]:
     """Make one block `…_o` of a loop with all that is inside; its iterators say which tile of the old block's iterators it is.
 
-    There is one block in the loop, and its iterators are tiles: a part that outer loops feed, in steps of the part that
-    inner loops feed. An init becomes loops of its own in the init of the new block.
+    Where there is one block in the loop, its iterators are tiles: a part that outer loops feed, in steps of the part that
+    inner loops feed. An init becomes loops of its own in the init of the new block. Several blocks (of a loop, or named: `s.blockize("t",
+    "u")`) with the loops that are theirs alone become one block whose iterators are the loops around them: S where their iterations
+    are independent, else O.
 
         for i, j_0, k in grid(n, 4, 8):
             for j_1 in range(4):
@@ -57,12 +60,16 @@ def blockize(func: Func, loop: For) -> tuple[Func, Forward]:
                     with block("c", "SSR", vi_o, vj_o * 4 + j_1, vk_o) as (vi, vj, vk):
                         c[vi, vj] += a[vi, vk] * b[vk, vj]
     """
-    what = f"cannot make a block of loop `{loop.var.name}`"
-    inside = blocks(loop)
+    if not at or len(set(at)) != len(at):
+        raise refuse("cannot make a block: name a loop, or blocks, each once", func, *((x, "") for x in dict.fromkeys(at)))
+    what = f"cannot make a block of {', '.join(f'loop `{x.var.name}`' if isinstance(x, For) else f'block `{x.name}`' for x in at)}"
+    loop, inside = at[0], blocks(at[0])
+    if len(at) > 1 or isinstance(loop, Block) or len(inside) > 1:
+        return blockize_group(func, at, what)
     bare = bare_statement(loop)
-    if len(inside) != 1 or bare is not None:
-        reason = "there is a statement outside of blocks in it" if bare is not None else f"there are {len(inside)} blocks in it, not one"
-        raise refuse(f"{what}: {reason}", func, (loop, "this loop"), *((b, "") for b in inside))
+    if not inside or bare is not None:
+        reason = "there is a statement outside of blocks in it" if bare is not None else "there is no block in it"
+        raise refuse(f"{what}: {reason}", func, (loop, "this loop"))
     block = inside[0]
     inner = loops_in(loop)
     _check_chain(func, loop, inner, block, what)

@@ -1,0 +1,54 @@
+"""Blocks side by side as one block: its iterators, and what can be done with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, parse
+
+from pliant.schedule import Schedule
+
+
+def test_rows_of_two_blocks() -> None:
+    s = Schedule(kernel("chain"))
+    i = s.loop("u", "vi")
+    s.compute_at("t", i)
+    outer = s.blockize("t", "u")
+    assert [(x.var.name, x.kind) for x in outer.block.iters] == [("vi", "S")]
+    assert [b.block.name for b in s.child_blocks(outer)] == ["t", "u"]
+    s.split(i, 4)
+    s.parallel(s.loops(outer)[0])
+    check_schedule(kernel("chain"), s)
+
+
+def test_whole_programs() -> None:
+    s = Schedule(kernel("softmax"))
+    outer = s.blockize("top", "e", "total", "out")
+    assert outer.block.iters == () and s.child_blocks() == (outer,)
+    check_schedule(kernel("softmax"), s)
+
+
+def test_iterations_that_need_earlier_ones_are_ordered() -> None:
+    func = parse("""
+n = dim("n")
+@kernel
+def f(x: Tensor[i32, n, 4], out: Out[i32, n, 4]) -> None:
+    t = alloc((n, 4), i32)
+    for i in serial(n):
+        for j in serial(4):
+            with block("t", "SS", i, j) as (vi, vj):
+                t[vi, vj] = x[vi, vj] * 2
+        for j in serial(4):
+            with block("out", "SS", i, j) as (vi, vj):
+                out[vi, vj] = t[vi, vj] + select(vi > 0, t[vi - 1, vj], 0)
+""")
+    s = Schedule(func)
+    i, _ = s.loops("t")
+    outer = s.blockize("t", "out")
+    assert [x.kind for x in outer.block.iters] == ["O"]
+    s.split(i, 3)
+    check_schedule(func, s)
