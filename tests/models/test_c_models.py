@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "examples")]
 
 import decoder_layer as example  # noqa: E402
 
-n = dim("n", max=64)
+n, u = dim("n", max=64), dim("u")
 RNG = np.random.default_rng(3)
 W1, W2 = (RNG.standard_normal(shape).astype(np.float32) for shape in ((24, 40), (40, 10)))
 MEANS = RNG.standard_normal(40).astype(np.float32)
@@ -55,6 +55,12 @@ def stream(x: Tensor[f32, n], total: State[f32, n], times: i64) -> tuple[State[f
     if ops.max(y) > 0.5:
         y = y * 2.0
     return total, y, k
+
+
+@function
+def places(x: Tensor[f32, n]) -> tuple[Tensor[i64, u, 1], Tensor[f32, u]]:
+    rows = ops.nonzero(x > 0.0, count=u)
+    return rows, ops.exp(ops.take(x, ops.reshape(rows, (u,))))
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +98,18 @@ def test_state_is_updated_in_place() -> None:
         model.native.run(native)
         np.testing.assert_allclose(native["total"], expected[1], rtol=1e-5)
         total = native["total"]
+
+
+def test_sizes_that_only_a_run_tells_are_written_to_a_pointer() -> None:
+    model = Model(places)
+    assert "int64_t *count_u" in model.files["model.h"].decode()
+    x = random(40)
+    rows, values, count = np.full((40, 1), -7, np.int64), np.full(40, -7, np.float32), np.zeros(1, np.int64)
+    assert model.run({"x": x}, [rows, values, count], {"n": 40}) == 0
+    wanted_rows, wanted_values = model.native(x)
+    np.testing.assert_array_equal(rows[: count[0], 0], np.flatnonzero(x > 0))
+    np.testing.assert_array_equal(rows[: count[0]], wanted_rows)
+    np.testing.assert_array_equal(values[: count[0]], wanted_values)
 
 
 def test_a_convolutional_net_from_onnx() -> None:
@@ -181,6 +199,24 @@ int main(void) {
     subprocess.run([str(tmp_path / "net")], cwd=tmp_path, check=True)
     y = np.frombuffer((tmp_path / "y.bin").read_bytes(), np.float32).reshape(64, 10)
     np.testing.assert_allclose(y, run_graph(mlp.graph, [x, 0.25])[0], rtol=1e-5, atol=1e-6)
+
+
+@function
+def named(size: Tensor[f32, n], run: Tensor[f32, n], dims: f32, arena: f32) -> Tensor[f32, n]:
+    return size * dims + run * arena
+
+
+def test_arguments_may_be_called_as_anything() -> None:
+    Model(named).compare({"size": random(5), "run": random(5) + 1, "dims": 0.5, "arena": 3.0})
+
+
+@pytest.mark.parametrize("name", ["main", "run", "double", "f_x", "1st", "größe"])
+def test_any_name_will_do(name: str, tmp_path: Path) -> None:
+    files = c_source(program_of(stream), target("c"), name)
+    for file, content in files.items():
+        (tmp_path / file).write_bytes(content)
+    source = next(file for file in files if file.endswith(".c"))
+    subprocess.run([compiler(), "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source], cwd=tmp_path, check=True)
 
 
 def test_files_are_the_same_each_time() -> None:

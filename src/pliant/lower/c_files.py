@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c_expr import Expressions
+from ..codegen.c_expr import RESERVED, Expressions
 from ..codegen.c_render import CModule, render
 from ..codegen.c_types import Val, c_type, helpers_for, memory_type
 from ..dtype import ALL, f64, i64
@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 INSIDE = 4 << 20  # bytes of weights up to which they stand in the source by default: compilers read about a megabyte in a second
 _ALIGNMENT = 64  # of each weight in the .bin file
 _STATUS = {"OK": 0, "CANCELLED": 1, "NO_MEMORY": 3, "BAD_CALL": 4}
+_ENTRIES = ("shapes", "prepare", "size", "run")
 _CHECK = 16  # the status of the first check
 _WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
@@ -55,8 +56,10 @@ def c_files(name: str, host: HostProgram, interface: Interface, weights: Sequenc
 
 
 def _identifier(name: str) -> str:
+    """A name as C takes it, which is none that the source has besides."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return plain if plain[:1].isalpha() else f"model_{plain}"
+    taken = plain in {*RESERVED, "main", *_ENTRIES} or plain.startswith(("pl_", "f_", "constant_"))
+    return plain if plain[:1].isalpha() and not taken else f"model_{plain}"
 
 
 class _Files:
@@ -67,7 +70,7 @@ class _Files:
         self.host, self.module, self.interface = host, module, interface
         self.weights, self.inside = weights, inside
         names = Expressions(lambda fn, d: fn)
-        names.names |= {"arena", "arena_bytes", "weights", "dims", "buffers", "ctx", "code", prefix}
+        names.names |= {"arena", "arena_bytes", "weights", "dims", "buffers", "code", "never", prefix, *_ENTRIES}
         i = interface
         self.inputs = [self._input(names.name(x.name), x.kind == "tensor", x.dtype, x.consumed, str(x)) for x in i.inputs]
         self.outputs = {
