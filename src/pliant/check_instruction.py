@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .codegen.instruction_sites import only_loop
+from .codegen.instruction_sites import is_recognized, only_loop
 from .codegen.llvm_form import bits_of, call_of, lines_of, operands_in
 from .codegen.llvm_instruction import size_of
 from .codegen.llvm_types import memory_type
@@ -192,6 +192,13 @@ def check_form(record: Instruction, func: Func) -> None:
             if name not in known:
                 help_ = f"operands are {', '.join(known)}"
                 raise Error(f"instruction `{record.name}`: its form uses `{{{name}}}`, which is no operand", facts=[form], help=help_)
+    if not record.llvm and not record.c:
+        return
+    if not is_recognized(record):
+        raise Error(
+            f"instruction `{record.name}`: code generators would not recognize its implementation",
+            help="it is loops around stores and lets, which use every operand: for j in vector(16): c[j] += …",
+        )
     if not record.llvm:
         return
     lines = lines_of(record.llvm)

@@ -75,6 +75,13 @@ def nibbles(c: InOut[i32, 4], a: Tensor[i4, 4]) -> None:
             c[vj] = c[vj] + cast(i32, a[vj])
 
 
+@kernel
+def with_a_choice(c: InOut[i32, 4], a: Tensor[i16, 2], b: Tensor[i16, 4, 2]) -> None:
+    for j in vector(4):
+        if j < 4:
+            c[j] += cast(i32, a[0]) * cast(i32, b[j, 0]) + cast(i32, a[1]) * cast(i32, b[j, 1])
+
+
 # description, arguments of the declaration, what the message says
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (pairs, {"arch": "x86"}, "there is no architecture `x86`"),
@@ -83,6 +90,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (pairs, {"implementation": forgets_a_term}, "the implementation does not compute what it should"),
     (pairs, {"implementation": other_operands}, "its description and its implementation take different operands"),
     (pairs, {"implementation": two_loops}, "its implementation is not one loop"),
+    (pairs, {"implementation": with_a_choice, "llvm": GOOD}, "code generators would not recognize its implementation"),
     (with_init, {}, "its description is not loops around one block"),
     (of_any_size, {}, "its operands are tensors of constant shapes"),
     (half_used, {}, r"`a\[j\]` does not go through all of `a`"),

@@ -12,9 +12,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from exported_programs import Exported
 from schedule_invariant import check_schedule
 from schedule_kernels import kernel, make_arguments, parse
 
+import pliant
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
@@ -159,3 +161,23 @@ def test_refusals_leave_the_schedule_alone() -> None:
     with pytest.raises(ScheduleError, match="is not a loop of its own"):
         auto_tensorize(s, "c", "avx2.dot_u8s8")
     assert s.program is program
+
+
+SIGNS = {"s8s8": ("i8", "i8"), "u8u8": ("u8", "u8"), "u8s8": ("u8", "i8")}
+
+
+@pytest.mark.parametrize("signs", SIGNS)
+def test_products_of_2x8_by_8x2_run_on_aarch64(signs: str, tmp_path: Path) -> None:
+    """In qemu-user, where that is installed; sums stay in registers."""
+    left, right = SIGNS[signs]
+    func = parse(MATMUL.format(k=13, m=21).replace("u8, n", f"{left}, n").replace("i8, 13", f"{right}, 13"))
+    s = Schedule(func)
+    auto_tensorize(s, "c", f"i8mm.mmla_{signs}", in_registers=4)
+    verify(s.program)
+    pliant.export(s, "neoverse-n2@linux", tmp_path, name="mm")
+    exported = Exported(tmp_path, "mm", "max")
+    for n in (1, 7):
+        *operands, expected = arrays(func, n)
+        run_loop(func, [*operands, expected], [n])
+        (got,) = exported.run(dict(zip("ab", operands, strict=True)))
+        np.testing.assert_array_equal(got, expected)

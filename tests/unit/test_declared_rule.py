@@ -12,6 +12,7 @@ import pytest
 from c_programs import Model
 from compiled_graphs import without
 from declared_instructions import BYTES, OUTER, Declaration, declared
+from exported_programs import Exported
 from levels import assembly_for, rules_for
 from wasm_programs import run_host
 
@@ -125,6 +126,19 @@ def test_a_model_of_bytes_in_wasm(tmp_path: Path) -> None:
         for n in (0, 1, 7):
             x = np.random.default_rng(n).integers(0, 255, (n, 13), np.uint8, endpoint=True)
             (got,) = run_host(host, [x])
+            assert got.tobytes() == meaning(program, x).tobytes()
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(64, 32), (13, 21)])
+def test_a_model_of_bytes_on_aarch64(tmp_path: Path, depth: int, columns: int) -> None:
+    """In qemu-user, where that is installed, on a CPU that has `usmmla`."""
+    program = product_of_bytes(tmp_path, depth, columns)
+    with declared("aarch64", kind=BYTES):
+        pliant.export(program, "neoverse-n2@linux", tmp_path, name="f")
+        exported = Exported(tmp_path, "f", "max")
+        for n in (1, 7):
+            x = np.random.default_rng(n).integers(0, 255, (n, depth), np.uint8, endpoint=True)
+            (got,) = exported.run({"x": x})
             assert got.tobytes() == meaning(program, x).tobytes()
 
 

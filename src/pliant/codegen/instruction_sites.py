@@ -18,10 +18,11 @@ from functools import cache
 from ..loop.buffer import Buffer, Load
 from ..loop.lowering import Machine, lower_func
 from ..loop.parse import parse_module
+from ..loop.passes.without_fma import without_fma
 from ..loop.stmt import INSTRUCTION, For, Func, Let, Reduce, Seq, Stmt, Store
 from ..support.record import dataclass
 from ..sym.expr import Const, Expr, Var, free_vars, substitute
-from ..sym.poly import Poly, add, poly_of
+from ..sym.poly import Poly, add, multiply, poly_of
 from ..target import Target
 from ..target.instructions import Instruction, find_instruction
 
@@ -46,18 +47,37 @@ def instruction_at(loop: For, target: Target) -> Instruction | None:
 
 
 @cache
-def implementation_of(instruction: Instruction, expanded: bool = True) -> Func:
-    """The loop program that an instruction is put into programs as, after the passes that these have gone through."""
-    return lower_func(parse_module(instruction.implementation)["f"], Machine(), without=() if expanded else ("expand_math",))
+def implementations(instruction: Instruction, expanded: bool) -> tuple[Func, ...]:
+    """The loop program that an instruction is put into programs as, after the passes that these have gone through.
+
+    Of math functions there are forms with fma and without: where the machine has none, a program was changed before it was scheduled.
+    """
+    func = parse_module(instruction.implementation)["f"]
+    passes = () if expanded else ("expand_math",)
+    return tuple(lower_func(f, Machine(), without=passes) for f in dict.fromkeys((func, without_fma(func))))
 
 
 def places_of(loop: For, instruction: Instruction, flat: Flat, expanded: bool = True) -> list[Place] | None:
     """The operands of the instruction that a loop performs, in the order of its parameters; are math functions expanded in the loop?"""
-    func = implementation_of(instruction, expanded)
-    match = _Match(func, flat)
-    if not match.stmt(only_loop(func.body), loop) or any(b not in match.places for b in func.buffers):
-        return None
-    return [match.places[b] for b in func.buffers]
+    for func in implementations(instruction, expanded):
+        match = _Match(func, flat)
+        if match.stmt(only_loop(func.body), loop) and all(b in match.places for b in func.buffers):
+            return [match.places[b] for b in func.buffers]
+    return None
+
+
+def is_recognized(instruction: Instruction) -> bool:
+    """Whether an instruction is found in its own implementation: not where that has statements which are not compared."""
+    (func, *_) = implementations(instruction, True)
+    loop = only_loop(func.body)
+    return isinstance(loop, For) and places_of(loop, instruction, _flat) is not None
+
+
+def _flat(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Poly:
+    total: Poly = {}
+    for i, n in zip(indices, strides, strict=True):
+        total = add(total, multiply(poly_of(i), poly_of(n)))
+    return total
 
 
 def only_loop(s: Stmt) -> Stmt:
