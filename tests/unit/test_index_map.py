@@ -140,3 +140,12 @@ def test_caches_with_maps_of_their_own() -> None:
     shapes = [line.split("alloc(")[1] for line in str(s.program).splitlines() if "_reindex = alloc" in line]
     assert shapes == ["((n + 3) // 4, 9, 4), i32)", "(3, 9, 2), i32)", "((n + 3) // 4, 5, 4), i32)"]
     check_schedule(func, s)
+
+
+def test_places_that_are_never_read_are_not_spelled_out() -> None:
+    """In the first iteration of a scan the element before is no element: its index stays one that a program may be written with."""
+    func = kernel("scan")
+    s = Schedule(func)
+    s.loop_partition(s.loop("out", "vj"), 1, None)
+    s.transform_layout("out", "lambda a, b: (b // 16, a, b % 16)", 3)
+    check_schedule(func, s)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...sym.expr import Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars, walk
+from ...sym.expr import Const, Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars, walk
 from ...sym.facts import DIM_MAX, EMPTY, Facts
 from ...sym.region import lower, upper
 from ...sym.simplify import simplify
@@ -114,7 +114,12 @@ class _Leaf(Replacer):
         """The same element."""
         if not self.owner.looked_at(e.buffer):
             return e
-        return Load(e.buffer, tuple(simplify(i, self.facts) if has_quotient(i) else i for i in e.indices))
+        return Load(e.buffer, tuple(self.index(i) if has_quotient(i) else i for i in e.indices))
+
+    def index(self, i: Expr) -> Expr:
+        """An index, simplified. Below 0 it stays as it is: no element is there, so nothing reads it, and no program may spell it out."""
+        done = simplify(i, self.facts)
+        return i if isinstance(done, Const) and done.value < 0 else done
 
     def target(self, e: Load) -> Load:
         """The place of a write."""
