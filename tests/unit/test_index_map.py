@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from schedule_invariant import check_schedule
-from schedule_kernels import kernel
+from schedule_kernels import kernel, parse
 
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
@@ -148,4 +148,21 @@ def test_places_that_are_never_read_are_not_spelled_out() -> None:
     s = Schedule(func)
     s.loop_partition(s.loop("out", "vj"), 1, None)
     s.transform_layout("out", "lambda a, b: (b // 16, a, b % 16)", 3)
+    check_schedule(func, s)
+
+
+def test_padding_of_bools_is_a_bool() -> None:
+    text = """
+n = dim("n")
+@kernel
+def f(x: Tensor[i32, n], out: Out[bool_, n]) -> None:
+    for i in serial(n):
+        with block("out", "S", i) as vi:
+            out[vi] = x[vi] < 3
+"""
+    func = parse("\nfrom pliant import bool_" + text)
+    with pytest.raises(ScheduleError, match="3 is no value of bool"):
+        Schedule(func).transform_layout("out", "lambda a: (a // 4, a % 4)", 3)
+    s = Schedule(func)
+    s.transform_layout("out", "lambda a: (a // 4, a % 4)", 1)
     check_schedule(func, s)

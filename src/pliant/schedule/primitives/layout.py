@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ...dtype import DType
+from ...dtype import DType, bool_
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, Call, For, Func, Iter, Param, Seq, Stmt, Store, View, seq, walk_stmts, zero
@@ -150,6 +150,8 @@ def check_number(func: Func, buffer: Buffer, pad: Number, what: str) -> None:
     """Refuse what is no value of a buffer's dtype."""
     d: DType = loaded_dtype(buffer.dtype)
     fits = isinstance(pad, (int, float)) and (d.is_float or (type(pad) is int and buffer.dtype.min <= pad <= buffer.dtype.max))
+    if d is bool_:  # 3 would be stored as True, and be written down as 3
+        fits = type(pad) in (bool, int) and pad in (0, 1)
     if not fits:
         raise _refused(f"{what}: {pad!r} is no value of {buffer.dtype}", func, buffer)
 
