@@ -7,8 +7,9 @@ The steps up to `fuse` are the same for all targets. Every step is verified, tim
 says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and compiled from there, and gives the same.
 
 Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before (`codegen/pieces.py`). The
-passes that each kernel, and then the host program, goes through are a list of their own: `LOOP_PASSES` in `loop/lowering.py`. Their names
-work in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
+passes that each kernel goes through are lists of their own: `KERNEL_PASSES` in `lower/kernels.py`, then `LOOP_PASSES` in
+`loop/lowering.py`, through which the host program goes as well. Their names work in `PLIANT_SHOW` like those of steps, and print the
+kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from .target.declared import declared_text
 
 if TYPE_CHECKING:
     from .backend.base import Assembly
-    from .loop.lowering import LoopPass, Watch
+    from .loop.lowering import Named, Watch
     from .loop.stmt import Func
     from .lower.host import HostProgram
     from .lower.kernels import Kernels
@@ -226,7 +227,7 @@ def _without_fma(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions)
+    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, _watch_loop_passes())
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -488,9 +489,9 @@ def _places(function: Function) -> list[Any]:
 @functools.cache
 def _warn_of_unknown(names: frozenset[str]) -> None:
     """Says once, for each setting of `PLIANT_SHOW`, which of its names are no steps."""
-    from .loop.lowering import LOOP_PASSES
-
-    known = [*(s.name for s in STEPS), *(s.name for s in LOOP_PASSES), "all"]
+    if not names:
+        return
+    known = [*(s.name for s in STEPS), *(p.name for p in _kernel_passes()), "all"]
     for name in sorted(names - set(known)):
         from difflib import get_close_matches
 
@@ -514,18 +515,24 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
     return state
 
 
+def _kernel_passes() -> Sequence[Named]:
+    """The passes that each kernel goes through, in order."""
+    from .loop.lowering import LOOP_PASSES
+    from .lower.kernels import KERNEL_PASSES
+
+    return (*KERNEL_PASSES, *LOOP_PASSES)
+
+
 def _watch_loop_passes() -> Watch | None:
     """Shows and verifies passes over loop programs; None where nobody asks for it."""
-    from .loop.lowering import LOOP_PASSES
+    settings = read_settings()
+    if not settings.verify and not (settings.show and any(settings.shows(p.name) for p in _kernel_passes())):
+        return None
     from .loop.verify import verify
 
-    settings = read_settings()
-    if not settings.verify and not any(settings.shows(p.name) for p in LOOP_PASSES):
-        return None
-
-    def watch(step: LoopPass, before: Func, after: Func, elapsed: float) -> None:
+    def watch(step: Named, before: Func, after: Func) -> None:
         if settings.shows(step.name) and after is not before:
-            print(f"# {step.name} of `{after.name}`: {step.holds} ({elapsed * 1e3:.1f} ms)\n{after}", file=sys.stderr)
+            print(f"# {step.name} of `{after.name}`: {step.holds}\n{after}", file=sys.stderr)
         if not settings.verify:
             return
         try:

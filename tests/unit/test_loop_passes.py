@@ -15,21 +15,43 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pliant import Out, Tensor, alloc, cast, dim, exp, f8e8m0, f32, i4, i8, kernel, parallel, rsqrt, select, sigmoid, unroll, vector, view
+import pliant
+from pliant import (
+    Out,
+    Tensor,
+    alloc,
+    cast,
+    dim,
+    exp,
+    f8e8m0,
+    f32,
+    function,
+    i4,
+    i8,
+    kernel,
+    ops,
+    parallel,
+    rsqrt,
+    select,
+    sigmoid,
+    unroll,
+    vector,
+    view,
+)
 from pliant.dtype import ALL, f64, i64
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer, Load, loaded_dtype
-from pliant.loop.lowering import LOOP_PASSES, Machine, lower_func
+from pliant.loop.lowering import LOOP_PASSES, LoopPass, Machine, lower_func
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.decode_storage import decode_storage, has_codes
 from pliant.loop.passes.expand_math import expand_math, has_function
 from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.printer import print_func
-from pliant.loop.stmt import For, Func, Param, Store, exprs, walk_stmts
+from pliant.loop.stmt import For, Func, Param, Seq, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
-from pliant.support.errors import UnsupportedError
+from pliant.support.errors import InternalError, UnsupportedError
 from pliant.sym.expr import Call, Const, Var, walk
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
@@ -227,3 +249,25 @@ def test_every_code_is_decoded_and_every_kind_of_number_encoded(name: str) -> No
         for a in (out, again) if out.dtype == np.float32 else ():
             a[np.isnan(a)] = np.nan  # which NaN it is, is free
         assert again.tobytes() == out.tobytes()
+
+
+def test_passes_over_kernels_are_shown_and_verified_when_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @function
+    def soft(x: Tensor[f32, n, 24]) -> Tensor[f32, n, 24]:
+        return ops.softmax(x)
+
+    monkeypatch.setenv("PLIANT_SHOW", "reuse_outputs,lift_workspace,expand_math")
+    monkeypatch.setenv("PLIANT_VERIFY", "1")
+    f = pliant.compile(soft, cache=False)
+    shown = [line.split()[1] for line in capsys.readouterr().err.splitlines() if line.startswith("# ")]
+    assert shown == ["reuse_outputs", "lift_workspace", "expand_math"]
+    x = np.linspace(-3, 3, 72, dtype=np.float32).reshape(3, 24)
+    np.testing.assert_allclose(f(x).sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_a_pass_that_breaks_a_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = LoopPass("forget", "nothing", lambda f, m: f.with_(body=Seq(())))
+    monkeypatch.setattr("pliant.loop.lowering.LOOP_PASSES", (*LOOP_PASSES, broken))
+    monkeypatch.setenv("PLIANT_VERIFY", "1")
+    with pytest.raises(InternalError, match="the pass `forget` made a wrong program of `rows`: nothing is written to the output `c`"):
+        pliant.compile(rows, cache=False)

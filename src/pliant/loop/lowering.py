@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from ..support.record import dataclass
 from .passes.choose_grain import choose_grain
 from .passes.decode_storage import decode_storage
 from .passes.expand_math import expand_math
@@ -26,25 +27,32 @@ class Machine(NamedTuple):
     lanes: int = 8  # floats in a vector register
 
 
-class LoopPass(NamedTuple):
-    """A pass over one loop program: its name, what it does, what holds afterwards."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A change of a loop program that can be shown: its name, and what holds afterwards."""
 
     name: str
-    run: Callable[[Func, Machine], Func]
     holds: str
 
 
+@dataclass(frozen=True, slots=True)
+class LoopPass(Named):
+    """A pass over one loop program, and what it does."""
+
+    run: Callable[[Func, Machine], Func]
+
+
 LOOP_PASSES: tuple[LoopPass, ...] = (
-    LoopPass("lower_blocks", lambda f, m: lower_blocks(f), "no block is left: loops, conditions and stores over loop variables"),
-    LoopPass("settle_unit_loops", lambda f, m: settle_unit_loops(f), "the variable of a loop that runs once is its start"),
-    LoopPass("simplify_indices", lambda f, m: simplify_indices(f), "indices have no quotient that the loops around them decide"),
-    LoopPass("choose_grain", lambda f, m: choose_grain(f, m.lanes), "every parallel loop says how many iterations are a chunk"),
-    LoopPass("decode_storage", lambda f, m: decode_storage(f), "memory holds no storage types but the unsigned integers u4 and u2"),
-    LoopPass("unroll", lambda f, m: unroll(f), "no loop of kind unroll is left"),
-    LoopPass("expand_math", lambda f, m: expand_math(f), "only primitive math functions are left"),
+    LoopPass("lower_blocks", "no block is left: loops, conditions and stores over loop variables", lambda f, m: lower_blocks(f)),
+    LoopPass("settle_unit_loops", "the variable of a loop that runs once is its start", lambda f, m: settle_unit_loops(f)),
+    LoopPass("simplify_indices", "indices have no quotient that the loops around them decide", lambda f, m: simplify_indices(f)),
+    LoopPass("choose_grain", "every parallel loop says how many iterations are a chunk", lambda f, m: choose_grain(f, m.lanes)),
+    LoopPass("decode_storage", "memory holds no storage types but the unsigned integers u4 and u2", lambda f, m: decode_storage(f)),
+    LoopPass("unroll", "no loop of kind unroll is left", lambda f, m: unroll(f)),
+    LoopPass("expand_math", "only primitive math functions are left", lambda f, m: expand_math(f)),
 )
 
-Watch = Callable[[LoopPass, Func, Func, float], None]  # told of each pass: the program before and after, and the seconds it took
+Watch = Callable[[Named, Func, Func], None]  # told of each pass: the program before and after
 
 
 def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without: Collection[str] = ()) -> Func:
@@ -54,11 +62,8 @@ def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without
         for step in passes:
             func = step.run(func, machine)
         return func
-    from time import perf_counter
-
     for step in passes:
-        start = perf_counter()
         after = step.run(func, machine)
-        watch(step, func, after, perf_counter() - start)
+        watch(step, func, after)
         func = after
     return func

@@ -13,6 +13,7 @@ from ..backend import backend_of
 from ..graph import node as g
 from ..graph.stage import Stage
 from ..loop.buffer import Buffer
+from ..loop.lowering import Named, Watch
 from ..loop.passes.add_checks import add_checks
 from ..loop.printer import print_func
 from ..loop.stmt import Call, Func, walk_stmts
@@ -43,11 +44,27 @@ class Ready:
     rule: Rule
 
 
+# What happens to each kernel between its schedule and the passes of `loop/lowering.py`.
+KERNEL_PASSES: tuple[Named, ...] = (
+    Named("reuse_outputs", "workspace that a last block turns into an output is that output's memory"),
+    Named("add_checks", "a checked program fails where it would do something undefined"),
+    Named("lift_workspace", "memory of a kernel is a parameter, which the memory plan of the host program places"),
+)
+
+
 class Kernels:
     """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
 
-    def __init__(self, target: Target, checked: bool = False, assembly: Assembly | None = None, decisions: Decisions | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        checked: bool = False,
+        assembly: Assembly | None = None,
+        decisions: Decisions | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         self.target = target
+        self.watch = watch  # is told of each of KERNEL_PASSES
         self.decisions = decisions or Decisions()
         self.backend = backend_of(target)
         self.checked = checked
@@ -83,9 +100,10 @@ class Kernels:
             decisions = self.decisions.of_kernel(func.name, key.hex())
             scheduled, why = self.backend.schedule(func, self.target, decisions)
             if not func.attrs.get("scheduled"):
-                scheduled = reuse_outputs(scheduled)
-            before = add_checks(scheduled) if checked else scheduled
+                scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
+            before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
             lifted, scratch = lift_workspace(before)
+            self._told("lift_workspace", before, lifted)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
             given = [p.value for p in scheduled.params if p.role != "out"]
             sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
@@ -96,6 +114,12 @@ class Kernels:
             if self.assembly is not None:
                 self.assembly.kernel(self.ready[key].func)
         return self.ready[key]
+
+    def _told(self, name: str, before: Func, after: Func) -> Func:
+        """What a pass made, once whoever watches was told of it."""
+        if self.watch is not None:
+            self.watch(next(p for p in KERNEL_PASSES if p.name == name), before, after)
+        return after
 
     def rules(self) -> tuple[Rule, ...]:
         """What was scheduled, how and why."""
