@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -147,15 +148,21 @@ def test_another_machine_compiles_the_implementation() -> None:
         assert "pmadd" not in text and "mul" in text
 
 
+class Asked(Exception):
+    """The key under which compiled code is looked for."""
+
+
 def test_code_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys: list[bytes] = []
-    monkeypatch.setattr("pliant.pipeline.code_cache.get", lambda key: keys.append(key))
-    monkeypatch.setattr("pliant.pipeline.code_cache.put", lambda key, _: keys.append(key))
+    def get(key: bytes) -> None:
+        raise Asked(key)
+
     program = pliant.Program.of_kernel(parse(MATMUL.format(dtype="i16", k=4, m=4)))
 
     def key() -> bytes:
-        compile_program(program)
-        return keys[-1]
+        with monkeypatch.context() as m, pytest.raises(Asked) as asked:
+            m.setattr("pliant.pipeline.code_cache", SimpleNamespace(get=get))
+            compile_program(program)
+        return bytes(asked.value.args[0])
 
     machine = target("native")
     plain = key()
