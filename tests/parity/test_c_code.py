@@ -164,7 +164,8 @@ def test_operators() -> None:
         state = State(function, target(("c", "c:cortex-m7")[n % 2]), program_.constants, functions=program_.functions)
         host = run_steps(state, steps).host
         assert host is not None
-        hosts[name] = host, arrays_of(case, shapes)
+        if all(o.annotation.dtype.bits >= 8 for o in host.outputs):  # the oracle gives no packed results
+            hosts[name] = host, arrays_of(case, shapes)
     named = [(h.prepare.with_(name=f"prepare_{n}"), h.run.with_(name=f"run_{n}")) for n, (h, _) in enumerate(hosts.values())]
     library = build({"code.c": render([f for pair in named for f in pair]).text.encode()})
     for n, (name, (host, arrays)) in enumerate(hosts.items()):
