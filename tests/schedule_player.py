@@ -248,6 +248,14 @@ class Player:
         if self.chance(0.7):
             self.s.parallel(self.pick(self.s.loops(name)[:2]))
 
+    def roll(self, name: str, loops: list[Any]) -> None:
+        """A producer of a block to its outermost loop, most often, with a buffer that rolls; then a split, now and then."""
+        makers = self.s.producers(name)
+        maker = self.pick(makers) if makers and self.chance(0.9) else self.pick(self.names())
+        self.s.rolling_buffer(maker, loops[0] if self.chance(0.8) else self.pick(loops))
+        if self.chance(0.5):
+            self.pick([self.s.split, self.s.loop_partition])(self.s.loops(name)[0], 3, *([None] if self.chance(0.3) else []))
+
     def blockize(self, name: str, loops: list[Any]) -> None:
         """Also with guards before, and more splits after."""
         with_guard = self.chance(0.5)
@@ -445,6 +453,7 @@ MOVES = [
     *[Player.compact] * 2,
     *[Player.blockize] * 2,
     *[Player.blockize_several] * 2,
+    *[Player.roll] * 2,
     *[Player.decompose] * 2,
     *[Player.begin] * 2,
     Player.contract,

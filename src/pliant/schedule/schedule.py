@@ -27,7 +27,22 @@ from ..sym.index_map import IndexMap, index_map
 from . import queries, sampling
 from .cursor import Forward, fresh_name
 from .nest import blocks, index, loops_above
-from .primitives import block_layout, blockize, cache, compact, inline, join, layout, move, padding, parts, reduction, rfactor, tensorize
+from .primitives import (
+    block_layout,
+    blockize,
+    cache,
+    compact,
+    inline,
+    join,
+    layout,
+    move,
+    padding,
+    parts,
+    reduction,
+    rfactor,
+    rolling,
+    tensorize,
+)
 from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
 from .primitives import split as splitting
@@ -283,6 +298,7 @@ class Schedule:
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
     compact = primitive(compact.compact)
+    rolling_buffer = primitive(rolling.rolling_buffer)
     transform_layout = primitive(layout.transform_layout, BlockHandle)
     transform_block_layout = primitive(block_layout.transform_block_layout, tuple)
     reindex = primitive(block_layout.reindex, BlockHandle)

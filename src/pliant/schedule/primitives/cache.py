@@ -367,7 +367,12 @@ def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | N
             help="reorder the reduction loops into the tile",
         )
     around: Stmt = inner[0] if inner else block
+    steps = {i.var for i in block.iters if i.kind != "S"}
     for target in targets:
+        step = next((v for e in target.indices for v in free_vars(e) if v in steps), None)
+        if step is not None:  # whoever copies a result out goes through the S iterators alone
+            reason = f"where it writes `{target.buffer.name}` depends on `{step.name}`, which is no S iterator"
+            raise refuse(f"cannot {what} block `{block.name}`: {reason}", func, (block, "this block"))
         other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
         if other is not None:
             raise refuse(

@@ -56,7 +56,18 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
             with block("w", "S", i_1) as vi:
                 w[vi] = t[vi] + 1.0
     """
-    what, target = _movable(func, block, loop, after=True)
+    what, target = movable(func, block, loop, after=True)
+    users = check_readers(func, block, loop, target, what)
+    places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
+    ranges = [covering_range(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
+    if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
+        what += f": it writes `{target.buffer.name}`, a parameter of the program"
+        raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
+    return moved(func, block, loop, target, ranges, front=True, what=what)
+
+
+def check_readers(func: Func, block: Block, loop: For, target: Access, what: str) -> list[Block]:
+    """The blocks that read what a block writes; refused unless all are inside of the loop, and nothing changes what it reads before."""
     order = blocks(func.body)
     users = readers(func, target.buffer)
     outside = next((b for b in users if not contains_stmt(loop, b)), None)
@@ -71,15 +82,10 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
             )
     for b in users:
         check_begun_inside(func, b, target.buffer, loop, what)
-    places = [a for b in users for a in accesses(b) if a.buffer is target.buffer and not a.write]
-    ranges = [covering_range(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
-    if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
-        what += f": it writes `{target.buffer.name}`, a parameter of the program"
-        raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
-    return _moved(func, block, loop, target, ranges, front=True, what=what)
+    return users
 
 
-def _movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, Access]:
+def movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, Access]:
     """What both moves ask: how the block writes, who uses its memory, where the loop is (`after` it, or before); words for a refusal."""
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
@@ -139,7 +145,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
             with block("w", "S", i) as vi:
                 w[vi] = t[vi] + 1.0
     """
-    what, own = _movable(func, block, loop, after=False)
+    what, own = movable(func, block, loop, after=False)
     made = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
     if not made:
         raise refuse(f"{what}: nothing in the loop writes what it reads", func, (block, "this block"), (loop, "this loop"))
@@ -177,7 +183,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
     first, forward = _hoisted(func, own.buffer, loop)
     new_block, new_loop = forward(block), forward(loop)
     assert isinstance(new_block, Block) and isinstance(new_loop, For)
-    result, second = _moved(first, new_block, new_loop, placed, [of[v] for v in iters], front=False, what=what)
+    result, second = moved(first, new_block, new_loop, placed, [of[v] for v in iters], front=False, what=what)
     return result, compose(forward, second)
 
 
@@ -248,7 +254,7 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
         raise refuse(f"{what}: both are inside of loop `{shared[-1].var.name}`", func, (shared[-1], "around both"))
 
 
-def _moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
+def moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
     spatial = dict(zip(target.indices, ranges, strict=True))
     facts = loop_facts(facts_at(func, loop), loop)
     loops: list[For] = []
