@@ -97,6 +97,7 @@ REFUSALS = [
     ("chain", "", "s.set_scope('t', 'x', 'stack')", "a parameter of the program", 'block("t", "SS"'),
     ("chain", "", "s.set_scope('t', 't', 'stack')", "its size is not a constant", 'block("t", "SS"'),
     ("chain", "", "s.set_scope('t', 't', 'global')", "scopes are workspace, stack and register", 'block("t", "SS"'),
+    ("matmul", "", "s.loop_partition(k, None, 12)", "nothing would be left for the piece None", "grid(n, 40, 12)"),
     ("matmul", "", "s.loop_partition(k, 4, 4)", "they are 8 iterations together", "grid(n, 40, 12)"),
     ("matmul", "", "s.loop_partition(i, 4, 4)", "they are 8 iterations together", "grid(n, 40, 12)"),
     ("matmul", "", "s.loop_partition(k, None, 4, None)", "two or more positive numbers are expected", "grid(n, 40, 12)"),
