@@ -342,6 +342,9 @@ class Player:
         allocated = [s.buffer.name for s in walk_stmts(self.s.program.body) if isinstance(s, Alloc)]
         self.s.set_scope(name, self.odd(self.pick(allocated or ["t"])), self.odd(self.pick(SCOPES)))
 
+    def widen(self, name: str, loops: list[Any]) -> None:
+        self.s.widen(name, self.odd(self.pick(["f64", "f64", "f64", "f32"])), buffer=self.chance(0.6))
+
     def layout(self, name: str, loops: list[Any]) -> None:
         buffer = self.pick(self.buffers(name))
         maps = MAPS.get(buffer.ndim, FOUR if buffer.ndim == 4 else ["lambda a: (a,)"])
@@ -462,6 +465,7 @@ MOVES = [
     *[Player.read_cache] * 3,
     Player.lanes_then_cache,
     Player.scope,
+    Player.widen,
     *[Player.layout] * 2,
     Player.iterators,
     Player.reindex,
@@ -479,6 +483,7 @@ WITHOUT_LOOPS = {
     Player.layout,
     Player.iterators,
     Player.scope,
+    Player.widen,
     Player.reindex,
     Player.reindex_by_map,
     Player.pad,

@@ -55,6 +55,13 @@ def test_errors_of_a_million_terms(name: str) -> None:
     assert worst(name, 1_000_000, CASES[name].program(None)) < SUMMED
 
 
+@pytest.mark.parametrize("where", ["along rows", "along columns", "of everything", "of an image", "of images, each channel", "of places"])
+@pytest.mark.parametrize("what", ["sum", "mean", "variance"])
+def test_totals_are_nearly_exact(what: str, where: str) -> None:
+    """The last additions are in f64: hardly more is lost than by rounding the exact result, which costs half a unit at the most."""
+    assert worst(f"{what} {where}", SIZE, CASES[f"{what} {where}"].program(None)) < 0.75
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_errors_of_functions(name: str) -> None:
     """In units of eps times the result: a unit in the last place is one to two of these halves."""

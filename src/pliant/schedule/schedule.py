@@ -38,6 +38,7 @@ from .primitives import (
     move,
     padding,
     parts,
+    precision,
     reduction,
     rfactor,
     rolling,
@@ -295,6 +296,7 @@ class Schedule:
     cache_write = primitive(cache.cache_write, BlockHandle)
     cache_read = primitive(cache.cache_read, BlockHandle)
     set_scope = primitive(cache.set_scope)
+    widen = primitive(precision.widen)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
     compact = primitive(compact.compact)

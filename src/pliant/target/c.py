@@ -18,14 +18,15 @@ class Cpu(NamedTuple):
     registers: int
     pointer_bits: int
     caches: Caches
+    has_f64: bool = True  # in hardware
 
 
 # A microcontroller without caches has its memory as near as others their first cache: its size stands for that.
 CPUS: dict[str, Cpu] = {
     "generic": Cpu(False, 16, 64, Caches(32 << 10, 256 << 10, 4 << 20)),
-    "cortex-m4": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32)),
+    "cortex-m4": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32), has_f64=False),
     "cortex-m7": Cpu(True, 32, 32, Caches(16 << 10, 256 << 10, 0, 32)),
-    "cortex-m33": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32)),
+    "cortex-m33": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32), has_f64=False),
     "cortex-m55": Cpu(True, 32, 32, Caches(32 << 10, 512 << 10, 0, 32)),
 }
 
@@ -47,4 +48,5 @@ def make(name: str, cpu: str = "generic") -> Target:
         has_f16=False,
         has_f16c=False,
         caches=facts.caches,
+        has_f64=facts.has_f64,
     )

@@ -44,6 +44,7 @@ class Target:
     has_f16: bool  # arithmetic on f16
     has_f16c: bool  # conversion between f16 and f32
     caches: Caches
+    has_f64: bool = True  # arithmetic on f64 in hardware: the last additions of long sums of f32 are in it then
     call_conv: str = ""  # LLVM's name of the convention of exported functions and callbacks; "" is the C convention
     os: str = field(default="none", compare=False)  # the system whose files are written; what code depends on of it stands above
 

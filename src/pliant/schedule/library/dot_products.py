@@ -183,7 +183,7 @@ class _Rule(TiledProduct):
 
     def choose_summing(self, block: Block) -> Summing:
         """Integers wrap: there are no parts, and a step is an instruction."""
-        return Summing(sizes_of(block))
+        return Summing(sizes_of(block, self.target))
 
     def choose_tile(self) -> TileSize:
         """The register tile: what the cost model takes, or another one that fits the registers."""

@@ -21,6 +21,7 @@ from ..nest import base_facts, blocks
 from ..schedule import Schedule
 from .match import find_block, has_block, untouched
 from .record import NotApplicable, NotChosen, Roles, Rule, Version
+from .rounding import round_once
 from .table import rules_for
 from .units import without_units
 
@@ -68,6 +69,7 @@ class _Scheduling:
     def variant(self) -> Variant:
         """The scheduled program, and what was done."""
         said = [text for _, rules in groupby(rules_for(self.target), lambda r: r.phase) for text in self._phase(list(rules))]
+        round_once(self.s, self.version.func)
         return Variant(self.version.guard, self.s.func, "; ".join(said) or "nothing to schedule")
 
     def _phase(self, rules: list[Rule]) -> Iterator[str]:

@@ -80,6 +80,10 @@ class _Rule(TiledProduct):
         vectors = self.decide("panel", widths, best, why=f"at most {WIDEST} bytes of a row, and {FEW_PANELS} panels")
         return TileSize(1, vectors, lanes)
 
+    def _parts(self) -> Sizes:
+        """The parts of products, in steps of the rows that are added together."""
+        return Sizes(PRODUCTS.part // self.together, PRODUCTS.groups, PRODUCTS.rows, PRODUCTS.long // self.together)
+
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
         """Add eight rows of the matrix at a time to the sums; the loops inside of `at` are (row,) depth, vectors, lanes."""
         s = self.s
@@ -89,7 +93,7 @@ class _Rule(TiledProduct):
         written = s.cache_write(name, at, scope="stack")
         *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         lanes(s, last)
-        found = cut(s, name, [depth], self.together, Sizes(PRODUCTS.part // self.together, PRODUCTS.groups, PRODUCTS.rows))
+        found = cut(s, name, [depth], self.together, self._parts())
         *steps, each = found.loops
         parts = with_parts(s, name, Loops(tuple(steps), found.parts), "stack")
         s.reorder(vector, each, lane)

@@ -15,7 +15,7 @@ the machine: results are the same on every target that has them, and on every on
 from __future__ import annotations
 
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
@@ -25,10 +25,10 @@ from ...target import Target
 from ..decisions import Decide
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..plain_nest import plain_loops
-from ..schedule import LoopHandle, Schedule
+from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
-from .register_sums import IN_LANES, Loops, begin, cut, cuts_for, parts_in_order, with_parts
+from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, parts_in_order, widens, with_parts
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
 FEWEST = 8  # of a short row, known to be one
@@ -115,21 +115,23 @@ def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
     if any(isinstance(loops, Refusal) for loops in nests.values()):
         return None
     spatial = {b: sum(i.kind == "S" for i in b.iters) for b in nests}
-    rows = {b: x for b, loops in nests.items() if not isinstance(loops, Refusal) and (x := _row_summed(func, b, loops)) is not None}
+    target = decide.target
+    rows = {b: x for b, loops in nests.items() if not isinstance(loops, Refusal) and (x := _row_summed(func, b, loops, target)) is not None}
     if next(iter(rows), None) is not block or any(spatial[b] > min(spatial[r] for r in rows) for b in nests):
         return None
     if not all(spatial[b] for b in rows):
         return None
-    guard = all_of(*(x.extent <= IN_LANES.part * LANES for x in rows.values()))
+    guard = all_of(*(x.extent <= _sizes(b, target).part * LANES for b, x in rows.items()))
     return Version(guard, func.with_(body=_in_one_part(func.body, {b.name for b in rows})))
 
 
-def _row_summed(func: Func, block: Block, loops: dict[Var, For]) -> For | None:
+def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target) -> For | None:
     """The loop along a row, if a block sums neighbours there and may be in parts."""
     reduced = [loops[i.var] for i in block.iters if i.kind == "R"]
     if len(reduced) != 1 or any(i.kind == "O" for i in block.iters) or not _contiguous(block, reduced[0]):
         return None
-    return reduced[0] if constant_extent(func, reduced[0]) is None and cuts_for(func, block, reduced, LANES, IN_LANES) else None
+    cuts = cuts_for(func, block, reduced, LANES, _sizes(block, target))
+    return reduced[0] if constant_extent(func, reduced[0]) is None and cuts else None
 
 
 def _in_one_part(s: Stmt, names: set[str]) -> Stmt:
@@ -225,7 +227,8 @@ def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool
 def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
     """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`.
 
-    Long sums of a lane are in parts.
+    Long sums are in parts, of which each is summed like that. The last halves, and the sum of the parts, are in f64 where the machine has
+    it: few additions, which round the most.
     """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if lanes < FEWEST:
@@ -234,37 +237,56 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
     above = s.loops(name)
     reduced = [h for h in above if fed_by(find_block(s.program, name), h.loop) == {"R"}]
     at = above[above.index(reduced[0]) - 1] if above.index(reduced[0]) else None
+    wide = widens(find_block(s.program, name), decide.target)
     with s.attempt():
         tried(partial(s.contract, name))
-        found = cut(s, name, reduced, lanes, IN_LANES)
-        *steps, lane = found.loops
-        total = s.rfactor(name, lane, at, scope="register")
+        found = cut(s, name, reduced, lanes, _sizes(find_block(s.program, name), decide.target))
         if before is not None:
             factors = [int(h.loop.stop.value) for h in found.loops[1:] if isinstance(h.loop.stop, Const)]
             *beside, each = s.split(before, None, *factors)
-            for first, second in zip(beside, steps, strict=True):
+            for first, second in zip(beside, found.loops[:-1], strict=True):
                 s.join(first, second)
             s.vectorize(each)
-        parts = with_parts(s, name, Loops(tuple(steps), found.parts), "register")
-        for p in parts:
-            s.vectorize(s.loops(p.total)[-1])
+        parts = with_parts(s, name, found, "register")
+        inside = found.parts[-1] + 1 if found.parts else 0
+        around = found.loops[inside - 1] if found.parts else at
+        total = s.rfactor(name, found.loops[-1], around, scope="register")
+        s.vectorize(found.loops[-1])
+        begin(s, name, found.loops[inside], ())
+        last = _by_halves(s, total, lanes, around)
+        s.cache_write(parts[-1].total if parts else last[-1], at, scope="register")
+        _begin_total(s, last[-1])
+        for p, following in pairwise(parts):
+            begin(s, p.total.block.name, following.terms, ())
+        if parts:
+            begin(s, parts[-1].total.block.name, found.loops[0], ())
+        for block in (*last, *(p.total for p in parts)) if wide else ():
+            s.widen(block)
+
+
+def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | None) -> list[BlockHandle]:
+    """Add so many lanes in halves; the blocks of the last three of these additions: 8 to 4 to 2 to 1."""
+    last: list[BlockHandle] = []
+    while lanes > 2:
+        lanes //= 2
+        half, lane = s.split(s.loops(total)[-1], None, lanes)
+        following = s.rfactor(total, lane, at, scope="register")
         s.vectorize(lane)
-        begin(s, name, steps[0], parts)
-        while lanes > 2:
-            lanes //= 2
-            half, lane = s.split(s.loops(total)[-1], None, lanes)
-            following = s.rfactor(total, lane, at, scope="register")
-            s.vectorize(lane)
-            s.begin_reduction(total, half)
-            s.unroll(half)
-            total = following
-        s.cache_write(total, at, scope="register")
-        last = s.loops(total)[-1]
-        summed = total.block.body
-        extreme = isinstance(summed, Reduce) and summed.combiner.name in ("min", "max")
-        if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum begins with 0.0, so that it is never -0.0
-            s.decompose_reduction(total, last)
-        s.unroll(last)
+        s.begin_reduction(total, half)
+        s.unroll(half)
+        last.append(total)
+        total = following
+    return [*last[-2:], total]
+
+
+def _begin_total(s: Schedule, total: BlockHandle) -> None:
+    """Take the init out of the sum of the last two lanes; a minimum or maximum begins with the first of them."""
+    last = s.loops(total)[-1]
+    summed = total.block.body
+    extreme = isinstance(summed, Reduce) and summed.combiner.name in ("min", "max")
+    if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum begins with 0.0, so that it is never -0.0
+        s.decompose_reduction(total, last)
+    s.unroll(last)
 
 
 def _pieces(s: Schedule, decide: Decide, name: str) -> None:
@@ -317,6 +339,10 @@ def _in_one_piece(a: Access, loops: list[For]) -> bool:
     whole = all(x.stop is n for x, n in zip(loops, a.buffer.shape[-len(loops) :], strict=False))
     leading = all(free_vars(e).isdisjoint(vars_) for e in over[: -len(loops)])
     return a.buffer.strides is None and list(over[-len(loops) :]) == vars_ and whole and leading
+
+
+def _sizes(block: Block, target: Target) -> Sizes:
+    return WIDE_IN_LANES if widens(block, target) else IN_LANES
 
 
 def _choose_lanes(s: Schedule, decide: Decide, best: int) -> int:

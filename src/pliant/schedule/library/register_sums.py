@@ -8,8 +8,8 @@
         tile[…] += own[…]
 
 The rounding error of a sum grows with the number of terms that are added one after the other, fastest where terms are alike: 1024 equal
-products are off by 5e-6 in one piece, and by 5e-7 in parts. Sums of many parts are summed in parts themselves. Where parts begin
-depends on the sizes of the sum alone: a row equals the row in a batch. (docs/design/0015-error-of-sums.md)
+products are off by 5e-6 in one piece, and by 5e-7 in parts. Sums of many parts are summed in parts themselves, or in f64. Where parts begin
+depends on the sizes of the sum alone: a row equals the row in a batch. (docs/design/0015-error-of-sums.md, 0025-totals-in-f64.md)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, log, prod
 
+from ...dtype import f32
 from ...loop.buffer import Scope
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
@@ -24,6 +25,7 @@ from ...support.record import dataclass
 from ...sym.bounds import bounds
 from ...sym.expr import Mul, free_vars
 from ...sym.simplify import simplify
+from ...target import Target
 from ..decisions import Decide
 from ..nest import conjuncts, constant_extent, facts_at, fed_by, predicate_over_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
@@ -37,21 +39,25 @@ SLACK = 1.5  # times more, or less, where parts are of one size then
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How sums are cut: the terms of a part; how many parts are summed apart, and how many of these, where their number is not known."""
+    """How sums are cut: the terms of a part; how many parts are summed apart, and how many of these, where their number is not known.
+
+    Where `wide`, the outermost sum, of all that the levels below leave, is in f64, so it may have any number of terms.
+    """
 
     part: int
     groups: tuple[int, ...]
     rows: tuple[int, ...]  # the same for rows of unknown length: first parts of a row, then rows
-
-    @property
-    def long(self) -> int:
-        """More terms than this are summed in parts."""
-        return 2 * self.part
+    long: int  # more terms than this are summed in parts
+    wide: bool = False
 
 
-PRODUCTS = Sizes(128, (32,), (32, 16))  # of which each part costs the registers of a tile
-SUMS = Sizes(32, (16, 32), (16, 8, 16))  # of elements, which wait for memory and for each other
-IN_LANES = Sizes(128, (), ())  # many sums that are added by halves in the end
+PRODUCTS = Sizes(128, (32,), (32, 16), long=256)  # of which each part costs the registers of a tile
+# Of elements, which wait for memory and for each other. Up to 64 they are one chain where their number is known: a pool of 7x7 is one.
+SUMS = Sizes(32, (16, 32), (16, 8, 16), long=64)
+WIDE_SUMS = Sizes(8, (4,), (4,), long=64, wide=True)
+# Many sums, of which each part is added by halves: the steps of 64 lanes.
+IN_LANES = Sizes(128, (16,), (16, 16), long=256)
+WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,12 @@ def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Dec
 
 def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Sizes:
     """How a sum over these loops is cut into parts, where it is long and nobody has said so before (`lower/promote.py`)."""
-    how = sizes_of(block)
-    if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= 2 * how.part:
+    how = sizes_of(block, decide.target)
+    if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= how.long:
         return how
     why = f"parts of about {how.part} terms: longer ones round more, and shorter ones cost more (docs/design/0015-error-of-sums.md)"
     part = decide("part", [how.part // 2, how.part, 2 * how.part, 4 * how.part], how.part, reorders=True, why=why)
-    return Sizes(part, how.groups, how.rows)
+    return Sizes(part, how.groups, how.rows, how.long, how.wide)
 
 
 def _steps_inside(func: Func, block: Block, reduced: Sequence[For], how: Sizes) -> int:
@@ -118,6 +124,8 @@ def sum_tile(
     begin(s, name, reduced[0], parts)
     if summing.unroll > 1:
         s.unroll(s.split(s.loops(name)[-1 - len(inner)], None, summing.unroll)[1])
+    if parts and summing.how.wide:
+        s.widen(parts[-1].total)
     return "in registers, long sums in parts" if parts else "in registers"
 
 
@@ -242,10 +250,10 @@ def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
     groups = how.rows if rows else how.groups
     for level, group in enumerate(groups):
         known = prod(n or 0 for n in outer) if None not in outer else None
-        if known is not None and known <= MANY:
+        if known is not None and known <= (group if how.wide else MANY):
             break
         last = level == len(groups) - 1
-        wanted = group if known is None else EVEN * known ** (2 / 3) if last else known ** (1 / 3)
+        wanted = group if known is None or how.wide else EVEN * known ** (2 / 3) if last else known ** (1 / 3)
         found.append(_cut([*outer[:-1], 1] if rows and level == 1 else outer, wanted))  # groups of rows, however many parts a row has
         outer = _parts_of(outer, found[-1])
     return found
@@ -269,12 +277,17 @@ def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
     return Cut(at, min(sizes, key=lambda n: abs(log(terms * n / wanted)), default=max(1, round(wanted / terms))))
 
 
-def sizes_of(block: Block) -> Sizes:
+def sizes_of(block: Block, target: Target) -> Sizes:
     """The parts of a sum in registers: those of products where it adds products of different factors."""
     body = block.body
     assert isinstance(body, Reduce)
     factors = body.values if body.combiner.name == "fma" else body.values[0].args if isinstance(body.values[0], Mul) else ()
-    return PRODUCTS if len(set(factors)) > 1 else SUMS
+    return PRODUCTS if len(set(factors)) > 1 else WIDE_SUMS if widens(block, target) else SUMS
+
+
+def widens(block: Block, target: Target) -> bool:
+    """Whether the last additions of a block's sum are in f64: it is a sum of f32, and the machine computes in f64."""
+    return target.has_f64 and _sums_floats(block) and isinstance(block.body, Reduce) and block.body.targets[0].dtype is f32
 
 
 def _sums_floats(block: Block) -> bool:

@@ -1,0 +1,55 @@
+"""What is computed from the total of a long sum alone, a mean or a variance, is rounded once: the rules have the total in f64.
+
+    mean[vi] = f32(total[0]) / f32(m)    ->    mean[vi] = f32(total[0] / f64(m))
+
+It costs an operation in f64 for each sum, not for each term.
+"""
+
+from __future__ import annotations
+
+from ...dtype import f32, f64
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Alloc, Block, Func, Store, walk_stmts
+from ...sym.expr import Cast, free_vars, walk
+from ..nest import Access, accesses, allocation, blocks, constant_extent, loops_above, readers
+from ..schedule import Schedule
+from .match import find_block
+
+
+def round_once(s: Schedule, before: Func) -> None:
+    """Let the blocks that read nothing but totals in f64 compute in it; `before` is the program without a schedule."""
+    allocated = (x.buffer for x in walk_stmts(before.body) if isinstance(x, Alloc))
+    if any(getattr(b, "dtype", None) is f64 for b in (*(p.value for p in before.params), *allocated)):
+        return  # a cast may be what the program says
+    for name in [b.name for b in blocks(s.program.body)]:
+        block = find_block(s.program, name)
+        store = _of_totals(s.program, block)
+        if store is None:
+            continue
+        if not isinstance(store.value, Cast):
+            s.widen(name, buffer=False)
+        elif allocation(s.program, store.buffer) is not None and _all_of_it(s.program, store.buffer):
+            s.widen(name)  # a copy of the total, which is as wide then
+
+
+def _of_totals(func: Func, block: Block, also: Buffer | None = None) -> Store | None:
+    """What a block stores, if it is something for each sum, and depends on totals in f64 (or `also`) alone."""
+    body = block.body
+    if not isinstance(body, Store) or body.buffer.dtype is not f32 or block.init is not None:
+        return None
+    loads = [e for e in walk(body.value) if isinstance(e, Load)]
+    totals = all(e.buffer is also or e.dtype is f64 for e in loads)
+    return body if loads and totals and all(a.write or _once(func, block, a) for a in accesses(block)) else None
+
+
+def _all_of_it(func: Func, buffer: Buffer) -> bool:
+    """Whether all readers of a buffer compute something for each sum: else they would all round it, for each term."""
+    return all(_of_totals(func, b, buffer) is not None for b in readers(func, buffer))
+
+
+def _once(func: Func, block: Block, a: Access) -> bool:
+    """Whether each element of a buffer is read once, not for many results."""
+    alloc = allocation(func, a.buffer)
+    around = loops_above(func, alloc) if alloc is not None else []
+    moving = {v for e in a.over_loops() for v in free_vars(e)}
+    return all(x in around or x.var in moving or constant_extent(func, x) == 1 for x in loops_above(func, block))
