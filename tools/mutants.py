@@ -13,9 +13,13 @@ A mutant is the compiler with one small change that a person could make by mista
     check       `if …: raise …` never raises
     guard       `if …: return …` (or `continue`) is never taken
 
-For each mutant a copy of the tree is changed, and the random tests run against it until one fails or the time is over: those that are
-most relevant for the changed file first (ORDER), with seeds that no other run has, then all others, then again with further seeds. A
-failure counts only if the same test passes on the tree without the change. Mutants are chosen by the seed, the same number from
+What only chooses among legal programs is not changed: the domain and the default of a decision (`decide(…)`), and the numbers that rules
+have by name. Another choice gives another good program, which `test_random_decisions.py` tests, so that no test of results can tell
+such a mutant from the compiler.
+
+For each mutant a copy of the tree is changed, and imported; then the random tests run against it until one fails or the time is over: those
+that are most relevant for the changed file first (ORDER), with seeds that no other run has, then all others, then again with further
+seeds. A failure counts only if the same test passes on the tree without the change. Mutants are chosen by the seed, the same number from
 each group of files (GROUPS) as far as there are that many.
 """
 
@@ -77,6 +81,8 @@ TIER = (
     "test_random_places.py",
     "test_random_rows.py",
     "test_convolutions.py",
+    "test_random_decisions.py",
+    "test_random_lowering.py",
     "test_random_onnx.py",
     "test_artifacts.py",
     "test_sym_random.py",
@@ -103,6 +109,7 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
 FOCUS: dict[str, str] = {
     "block_layout": "iterators reindex",
     "blockize": "blockize split",
+    "compact": "compact",
     "cache": "write_cache read_cache scope lanes_then_cache",
     "inline": "inline",
     "join": "join",
@@ -110,8 +117,12 @@ FOCUS: dict[str, str] = {
     "loops": "fuse reorder vectorize parallel unroll",
     "move": "move",
     "padding": "pad",
-    "reduction": "decompose begin factor contract",
-    "split": "split partition tile_and_kind",
+    "partition": "partition",
+    "parts": "parts",
+    "precision": "widen parts",
+    "reduction": "decompose begin contract",
+    "rfactor": "factor",
+    "split": "split tile_and_kind",
     "tensorize": "tensorize auto_tensorize",
     "widen": "read_cache reindex",
 }
@@ -165,7 +176,6 @@ class Finder(ast.NodeVisitor):
             self.lines.append(self.lines[-1] + len(line))
         self.rows = text.splitlines(keepends=True)
         self.found: list[Mutant] = []
-        self.kept = 0  # how deep we are in what is not to be changed
 
     def offset(self, line: int, column: int) -> int:
         """The character at a line and a column of bytes."""
@@ -193,6 +203,17 @@ class Finder(ast.NodeVisitor):
         elif len(node.body) == 1 and isinstance(last, (ast.Return, ast.Continue)) and not node.orelse:
             self.add("guard", node.test, "False")
         self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Decisions are not changed: whichever value of its domain one has, the results are the same."""
+        if not _decides(node.func):
+            self.generic_visit(node)
+
+    def visit_Module(self, node: ast.Module) -> None:
+        """Everything but the numbers that rules have by name, which are defaults, or limits on what is worth its cost."""
+        for s in node.body:
+            if self.group != "rules" or not isinstance(s, (ast.Assign, ast.AnnAssign)):
+                self.visit(s)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         """Conjuncts."""
@@ -237,6 +258,13 @@ class Finder(ast.NodeVisitor):
         self.visit(node.args)
         for s in node.body:
             self.visit(s)
+
+
+def _decides(f: ast.expr) -> bool:
+    """Whether what is called makes a decision: `decide`, `self.decide`, `decide.of(block)`."""
+    if isinstance(f, ast.Call):
+        return isinstance(f.func, ast.Attribute) and f.func.attr == "of" and _decides(f.func.value)
+    return (isinstance(f, ast.Name) and f.id == "decide") or (isinstance(f, ast.Attribute) and f.attr == "decide")
 
 
 def mutants_of(group: str, path: Path) -> list[Mutant]:
@@ -311,10 +339,23 @@ class Lab:
         path.write_text(mutant.apply(text), encoding="utf-8")
         outcome = Outcome(mutant)
         try:
-            self._rounds(outcome, seed)
+            problem = self.import_problem()
+            if problem:
+                outcome.result, outcome.test = "crashed", problem
+            else:
+                self._rounds(outcome, seed)
         finally:
             path.write_text(text, encoding="utf-8")
         return outcome
+
+    def import_problem(self) -> str:
+        """Why the changed compiler cannot be imported; "" where it can."""
+        environment = {**os.environ, "PYTHONPATH": str(self.work / "changed" / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", "import pliant.pipeline, pliant.frontends.onnx.importer"]
+        ended = subprocess.run(
+            command, cwd=self.work, env=environment, capture_output=True, text=True, timeout=self.limit * 20, check=False
+        )
+        return ended.stderr.strip().rpartition("\n")[2] or "import" if ended.returncode else ""
 
     def _rounds(self, outcome: Outcome, seed: int) -> None:
         skipped: list[str] = []
@@ -456,6 +497,7 @@ def main() -> int:
                     given.json.write_text(json.dumps(kept, indent=1), encoding="utf-8")
             if lab is not None:
                 print(summary(seed, outcomes), flush=True)
+                print(*table([o for o in outcomes if o.result == "survived"]), sep="\n", flush=True)
                 worst = min(worst, sum(o.result != "survived" for o in outcomes))
     return 1 if worst < given.floor else 0
 
