@@ -109,6 +109,7 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
 FOCUS: dict[str, str] = {
     "block_layout": "iterators reindex",
     "blockize": "blockize split",
+    "blockize_group": "blockize",
     "compact": "compact",
     "cache": "write_cache read_cache scope lanes_then_cache",
     "inline": "inline",
