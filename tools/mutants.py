@@ -123,6 +123,7 @@ FOCUS: dict[str, str] = {
     "precision": "widen parts",
     "reduction": "decompose begin contract",
     "rfactor": "factor",
+    "rolling": "roll",
     "split": "split tile_and_kind",
     "tensorize": "tensorize auto_tensorize",
     "widen": "read_cache reindex",
