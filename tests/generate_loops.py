@@ -414,9 +414,13 @@ def make_arguments(func: Func, seed: int) -> tuple[list[Any], list[int]]:
 
 def clone(a: Any) -> Any:
     """A copy of an argument with the same strides."""
-    if isinstance(a, np.ndarray) and a.base is not None and a.base.ndim == a.ndim:
-        return a.base.copy()[tuple(slice(n) for n in a.shape)]
-    return a.copy()
+    memory = whole(a)
+    return a.copy() if memory is a else memory.copy()[tuple(slice(n) for n in a.shape)]
+
+
+def whole(a: Any) -> Any:
+    """The array whose rows an argument is a part of, or the argument itself: memory without gaps, to copy to another machine."""
+    return a.base if isinstance(a, np.ndarray) and a.base is not None and a.base.ndim == a.ndim else a
 
 
 def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from counts import count
 from exported_programs import CTX, Qemu
-from generate_loops import make_arguments, make_program
+from generate_loops import clone, make_arguments, make_program, whole
 from native_loops import Lifted, same_bits, slot
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_targets import with_scratch
@@ -97,9 +97,9 @@ def test_random_programs_equal_native(name: str) -> None:
     for seed in range(count(6, 400)):
         func = make_program(seed)
         arguments, dims = make_arguments(func, seed)
-        native, foreign = [np.array(a) for a in arguments], [np.array(a) for a in arguments]
+        native, foreign = [clone(a) for a in arguments], [clone(a) for a in arguments]  # strides are part of `dims`
         if Lifted([func], 1).call(func, native, dims) == 0:
-            lifted, with_room = with_scratch(func, foreign, dims)
+            lifted, with_room = with_scratch(func, [whole(a) for a in foreign], dims)
             cases.append((seed, func, lifted.with_(name=f"program{seed}"), native, foreign, with_room, dims))
     programs = Programs([c[2] for c in cases], name)
     for _, _, lifted, _, _, with_room, dims in cases:

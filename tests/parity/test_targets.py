@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from counts import count
-from generate_loops import make_arguments, make_program
+from generate_loops import clone, make_arguments, make_program, whole
 from native_loops import Lifted, same_bits
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_dtypes import program
@@ -56,9 +56,9 @@ def test_random_programs_in_wasm_equal_native(name: str) -> None:
     programs = [make_program(seed) for seed in SEEDS]
     for seed, func in zip(SEEDS, programs, strict=True):
         arguments, dims = make_arguments(func, seed)
-        native, foreign = [np.array(a) for a in arguments], [np.array(a) for a in arguments]
+        native, foreign = [clone(a) for a in arguments], [clone(a) for a in arguments]  # strides are part of `dims`
         code = Lifted([func], 1).call(func, native, dims)
-        lifted, foreign_arguments = with_scratch(func, foreign, dims)
+        lifted, foreign_arguments = with_scratch(func, [whole(a) for a in foreign], dims)
         assert Wasm([lifted], name).call(lifted, foreign_arguments, dims) == code
         if code == 0:
             for p, x, y in zip(func.params, native, foreign, strict=True):
