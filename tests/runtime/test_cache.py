@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -203,3 +204,31 @@ def test_processes_race_without_harm(tmp_path: Path, start: Callable[..., object
         hits += int(out)
     assert hits > 100
     assert not list(tmp_path.glob("*.tmp"))
+
+
+KERNEL = """
+import sys
+import pliant
+from pliant import Out, Tensor, dim, f32, kernel
+
+n = dim("n")
+
+
+@kernel
+def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in range(n):
+        y[i] = x[i] * 2.0
+
+
+pliant.compile(double)
+compiler = ("llvmlite", "pliant.schedule.library", "pliant.schedule.schedule", "pliant.sym.prove", "pliant.lower.host")
+print([name for name in compiler if name in sys.modules])
+"""
+
+
+def test_a_program_from_the_cache_imports_no_compiler(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"  # kernels are read from their source
+    script.write_text(KERNEL, encoding="utf-8")
+    env = {**os.environ, "PLIANT_CACHE": str(tmp_path / "cache")}
+    runs = [subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert "llvmlite" in runs[0] and runs[1].strip() == "[]"

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..support.errors import ScheduleError
@@ -93,6 +92,8 @@ class Decisions:
         """An error for a name that nobody asks about."""
         made = [(k.kernel, d) for k in self.kernels for d in k.made.values()]
         for name in sorted(set(self.values) - {d.asked_as for _, d in made}):
+            from difflib import get_close_matches
+
             near = get_close_matches(name, {n for kernel, d in made for n in (d.name, f"{kernel}.{d.name}")}, 3)
             names = list(dict.fromkeys(f"`{d.name}`" for _, d in made if len(d.domain) > 1))
             raise DecisionError(
