@@ -45,6 +45,7 @@ class Index:
     blocks: dict[str, Block]  # every block, those inside of others too, by its name
     all_blocks: tuple[Block, ...]  # in order of execution, outer before inner
     has_views: bool
+    parallel: tuple[For, ...]
 
 
 @remembered(maxsize=16)
@@ -55,6 +56,7 @@ def index(root: Stmt) -> Index:
     named: dict[str, Block] = {}
     every: list[Block] = []
     views = False
+    threads: list[For] = []
     for s in walk_stmts(root):
         kind = type(s)
         if kind is Alloc:
@@ -65,9 +67,11 @@ def index(root: Stmt) -> Index:
             if kind is Block:
                 every.append(s)  # type: ignore[arg-type]
                 named.setdefault(s.name, s)  # type: ignore[attr-defined, arg-type]
+            elif kind is For and s.kind == "parallel":  # type: ignore[attr-defined]
+                threads.append(s)  # type: ignore[arg-type]
             for child in children(s):
                 above[child] = s
-    return Index(above, allocations, named, tuple(every), views)
+    return Index(above, allocations, named, tuple(every), views, tuple(threads))
 
 
 def path_to(func: Func, s: Stmt) -> list[Stmt]:
