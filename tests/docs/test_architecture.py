@@ -34,6 +34,15 @@ def test_every_part_of_the_package_has_a_row() -> None:
     assert parts - rows == {"nn.py"} and rows <= parts  # nn.py is a name for what a frontend has
 
 
+def test_no_merge_conflict_is_left() -> None:
+    kinds = (".py", ".md", ".toml", ".txt", ".h")
+    files = [f for folder in ("src", "docs", "tests", "tools", "benchmarks", "examples", ".ci") for f in (ROOT / folder).rglob("*")]
+    texts = [f for f in (*files, *ROOT.glob("*.*")) if f.suffix in kinds or f.parent.name == ".ci"]
+    assert len(texts) > 500
+    marked = [f for f in texts if f.is_file() and re.search(r"^(<{7}|>{7}) ", f.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert marked == []
+
+
 def test_design_notes_are_numbered() -> None:
     assert [int(note.name[:4]) for note in NOTES] == list(range(1, len(NOTES) + 1))
     for note in NOTES:
