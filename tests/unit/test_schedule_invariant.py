@@ -831,3 +831,25 @@ for i, k, l in grid(1, 1, {size}):
     y = np.zeros(1, np.float32)
     run_loop(default_schedule(func, target("native"))[0], [np.ones(size, np.float32), y], [])
     assert y[0] == 3.0
+
+
+@pytest.mark.parametrize(
+    "steps", ["s.split(j, None, 2)", "s.split(j, 5)", 's.split(j, None, 3, tail="cut")', "s.fuse(*s.split(j, None, 2))"]
+)
+def test_the_init_runs_where_a_reduction_loop_never_does(steps: str) -> None:
+    func = program(
+        "x: Tensor[f32, 3, 12], y: InOut[f32, 3]",
+        """
+for i in range(3):
+    for j in range(4, 4):
+        with block("y", "SR", i, j) as (vi, vk):
+            with init():
+                y[vi] = 0.0
+            y[vi] += x[vi, vk]
+""",
+    )
+    s = scheduled(func, steps)
+    y = np.full(3, 7, np.float32)
+    run_loop(s.func, [np.ones((3, 12), np.float32), y], [])
+    assert y.tolist() == [0, 0, 0]
+    check_schedule(func, s)

@@ -170,11 +170,18 @@ def at_most_once(func: Func, loop: For) -> bool:
 
 
 def bound_value(value: Expr, facts: Facts) -> Expr:
-    """The value of an iterator, simplified; a loop of one iteration stays in it, so that it is still seen which iterator it feeds.
+    """The value of an iterator, simplified; loops of one iteration, or of none, stay in it: it is still seen which iterator they feed.
 
     for i_0, i_1 in grid(8, 1): i_0 * 1 + i_1     is i_0 + i_1, not i_0
+
+    A loop that feeds no reduction iterator is around the init of its block: if it never runs, the init would not run either.
     """
-    units = {v: ends[0] for v in free_vars(value) if not isinstance(v, Dim) and (ends := facts.range_of(v))[0] == ends[1]}
+    ranges = {v: facts.range_of(v) for v in free_vars(value) if not isinstance(v, Dim)}
+    empty: dict[Var, Expr] = {v: Var(v.name) for v, (low, high) in ranges.items() if low > high}
+    if empty:  # everything holds in a loop that never runs, so it is simplified as one that is not known
+        back: dict[Var, Expr] = {free: v for v, free in empty.items() if isinstance(free, Var)}
+        return substitute(bound_value(substitute(value, empty), facts), back)
+    units = {v: low for v, (low, high) in ranges.items() if low == high}
     if not units:
         return simplify(value, facts)
     kept: Poly = poly_of(simplify(value, facts))

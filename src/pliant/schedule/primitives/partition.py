@@ -71,7 +71,7 @@ def loop_partition(func: Func, loop: For, *lengths: int | None) -> tuple[Func, F
         )
     points[-1] = loop.stop
     empty = next((n for n, (a, b) in zip(lengths, itertools.pairwise(points), strict=True) if prove_equal(a, b, facts)), 0)
-    if empty != 0:  # a loop that never runs feeds nothing, and the init of a reduction in it would not run
+    if empty != 0:  # copies of all blocks inside that never run: a mistake
         raise refuse(f"{what}: nothing would be left for the piece {empty}", func, (loop, f"extent {loop.extent}"))
     edit = Edit(func)
     names = block_names(func)
