@@ -6,9 +6,8 @@ NEON is always there; SVE is not used. Features are spelled as LLVM spells them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from .machine import Caches, Target
+from .machine import Caches, Cpu, Target
 
 TRIPLE = "aarch64-unknown-none-elf"
 
@@ -19,22 +18,9 @@ _V84 = (*_V82, "fp16fml")
 _V86 = (*_V84, "bf16", "i8mm")
 
 
-class Cpu(NamedTuple):
-    """A named CPU: its features, level 1 and 2 cache sizes in KiB, level 3 in MiB."""
-
-    features: tuple[str, ...]
-    l1: int = 32
-    l2: int = 512
-    l3: int = 2
-
-    @property
-    def caches(self) -> Caches:
-        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
-
-
 CPUS: dict[str, Cpu] = {
-    "aarch64": Cpu(_BASE),
-    "generic": Cpu(_BASE),  # LLVM's name of the same
+    "aarch64": Cpu(_BASE, l3=2),
+    "generic": Cpu(_BASE, l3=2),  # LLVM's name of the same
     "cortex-a53": Cpu((*_BASE, "crc"), 32, 512, 0),
     "cortex-a55": Cpu(_V82, 32, 128, 1),
     "cortex-a57": Cpu((*_BASE, "crc"), 32, 1024, 0),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from ..support.errors import UnsupportedError
 from ..support.settings import read as read_settings
 from . import aarch64, x86
-from .machine import Caches, Target
+from .machine import Caches, Cpu, Target
 
 
 def this_os() -> str:
@@ -57,7 +57,7 @@ def detect(cpu: str = "") -> Target:
     )
 
 
-def _features_of(cpu: str, known: Mapping[str, x86.Cpu | aarch64.Cpu]) -> tuple[str, ...]:
+def _features_of(cpu: str, known: Mapping[str, Cpu]) -> tuple[str, ...]:
     """What the CPU that PLIANT_CPU names has."""
     if cpu in known:
         return known[cpu].features

@@ -10,7 +10,7 @@ from the machine itself, so that compiling for another machine is the same act a
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..support.record import dataclass
 
@@ -25,6 +25,22 @@ class Caches:
     l2: int
     l3: int
     line: int = 64
+
+
+class Cpu(NamedTuple):
+    """A CPU that targets name: its features, level 1 and 2 cache sizes in KiB, level 3 in MiB."""
+
+    features: tuple[str, ...]
+    l1: int = 32
+    l2: int = 512
+    l3: int = 8
+    vector_bits: int = 256  # the vector width that suits it, where it has several (x86)
+    llvm: str = ""  # LLVM's name for it, where that is another one
+
+    @property
+    def caches(self) -> Caches:
+        """The caches in bytes."""
+        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _cpu_target(spelled: _Spelled) -> Target:
             raise UnsupportedError(f"code for RISC-V is made for `linux` and `none`, not for `{os}`", where=caller_span())
         os = "linux"  # no other system that Pliant runs on is there for RISC-V
     features = _closed(spelled, riscv.FEATURES, riscv.IMPLIES).union(on_riscv.features)
-    return riscv.make(name, on_riscv.llvm, features, on_riscv.caches, os=os)
+    return riscv.make(name, on_riscv.llvm or cpu, features, on_riscv.caches, os=os)
 
 
 def known_names() -> list[str]:

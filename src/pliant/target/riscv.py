@@ -7,33 +7,18 @@ that its registers have at least: 128 bits, or what `zvl256b` and `zvl512b` say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from .machine import Caches, Target
+from .machine import Caches, Cpu, Target
 
 TRIPLE = "riscv64-unknown-none-elf"
 
 _GC = ("a", "c", "d", "f", "m")
 
 
-class Cpu(NamedTuple):
-    """A named CPU: LLVM's name, its features, level 1 and 2 cache sizes in KiB, level 3 in MiB."""
-
-    llvm: str
-    features: tuple[str, ...]
-    l1: int = 32
-    l2: int = 512
-    l3: int = 0
-
-    @property
-    def caches(self) -> Caches:
-        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
-
-
 CPUS: dict[str, Cpu] = {
-    "riscv64": Cpu("generic-rv64", _GC),
-    "sifive-u74": Cpu("sifive-u74", (*_GC, "zba", "zbb"), 32, 2048),
-    "spacemit-x60": Cpu("spacemit-x60", (*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b"), 32, 512),
+    "riscv64": Cpu(_GC, l3=0, llvm="generic-rv64"),
+    "sifive-u74": Cpu((*_GC, "zba", "zbb"), l2=2048, l3=0),
+    "spacemit-x60": Cpu((*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b"), l3=0),
 }
 
 FEATURES = frozenset((*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b", "zvl512b"))

@@ -7,9 +7,8 @@ spelled as LLVM spells them; only those listed here are ever relied on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from .machine import Caches, Target
+from .machine import Caches, Cpu, Target
 
 TRIPLE = "x86_64-unknown-none-elf"
 
@@ -18,20 +17,6 @@ _V2 = (*_V1, "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _ICE = ("avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "gfni")
-
-
-class Cpu(NamedTuple):
-    """A named CPU: features, level 1 and 2 cache sizes in KiB, level 3 in MiB, the vector width that suits it."""
-
-    features: tuple[str, ...]
-    l1: int = 32
-    l2: int = 512
-    l3: int = 8
-    vector_bits: int = 256
-
-    @property
-    def caches(self) -> Caches:
-        return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
 
 
 # Where 512-bit instructions slow the clock of the whole core down while one of the two units is missing (client Ice Lake and its
