@@ -120,13 +120,13 @@ FOCUS: dict[str, str] = {
     "padding": "pad",
     "partition": "partition",
     "parts": "parts",
-    "precision": "widen parts",
+    "widen": "widen parts",
     "reduction": "decompose begin contract",
     "rfactor": "factor",
     "rolling": "roll",
     "split": "split tile_and_kind",
     "tensorize": "tensorize auto_tensorize",
-    "widen": "read_cache reindex",
+    "wide_copies": "read_cache reindex",
 }
 STEP = 1_000_000  # between the seeds of two rounds
 

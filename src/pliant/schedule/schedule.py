@@ -38,11 +38,11 @@ from .primitives import (
     move,
     padding,
     parts,
-    precision,
     reduction,
     rfactor,
     rolling,
     tensorize,
+    widen,
 )
 from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
@@ -296,7 +296,7 @@ class Schedule:
     cache_write = primitive(cache.cache_write, BlockHandle)
     cache_read = primitive(cache.cache_read, BlockHandle)
     set_scope = primitive(cache.set_scope)
-    widen = primitive(precision.widen)
+    widen = primitive(widen.widen)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)
     compact = primitive(compact.compact)

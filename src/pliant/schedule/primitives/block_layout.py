@@ -22,7 +22,7 @@ from ..own_nest import box_of, own_nest
 from ..refusal import refuse
 from .cache import check_scope, redirected
 from .loops import reassociation
-from .widen import FromCopy, as_dtype, wider
+from .wide_copies import FromCopy, as_dtype, wider
 
 
 @legal

@@ -34,7 +34,7 @@ from ..nest import (
 )
 from ..refusal import refuse
 from ..tile import Tile, inner_loops, nest_of, readable, rebound, spatial_facts, spatial_predicate, tile_of
-from .widen import FromCopy, as_dtype, wider
+from .wide_copies import FromCopy, as_dtype, wider
 
 
 @legal

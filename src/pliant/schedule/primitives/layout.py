@@ -8,7 +8,7 @@ stands in the padding (None: anything, nobody reads it). `layouts_of` reads it f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...dtype import DType, bool_
 from ...loop.buffer import Buffer, Load, loaded_dtype
@@ -91,7 +91,7 @@ def transform_layout(
             raise _refused(f"{what}: {pad_value!r} cannot be written down as what a caller puts there", func, old)
     new = Buffer(old.name, old.dtype, layout.shape, None, old.scope)
     edit = Edit(func)
-    body = _Relayout(edit.moved, old, new, layout.map).stmt(func.body)
+    body = Relayout(edit.moved, old, new, layout.map.apply).stmt(func.body)
     simplifier = Simplifier((new,))
     body = simplifier.stmt(body, base_facts(func))
     edit.moved.update(simplifier.moved)
@@ -156,19 +156,19 @@ def check_number(func: Func, buffer: Buffer, pad: Number, what: str) -> None:
         raise _refused(f"{what}: {pad!r} is no value of {buffer.dtype}", func, buffer)
 
 
-class _Relayout(Mover):
-    """Every access to `old` becomes one to `new`, through the map."""
+class Relayout(Mover):
+    """Every access to `old` becomes one to `new`; `place` maps the indices of an element in one to those in the other."""
 
-    __slots__ = ("map", "new", "old")
+    __slots__ = ("indices", "new", "old")
 
-    def __init__(self, moved: dict[Stmt, Stmt], old: Buffer, new: Buffer, map: IndexMap) -> None:
+    def __init__(self, moved: dict[Stmt, Stmt], old: Buffer, new: Buffer, place: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> None:
         super().__init__(moved)
-        self.old, self.new, self.map = old, new, map
+        self.old, self.new, self.indices = old, new, place
         self.loads = self.place
 
     def place(self, e: Load) -> Load:
         """Where the element of a load is now."""
-        return Load(self.new, self.map.apply(e.indices)) if e.buffer is self.old else e
+        return Load(self.new, self.indices(e.indices)) if e.buffer is self.old else e
 
     def target(self, e: Load) -> Load:
         """Where the element of a write is now."""

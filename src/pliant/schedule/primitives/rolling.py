@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from ...dtype import i64
-from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Alloc, Block, For, Func, Iter, Replacer, Stmt, Store, seq
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, For, Func, Iter, Replacer, Stmt, Store, seq
 from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
 from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
-from ..cursor import EMPTY, Edit, Forward, Mover, compose, fresh_name
+from ..cursor import EMPTY, Edit, Forward, compose, fresh_name
 from ..dependence import linear
 from ..legal import legal
 from ..nest import Access, accesses, allocation, base_facts, block_names, facts_at, loop_facts, loops_above, path_to
 from ..ranges import Range, covering_range
 from ..refusal import refuse
+from .layout import Relayout
 from .move import check_readers, movable, moved
 
 
@@ -127,41 +128,14 @@ def _first_rows(func: Func, block: Block, target: Access, ranges: list[Range], d
     return nest
 
 
-class _Fold(Mover):
-    """Row r of a buffer becomes row r % window of a smaller one."""
-
-    __slots__ = ("axis", "new", "old", "window")
-
-    def __init__(self, moved: dict[Stmt, Stmt], old: Buffer, new: Buffer, axis: int, window: int) -> None:
-        super().__init__(moved)
-        self.old, self.new, self.axis, self.window = old, new, axis, window
-        self.loads = self.place
-
-    def place(self, e: Load) -> Load:
-        """Where the element of a load is now."""
-        if e.buffer is not self.old:
-            return e
-        return Load(self.new, tuple(i % self.window if d == self.axis else i for d, i in enumerate(e.indices)))
-
-    def target(self, e: Load) -> Load:
-        """Where the element of a write is now."""
-        return self.place(Mover.target(self, e))
-
-    def stmt(self, s: Stmt) -> Stmt:
-        """`s` over the new buffer; regions that were written down are derived again."""
-        if isinstance(s, Alloc):
-            return s.with_(buffer=self.new) if s.buffer is self.old else s
-        new = Mover.stmt(self, s)
-        if isinstance(new, Block) and any(r.buffer is self.old for r in (*(new.reads or ()), *(new.writes or ()))):
-            new = new.with_(reads=None, writes=None)
-            self.moved[s] = new
-        return new
-
-
 def _folded(func: Func, old: Buffer, axis: int, window: int) -> tuple[Func, Forward]:
-    """The program with only `window` rows of a buffer."""
+    """The program with only `window` rows of a buffer: row r becomes row r % window."""
     shape = tuple(Const(window, i64) if d == axis else n for d, n in enumerate(old.shape))
     edit = Edit(func)
     new = Buffer(old.name, old.dtype, shape, None, old.scope)
-    edit.replaced[func.body] = _Fold(edit.moved, old, new, axis, window).stmt(func.body)
+
+    def place(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(i % window if d == axis else i for d, i in enumerate(indices))
+
+    edit.replaced[func.body] = Relayout(edit.moved, old, new, place).stmt(func.body)
     return edit.done()

@@ -1,61 +1,142 @@
-"""Copies of operands in a wider dtype: what a block would widen at each use is widened once, when the copy is made.
+"""The primitive that computes a block in a wider float dtype: `widen`.
 
-    c[i, j] += cast(i32, a[i, k]) * …         a: u8
-    c[i, j] += cast(i32, a_copy[i, k]) * …    a_copy: i16, made by a_copy[i, k] = cast(i16, a[i, k])
-
-A wider dtype holds every value of the narrower one, so a cast of the copy is the cast of the value, and nothing is rounded. What is
-copied of a storage type is what a load of it gives: i4 can be copied as i8, or wider, and remains i4 where no dtype is asked for.
+Rules use it where few elements decide the error of many: the last additions of a long sum, and what is computed from its total.
 """
 
 from __future__ import annotations
 
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
-from ...loop.buffer import Buffer, Load, loaded_dtype
-from ...loop.stmt import Block, Func, Replacer
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Block, Func, Reduce, Stmt, Store
 from ...support.errors import Error
-from ...sym.expr import Cast, Expr
+from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Fma, Mul, Neg, Sub
+from ..cursor import Edit, Forward, Mover
+from ..legal import legal
+from ..nest import allocation, unseen_use
 from ..refusal import refuse
+from .loops import reassociation
+
+_COMBINERS = ("add", "fma", "mul", "min", "max")
+_CLOSER = (Add, Sub, Mul, Div, Neg, Fma)  # operations whose result is nearer to the exact one when their operands are wider
 
 
-def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str) -> DType:
-    """The dtype of a copy: that of the buffer where none is asked for; refused where it does not hold every value."""
+@legal
+def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> tuple[Func, Forward]:
+    """Compute a block in a wider float dtype, and keep its result in it; who reads the result elsewhere reads it rounded.
+
+    The buffer that the block writes gets the dtype; it may be no parameter of the program. Blocks that are widened too read it as it is:
+    there is no rounding between them. With `buffer=False`, for a block that is one store, the buffer is as it was, and what is stored
+    is rounded.
+
+        t = alloc((n,), f32)
+        for i, k in grid(n, 8):
+            with block("t", "SR", i, k) as (vi, vk):
+                with init():
+                    t[vi] = 0.0
+                t[vi] += a[vi, vk]
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = t[vi] / 8.0
+
+    -> `s.widen("t", "f64")`
+
+        t = alloc((n,), f64)
+        for i, k in grid(n, 8):
+            with block("t", "SR", i, k) as (vi, vk):
+                with init():
+                    t[vi] = 0.0
+                t[vi] += cast(f64, a[vi, vk])
+        for i_1 in range(n):
+            with block("w", "S", i_1) as vi:
+                w[vi] = cast(f32, t[vi]) / 8.0
+    """
+    what = f"cannot widen block `{block.name}`"
+    body = block.body
+    if isinstance(body, Store) and block.init is None:
+        target = body.buffer
+    elif isinstance(body, Reduce) and len(body.targets) == 1 and body.combiner.name in _COMBINERS:
+        target = body.targets[0].buffer
+        reassociation(func, block)  # refuses where the block wants its sums as they are
+    else:
+        raise refuse(f"{what}: it is neither one store nor a sum, product, minimum or maximum", func, (block, "this block"))
+    wide = _wider(func, block, target, dtype, what)
+    edit = Edit(func)
+    if not buffer:
+        if not isinstance(body, Store):
+            raise refuse(f"{what} and round each time: it is a reduction, which holds its sum in its buffer", func, (block, "this block"))
+        new: Stmt = block.with_(body=body.with_(value=Cast(target.dtype, widened(body.value, wide))))
+        edit.replace(block, new)
+        edit.move(block, new)
+    else:
+        held = allocation(func, target) is not None
+        unseen = unseen_use(func, func.body, target) if held else f"its result `{target.name}` is a parameter of the program"
+        if unseen:
+            help = "" if held else "buffer=False rounds what a block stores" if isinstance(body, Store) else "cache_write gives it a buffer"
+            raise refuse(f"{what}: {unseen}", func, (block, f"writes {target!r}"), help=help)
+        held_wide = Buffer(target.name, wide, target.shape, target.strides, target.scope)
+        edit.replaced[func.body] = _Wide(edit, block, target, held_wide).stmt(func.body)
+    return edit.done(rounding=f"block `{block.name}` computes in {wide}")
+
+
+def _wider(func: Func, block: Block, target: Buffer, dtype: str, what: str) -> DType:
+    """The dtype that is asked for; refused where it is no wider float."""
     try:
-        wide, narrow = source.dtype if dtype is None else to_dtype(dtype), source.dtype
+        wide = to_dtype(dtype)
     except Error as error:
-        raise refuse(f"{what}: {error.what}", func, (block, f"reads {source!r}"), facts=error.facts) from None
-    if wide is not narrow and not _holds(wide, narrow):
-        raise refuse(f"{what} as {wide}: there are values of {narrow} that it does not hold", func, (block, f"reads {source!r}"))
+        raise refuse(f"{what}: {error.what}", func, (block, f"writes {target!r}"), facts=error.facts) from None
+    narrow = target.dtype
+    if not (wide.is_float and narrow.is_float and wide.bits > narrow.bits) or wide.storage or narrow.storage:
+        raise refuse(f"{what}: {wide} is no wider float than {narrow}", func, (block, f"writes {target!r}"))
     return wide
 
 
-def _holds(wide: DType, narrow: DType) -> bool:
-    loaded = loaded_dtype(narrow)
-    if wide.storage:
-        return False
-    if wide is loaded:
-        return True
-    if loaded.is_float:
-        return wide.is_float and wide.bits > loaded.bits
-    return wide.is_int and loaded.is_int and wide.min <= loaded.min and loaded.max <= wide.max
+def widened(e: Expr, wide: DType) -> Expr:
+    """A float expression computed in a wider dtype, without the roundings of values that were as wide before.
+
+    Functions other than the root stay in their own dtype: their definitions are of one, and err by more than a rounding.
+    """
+    if e.dtype is wide:
+        return e
+    if isinstance(e, Const):
+        return Const(e.value, wide)
+    if isinstance(e, Cast) and (e.args[0].dtype is wide or not e.args[0].dtype.is_float):
+        return e.args[0] if e.args[0].dtype is wide else Cast(wide, e.args[0])
+    if isinstance(e, Call) and e.fn in ("sqrt", "abs"):
+        return Call(e.fn, widened(e.args[0], wide))
+    return type(e)(*(widened(a, wide) for a in e.args)) if isinstance(e, _CLOSER) else Cast(wide, e)
 
 
-def as_dtype(dtype: DType, value: Expr) -> Expr:
-    """A value in a dtype; in the compute type of a storage type, which is what a store to such a buffer takes."""
-    found = loaded_dtype(dtype)
-    return value if value.dtype is found else Cast(found, value)
+def _held(e: Expr, wide: DType) -> Expr:
+    """A value that was computed in its own dtype, in the wider one; one that was rounded just before is taken as it was."""
+    if isinstance(e, Const):
+        return Const(e.value, wide)
+    return e.args[0] if isinstance(e, Cast) and e.args[0].dtype is wide else Cast(wide, e)
 
 
-class FromCopy(Replacer):
-    """Reads the values of a buffer from one place of a copy; a cast takes the wider value, everything else the value as it was."""
+class _Wide(Mover):
+    """Keeps a buffer in a wider dtype: `block` computes in it, other blocks store what they did, and read what is rounded."""
 
-    __slots__ = ("place", "source")
+    __slots__ = ("block", "buffer")
 
-    def __init__(self, source: Buffer, place: Load) -> None:
-        super().__init__(loads=lambda e: as_dtype(e.dtype, place) if e.buffer is source else None)
-        self.source, self.place = source, place
+    def __init__(self, edit: Edit, block: Block, target: Buffer, buffer: Buffer) -> None:
+        super().__init__(edit.moved, buffers={target: buffer})
+        self.loads = lambda e: Cast(target.dtype, e) if e.buffer is buffer else None
+        self.block, self.buffer = block, buffer
 
     def _leaf(self, e: Expr) -> Expr | None:
-        if isinstance(e, Cast) and isinstance(e.args[0], Load) and e.args[0].buffer is self.source:
-            return as_dtype(e.dtype, self.place)
+        if isinstance(e, Cast) and e.dtype is self.buffer.dtype and isinstance(e.args[0], Load):
+            return _held(self.expr(e.args[0]), e.dtype)  # a widened block read it, and reads it as it is now
         return super()._leaf(e)
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` over the wider buffer."""
+        new = super().stmt(s)
+        in_wide = widened if s is self.block.body else _held
+        wide = self.buffer.dtype
+        if isinstance(new, Store) and new.buffer is self.buffer:
+            new = new.with_(value=in_wide(new.value, wide))
+        elif isinstance(new, Reduce) and new.targets[0].buffer is self.buffer:
+            new = new.with_(values=tuple(in_wide(v, wide) for v in new.values))
+        self.moved[s] = new
+        return new
