@@ -190,7 +190,18 @@ class Played(Case):
         except Exception as error:
             raise self.wrong("not replayed from Python", f"{type(error).__name__}: {error}") from error
         if trace.decisions:
+            self.check_names(trace)
             self.check_other_decisions(trace)
+
+    def check_names(self, trace: Trace) -> None:
+        """The same decisions by name make the same program, and each is one of its domain."""
+        made = self.player.s.decisions
+        assert [d.domain.encode(d.value) for d in made] == list(trace.decisions)
+        assert all(d.value in d.domain and d.default in d.domain for d in made)
+        try:
+            assert_same(self.program, trace.undecided().apply(self.func, decisions={d.name: d.value for d in made}))
+        except Exception as error:
+            raise self.wrong("not replayed by name", f"{type(error).__name__}: {error}") from error
 
     def check_other_decisions(self, trace: Trace) -> None:
         """Other decisions make another program that verifies, or are refused in words."""

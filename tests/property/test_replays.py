@@ -26,7 +26,9 @@ from schedule_kernels import kernel, parse
 from pliant.loop.stmt import Func
 from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
+from pliant.schedule.decisions import DecisionError
 from pliant.support.errors import ModelFileError, ScheduleError
+from pliant.support.random import Stream
 
 MATMUL = parse("""
 @kernel
@@ -229,12 +231,69 @@ def test_the_same_decisions(name: str) -> None:
     check_schedule(func, first)
 
 
+@pytest.mark.parametrize("name", SKETCHES)
+def test_decisions_by_name(name: str) -> None:
+    """What a search does: take the records of one schedule, draw another value for some of the names, replay."""
+    func, trace = sketch(name)
+    start, stream = trace.schedule(func), Stream(name)
+    assert [d.domain.encode(d.value) for d in start.decisions] == list(trace.decisions)
+    accepted = 0
+    for seed in range(count(20, 500)):
+        fork = stream.fork(str(seed))
+        changed = {d.name: d.domain.draw(fork) for d in start.decisions if fork.below(2)}
+        try:
+            s = trace.schedule(func, decisions=changed)
+        except DecisionError as error:  # an earlier choice has changed the domain of a later one
+            assert "cannot be" in error.what
+            continue
+        except ScheduleError:
+            continue
+        accepted += 1
+        check_text(func, s)
+        values = {d.name: d.value for d in s.decisions}
+        assert values == {**values, **changed}
+        assert_same(trace.undecided().apply(func, decisions=values), s.program)
+    assert accepted
+
+
 @pytest.mark.parametrize("wrong", ["x", None, 2.5, True, [1, "x"], (1, None), {}, (1, (2, 3)), [[1]], b"1", float("nan")])
 def test_decisions_of_wrong_types_are_refused_at_their_entry(wrong: Any) -> None:
     func, trace = sketch("matmul")
     given = [trace.decisions[0], wrong]
     with pytest.raises(ScheduleError, match=r"^entry 4 of the trace, .*s\.sample_perfect_tile\(j, 4, .*: .*is no decision"):
         trace.apply(func, decisions=given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"name": 3}, "3 is no name of a decision"),
+        ({"name": "tile"}, "'tile' is no name of a decision"),
+        ({"name": "a.b.tile"}, "'a.b.tile' is no name of a decision"),
+        ({"name": ["c.tile"]}, "is no name of a decision"),
+        ({"reorders": "yes"}, "reorders is True or False, not 'yes'"),
+        ({"nothing": 1}, "with other arguments than it takes"),
+    ],
+)
+def test_names_of_untrusted_traces_are_checked(wrong: dict[str, Any], what: str) -> None:
+    func, trace = sketch("matmul")
+    data = json.loads(trace.to_json())
+    data["entries"][1]["kwargs"].update(wrong)
+    with pytest.raises(ScheduleError, match=r"^entry 2 of the trace, .*") as caught:
+        Trace.from_json(json.dumps(data)).apply(func)
+    assert what in caught.value.what
+
+
+def test_traces_without_names_can_be_read() -> None:
+    func, trace = sketch("matmul")
+    data = json.loads(trace.to_json())
+    data["version"] = 1
+    for e in data["entries"]:
+        e["kwargs"].pop("name", None)
+    old = Trace.from_json(json.dumps(data))
+    s = old.schedule(func)
+    assert_same(s.program, trace.apply(func))
+    assert [d.name for d in s.decisions] == ["c.tile_i", "c.tile_j", "c.tile_k"]
 
 
 def test_too_many_decisions() -> None:

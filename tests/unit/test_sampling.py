@@ -34,10 +34,10 @@ def test_a_choice_is_referred_to_by_the_trace() -> None:
     s = sampled(((5, 8), (6,), 1))
     assert str(s.trace) == (
         'i, j, k = s.loops("c")\n'
-        "t, t2 = s.sample_perfect_tile(j, 2, max_innermost=64)\n"
+        't, t2 = s.sample_perfect_tile(j, 2, max_innermost=64, name="c.tile_j")\n'
         "j, j_1 = s.split(j, t, t2)\n"
-        "_, t3 = s.sample_tile(i, 2, max_factor=8)\n"
-        't4 = s.sample_categorical(("guard", "cut"))\n'
+        '_, t3 = s.sample_tile(i, 2, max_factor=8, name="c.tile_i")\n'
+        't4 = s.sample_categorical(("guard", "cut"), name="matmul.choice")\n'
         "i, i_1 = s.split(i, None, t3, tail=t4)\n"
         "s.reorder(i, j, k, i_1, j_1)"
     )

@@ -139,7 +139,7 @@ class Kernels:
 
 def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
     """Decisions that could have been otherwise, as texts."""
-    return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if len(d.domain) > 1)
+    return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if d.domain.size > 1)
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:

@@ -8,6 +8,9 @@ take (the default). A search, a user or a stored record may ask for another valu
 `<block>.<what>`; in a program of several kernels also `<kernel>.<block>.<what>`, or `<kernel>@<hash>.<block>.<what>` for one of several
 kernels of a name. A value outside of the domain is an error, and so is a name that nobody asks for.
 
+The choices of a rule (`decide`) and those of a schedule (`s.sample_perfect_tile(...)`, `sampling.py`) are records of one kind, and go one
+way: `OfKernel.decide`. Domains are lists or, where a list would be long, objects that can count, draw and repair (`domains.py`).
+
 A decision that `reorders` changes the order in which a sum is added, hence its last bits; all others keep them. Those of the kind
 `layout` belong to a value that several kernels read, and are made before any of these is scheduled.
 """
@@ -17,18 +20,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..support.errors import ScheduleError
 from ..support.random import Stream
 from ..support.record import dataclass
+from .domains import Choices, Domain, V, Value
 
 if TYPE_CHECKING:
     from ..target import Target
 
-Value = int | str | tuple[int, ...]
 Kind = Literal["schedule", "layout"]
-V = TypeVar("V", bound=Value)
 SHOWN = 12  # values of a domain that a message lists
 
 
@@ -42,7 +45,7 @@ class Decision:
 
     name: str  # <block>.<what>, or <value>.<what> for a layout
     value: Value
-    domain: tuple[Value, ...]
+    domain: Domain[Any]
     default: Value
     reorders: bool = False
     kind: Kind = "schedule"
@@ -56,8 +59,8 @@ class Decision:
 
     def values(self, most: int = SHOWN) -> str:
         """The domain in words, `most` values of it at the most."""
-        more = len(self.domain) - most
-        return ", ".join(map(shown, self.domain[:most])) + (f" and {more} more" if more > 0 else "")
+        more = self.domain.size - most
+        return ", ".join(map(shown, islice(self.domain, most))) + (f" and {more} more" if more > 0 else "")
 
 
 def shown(value: Value) -> str:
@@ -69,37 +72,37 @@ class Decisions:
     """What is asked for in one compilation, by name, and the decisions that were made in it."""
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self.values = {name: _plain(name, value) for name, value in (values or {}).items()}
+        self.values = {_name(name): _plain(name, value) for name, value in (values or {}).items()}
         self.kernels: list[OfKernel] = []
 
     def of_kernel(self, kernel: str, content: str = "") -> OfKernel:
         """The decisions of one kernel; `content` is a hash that tells kernels of one name apart."""
         names: dict[str, str] = {}
         for full in sorted(self.values, key=lambda name: (name.count("."), "@" in name)):  # the most special one counts
-            *of, block, what = ("", *full.split("."))[-3:]
-            name, _, start = of[0].partition("@") if of else ("", "", "")
-            if name in ("", kernel) and content.startswith(start):
+            *of, block, what = ("", *full.split("."))
+            name, _, start = of[-1].partition("@") if of else ("", "", "")
+            if len(of) <= 2 and name in ("", kernel) and content.startswith(start):
                 names[f"{block}.{what}"] = full
-        made = OfKernel(kernel, names, self.values)
-        self.kernels.append(made)
-        return made
+        answers = OfKernel(kernel, names, self.values)
+        self.kernels.append(answers)
+        return answers
 
     def text(self) -> str:
         """What compiled code depends on: all values, in an order that is always the same."""
         return json.dumps(sorted(self.values.items())) if self.values else ""
 
-    def check_used(self) -> None:
-        """An error for a name that nobody asks about."""
+    def check_used(self, by: str = "rule", help: str = "pliant.explain lists the decisions of a program") -> None:
+        """An error for a name that nobody asks about; `by` is the kind of those who could."""
         made = [(k.kernel, d) for k in self.kernels for d in k.made.values()]
         for name in sorted(set(self.values) - {d.asked_as for _, d in made}):
             from difflib import get_close_matches
 
             near = get_close_matches(name, {n for kernel, d in made for n in (d.name, f"{kernel}.{d.name}")}, 3)
-            names = list(dict.fromkeys(f"`{d.name}`" for _, d in made if len(d.domain) > 1))
+            names = list(dict.fromkeys(f"`{d.name}`" for _, d in made if d.domain.size > 1))
             raise DecisionError(
-                f"no rule makes a decision `{name}`",
+                f"no {by} makes a decision `{name}`",
                 facts=[f"there are {', '.join(names[:SHOWN]) or 'none'}{' and others' * (len(names) > SHOWN)}"],
-                help=f"did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else "pliant.explain lists the decisions of a program",
+                help=f"did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else help,
             )
 
 
@@ -118,17 +121,17 @@ class OfKernel:
         """Who decides about a block (or about a value, where it is a layout)."""
         return Decide(self, block, target)
 
-    def decide(self, name: str, domain: Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
+    def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
         """The value of a decision: what is asked for, if that is in the domain, else the default."""
-        full = self.names.get(name, "")
-        value = default if not full else _of_domain(domain, self.values[full])
+        full, legal = self.names.get(name, ""), _domain(domain)
+        value = legal.member(self.values[full]) if full else default
         if value is None:
-            d = Decision(full, self.values[full], tuple(domain), default)
+            d = Decision(full, self.values[full], legal, default)
             raise DecisionError(
                 f"decision `{full}` cannot be {shown(d.value)} in `{self.kernel}`",
                 facts=[f"it may be {d.values()}", f"the default is {shown(default)}"],
             )
-        self.made.setdefault(name, Decision(name, value, tuple(domain), default, reorders, kind, why, full))
+        self.made.setdefault(name, Decision(name, value, legal, default, reorders, kind, why, full))
         return value
 
     @contextmanager
@@ -152,12 +155,13 @@ class Drawn(OfKernel):
         self.stream, self.may_reorder = stream, may_reorder
         self.drawn: dict[str, Value] = {}  # a name has one value in all variants
 
-    def decide(self, name: str, domain: Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
+    def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
         """A value of the domain; the default where another one would change last bits and these are to stay."""
-        value = default if reorders and not self.may_reorder else _of_domain(domain, self.drawn[name]) if name in self.drawn else None
-        value = self.stream.choice(domain) if value is None else value
+        legal = _domain(domain)
+        value = default if reorders and not self.may_reorder else legal.member(self.drawn[name]) if name in self.drawn else None
+        value = legal.draw(self.stream) if value is None else value
         self.drawn[name] = value
-        self.made.setdefault(name, Decision(name, value, tuple(domain), default, reorders, kind, why, name))
+        self.made.setdefault(name, Decision(name, value, legal, default, reorders, kind, why, name))
         return value
 
     def vector(self) -> dict[str, Value]:
@@ -182,7 +186,7 @@ class Decide:
     def __call__(
         self,
         what: str,
-        domain: Sequence[V],
+        domain: Domain[V] | Sequence[V],
         default: V,
         *,
         reorders: bool = False,
@@ -191,6 +195,18 @@ class Decide:
     ) -> V:
         """The value of the decision `<block>.<what>`, one of the domain."""
         return self.kernel.decide(f"{self.block}.{what}", domain, default, reorders, kind, why)
+
+
+def _domain(domain: Domain[V] | Sequence[V]) -> Domain[V]:
+    """A domain as an object: a list of values is one of choices."""
+    return domain if isinstance(domain, Domain) else Choices(domain)
+
+
+def _name(name: Any) -> str:
+    """The name under which somebody asks for a value."""
+    if not isinstance(name, str):
+        raise DecisionError(f"the name of a decision is a text, not {name!r}", help="it is `<block>.<what>`, as in {'c.tile': (6, 2)}")
+    return name
 
 
 def _plain(name: str, value: Any) -> Value:
@@ -202,8 +218,3 @@ def _plain(name: str, value: Any) -> Value:
     raise DecisionError(
         f"decision `{name}` cannot be {value!r}", help="a decision is a whole number, a text, True or False, or a tuple of whole numbers"
     )
-
-
-def _of_domain(domain: Sequence[V], value: Value) -> V | None:
-    """The member of a domain that is equal to a value, and of its type: 1 is not True."""
-    return next((v for v in domain if v == value and isinstance(v, bool) == isinstance(value, bool)), None)

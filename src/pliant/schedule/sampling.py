@@ -1,98 +1,171 @@
-"""Sampling: choices in a schedule that a search makes, each a number or a few that stand apart from the trace.
+"""Sampling: choices in a schedule that somebody else makes, each a decision with a name and a domain.
 
-    a, b = s.sample_perfect_tile(j, 2)             # 40 = 5 * 8, or any other two factors
+    a, b = s.sample_perfect_tile(j, 2)                       # 40 = 5 * 8, or any other two factors
     s.split(j, a, b)
-    s.trace.decisions                              # ((5, 8),)
-    s.trace.apply(func, decisions=[(10, 4)])       # the same schedule with another choice
+    s.decisions                                              # (Decision("c.tile_j", (5, 8), …),)
+    s.trace.apply(func, decisions={"c.tile_j": (10, 4)})     # the same schedule with another choice
 
-What was sampled is an int (or a text) that knows where it came from, so that the trace of a later call refers to the choice, not to
-its value; arithmetic on it gives plain numbers. A decision that does not fit where it is used (an earlier one changed an extent)
-is repaired to the nearest that does; one that is no whole number nor some of them is refused. Factors of 1 are loops too: whatever is
-chosen, a split gives as many loops, and what comes after it in a trace can be done to them.
+Decisions are asked for by name, which is strict: a name that no choice has, and a value that is not of its domain, are errors. Those that
+stand in a trace are numbers in order (`trace.decisions`, `((5, 8),)`); where one does not fit, because an earlier one has changed an
+extent, it is repaired to the nearest that does. Factors of 1 are loops too: whatever is chosen, a split gives as many loops, and what comes
+after it in a trace can be done to them.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from math import isqrt, prod
 from typing import Any
 
-from ..loop.stmt import Block, Func
+from ..loop.stmt import Block, For, Func
 from ..support.errors import ScheduleError
-from ..support.random import Stream
-from .cursor import Forward
+from ..support.source import caller_span
+from .choices import ChoiceLog, SampledInt, SampledText, about_loop, choice_name, plain
+from .cursor import Forward, fresh_name
+from .decisions import Decision, DecisionError
+from .domains import Choices, Domain, FreeTiles, PerfectTiles
 from .nest import accesses, constant_extent, loops_above, readers
 from .primitives.inline import compute_inline
 from .primitives.move import compute_at
 from .refusal import refuse
-from .trace import ValueId
+from .trace import Entry, ValueId, traced
 
-Decision = int | tuple[int, ...]
-MOST_PARTS = 64
-TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+MOST_PARTS = 64  # of a tile: more is a mistake, and counting tiles of more takes long
 
-
-class SampledInt(int):
-    """A sampled number, and which value of its schedule it is: in another schedule it is a plain number."""
-
-    origin: ValueId | None
-
-    def __new__(cls, value: int, origin: ValueId | None = None) -> SampledInt:
-        sampled = super().__new__(cls, value)
-        sampled.origin = origin
-        return sampled
+Edit = tuple[Func, Forward]
 
 
-class SampledText(str):
-    """A sampled text, and which value of its schedule it is: in another schedule it is a plain text."""
+class Sampling:
+    """The sampling primitives of `Schedule`.
 
-    __slots__ = ("origin",)
-    origin: ValueId | None
+    Each takes the `name` of its decision, `<block>.<what>`; by default one of its block and loop, with a number behind it where it is
+    taken. `reorders=True` says that the choice changes the order of a sum. That needs saying only where the program text does not show it,
+    as in `if choice: s.rfactor(…)`: of choices whose values or loops go into such an edit, the schedule knows.
+    """
 
-    def __new__(cls, value: str, origin: ValueId | None = None) -> SampledText:
-        sampled = super().__new__(cls, value)
-        sampled.origin = origin
-        return sampled
+    program: Func
+    _choices: ChoiceLog
+    _entries: list[Entry]
+    _names: set[str]
+
+    def _resolve(self, value: Any, annotation: str) -> Any:
+        raise NotImplementedError
+
+    def _coded(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def _advance(self, func: Func, forward: Forward) -> None:
+        raise NotImplementedError
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The choices so far, in order: name, value, domain, and whether another value changes the order of a sum."""
+        return tuple(self._choices.records)
+
+    @traced
+    def sample_categorical(
+        self,
+        candidates: Sequence[int | str],
+        probabilities: Sequence[float] | None = None,
+        *,
+        name: str | None = None,
+        reorders: bool = False,
+    ) -> Any:
+        """One of the candidates."""
+        if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
+            raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
+        check_probabilities(len(candidates), probabilities)
+        domain: Domain[Any] = Choices([plain(c) for c in candidates], probabilities)
+        value = self._decide(choice_name(name, f"{self.program.name}.choice"), domain, None, reorders)
+        kwargs = {} if probabilities is None else {"probabilities": tuple(probabilities)}
+        return self._sampled("sample_categorical", (tuple(candidates),), kwargs, (value,))[0]
+
+    @traced
+    def sample_perfect_tile(
+        self, loop: Any, parts: int, max_innermost: int = 64, *, name: str | None = None, reorders: bool = False
+    ) -> tuple[Any, ...]:
+        """`parts` numbers whose product is the loop's extent, outermost first, the last at most `max_innermost`: factors for split."""
+        check_parts(parts, max_innermost)
+        cut = self._resolve(loop, "For")
+        tile = self._tile(name, cut, PerfectTiles(perfect_extent(self.program, cut), parts, max_innermost), reorders)
+        return self._sampled("sample_perfect_tile", (loop, parts), {"max_innermost": max_innermost}, tile)
+
+    @traced
+    def sample_partitioned_tile(
+        self,
+        loop: Any,
+        parts: int,
+        position: int = 1,
+        inner_factor: int = 1,
+        max_innermost: int = 64,
+        *,
+        name: str | None = None,
+        reorders: bool = False,
+    ) -> tuple[Any, ...]:
+        """As sample_perfect_tile, with the parts from `position` on a multiple of `inner_factor` together: what an instruction takes."""
+        check_parts(parts, max_innermost)
+        position, inner_factor = plain(position), plain(inner_factor)
+        cut = self._resolve(loop, "For")
+        extent = check_partition(self.program, cut, parts, position, inner_factor)
+        tile = self._tile(name, cut, PerfectTiles(extent, parts, max_innermost, position, inner_factor), reorders)
+        return self._sampled("sample_partitioned_tile", (loop, parts, position, inner_factor), {"max_innermost": max_innermost}, tile)
+
+    @traced
+    def sample_tile(
+        self, loop: Any, parts: int, max_factor: int = 64, *, name: str | None = None, reorders: bool = False
+    ) -> tuple[Any, ...]:
+        """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
+        cut = self._resolve(loop, "For")
+        check_parts(parts, max_factor)
+        tile = self._tile(name, cut, FreeTiles(parts - 1, max_factor), reorders)
+        return (None, *self._sampled("sample_tile", (loop, parts), {"max_factor": max_factor}, tile))
+
+    @traced
+    def sample_compute_location(self, block: Any, *, name: str | None = None) -> str:
+        """Compute a block somewhere: where it is (`root`), in its readers (`inline`), or at a loop of its reader; says where."""
+        moved = self._resolve(block, "Block")
+        places = locations(self.program, moved)
+        coded = self._coded(block)
+        word: str = self._decide(choice_name(name, f"{moved.name}.location"), Choices(tuple(places)), None, False)
+        edit = places[word]
+        if edit is not None:
+            self._advance(*edit)
+        self._sampled("sample_compute_location", (coded,), {}, ())
+        return word
+
+    def _tile(self, name: str | None, loop: For, domain: Domain[tuple[int, ...]], reorders: bool) -> tuple[int, ...]:
+        default = f"{about_loop(loop, self.program.name)}.tile_{loop.var.name}"
+        tile: tuple[int, ...] = self._decide(choice_name(name, default), domain, loop, reorders)
+        return tile
+
+    def _decide(self, name: str, domain: Domain[Any], loop: For | None, reorders: bool) -> Any:
+        if not isinstance(reorders, bool):
+            raise ScheduleError(f"reorders is True or False, not {reorders!r}")
+        try:
+            return self._choices.decide(name, domain, loop, reorders)
+        except DecisionError as error:
+            raise error.at(caller_span()) from None
+
+    def _sampled(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], values: Sequence[int | str]) -> tuple[Any, ...]:
+        """Record the last choice in the trace; its values as ones that know where they came from."""
+        log = self._choices
+        record = log.records[-1]
+        ids = [ValueId(len(log.values) + k, fresh_name("t", self._names)) for k in range(len(values))]
+        log.values += [(i, len(log.records) - 1) for i in ids]
+        more = {"name": record.name, **({"reorders": True} if record.reorders else {})}
+        self._entries.append(Entry(op, tuple(self._coded(a) for a in args), {**kwargs, **more}, tuple(ids)))
+        kinds = [SampledText if isinstance(v, str) else SampledInt for v in values]
+        return tuple(kind(v, i) for kind, v, i in zip(kinds, values, ids, strict=True))  # type: ignore[arg-type]
 
 
-def plain(value: Any) -> Any:
-    """A value without its origin."""
-    if isinstance(value, SampledInt):
-        return int(value)
-    if isinstance(value, SampledText):
-        return str(value)
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return value.item()
-    return tuple(plain(v) for v in value) if type(value) is tuple else value
-
-
-def as_decision(value: Any) -> Decision:
-    """What somebody gives as a decision: a whole number, or several."""
-    try:
-        if isinstance(value, (list, tuple)):
-            return tuple(map(_whole, value))
-        return _whole(value)
-    except TypeError:
-        raise ScheduleError(f"{value!r} is no decision", help="a decision is a whole number, or a tuple of them") from None
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError
-    return operator.index(value)
-
-
-def categorical(count: int, weights: Sequence[float] | None, given: Decision | None, stream: Stream) -> int:
-    """The position of a choice among `count`."""
-    if weights is not None and not all(isinstance(w, (int, float)) for w in weights):
-        raise ScheduleError("probabilities are numbers", facts=[f"these are {tuple(weights)!r}"])
-    if weights is not None and (len(weights) != count or min(weights) < 0 or sum(weights) <= 0):
+def check_probabilities(count: int, weights: Sequence[float] | None) -> None:
+    """Refuse probabilities that are none, or not as many as the candidates."""
+    if weights is None:
+        return
+    if not isinstance(weights, (tuple, list)) or not all(isinstance(w, (int, float)) for w in weights):
+        raise ScheduleError("probabilities are numbers", facts=[f"these are {weights!r}"])
+    if len(weights) != count or min(weights) < 0 or sum(weights) <= 0:
         raise ScheduleError(f"{count} candidates have {len(weights)} probabilities, or these are negative or all 0")
-    if given is not None:
-        return min(max(given, 0), count - 1) if isinstance(given, int) else 0
-    return stream.below(count) if weights is None else stream.weighted(weights)
 
 
 def check_parts(parts: int, most: int) -> None:
@@ -105,26 +178,7 @@ def check_parts(parts: int, most: int) -> None:
         raise ScheduleError(f"the largest factor is a positive whole number, not {most!r}")
 
 
-def perfect_tile(extent: int, parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
-    """`parts` factors whose product is the extent, the last one at most `most`."""
-    if isinstance(given, tuple) and len(given) == parts and min(given) >= 1 and prod(given) == extent and given[-1] <= most:
-        return given
-    wanted = given if isinstance(given, tuple) else ()
-    found: list[int] = []
-    rest = extent
-    for n in range(parts - 1, 0, -1):
-        limit = most if n == parts - 1 else rest
-        divisors = [d for d in _divisors(rest) if d <= limit] or [1]
-        if given is None:
-            found.append(stream.choice(divisors))
-        else:
-            asked = wanted[n] if n < len(wanted) else 1
-            found.append(max((d for d in divisors if d <= max(1, asked)), default=1))
-        rest //= found[-1]
-    return (rest, *reversed(found))
-
-
-def check_partition(func: Func, loop: Any, parts: int, position: int, factor: int) -> int:
+def check_partition(func: Func, loop: For, parts: int, position: int, factor: int) -> int:
     """The extent of a loop whose inner parts, from `position` on, are to be a multiple of `factor` together."""
     if type(position) is not int or not 0 <= position < parts:
         raise ScheduleError(f"there is no part {position!r} of {parts}", help="parts are counted from 0, outermost first")
@@ -141,42 +195,7 @@ def check_partition(func: Func, loop: Any, parts: int, position: int, factor: in
     return extent
 
 
-def partitioned_tile(
-    extent: int, parts: int, position: int, factor: int, most: int, given: Decision | None, stream: Stream
-) -> tuple[int, ...]:
-    """A perfect tile of which the parts from `position` on are a multiple of `factor` together."""
-    fits = isinstance(given, tuple) and len(given) == parts and min(given) >= 1 and prod(given) == extent and given[-1] <= most
-    if isinstance(given, tuple) and fits and prod(given[position:]) % factor == 0:
-        return given
-    wanted = given if isinstance(given, tuple) else None
-    inner = [d * factor for d in _divisors(extent // factor) if position > 0 or d * factor == extent]
-    if parts - position == 1:  # the innermost part alone
-        inner = [n for n in inner if n <= most] or inner[:1]
-    if given is None:
-        size = stream.choice(inner)
-    else:
-        asked = prod(wanted[position:]) if wanted is not None and len(wanted) == parts else 1
-        size = max((n for n in inner if n <= asked), default=inner[0])
-    outer_wanted, inner_wanted = (None, None) if given is None else ((wanted or ())[:position], (wanted or ())[position:])
-    outer = perfect_tile(extent // size, position, extent, outer_wanted, stream.fork("outer")) if position else ()
-    return (*outer, *perfect_tile(size, parts - position, most, inner_wanted, stream.fork("inner")))
-
-
-def _divisors(n: int) -> list[int]:
-    """The divisors of a number, in order."""
-    small = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
-    return small + [n // d for d in reversed(small) if d * d != n]
-
-
-def free_tile(parts: int, most: int, given: Decision | None, stream: Stream) -> tuple[int, ...]:
-    """`parts - 1` inner factors of any size up to `most`."""
-    if given is not None:
-        asked = given if isinstance(given, tuple) else (given,)
-        return tuple(min(max(1, asked[n] if n < len(asked) else 1), most) for n in range(parts - 1))
-    return tuple(stream.choice([t for t in TILES if t <= most]) for _ in range(parts - 1))
-
-
-def perfect_extent(func: Func, loop: Any) -> int:
+def perfect_extent(func: Func, loop: For) -> int:
     """The extent of a loop that is to be cut into factors."""
     extent = constant_extent(func, loop)
     if extent is None or extent < 1:
@@ -189,18 +208,17 @@ def perfect_extent(func: Func, loop: Any) -> int:
     return extent
 
 
-def compute_location(func: Func, block: Block, given: Decision | None, stream: Stream) -> tuple[int, tuple[Func, Forward] | None, str]:
-    """Where a block is computed: the decision, the edit that puts it there (None: it stays), and a word for it.
+def locations(func: Func, block: Block) -> dict[str, Edit | None]:
+    """Where a block can be computed, by a word for each place, and the edit that puts it there (None: it stays).
 
-    The choices are: where it is, inlined into its readers, and each loop of its first reader that compute_at accepts.
+    The places are: where it is, inlined into its readers, and each loop of its first reader that compute_at accepts.
     """
-    choices: list[tuple[tuple[Func, Forward] | None, str]] = [(None, "root")]
+    places: dict[str, Edit | None] = {"root": None}
     with suppress(ScheduleError):
-        choices.append((compute_inline(func, block), "inline"))
+        places["inline"] = compute_inline(func, block)
     written = dict.fromkeys(a.buffer for a in accesses(block) if a.write)
     first = next((b for buffer in written for b in readers(func, buffer) if b is not block), None)
     for loop in loops_above(func, first) if first is not None else []:
         with suppress(ScheduleError):
-            choices.append((compute_at(func, block, loop), loop.var.name))
-    n = categorical(len(choices), None, given, stream)
-    return n, *choices[n]
+            places[fresh_name(loop.var.name, set(places))] = compute_at(func, block, loop)
+    return places

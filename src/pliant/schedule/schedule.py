@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..loop.stmt import Block, For, Func, Iter, Stmt
 from ..support.errors import ScheduleError, counted
-from ..support.random import Stream
 from ..support.source import caller_span
 from ..sym.expr import free_vars
 from ..sym.index_map import IndexMap, index_map
-from . import queries, sampling
+from . import queries
+from .choices import ChoiceLog, SampledInt, SampledText, plain
 from .cursor import Forward, fresh_name
+from .decisions import OfKernel
 from .nest import blocks, index, loops_above
 from .primitives import (
     block_layout,
@@ -48,7 +49,8 @@ from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
 from .primitives import split as splitting
 from .refusal import refuse
-from .trace import Entry, HandleId, Trace, ValueId, traced
+from .sampling import Sampling
+from .trace import Entry, HandleId, Position, Trace, traced
 
 R = TypeVar("R")
 
@@ -147,6 +149,7 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
         except ScheduleError as error:
             raise error.at(caller_span()) from None
         coded = [self._coded(a) for a in args], {k: self._coded(v) for k, v in kwargs.items()}
+        self._choices.note((*coded[0], *coded[1].values()), given.values(), bool(forward.rounding))
         self._advance(func, forward)
         made = tuple(self._handle(s) for s in forward.made) if gives is not None else ()
         self._entries.append(Entry(fn.__name__, tuple(coded[0]), coded[1], tuple(h.id for h in made)))
@@ -159,13 +162,14 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
     return method
 
 
-class Schedule:
+class Schedule(Sampling):
     """A program under transformation; see the module."""
 
-    def __init__(self, source: Any, decisions: Sequence[sampling.Decision] = (), seed: int = 0) -> None:
+    def __init__(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | OfKernel = (), seed: int = 0) -> None:
         """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule).
 
-        Choices that are sampled are the `decisions`, in order; when they are used up, choices are drawn from the stream of the seed.
+        Choices that are sampled are the `decisions`, by name or in order (or what others have asked of a kernel, for its rules); all others
+        are drawn from the stream of the seed.
         """
         func = source if isinstance(source, Func) else getattr(source, "func", None)
         if not isinstance(func, Func):
@@ -177,21 +181,19 @@ class Schedule:
         self._handles: list[Handle] = []
         self._entries: list[Entry] = []
         self._names: set[str] = {"s"}
-        self.given = decisions if isinstance(decisions, (tuple, list)) else tuple(decisions)  # each is looked at where it is used
-        self._decisions: list[sampling.Decision] = []
-        self._values: list[ValueId] = []
-        self._seed = seed
+        self._choices = ChoiceLog(func.name, decisions, seed)
         self._shared: list[tuple[Schedule, int]] = []  # the schedules that this is a copy of, and how many handles each had then
 
     @property
     def func(self) -> Func:
-        """The program as it is to be compiled: exactly as it stands."""
+        """The program as it is to be compiled: exactly as it stands. Decisions that were asked for must all have been made."""
+        self._choices.check_used()
         return self.program.with_(attrs={**self.program.attrs, "scheduled": True})
 
     @property
     def trace(self) -> Trace:
         """What was done so far."""
-        return Trace(tuple(self._entries), tuple(self._decisions))
+        return Trace(tuple(self._entries), tuple(self._choices.positions))
 
     @traced
     def loops(self, block: str | BlockHandle, iterator: str | None = None) -> tuple[LoopHandle, ...]:
@@ -266,11 +268,11 @@ class Schedule:
 
         Handles that exist now can be used in both; in each of them they are where that schedule has brought their statement.
         """
-        other = Schedule(self.program, decisions=self.given, seed=self._seed)
+        other = Schedule(self.program)
+        other._choices = self._choices.copy()
         other.rounding = list(self.rounding)
         other._places, other._entries, other._names = list(self._places), list(self._entries), set(self._names)
         other._handles = [type(h)(other, h.id) for h in self._handles]
-        other._decisions, other._values = list(self._decisions), list(self._values)
         other._shared = [*self._shared, (self, len(self._places))]
         return other
 
@@ -311,82 +313,16 @@ class Schedule:
     pad = primitive(padding.pad, tuple)
     decompose_padding = primitive(padding.decompose_padding, BlockHandle)
 
-    # Choices.
-
-    @traced
-    def sample_categorical(self, candidates: Sequence[int | str], probabilities: Sequence[float] | None = None) -> Any:
-        """One of the candidates; the decision is its position."""
-        if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
-            raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
-        n = sampling.categorical(len(candidates), probabilities, *self._choice())
-        kwargs = {} if probabilities is None else {"probabilities": tuple(probabilities)}
-        return self._sampled("sample_categorical", (tuple(candidates),), kwargs, n, (candidates[n],))[0]
-
-    @traced
-    def sample_perfect_tile(self, loop: LoopHandle, parts: int, max_innermost: int = 64) -> tuple[Any, ...]:
-        """`parts` numbers whose product is the loop's extent, outermost first, the last at most `max_innermost`: factors for split."""
-        sampling.check_parts(parts, max_innermost)
-        extent = sampling.perfect_extent(self.program, self._resolve(loop, "For"))
-        found = sampling.perfect_tile(extent, parts, max_innermost, *self._choice())
-        return self._sampled("sample_perfect_tile", (loop, parts), {"max_innermost": max_innermost}, found, found)
-
-    @traced
-    def sample_partitioned_tile(
-        self, loop: LoopHandle, parts: int, position: int = 1, inner_factor: int = 1, max_innermost: int = 64
-    ) -> tuple[Any, ...]:
-        """As sample_perfect_tile, with the parts from `position` on a multiple of `inner_factor` together: what an instruction takes."""
-        sampling.check_parts(parts, max_innermost)
-        position, inner_factor = sampling.plain(position), sampling.plain(inner_factor)
-        extent = sampling.check_partition(self.program, self._resolve(loop, "For"), parts, position, inner_factor)
-        factors = sampling.partitioned_tile(extent, parts, position, inner_factor, max_innermost, *self._choice())
-        args = (loop, parts, position, inner_factor)
-        return self._sampled("sample_partitioned_tile", args, {"max_innermost": max_innermost}, factors, factors)
-
-    @traced
-    def sample_tile(self, loop: LoopHandle, parts: int, max_factor: int = 64) -> tuple[Any, ...]:
-        """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
-        self._resolve(loop, "For")
-        sampling.check_parts(parts, max_factor)
-        found = sampling.free_tile(parts, max_factor, *self._choice())
-        return (None, *self._sampled("sample_tile", (loop, parts), {"max_factor": max_factor}, found, found))
-
-    @traced
-    def sample_compute_location(self, block: str | BlockHandle) -> str:
-        """Compute a block somewhere: where it is (`root`), in its readers (`inline`), or at a loop of its reader; says where."""
-        found = self._resolve(block, "Block")
-        n, edit, word = sampling.compute_location(self.program, found, *self._choice())
-        if edit is not None:
-            self._advance(*edit)
-        self._entries.append(Entry("sample_compute_location", (self._coded(block),), {}, ()))
-        self._decisions.append(n)
-        return word
-
-    def _choice(self) -> tuple[sampling.Decision | None, Stream]:
-        """The decision that is given for the next choice, and the stream that it is drawn from else."""
-        n = len(self._decisions)
-        given = sampling.as_decision(self.given[n]) if n < len(self.given) else None
-        return given, Stream(self._seed).fork(str(n))
-
-    def _sampled(
-        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], decision: sampling.Decision, values: Sequence[int | str]
-    ) -> tuple[Any, ...]:
-        ids = [ValueId(len(self._values) + k, fresh_name("t", self._names)) for k in range(len(values))]
-        self._values += ids
-        self._decisions.append(decision)
-        self._entries.append(Entry(op, tuple(self._coded(a) for a in args), kwargs, tuple(ids)))
-        kinds = [sampling.SampledText if isinstance(v, str) else sampling.SampledInt for v in values]
-        return tuple(kind(v, i) for kind, v, i in zip(kinds, values, ids, strict=True))  # type: ignore[arg-type]
-
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """What is done inside is undone if it ends with an exception; handles made inside are gone then."""
         state = self.program, list(self.rounding), list(self._places), list(self._entries), set(self._names)
-        choices = list(self._decisions), list(self._values)
+        choices = self._choices.state()
         try:
             yield
         except BaseException:
             self.program, self.rounding, places, self._entries, self._names = state
-            self._decisions, self._values = choices
+            self._choices.restore(choices)
             made = len(self._places) - len(places)
             self._places = [*places, *["what made it was undone"] * made]
             raise
@@ -402,7 +338,7 @@ class Schedule:
         wanted = [word for word, part in (("loop", "For"), ("block", "Block")) if part in annotation]
         if isinstance(value, tuple) and wanted:
             return tuple(self._resolve(v, annotation) for v in value)
-        value = sampling.plain(value)
+        value = plain(value)
         if "IndexMap" in annotation:
             return index_map(value, self.program.symbols)
         if isinstance(value, str) and "Block" in annotation:
@@ -442,11 +378,11 @@ class Schedule:
         return made
 
     def _coded(self, value: Any) -> Any:
-        if isinstance(value, (sampling.SampledInt, sampling.SampledText)) and any(v is value.origin for v in self._values):
+        if isinstance(value, (SampledInt, SampledText)) and any(v is value.origin for v, _ in self._choices.values):
             return value.origin
         if isinstance(value, IndexMap) or callable(value):
             return str(index_map(value, self.program.symbols))
-        return value.id if isinstance(value, Handle) else sampling.plain(value)
+        return value.id if isinstance(value, Handle) else plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:
         """Every handle goes where its statement went."""

@@ -5,12 +5,13 @@
     Trace.from_json(trace.to_json()).apply(func)
 
 A handle is a number here: the order in which the schedule handed it out; so is a sampled value. What sampling chose is the vector
-`decisions`, apart from the calls: a search changes the vector, and `apply` makes the schedule that it means. Where that is none, the
-error says at which entry of the trace: `entry 4 of the trace, s.vectorize(j_1): cannot vectorize …`.
+`decisions`, apart from the calls: a search changes the vector, or some of its decisions by name, and `apply` makes the schedule that it
+means. Where that is none, the error says at which entry of the trace: `entry 4 of the trace, s.vectorize(j_1): cannot vectorize …`.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -19,9 +20,11 @@ from ..loop.stmt import Func
 from ..support.errors import Error, ModelFileError, ScheduleError, counted
 from ..support.record import dataclass
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)  # version 1 has no names of decisions: they get the names that they have by default
 
 F = TypeVar("F", bound=Callable[..., Any])
+Position = int | tuple[int, ...]  # a decision in a vector: of a choice among several its number, of a tile its factors
 
 
 def traced(method: F) -> F:
@@ -85,25 +88,34 @@ class Trace:
     """The calls that made a program out of another one, in order."""
 
     entries: tuple[Entry, ...] = ()
-    decisions: tuple[int | tuple[int, ...], ...] = ()
+    decisions: tuple[Position, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.entries))
 
-    def apply(self, source: Any, decisions: Sequence[int | tuple[int, ...]] | None = None, seed: int = 0) -> Func:
-        """Do the same to another program: a `Func`, or what carries one as `func`.
+    def apply(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | None = None, seed: int = 0) -> Func:
+        """Do the same to another program: a `Func`, or what carries one as `func`. See `schedule`."""
+        program: Func = self.schedule(source, decisions, seed).program
+        return program
 
-        Sampled choices are `decisions`, else those of the trace; beyond them they are drawn from the stream of the seed. A decision that
-        does not fit is repaired (`sampling.py`); what the decisions make impossible is a `ScheduleError` that names the entry.
+    def schedule(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | None = None, seed: int = 0) -> Any:
+        """The schedule that does the same to another program; its `decisions` are the records of the choices.
+
+        Sampled choices are `decisions` in order, else those of the trace; beyond them they are drawn from the stream of the seed. One that
+        does not fit is repaired (`domains.py`). Decisions by name are some of the choices, in place of those of the trace; they are not
+        repaired, but errors where they do not fit. What the decisions make impossible is a `ScheduleError` that names the entry.
         """
         from .schedule import Schedule
 
-        s = Schedule(source, decisions=self.decisions if decisions is None else decisions, seed=seed)
+        named = decisions if isinstance(decisions, Mapping) else {}
+        s = Schedule(source, decisions=named, seed=seed)
+        s._choices.given = self.decisions if decisions is None or isinstance(decisions, Mapping) else tuple(decisions)
         choices = sum(e.op.startswith("sample_") for e in self.entries)
-        if len(s.given) > choices:
-            raise ScheduleError(f"{counted(len(s.given), 'decision')} for a trace with {counted(choices, 'choice')}")
+        if len(s._choices.given) > choices:
+            raise ScheduleError(f"{counted(len(s._choices.given), 'decision')} for a trace with {counted(choices, 'choice')}")
         self.replay(s)
-        return s.program
+        s._choices.check_used()
+        return s
 
     def undecided(self) -> Trace:
         """The calls alone: each choice is open again."""
@@ -139,7 +151,7 @@ class Trace:
         """The trace of a JSON text."""
         try:
             data = json.loads(text)
-            if data["version"] != VERSION:
+            if data["version"] not in READABLE:
                 raise ModelFileError(f"this trace has version {data['version']}; version {VERSION} is expected")
             return Trace(
                 tuple(
@@ -173,7 +185,12 @@ def _replay(e: Entry, s: Any, known: dict[HandleId | ValueId, Any]) -> None:
             raise BrokenTraceError(f"this trace uses `{x.name}` before it is made")
         return known[x]
 
-    made = getattr(s, e.op)(*map(value, e.args), **{k: value(v) for k, v in e.kwargs.items()})
+    method, args, kwargs = getattr(s, e.op), [value(a) for a in e.args], {k: value(v) for k, v in e.kwargs.items()}
+    try:
+        inspect.signature(method).bind(*args, **kwargs)
+    except TypeError as error:
+        raise BrokenTraceError(f"this trace calls `{e.op}` with other arguments than it takes: {error}") from None
+    made = method(*args, **kwargs)
     listed = [x for x in (made if isinstance(made, tuple) else (made,)) if x is not None]
     if e.results and len(listed) != len(e.results):
         raise ScheduleError(f"it gives {counted(len(listed), 'result')} here, and {len(e.results)} in the trace")
@@ -193,7 +210,7 @@ def _result(value: Any) -> HandleId | ValueId:
     return found
 
 
-def _decision(value: Any) -> int | tuple[int, ...]:
+def _decision(value: Any) -> Position:
     if isinstance(value, list):
         return tuple(map(_whole, value))
     return _whole(value)

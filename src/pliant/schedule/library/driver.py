@@ -62,7 +62,7 @@ class _Scheduling:
 
     def __init__(self, version: Version, target: Target, kernel: OfKernel) -> None:
         self.version, self.target, self.kernel = version, target, kernel
-        self.s = Schedule(version.func)
+        self.s = Schedule(version.func, decisions=kernel)  # what a rule samples is a decision of the kernel
         self.left: set[str] = set()
         self.taken: set[str] = set()  # blocks that are scheduled, whatever their loops are
 
