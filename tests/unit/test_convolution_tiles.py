@@ -59,7 +59,7 @@ def test_tiles_stay_in_registers(machine: str, lanes: int, channels: int) -> Non
     loops = inner_loops(func, machine)
     assert max(code.count("vfmadd") for code in loops) == rows * columns // lanes
     assert not any(re.search(r"^\tv\w+\t%[yz]mm\d+, .*\(%rsp", code, flags=re.MULTILINE) for code in loops)
-    assert "by the model" in why and "threads busy" in why
+    assert "by the model" not in why  # the terms are with the decision
 
 
 DIMS = 'jb = dim("jb", min=1, multiple_of={})\ncb = dim("cb", min=1)'

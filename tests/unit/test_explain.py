@@ -38,3 +38,18 @@ def test_variants_tell_their_dims() -> None:
 def test_packages_keep_the_rules() -> None:
     package = pliant.compile(layer).package
     assert Package.from_bytes(package.to_bytes()).interface.rules == package.interface.rules != ()
+
+
+def test_the_terms_of_the_cost_model_are_told_once_with_the_tile() -> None:
+    lines = [line for line in pliant.explain(pliant.compile(crowded)).splitlines() if "threads busy" in line]
+    assert len(lines) == 1 and ".tile = " in lines[0]
+
+
+@function
+def short_sums(x: Tensor[f32, n, 70], y: Tensor[f32, n, 700]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+    return ops.sum(x, axis=(-1,)), ops.sum(y, axis=(-1,))
+
+
+def test_lanes_are_those_that_were_decided() -> None:
+    text = pliant.explain(pliant.compile(short_sums))
+    assert "sums in 32 lanes" in text and "sums in 64 lanes" in text  # a row of 70 fills 32 lanes twice

@@ -84,7 +84,7 @@ def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str
     text = with_epilogue(s, find_block(s.program, name), rule.apply)
     if roles.lane:
         _share_copies(s, name)
-    return f"{text}; {rule.tile.text}"
+    return text
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:

@@ -188,14 +188,14 @@ class _Rule(TiledProduct):
     def choose_tile(self) -> TileSize:
         """The register tile: what the cost model takes, or another one that fits the registers."""
         extents, spare = self.extents(self.dtype, self.dot.group), 1  # a product, before it is added
-        tile, self.model = tile_size(self.target, extents, spare)
+        tile, terms = tile_size(self.target, extents, spare)
         rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[self.dot.instructions[self.dot.lanes]].constants
         if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
             rows, vectors = (self.target.n_vector_registers - 3 - 2 - constants) // 3, 3
         best = self._whole(TileSize(min(rows, MOST_ROWS), vectors, self.dot.lanes))
         domain = sorted({(best.rows, best.vectors), *((r, v) for r, v in tiles(self.target, extents, spare + constants) if r <= MOST_ROWS)})
-        rows, vectors = self.decide("word_tile", domain, (best.rows, best.vectors), why=self.model)
+        rows, vectors = self.decide("word_tile", domain, (best.rows, best.vectors), why=terms)
         return TileSize(rows, vectors, self.dot.lanes)
 
     def _whole(self, tile: TileSize) -> TileSize:

@@ -178,7 +178,7 @@ def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
         loops = plain_loops(s.program, block)
         assert not isinstance(loops, Refusal)
     rule = TiledProduct(s, roles, {v.name: x for v, x in loops.items()}, decide, decide.copying)
-    return f"{with_epilogue(s, block, rule.apply)}; {rule.model}"
+    return with_epilogue(s, block, rule.apply)
 
 
 def _widen_rows(s: Schedule, block: Block, roles: Matmul) -> bool:
@@ -226,7 +226,6 @@ class TiledProduct:
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
         self.inside: list[LoopHandle] = []  # batches that are loops inside of those over columns
-        self.model = ""  # the cost model's terms for the tile, in words
         self.tile = self.choose_tile()
         self.summing = self.choose_summing(block)
 
@@ -237,8 +236,8 @@ class TiledProduct:
     def choose_tile(self) -> TileSize:
         """The register tile: what the cost model takes, or another one that fits the registers."""
         extents = self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype)
-        best, self.model = tile_size(self.target, extents)
-        rows, vectors = self.decide("tile", tiles(self.target, extents), (best.rows, best.vectors), why=self.model)
+        best, terms = tile_size(self.target, extents)
+        rows, vectors = self.decide("tile", tiles(self.target, extents), (best.rows, best.vectors), why=terms)
         return TileSize(rows, vectors, best.lanes)
 
     def extents(self, wide: DType, group: int = 1) -> Extents:

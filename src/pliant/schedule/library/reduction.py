@@ -14,6 +14,7 @@ the machine: results are the same on every target that has them, and on every on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise, takewhile
 
@@ -22,7 +23,7 @@ from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
-from ..decisions import Decide
+from ..decisions import Decide, shown
 from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..plain_nest import plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
@@ -69,19 +70,19 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     func = s.program
     inside = [find_block(func, n) for n in names]
     sums = [b for b in inside if any(i.kind == "R" for i in b.iters)]
-    if not sums:
-        raise NotApplicable("there is no reduction")
     for b in inside:
+        if any(i.kind == "O" for i in b.iters):
+            raise NotApplicable(f"block `{b.name}` has an ordered iterator: its steps come one after the other")
         problem = plain_loops(func, b)
         if isinstance(problem, Refusal):
             raise NotApplicable(problem.reason)
-        if any(i.kind == "O" for i in b.iters):
-            raise NotApplicable(f"block `{b.name}` has an ordered iterator")
     if all(not _repeated(s, b) for b in sums):
         for b in sums:
             if not tried(partial(_pieces, s, decide, b.name)):
                 _vectorise(s, decide, b.name)
-        return f"rows: {_listed([b.name for b in sums])} over one row, in {LANES} lanes, pieces of {PIECE}"
+        one_row = [b.name for b in sums]
+        numbers = _chosen(decide, one_row, "lanes", ", in {} lanes") + _chosen(decide, one_row, "piece", ", pieces of {}")
+        return f"rows: {_listed(one_row)} over one row{numbers}"
     anchor = inside[-1]
     rows = _rows(s, anchor, sums)
     joined = [anchor.name]
@@ -100,7 +101,7 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
             waiting.pop(0)
         else:
             _vectorise(s, decide, name)
-    return f"rows: {_listed(together)} together, one row after the other, sums in {LANES} lanes"
+    return f"rows: {_listed(together)} together, one row after the other{_chosen(decide, together, 'lanes', ', sums in {} lanes')}"
 
 
 def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
@@ -137,6 +138,13 @@ def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target)
 def _in_one_part(s: Stmt, names: set[str]) -> Stmt:
     s = map_children(s, lambda x: _in_one_part(x, names))
     return s.with_(annotations={**s.annotations, "parts": ()}) if isinstance(s, Block) and s.name in names else s
+
+
+def _chosen(decide: Decide, names: Iterable[str], what: str, text: str) -> str:
+    """What was decided about some blocks, in words; "" where there was nothing to decide."""
+    made = (decide.kernel.made.get(f"{name}.{what}") for name in names)
+    values = sorted({shown(d.value) for d in made if d is not None})
+    return text.format(" or ".join(values)) if values else ""
 
 
 def _listed(names: list[str]) -> str:

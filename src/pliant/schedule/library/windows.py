@@ -68,7 +68,7 @@ def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
         choose_lanes(s.program, block, decide)  # it is a convolution along rows
     known_sums(s.program, block)
     rule = _Rule(s, roles, decide)
-    return f"{with_epilogue(s, block, rule.apply)}; {rule.tile.text}"
+    return with_epilogue(s, block, rule.apply)
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
