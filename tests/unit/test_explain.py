@@ -41,7 +41,7 @@ def test_packages_keep_the_rules() -> None:
 
 
 def test_the_terms_of_the_cost_model_are_told_once_with_the_tile() -> None:
-    lines = [line for line in pliant.explain(pliant.compile(crowded)).splitlines() if "threads busy" in line]
+    lines = [line for line in pliant.explain(pliant.compile(crowded)).splitlines() if "by the model" in line]
     assert len(lines) == 1 and ".tile = " in lines[0]
 
 
