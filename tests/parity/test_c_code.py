@@ -31,7 +31,7 @@ from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import For, Func, Param, Seq, Store, View
 from pliant.pipeline import STEPS, State, run_steps
 from pliant.program import Program
-from pliant.sym.expr import EXPANDED_FUNCTIONS, Call, Const, Dim, Expr, Fma, Var
+from pliant.sym.expr import EXPANDED_FUNCTIONS, BitNot, Call, Cast, Const, Dim, Expr, Fma, Lt, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 
@@ -191,6 +191,14 @@ def test_fast_math_is_refused(tmp_path: Path) -> None:
     source.write_text(render([program("neg", [dtype("f32")], dtype("f32"), lambda a: -a, "serial")]).text)
     done = subprocess.run([compiler(), "-c", "-ffast-math", str(source), "-o", str(tmp_path / "code.o")], capture_output=True, text=True)
     assert done.returncode != 0 and "-ffast-math" in done.stderr
+
+
+def test_bits_of_a_condition_are_flipped_without_a_warning() -> None:
+    u16, f32 = dtype("u16"), dtype("f32")
+    func = program("flip", [f32, f32], u16, lambda a, b: BitNot(Cast(u16, Lt(a, b))), "serial")
+    x, y, out = np.float32([1, 2, np.nan]), np.float32([2, 1, 1]), np.zeros(3, np.uint16)
+    assert C([func]).call(func, [x, y, out], [3]) == 0
+    np.testing.assert_array_equal(out, ~(x < y).astype(np.uint16))
 
 
 def test_what_is_written_by_a_view_alone_is_written() -> None:

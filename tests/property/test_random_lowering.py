@@ -15,7 +15,7 @@ from counts import seeds
 from generate_loops import clone, make_arguments, make_program
 
 from pliant.interp.loop import run_loop
-from pliant.loop.lowering import LOOP_PASSES, Machine
+from pliant.loop.lowering import LOOP_PASSES, SOURCE_PASSES, Machine
 from pliant.loop.stmt import Func
 from pliant.loop.verify import verify
 
@@ -36,7 +36,7 @@ def test_every_pass_keeps_what_a_program_computes(first: int) -> None:
         func = make_program(seed)
         arguments, dims = make_arguments(func, seed)
         expected = run(func, arguments, dims)
-        for step in LOOP_PASSES:
+        for step in (*LOOP_PASSES, *SOURCE_PASSES):
             after = step.run(func, Machine())
             if after is not func:
                 verify(after)

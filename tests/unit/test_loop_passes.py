@@ -24,6 +24,7 @@ from pliant import (
     dim,
     exp,
     f8e8m0,
+    f16,
     f32,
     function,
     i4,
@@ -41,12 +42,13 @@ from pliant import (
 from pliant.dtype import ALL, f64, i64
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer, Load, loaded_dtype
-from pliant.loop.lowering import LOOP_PASSES, LoopPass, Machine, lower_func
+from pliant.loop.lowering import LOOP_PASSES, SOURCE_PASSES, LoopPass, Machine, lower_func
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.decode_storage import decode_storage, has_codes
 from pliant.loop.passes.expand_math import expand_math, has_function
 from pliant.loop.passes.unroll import unroll as unroll_loops
+from pliant.loop.passes.widen_halves import widen_halves
 from pliant.loop.printer import print_func
 from pliant.loop.stmt import For, Func, Param, Seq, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
@@ -55,6 +57,13 @@ from pliant.support.errors import InternalError, UnsupportedError
 from pliant.sym.expr import Call, Const, Var, walk
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
+
+
+def as_source(func: Func) -> Func:
+    """What a renderer of source text with functions for `exp` and others is given."""
+    return lower_func(func, Machine(), without=("choose_grain", "expand_math"), source=True)
+
+
 n, m = dim("n", max=64), dim("m", max=64)
 
 
@@ -107,13 +116,29 @@ def widen(x: Tensor[i4, n, 8], scale: Tensor[f8e8m0, n], y: Out[f32, n, 8], z: O
                 z[i, j] += x[i, (j + k) % 8]
 
 
+@kernel(scheduled=True)
+def neighbours(x: Tensor[f32, n, 8], s: Tensor[f16, n], y: Out[f32, n, 8], z: Out[f16, n]) -> None:
+    for i in parallel(n):
+        acc = alloc((2, 2), f32, scope="register")
+        acc[0, 1] = 0.5
+        acc[1, 0] = 0.25
+        for j in vector(1, 8):
+            y[i, j] = select(j > 0, (x[i, j - 1] + acc[0, 1]) * (x[i, j - 1] + acc[0, 1]), x[i, j])
+        y[i, 0] = select(i > 0, (x[i - 1, 7] - x[i, 0]) * (x[i - 1, 7] - x[i, 0]), 0.0)
+        if i >= 0:
+            y[i, 0] += exp(x[i, 0]) / (1.0 + exp(x[i, 0]))
+        z[i] = -(s[i] * s[i])
+
+
 EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (lambda f: choose_grain(f, 8), rows),
     (expand_math, gate),
     (unroll_loops, tile),
     (decode_storage, widen),
+    (widen_halves, neighbours),
+    (as_source, neighbours),
 ]
-NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage")
+NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage", "widen_halves", "all passes for source text")
 
 
 def test_programs_before_and_after() -> None:
@@ -135,7 +160,7 @@ def test_what_each_pass_makes_is_a_program_like_any_other(program: Any) -> None:
     func = program.func
     expected = np.empty(shape, np.float32)
     run_loop(func, [x, expected])
-    for step in LOOP_PASSES:
+    for step in (*LOOP_PASSES, *SOURCE_PASSES):
         func = step.run(func, Machine())
         verify(func)
         assert_same(func, parse_module(print_func(func))[func.name])

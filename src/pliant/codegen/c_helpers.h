@@ -20,6 +20,7 @@
 //= u16 T=uint16_t U=uint32_t W=uint16_t B=16 MIN=0 MAX=UINT16_MAX LIMIT=0x1p16
 //= u32 T=uint32_t U=uint32_t W=uint32_t B=32 MIN=0 MAX=UINT32_MAX LIMIT=0x1p32
 //= u64 T=uint64_t U=uint64_t W=uint64_t B=64 MIN=0 MAX=UINT64_MAX LIMIT=0x1p64
+//= bool T=bool
 //= f16 T=uint16_t
 //= bf16 T=uint16_t
 //= f32 T=float W=uint32_t B=32 D=23 E=8 MAGIC=0x1p23f SSE=ss ARM=s VFP=4 REG= CON=t
@@ -428,6 +429,22 @@ static inline uint16_t pl_f16_of_f32(float x) {
   if (size >= 143u << 23) code = size > 255u << 23 ? 0x7e00u : 0x7c00u;
   return (uint16_t)(code | (bits >> 16 & 0x8000u));
 }
+
+//: pl_f16_of_$t for bool i8 i16 i32 i64 u8 u16 u32 u64
+/* f32 holds every integer that f16 does not take to infinity. */
+static inline uint16_t pl_f16_of_$t($T x) { return pl_f16_of_f32((float)x); }
+
+//: pl_bf16_of_$t for bool i8 i16 u8 u16
+static inline uint16_t pl_bf16_of_$t($T x) { return pl_bf16_of_f32((float)x); }
+
+//: pl_bf16_of_$t for i32 u32
+static inline uint16_t pl_bf16_of_$t($T x) { return pl_bf16_of_f32(pl_odd_f32((double)x)); }
+
+//: pl_bf16_of_$t for i64 u64
+static inline uint16_t pl_bf16_of_$t($T x) { return pl_bf16_of_f32(pl_odd_f32((double)pl_sticky_$t(x))); }
+
+//: pl_$t_of_f64 for f16 bf16
+static inline uint16_t pl_$t_of_f64(double x) { return pl_$t_of_f32(pl_odd_f32(x)); }
 
 //: pl_code_$t for i4 u4 i2 u2 f4e2m1
 /* Element k of packed ones: $S bits each, low bits first. */

@@ -12,12 +12,13 @@ Which machine C code is compiled for is known only then, by macros; so the loop 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ..dtype import i64
+from ..loop.buffer import Buffer
 from ..loop.stmt import INSTRUCTION, For
 from ..sym.expr import Expr
-from ..sym.poly import poly_of, to_expr
-from ..sym.simplify import simplify
+from ..sym.poly import to_expr
 from ..target.instructions import Instruction, find_instruction
 from .instruction_sites import Place, places_of
 
@@ -28,20 +29,21 @@ def c_places(loop: For) -> tuple[Instruction, list[Place]] | None:
     instruction = find_instruction(name) if isinstance(name, str) else None
     if instruction is None or not instruction.c:
         return None
-
-    def flat(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> dict[tuple[Expr, ...], int]:
-        total = sum((i * n for i, n in zip(indices, strides, strict=True)), to_expr({}, i64))
-        return poly_of(simplify(total))
-
-    places = places_of(loop, instruction, flat, expanded=False)
+    places = places_of(loop, instruction, expanded=False)
     if places is None or any(p.buffer.scope == "register" for p in places):
         return None
     return instruction, places
 
 
-def c_call(instruction: Instruction, pointers: dict[str, str]) -> str:
-    """The form with the operands' addresses in their places."""
-    return re.sub(r"\{(\w+)\}", lambda m: pointers[m[1]], instruction.c)
+def c_operands(instruction: Instruction, places: list[Place], pointer: Callable[[Buffer, Expr, bool], str]) -> str:
+    """The form with the operands' addresses in their places, as a line; `pointer` writes an address."""
+    pointers = {p.parameter.name: pointer(p.buffer, to_expr(p.start, i64), not p.written) for p in places}
+    return re.sub(r"\{(\w+)\}", lambda m: pointers[m[1]], instruction.c) + ";"
+
+
+def without_mark(loop: For) -> For:
+    """The loop as one that no instruction performs."""
+    return loop.with_(annotations={k: v for k, v in loop.annotations.items() if k != INSTRUCTION})
 
 
 def c_headers(instructions: list[Instruction]) -> list[str]:

@@ -13,11 +13,11 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from ..dtype import DType, bf16, bool_, f16, f32, i64
+from ..dtype import DType, bool_, f32, i64
+from ..loop.passes.widen_halves import HALVES as HALVES
 from ..support.errors import InternalError
 from ..sym.expr import Const
 
-HALVES = (f16, bf16)
 INT32 = (-(2**31), 2**31 - 1)
 _C_NAMES = {"bool": "bool", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double"}
 

@@ -57,10 +57,10 @@ def implementations(instruction: Instruction, expanded: bool) -> tuple[Func, ...
     return tuple(lower_func(f, Machine(), without=passes) for f in dict.fromkeys((func, without_fma(func))))
 
 
-def places_of(loop: For, instruction: Instruction, flat: Flat, expanded: bool = True) -> list[Place] | None:
+def places_of(loop: For, instruction: Instruction, flat: Flat | None = None, expanded: bool = True) -> list[Place] | None:
     """The operands of the instruction that a loop performs, in the order of its parameters; are math functions expanded in the loop?"""
     for func in implementations(instruction, expanded):
-        match = _Match(func, flat)
+        match = _Match(func, flat or _flat)
         if match.stmt(only_loop(func.body), loop) and all(b in match.places for b in func.buffers):
             return [match.places[b] for b in func.buffers]
     return None
@@ -70,7 +70,7 @@ def is_recognized(instruction: Instruction) -> bool:
     """Whether an instruction is found in its own implementation: not where that has statements which are not compared."""
     (func, *_) = implementations(instruction, True)
     loop = only_loop(func.body)
-    return isinstance(loop, For) and places_of(loop, instruction, _flat) is not None
+    return isinstance(loop, For) and places_of(loop, instruction) is not None
 
 
 def _flat(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Poly:

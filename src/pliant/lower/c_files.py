@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c_expr import RESERVED, Expressions
+from ..codegen.c_expr import RESERVED, Expressions, converted
 from ..codegen.c_render import CModule, render
 from ..codegen.c_types import Val, c_type, helpers_for, memory_type
 from ..dtype import ALL, f64, i64
@@ -195,11 +195,10 @@ const char *{self.prefix}_status_text(int32_t status);
             lines.append("  buffers[0] = NULL;")
         lines.append("  if ((code = shapes(&ctx, buffers, dims)) != 0) return pl_status(&ctx, code);")
         at = {p.name: at for p, at in layout.arguments()}
-        convert = Expressions(lambda fn, d: fn)
         for p, x in zip(self.inputs, interface.inputs, strict=True):
             if x.kind != "tensor":
                 d = ALL[x.dtype]
-                wide = convert.cast(Val(p.name, c_type(d)), d, f64 if d.is_float else i64)
+                wide = converted(Val(p.name, c_type(d)), d, f64 if d.is_float else i64)
                 value = f"(int64_t)pl_f64_bits({wide.text})" if d.is_float else wide.text
                 lines.append(f"  dims[{at[x.name]}] = {value};")
         lines += [

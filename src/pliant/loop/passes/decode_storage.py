@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from ...dtype import ALL, DType, f32, i8, i64, u8, u32
 from ...sym import expr as E
-from ...sym.expr import Bitcast, Cast, Const, Expr, Select, Var, substitute
+from ...sym.expr import Bitcast, Cast, Const, Expr, Select
 from ..buffer import Buffer, Load, code_type
-from ..stmt import Alloc, Call, For, Func, Let, Reduce, Replacer, Seq, Stmt, Store, View, exprs, seq, walk_stmts
+from ..stmt import Alloc, Call, For, Func, Reduce, Replacer, Seq, Stmt, Store, View, exprs, seq, walk_stmts
+from .plain_reductions import as_stores
 
 _NAN = 0x7FC00000
 POWERS = ALL["f8e8m0"]
@@ -105,7 +106,7 @@ class _Decoder(Replacer):
                 place = self.target(Load(s.buffer, s.indices))
                 return Store(place.buffer, place.indices, encoded(self.expr(s.value), s.buffer.dtype), s.span)
             case Reduce() if _combines_codes(s):
-                return self.stmt(_plain(s))
+                return self.stmt(as_stores(s))
             case For() if s.kind == "vector" and any(map(_combines_codes, walk_stmts(s.body))):
                 return self.stmt(s.with_(kind="unroll" if _is_short(s) else "serial"))
             case Alloc() | View() if has_codes(s.buffer.dtype):
@@ -129,23 +130,6 @@ def _touched(s: Stmt) -> set[Buffer]:
     found = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in E.walk(e) if isinstance(n, Load)}
     found |= {x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
     return found | {t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets}
-
-
-_NAMED: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
-
-
-def _plain(s: Reduce) -> Stmt:
-    """A reduction as stores: everything is read and combined before anything is written."""
-    c = s.combiner
-    if not c.result:
-        (target,) = s.targets
-        value: Expr = E.Fma(s.values[0], s.values[1], target) if c.name == "fma" else _NAMED[c.name](target, s.values[0])
-        return Store(target.buffer, target.indices, value, s.span)
-    operands = [Let(Var(v.name, v.dtype), e, s.span) for v, e in zip((*c.left, *c.right), (*s.targets, *s.values), strict=True)]
-    names: dict[Var, Expr] = {v: x.var for v, x in zip((*c.left, *c.right), operands, strict=True)}
-    results = [Let(Var(v.name, v.dtype), substitute(e, names), s.span) for v, e in zip(c.left, c.result, strict=True)]
-    stores = [Store(t.buffer, t.indices, r.var, s.span) for t, r in zip(s.targets, results, strict=True)]
-    return Seq((*operands, *results, *stores))
 
 
 # Codes and what they stand for.

@@ -1,0 +1,44 @@
+"""Reductions become loads, an operation and stores.
+
+    c[i] += a[i]                                     ->      c[i] = c[i] + a[i]
+    best[0], at[0] = combine(best[0], at[0], x, i)   ->      l0 = best[0]; l1 = at[0]; r0 = x; r1 = i
+                                                             best_new = ...; at_new = ...
+                                                             best[0] = best_new; at[0] = at_new
+
+Everything is read and combined before anything is written. Lanes of a vector loop may meet in one target, so such loops must be serial
+before (`serial_loops`). Loops that a tensor instruction performs stay as they are.
+"""
+
+from __future__ import annotations
+
+from ...sym import expr as E
+from ...sym.expr import Expr, Var, substitute
+from ..stmt import Func, Let, Reduce, Seq, Stmt, Store, is_instruction, map_children
+
+_NAMED: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
+
+
+def plain_reductions(func: Func) -> Func:
+    """The function without reductions, except inside of tensor instructions."""
+    body = _plain(func.body)
+    return func if body is func.body else func.with_(body=body)
+
+
+def _plain(s: Stmt) -> Stmt:
+    if is_instruction(s):
+        return s
+    return as_stores(s) if isinstance(s, Reduce) else map_children(s, _plain)
+
+
+def as_stores(s: Reduce) -> Stmt:
+    """A reduction as stores."""
+    c = s.combiner
+    if not c.result:
+        (target,) = s.targets
+        value: Expr = E.Fma(s.values[0], s.values[1], target) if c.name == "fma" else _NAMED[c.name](target, s.values[0])
+        return Store(target.buffer, target.indices, value, s.span)
+    operands = [Let(Var(v.name, v.dtype), e, s.span) for v, e in zip((*c.left, *c.right), (*s.targets, *s.values), strict=True)]
+    names: dict[Var, Expr] = {v: x.var for v, x in zip((*c.left, *c.right), operands, strict=True)}
+    results = [Let(Var(v.name, v.dtype), substitute(e, names), s.span) for v, e in zip(c.left, c.result, strict=True)]
+    stores = [Store(t.buffer, t.indices, r.var, s.span) for t, r in zip(s.targets, results, strict=True)]
+    return Seq((*operands, *results, *stores))

@@ -1,0 +1,116 @@
+"""Names that nobody reads are gone: lets, local buffers with what is stored into them, views, and loops and branches left empty.
+
+    acc_0 = alloc((), f32, scope="register")
+    t = x[0] * 2.0                                   ->      y[0] = x[0]
+    acc_0[()] = t
+    y[0] = x[0]
+
+LLVM finds such code itself; compilers of source text warn of it. Expressions have no effects. Effects are stores to the memory of others,
+calls, checks and `while`; what none of them needs goes.
+"""
+
+from __future__ import annotations
+
+from ...sym.expr import Expr, Var, walk
+from ..buffer import Buffer, Load
+from ..stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, children, exprs, map_children, seq
+
+
+def remove_unused(func: Func) -> Func:
+    """The function without what no effect needs."""
+    body = _swept(func.body, _Uses(func).live) or Seq(())
+    return func if body is func.body else func.with_(body=body)
+
+
+class _Uses:
+    """Which statements are live: those with an effect, what they read, and the statements around these."""
+
+    def __init__(self, func: Func) -> None:
+        self.live: set[Stmt] = set()
+        self.around: dict[Stmt, list[Stmt]] = {}  # unrolled copies may share a statement
+        self.names: dict[Var | Buffer, list[Stmt]] = {}  # the statements that bind a name
+        self.writes: dict[Buffer, list[Stmt]] = {}  # the stores into local memory, by the buffer that was allocated
+        self.root: dict[Buffer, Buffer] = {}  # of local buffers: whose memory they are
+        self.open: list[Stmt] = []
+        self._collect(func.body)
+        while self.open:
+            self._mark(self.open.pop())
+
+    def _collect(self, body: Stmt) -> None:
+        """Records where names and contents come from, and opens the statements with effects."""
+        stack: list[tuple[Stmt, list[Stmt]]] = [(body, [])]
+        while stack:
+            s, outer = stack.pop()
+            if s not in self.around:
+                stack.extend((x, [s]) for x in reversed(children(s)))
+            self.around.setdefault(s, []).extend(outer)
+            match s:
+                case Let():
+                    self.names.setdefault(s.var, []).append(s)
+                case Alloc():
+                    self.names.setdefault(s.buffer, []).append(s)
+                    self.root[s.buffer] = s.buffer
+                case View():
+                    self.names.setdefault(s.buffer, []).append(s)
+                    if s.source in self.root:
+                        self.root[s.buffer] = self.root[s.source]
+                case Call() | Check() | While():
+                    self.open.append(s)
+            for b in written(s):
+                if b in self.root:
+                    self.writes.setdefault(self.root[b], []).append(s)
+                else:
+                    self.open.append(s)
+
+    def _mark(self, s: Stmt) -> None:
+        if s in self.live:
+            return
+        self.live.add(s)
+        self.open += self.around[s]
+        for e in exprs(s):
+            self._read(e)
+        for b in written(s):
+            self._bound(b)
+        if isinstance(s, View):
+            self._bound(s.source)
+        for t in s.targets if isinstance(s, Reduce) else ():
+            self._contents(t.buffer)
+        for a in s.args if isinstance(s, Call) else ():
+            if isinstance(a, Buffer):
+                self._contents(a)
+
+    def _read(self, e: Expr) -> None:
+        for node in walk(e):
+            if isinstance(node, Var):
+                self.open += self.names.pop(node, ())
+            elif isinstance(node, Load):
+                self._contents(node.buffer)
+
+    def _contents(self, b: Buffer) -> None:
+        """The buffer is read: what was stored into its memory counts."""
+        self._bound(b)
+        self.open += self.writes.pop(self.root.get(b, b), ())
+
+    def _bound(self, b: Buffer) -> None:
+        """The buffer is named: so is what its shape is made of."""
+        self.open += self.names.pop(b, ())
+        for e in (*b.shape, *(b.strides or ())):
+            self._read(e)
+
+
+def written(s: Stmt) -> list[Buffer]:
+    """The buffers that a statement itself stores to."""
+    return [s.buffer] if isinstance(s, Store) else [t.buffer for t in s.targets] if isinstance(s, Reduce) else []
+
+
+def _swept(s: Stmt, live: set[Stmt]) -> Stmt | None:
+    """What is left of a statement."""
+    if s not in live:
+        return None
+    if isinstance(s, Seq):
+        kept = [_swept(x, live) for x in s.body]
+        return s if all(a is b for a, b in zip(kept, s.body, strict=True)) else seq(*(x for x in kept if x is not None))
+    if isinstance(s, If):
+        then, orelse = (None if x is None else _swept(x, live) for x in (s.then, s.orelse))
+        return s if then is s.then and orelse is s.orelse else s.with_(then=then or Seq(()), orelse=orelse)
+    return map_children(s, lambda x: _swept(x, live) or Seq(())) if isinstance(s, (For, While)) else s
