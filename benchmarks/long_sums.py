@@ -8,6 +8,7 @@ public interface, so that older checkouts run them as well.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from pliant import Tensor, dim, f32, function, ops
 
 n, m, k, h, w = dim("n"), dim("m"), dim("k"), dim("h"), dim("w")
 RNG = np.random.default_rng(0)
-SECONDS = 0.5  # for each kernel
+SECONDS = 0.3  # for each kernel
 CENTRE = np.zeros((16, 16, 3, 3), np.float32)
 CENTRE[np.arange(16), np.arange(16), 1, 1] = 1
 
@@ -97,6 +98,31 @@ def total(x: Tensor[f32, n]) -> Tensor[f32]:
     return ops.sum(x)
 
 
+@function
+def variance_of_rows(x: Tensor[f32, n, m]) -> Tensor[f32, n]:
+    return ops.var(x, axis=1)
+
+
+@function
+def variance_of_columns(x: Tensor[f32, n, m]) -> Tensor[f32, m]:
+    return ops.var(x, axis=0)
+
+
+@function
+def sum_of_short_rows(x: Tensor[f32, n, 12]) -> Tensor[f32, n]:
+    return ops.sum(x, axis=1)
+
+
+@function
+def mean_of_few_columns(x: Tensor[f32, 16, m]) -> Tensor[f32, m]:
+    return ops.mean(x, axis=0)
+
+
+@function
+def pool(x: Tensor[f32, 1, 16, h, w]) -> Tensor[f32, 1, 16, h - 2, w - 2]:
+    return ops.avg_pool(x, 3, stride=1)
+
+
 KERNELS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, ...]]]] = {
     "product, 384 terms": (lambda: packed(384), lambda: (normal(128, 384),)),
     "product, 1024 terms": (lambda: packed(1024), lambda: (normal(128, 1024),)),
@@ -114,6 +140,15 @@ KERNELS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, ...]]]] = {
     "softmax of rows of 1024": (lambda: softmax, lambda: (normal(512, 1024),)),
     "norm of rows of 384": (lambda: layer_norm, lambda: (normal(128, 384), normal(384), normal(384))),
     "norm of groups": (lambda: group_norm, lambda: (normal(1, 32, 40, 40),)),
+    "variance of rows of 64": (lambda: variance_of_rows, lambda: (normal(1024, 64),)),
+    "variance of rows of 384": (lambda: variance_of_rows, lambda: (normal(256, 384),)),
+    "variance of rows of 1024": (lambda: variance_of_rows, lambda: (normal(128, 1024),)),
+    "variance of rows of 4096": (lambda: variance_of_rows, lambda: (normal(32, 4096),)),
+    "variance of 128 columns": (lambda: variance_of_columns, lambda: (normal(128, 1024),)),
+    "variance of 1000 columns": (lambda: variance_of_columns, lambda: (normal(1000, 1024),)),
+    "sum of rows of 12": (lambda: sum_of_short_rows, lambda: (normal(4096, 12),)),
+    "mean of 16 columns": (lambda: mean_of_few_columns, lambda: (normal(16, 4096),)),
+    "pool of 3x3": (lambda: pool, lambda: (normal(1, 16, 40, 40),)),
     "sum of a million": (lambda: total, lambda: (normal(1_000_000),)),
 }
 
@@ -130,8 +165,11 @@ def best(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, or the lines with a word of the command in their names."""
+    words = sys.argv[1:]
     for name, (make, arguments) in KERNELS.items():
+        if words and not any(word in name for word in words):
+            continue
         compiled, given = pliant.compile(make()), arguments()
         print(f"{name:34} {best(lambda compiled=compiled, given=given: compiled(*given)):10.1f}", flush=True)  # type: ignore[misc]
 

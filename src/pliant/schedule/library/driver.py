@@ -22,6 +22,7 @@ from ..schedule import Schedule
 from .match import find_block, has_block, untouched
 from .record import NotApplicable, NotChosen, Roles, Rule, Version
 from .rounding import round_once
+from .squares import short_squares, widen_squares
 from .table import rules_for
 from .units import without_units
 
@@ -48,13 +49,11 @@ def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ..
     """The programs that rules would like to have for some dims, then the one for all others."""
     asking = [r for r in rules_for(target) if r.version is not None]
     some = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
-    for v in sorted(some, key=lambda v: not v.copying):
-        guard = simplify(v.guard, base_facts(func))
-        if guard is TRUE:
-            return (Version(TRUE, v.func, v.copying),)
-        if guard is not FALSE:
-            return (v, Version(TRUE, func))
-    return (Version(TRUE, func),)
+    short = short_squares(func, target)
+    guards = {v: simplify(v.guard, base_facts(func)) for v in (*([short] if short else []), *sorted(some, key=lambda v: not v.copying))}
+    possible = [Version(guard, v.func, v.copying) for v, guard in guards.items() if guard is not FALSE]
+    chosen = [*possible[: 2 if short else 1], Version(TRUE, func)]
+    return tuple(chosen[: 1 + next(n for n, v in enumerate(chosen) if v.guard is TRUE)])
 
 
 class _Scheduling:
@@ -68,6 +67,7 @@ class _Scheduling:
 
     def variant(self) -> Variant:
         """The scheduled program, and what was done."""
+        widen_squares(self.s, self.target)
         said = [text for _, rules in groupby(rules_for(self.target), lambda r: r.phase) for text in self._phase(list(rules))]
         round_once(self.s, self.version.func)
         return Variant(self.version.guard, self.s.func, "; ".join(said) or "nothing to schedule")

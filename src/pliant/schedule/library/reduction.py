@@ -24,15 +24,18 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
 from ..decisions import Decide, shown
-from ..nest import Access, accesses, blocks, constant_extent, fed_by, loops_in, plain_iters
+from ..nest import Access, accesses, allocation, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..plain_nest import plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
 from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, parts_in_order, widens, with_parts
+from .squares import TERMS, WIDE_HALVES
 
 LANES = 64  # several vectors on every machine: one sum does not wait for the other
-FEWEST = 8  # of a short row, known to be one
+FEWEST = 4  # of a short row, known to be one
+IN_F64 = 3  # of the last additions of lanes: 8 to 4 to 2 to 1
+WIDE_LANES = 16  # of short sums in f64: two to eight vectors
 PIECE = 16384  # elements of one row that a thread takes at least
 
 
@@ -232,13 +235,17 @@ def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool
     return tried(partial(_lanes, s, decide, following, s.loops(following)[-1], s.loops(name)[-1]))
 
 
-def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> None:
+def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> BlockHandle:
     """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`.
+
+    The answer is the block that copies the total from its register.
 
     Long sums are in parts, of which each is summed like that. The last halves, and the sum of the parts, are in f64 where the machine has
     it: few additions, which round the most.
     """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
+    if find_block(s.program, name).annotations.get(TERMS) == "f64":
+        lanes = min(lanes, WIDE_LANES)
     if lanes < FEWEST:
         raise ScheduleError(f"block `{name}` sums too few elements for lanes")
     lanes = _choose_lanes(s, decide.of(name), lanes)
@@ -261,20 +268,22 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
         total = s.rfactor(name, found.loops[-1], around, scope="register")
         s.vectorize(found.loops[-1])
         begin(s, name, found.loops[inside], ())
-        last = _by_halves(s, total, lanes, around)
-        s.cache_write(parts[-1].total if parts else last[-1], at, scope="register")
+        halves = _by_halves(s, total, lanes, around)
+        last = halves[-find_block(s.program, name).annotations.get(WIDE_HALVES, IN_F64) :]
+        written: BlockHandle = s.cache_write(parts[-1].total if parts else last[-1], at, scope="register")
         _begin_total(s, last[-1])
+        for block in (*last, *(p.total for p in parts)) if wide else ():
+            s.widen(block)  # before `begin`, which may make a second copy of them for the last part
         for p, following in pairwise(parts):
             begin(s, p.total.block.name, following.terms, ())
         if parts:
             begin(s, parts[-1].total.block.name, found.loops[0], ())
-        for block in (*last, *(p.total for p in parts)) if wide else ():
-            s.widen(block)
+    return written
 
 
 def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | None) -> list[BlockHandle]:
-    """Add so many lanes in halves; the blocks of the last three of these additions: 8 to 4 to 2 to 1."""
-    last: list[BlockHandle] = []
+    """Add so many lanes in halves; the blocks of these additions: 32, …, 2, 1 sums."""
+    halves: list[BlockHandle] = []
     while lanes > 2:
         lanes //= 2
         half, lane = s.split(s.loops(total)[-1], None, lanes)
@@ -282,9 +291,9 @@ def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | Non
         s.vectorize(lane)
         s.begin_reduction(total, half)
         s.unroll(half)
-        last.append(total)
+        halves.append(total)
         total = following
-    return [*last[-2:], total]
+    return [*halves, total]
 
 
 def _begin_total(s: Schedule, total: BlockHandle) -> None:
@@ -312,8 +321,14 @@ def _pieces(s: Schedule, decide: Decide, name: str) -> None:
         size = decide.of(name)("piece", (PIECE // 2, PIECE, 2 * PIECE), PIECE, reorders=True, why="what a thread takes at least")
         piece, inside = s.split(row, size)
         total = s.rfactor(name, piece, scope="workspace")
-        _lanes(s, decide, name, inside)
+        wide = widens(total.block, decide.target)
+        written = _lanes(s, decide, name, inside)
         s.parallel(piece)
+        if wide:  # the sums of pieces stay in f64, and are added in it
+            s.widen(written)
+            if any(a.write and allocation(s.program, a.buffer) is None for a in accesses(total.block)):
+                s.cache_write(total, None, scope="stack")
+            s.widen(total)
         tried(partial(_lanes, s, decide, total.block.name, s.loops(total)[-1]))
 
 

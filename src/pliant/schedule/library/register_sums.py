@@ -52,9 +52,10 @@ class Sizes:
 
 
 PRODUCTS = Sizes(128, (32,), (32, 16), long=256)  # of which each part costs the registers of a tile
-# Of elements, which wait for memory and for each other. Up to 64 they are one chain where their number is known: a pool of 7x7 is one.
+# Of elements, which wait for memory and for each other.
 SUMS = Sizes(32, (16, 32), (16, 8, 16), long=64)
-WIDE_SUMS = Sizes(8, (4,), (4,), long=64, wide=True)
+WIDE_SUMS = Sizes(8, (4,), (4,), long=8, wide=True)
+WIDE_WINDOWS = Sizes(8, (4,), (4,), long=64, wide=True)  # a pool of up to 7x7 is one chain, as it is in other libraries
 # Many sums, of which each part is added by halves: the steps of 64 lanes.
 IN_LANES = Sizes(128, (16,), (16, 16), long=256)
 WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
@@ -85,9 +86,10 @@ def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Dec
     return Summing(how, unroll)
 
 
-def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Sizes:
+def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide, windows: bool = False) -> Sizes:
     """How a sum over these loops is cut into parts, where it is long and nobody has said so before (`lower/promote.py`)."""
     how = sizes_of(block, decide.target)
+    how = WIDE_WINDOWS if windows and how is WIDE_SUMS else how
     if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= how.long:
         return how
     why = f"parts of about {how.part} terms: longer ones round more, and shorter ones cost more (docs/design/0015-error-of-sums.md)"

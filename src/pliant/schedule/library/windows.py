@@ -97,7 +97,7 @@ class _Rule:
         self.copies = False  # rows may be copied with their padding: they have one channel, which no other result needs
         self.tile = self._tile_size()
         block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
-        self.summing = Summing(decide_parts(s.program, block, loops, decide))
+        self.summing = Summing(decide_parts(s.program, block, loops, decide, windows=True))
         self.unrolled = self._choose_unrolled(block, loops)
 
     def _tile_size(self) -> Choice:
