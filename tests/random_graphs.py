@@ -512,8 +512,11 @@ def make_function(seed: int) -> tuple[g.Function, dict[str, Expr]]:
     return function, generator.bounds
 
 
+MOST_ELEMENTS = 1 << 20  # of a tensor with a large dim: the cube of 300 takes the interpreter minutes, and gigabytes
+
+
 def make_arguments(function: g.Function, bounds: dict[str, Expr], seed: int, large: int = 0) -> list[Any] | None:
-    """Arguments whose dims satisfy every run-time condition of the function, one of them `large` if so wished; None if none were found."""
+    """Arguments whose dims meet every run-time condition of the function, one dim `large` if tensors stay small; None if none do."""
     env = _choose_dims(function, bounds, random.Random(seed), large)
     rng = np.random.default_rng(seed)
     return None if env is None else [_argument(p, bounds, env, rng) for p in function.params]
@@ -541,8 +544,17 @@ def _choose_dims(function: g.Function, bounds: dict[str, Expr], rng: random.Rand
         env: dict[Var, int] = {d: rng.choice([s for s in SIZES if d.min <= s <= d.max and s % d.multiple_of == 0]) for d in dims}
         env.update((d, large) for d in dims if large and d.max >= large)
         if _hold(function.nodes, env) and all(evaluate(c, env) for c in conditions):
-            return env
+            if not large or _most_elements(function, env) <= MOST_ELEMENTS:
+                return env
+            large //= 2
     return None
+
+
+def _most_elements(function: g.Function, env: dict[Var, int]) -> int:
+    """The elements of the largest tensor whose dims are known before the function runs."""
+    annotations = [v.annotation for v in (*function.params, *(o for n in g.walk_nodes(function.nodes) for o in n.outs))]
+    sizes = [product(a.shape) for a in annotations if isinstance(a, g.Tensor)]
+    return max((int(evaluate(e, env)) for e in sizes if all(v in env for v in free_vars(e))), default=0)
 
 
 def _hold(nodes: Sequence[g.Node], env: dict[Var, int]) -> bool:
