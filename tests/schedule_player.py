@@ -343,7 +343,7 @@ class Player:
         self.s.set_scope(name, self.odd(self.pick(allocated or ["t"])), self.odd(self.pick(SCOPES)))
 
     def widen(self, name: str, loops: list[Any]) -> None:
-        self.s.widen(name, self.odd(self.pick(["f64", "f64", "f64", "f32"])), buffer=self.chance(0.6))
+        self.s.widen(name, self.odd(self.pick(["f64", "f64", "f64", "f64", "f32", "f16", "i64"])), buffer=self.chance(0.6))
 
     def layout(self, name: str, loops: list[Any]) -> None:
         buffer = self.pick(self.buffers(name))

@@ -7,9 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import pytest
 from schedule_invariant import check_schedule
 from schedule_kernels import kernel, parse
 
+from pliant import ScheduleError
 from pliant.schedule import Schedule
 
 
@@ -51,4 +53,28 @@ def f(x: Tensor[i32, n, 4], out: Out[i32, n, 4]) -> None:
     outer = s.blockize("t", "out")
     assert [x.kind for x in outer.block.iters] == ["O"]
     s.split(i, 3)
+    check_schedule(func, s)
+
+
+def test_memory_that_is_used_after_the_block_cannot_be_inside_it() -> None:
+    func = parse("""
+n = dim("n")
+@kernel
+def f(x: Tensor[i32, n], y: Out[i32, n], z: Out[i32, n]) -> None:
+    for i in serial(n):
+        with block("y", "S", i) as vi:
+            y[vi] = x[vi] + 1
+    t = alloc((n,), i32)
+    for i in serial(n):
+        with block("t", "S", i) as vi:
+            t[vi] = x[vi] * 2
+    for i in serial(n):
+        with block("z", "S", i) as vi:
+            z[vi] = t[vi] - 3
+""")
+    s = Schedule(func)
+    inner = s.blockize(s.loops("t")[0])  # a user of `t` that is inside, and looked at first
+    with pytest.raises(ScheduleError, match="block `z` uses memory that is allocated in it"):
+        s.blockize("y", inner)
+    s.blockize("y", inner, "z")
     check_schedule(func, s)

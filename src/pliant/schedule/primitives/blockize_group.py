@@ -71,8 +71,9 @@ def _check_parts(func: Func, at: tuple[For | Block, ...], parts: tuple[Stmt, ...
     if shared is not None:
         raise refuse(f"{what}: loop `{shared.var.name}` is parallel", func, (shared, "parallel"))
     own = {x.buffer for s in parts for x in walk_stmts(s) if isinstance(x, Alloc)}
-    user = next((b for b in index(func.body).all_blocks if b not in inside and own & {a.buffer for a in accesses(b)}), None)
-    if user is not None and not any(contains_stmt(s, user) for s in parts):
+    others = (b for b in index(func.body).all_blocks if not any(contains_stmt(s, b) for s in parts))
+    user = next((b for b in others if own & {a.buffer for a in accesses(b)}), None)
+    if user is not None:
         raise refuse(f"{what}: block `{user.name}` uses memory that is allocated in it", func, (user, "this block"))
     outside = loops_above(func, parts[0])
     for b in inside:
