@@ -208,6 +208,24 @@ def scan(x: Tensor[i32, n, m], out: Out[i32, n, m]) -> None:
         with block("out", "SO", i, j) as (vi, vj):
             out[vi, vj] = x[vi, vj] + select(vj > 0, out[vi, vj - 1], 0)
 """,
+    "recurrence": """
+n = dim("n")
+m = dim("m")
+@kernel
+def recurrence(x: Tensor[f32, m, n, 30], a: Tensor[f32, 30], out: Out[f32, m, n, 30]) -> None:
+    for i, j, t in grid(m, 30, n):
+        with block("out", "SSO", i, j, t) as (vi, vj, vt):
+            out[vi, vt, vj] = select(vt > 0, out[vi, vt - 1, vj], 0.0) * a[vj] + x[vi, vt, vj]
+""",
+    "scatter_rows": """
+n = dim("n")
+m = dim("m")
+@kernel
+def scatter_rows(x: Tensor[i32, n, m], out: InOut[i32, 5, m]) -> None:
+    for i, j in grid(n, m):
+        with block("out", "OS", i, j) as (vi, vj):
+            out[vi % 5, vj] = out[vi % 5, vj] + x[vi, vj]
+""",
 }
 
 

@@ -1,8 +1,8 @@
 """The table of the default rules: one list for each kind of target, in the order in which they are tried.
 
 Rules of one phase stand together. The phases: instructions that users have declared, convolutions before anything is inlined (operands
-that are padded stay apart, so that sums have no condition), inlining, decoding, products, rows, transposes, elementwise; the last rule
-takes anything.
+that are padded stay apart, so that sums have no condition), inlining, decoding, products, rows, transposes, elementwise, recurrences; the
+last rule takes anything.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .inlining import DECODING, DECODING_INTO_COPIES, INLINING
 from .matmul import MATMUL
 from .one_row import ONE_ROW
 from .record import Apply, Layouts, Match, Promotes, Rule
+from .recurrences import RECURRENCES
 from .reduction import ONE_REDUCTION, ROWS
 from .transposes import TRANSPOSE
 from .windows import WINDOWS
@@ -43,6 +44,7 @@ CPU: tuple[Rule, ...] = (
     ONE_REDUCTION,
     TRANSPOSE,
     ELEMENTWISE,
+    RECURRENCES,
     FALLBACK,
 )
 
