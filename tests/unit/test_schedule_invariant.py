@@ -853,3 +853,50 @@ for i in range(3):
     run_loop(s.func, [np.ones((3, 12), np.float32), y], [])
     assert y.tolist() == [0, 0, 0]
     check_schedule(func, s)
+
+
+def test_an_init_runs_also_where_the_predicate_leaves_out_every_term() -> None:
+    """The part of the predicate that is about reduced iterators is no fact in the init: lanes were left uninitialized."""
+    func = parse("""
+n = dim("n", max=64)
+@kernel
+def f(x: Tensor[i32, n, 8], y: Out[i32, n]) -> None:
+    for i, j, k in grid(n, 2, 4):
+        with block("y", "SRR", i, j, k) as (vi, vj, vk):
+            where(vj * 4 + vk < 1)
+            with init():
+                y[vi] = 0
+            y[vi] += x[vi, vj * 4 + vk]
+""")
+    s = Schedule(func)
+    s.rfactor("y", s.loops("y")[2], scope="workspace")
+    s.transform_layout("y_lanes", "lambda a, b: (b // 8, a, b % 8)", block="y")
+    check_schedule(func, s)
+
+
+@pytest.mark.parametrize(
+    ("loops", "values"),
+    [
+        ("for i, k in grid(n, 4):", "i, k"),
+        ("for k, i in grid(4, n):", "i, k"),
+        ("for i in range(n):", "i, 1"),
+        ("for j in range(n * 4):", "j // 4, j % 4"),
+    ],
+)
+def test_a_sum_of_no_terms_is_its_init(loops: str, values: str) -> None:
+    """Wherever the init runs: before the loops, in every instance, or where the reduced iterator is 0, which the predicate leaves out."""
+    func = parse(f"""
+n = dim("n")
+@kernel
+def f(x: Tensor[i32, n, 4], y: Out[i32, n]) -> None:
+    {loops}
+        with block("y", "SR", {values}) as (vi, vk):
+            where(vk % 3 == 1 and vi + vk < 3)
+            with init():
+                y[vi] = 0
+            y[vi] += x[vi, vk]
+""")
+    x, y = np.arange(1, 25, dtype=np.int32).reshape(6, 4), np.full(6, -7, np.int32)
+    run_loop(func, [x, y], [6])
+    assert y.tolist() == [2, 6, 0, 0, 0, 0]
+    check_schedule(func, Schedule(func))

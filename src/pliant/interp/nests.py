@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..loop.stmt import Alloc, Block, Call, For, If, Let, Seq, Stmt, View, children, exprs, walk_stmts
 from ..support.record import dataclass
-from ..sym.expr import And, Expr, Var, all_of, free_vars
+from ..sym.expr import Expr, Var, all_of, conjuncts, free_vars
 
 
 @dataclass(slots=True)
@@ -104,13 +104,6 @@ def _loops_of(values: Iterator[Expr] | list[Expr] | tuple[Expr, ...], origin: di
         for v in free_vars(value):
             found |= origin.get(v, frozenset((v,)))
     return found
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that `condition` is the conjunction of."""
-    if isinstance(condition, And):
-        return [c for a in condition.args for c in conjuncts(a)]
-    return [condition]
 
 
 def independent(loop: For) -> bool:

@@ -347,25 +347,23 @@ class Writer(Values):
             self.names[i.var] = self.value(i.value)
             if self.extents:
                 self.values_of[i.var] = i.value
-        condition = self.kept(s.predicate)
-        if s.predicate is TRUE:
-            self._instance(s)
+        if s.init is not None and s in self.inits.inline:
+            first = [E.Eq(i.var, Const(0, i64)) for i in s.iters if i.kind != "S"] if self.inits.inline[s] == "where_zero" else []
+            self._guarded(E.all_of(s.init_predicate, *first), s.init)
+        self._guarded(s.predicate, s.body)
+
+    def _guarded(self, predicate: Expr, s: Stmt) -> None:
+        """A part of a block's instance, where a predicate holds."""
+        condition = self.kept(predicate)
+        if predicate is TRUE:
+            self.stmt(s)
         elif condition in self.varying:
             mask = self.narrowed(condition)
             with self.inside(f"if {mask}.any():"), self.masked(mask):
-                self._instance(s)
+                self.stmt(s)
         else:
             with self.inside(f"if {condition}:"):
-                self._instance(s)
-
-    def _instance(self, s: Block) -> None:
-        when = self.inits.inline.get(s)
-        if s.init is not None and when == "always":
-            self.stmt(s.init)
-        elif s.init is not None and when == "where_zero":
-            zero = [E.Eq(i.var, Const(0, i64)) for i in s.iters if i.kind != "S"]
-            self.stmt(If(E.all_of(*zero), s.init, span=s.init.span))
-        self.stmt(s.body)
+                self.stmt(s)
 
 
 def located(where: Any, make: Callable[..., Memory], *arguments: Any) -> Memory:

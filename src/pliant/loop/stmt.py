@@ -63,7 +63,7 @@ from typing import Any, Literal, Self
 from ..dtype import i64
 from ..support.record import dataclass
 from ..support.source import Span
-from ..sym.expr import TRUE, Const, Expr, Var, rewrite, walk
+from ..sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, rewrite, walk
 from .buffer import Buffer, Load
 
 INSTRUCTION = "instruction"  # the annotation of loops that tensor instructions do
@@ -133,6 +133,12 @@ class Block(Stmt):
     writes: tuple[Region, ...] | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     span: Span | None = None
+
+    @property
+    def init_predicate(self) -> Expr:
+        """The part of the predicate that holds in the init: a sum of no terms is initialized too, so nothing about what is reduced."""
+        reduced = {i.var for i in self.iters if i.kind != "S"}
+        return all_of(*(c for c in conjuncts(self.predicate) if reduced.isdisjoint(free_vars(c))))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -122,11 +122,7 @@ class _Memory:
     def block(self, s: Block, at: Place) -> None:
         inner = at.bind({i.var: i.value for i in s.iters})
         if s.init is not None:
-            spatial = inner
-            for part in conjuncts(s.predicate):
-                if all(i.kind == "S" or i.var not in free_vars(part) for i in s.iters):
-                    spatial = spatial.given(part)
-            self.visit(s.init, spatial)
+            self.visit(s.init, inner.given(s.init_predicate))
         self.visit(s.body, inner.given(s.predicate))
 
     # Reads and writes.
@@ -265,11 +261,6 @@ class _Memory:
                     [f"{where}`{index}` is {value}, the extent is {bound}"],
                     "shorten the loop, or put the access under a condition",
                 )
-
-
-def conjuncts(e: Expr) -> list[Expr]:
-    """The parts of `a and b and ...`."""
-    return [c for a in e.args for c in conjuncts(a)] if isinstance(e, E.And) else [e]
 
 
 def _certain_loads(e: Expr) -> Iterator[Load]:

@@ -18,7 +18,7 @@ from ..loop.stmt import Alloc, Func, Replacer, Seq, Stmt, Store
 from ..support.record import dataclass
 from ..sym.affine import linear
 from ..sym.bounds import multiple
-from ..sym.expr import And, Const, Eq, Expr, Le, Lt, Select, Var, const, product, substitute
+from ..sym.expr import Const, Eq, Expr, Le, Lt, Select, Var, conjuncts, const, product, substitute
 from ..sym.facts import EMPTY
 from ..sym.prove import prove
 from ..sym.simplify import simplify
@@ -153,12 +153,8 @@ class _Cut:
 def _same(n: g.CallLoop, buffers: Mapping[Buffer, g.Value]) -> dict[Expr, Expr]:
     """For extents of buffers those that the call is checked to have the same value for."""
     here = {there: e for b, v in buffers.items() for e, there in zip(b.shape, v.tensor.shape, strict=True)}
-    equal = [e.args for r in n.requires for e in _conjuncts(r.cond) if isinstance(e, Eq)]
+    equal = [e.args for r in n.requires for e in conjuncts(r.cond) if isinstance(e, Eq)]
     return {here[a]: here[b] for a, b in equal if a in here and b in here}
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [x for a in e.args for x in _conjuncts(a)] if isinstance(e, And) else [e]
 
 
 def _inlined(func: Func, out: Buffer) -> tuple[dict[Var, Expr], Store]:

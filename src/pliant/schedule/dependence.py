@@ -31,7 +31,6 @@ from .nest import (
     index,
     loop_facts,
     loops_above,
-    predicate_over_loops,
 )
 
 
@@ -195,7 +194,9 @@ def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, 
             values = {i.var: i.value for i in block.iters}
             start, stop = (substitute(substitute(e, values), renamed) if rename else substitute(e, values) for e in (x.start, x.stop))
             facts = facts.with_range(var, start, stop - 1)
-        facts = facts.with_condition(substitute(predicate_over_loops(block), renamed))
+        # The init runs where only a part of the predicate holds.
+        condition = block.predicate if block.init is None else block.init_predicate
+        facts = facts.with_condition(substitute(substitute(condition, {i.var: i.value for i in block.iters}), renamed))
     return facts, renamed
 
 

@@ -15,7 +15,7 @@ from ..loop.passes.simplify_indices import block_facts
 from ..loop.stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from ..support.memos import remembered
 from ..support.record import dataclass
-from ..sym.expr import And, Const, Dim, Expr, Not, Select, Var, free_vars, substitute, walk
+from ..sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute, walk
 from ..sym.facts import DIM_MAX, EMPTY, Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.simplify import simplify
@@ -191,13 +191,6 @@ def bound_value(value: Expr, facts: Facts) -> Expr:
             rest, at = tuple(a for a in m if a is not found[0]), units[found[0]]
             kept = add(add(kept, {m: c}), {rest: c * at} if at else {}, -1)
     return to_expr(kept, value.dtype)
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that `condition` is the conjunction of."""
-    if isinstance(condition, And):
-        return [c for a in condition.args for c in conjuncts(a)]
-    return [condition]
 
 
 def predicate_over_loops(block: Block) -> Expr:

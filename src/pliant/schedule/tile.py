@@ -17,7 +17,7 @@ from ..sym.expr import TRUE, And, Const, Expr, Not, Or, Select, Var, all_of, fre
 from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .nest import bound_inside, conjuncts, facts_at, fed_by, loop_facts, loops_above
+from .nest import bound_inside, facts_at, fed_by, loop_facts, loops_above
 from .refusal import refuse
 
 
@@ -42,13 +42,7 @@ def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
 
 def spatial_predicate(block: Block, iters: dict[Var, Expr]) -> Expr:
     """The part of a block's predicate that its reduction iterators have no part in, over other iterators of the same loops."""
-    spatial = {i.var for i in block.iters if i.kind == "S"}
-    values = {i.var: substitute(i.value, iters) for i in block.iters}
-    return all_of(*(substitute(c, values) for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(_others(block, spatial))))
-
-
-def _others(block: Block, spatial: set[Var]) -> set[Var]:
-    return {i.var for i in block.iters} - spatial
+    return substitute(block.init_predicate, {i.var: substitute(i.value, iters) for i in block.iters})
 
 
 def spatial_facts(func: Func, block: Block, inner: list[For]) -> Facts:

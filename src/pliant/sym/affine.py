@@ -145,7 +145,7 @@ class _Detector:
         self.limits: list[tuple[IterSum, Expr]] = []  # sum < limit, from the predicate
         self.matched: set[int] = set()  # limits that say where a binding ends
         self.unmatched = 0  # parts of the predicate that cut holes
-        for part in _conjuncts(TRUE if predicate is None else predicate):
+        for part in E.conjuncts(TRUE if predicate is None else predicate):
             self._limit(part)
 
     def detect(self, bindings: Sequence[Expr]) -> IterMap:
@@ -364,7 +364,3 @@ class _Detector:
         if not positive or not prove_equal(FloorMod(a, b), Const(0, a.dtype), self.inside):
             return None
         return simplify(FloorDiv(a, b), self.inside)
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [*_conjuncts(e.args[0]), *_conjuncts(e.args[1])] if type(e) is E.And else [e]

@@ -593,6 +593,11 @@ def all_of(*conditions: Expr) -> Expr:
     return result
 
 
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that `condition` is the conjunction of."""
+    return [c for a in condition.args for c in conjuncts(a)] if isinstance(condition, And) else [condition]
+
+
 def product(factors: tuple[Expr, ...]) -> Expr:
     """The product of integer factors, 1 when there are none."""
     result: Expr = Const(1, i64)

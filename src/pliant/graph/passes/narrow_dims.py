@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from ...sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var, substitute
+from ...sym.expr import Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var, conjuncts, substitute
 from ...sym.facts import EMPTY
 from ..annotation import decide, defined_vars
 from ..node import Function, Require, walk_nodes
@@ -26,7 +26,7 @@ def narrow_dims(function: Function) -> Function:
     found: dict[Dim, Range] = {v: (v.min, v.max, v.multiple_of) for v in dims}
     reasons: dict[Var, Require] = {}
     for r in (r for n in function.nodes for r in n.requires):
-        asked = [_asked(c) for c in _conjuncts(r.cond)]
+        asked = [_asked(c) for c in conjuncts(r.cond)]
         for a in asked if None not in asked else []:
             assert a is not None
             v, (low, high, step) = a
@@ -53,10 +53,6 @@ def _contradicts(function: Function, narrowed: dict[Var, Expr]) -> bool:
     """Whether a check can never hold in these ranges: no shape is good for all of them then, and a run says which one fails."""
     conditions = [r.cond for n in walk_nodes(function.nodes) for r in n.requires]
     return any(decide(substitute(c, narrowed), EMPTY) is False for c in conditions)
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [c for a in e.args for c in _conjuncts(a)] if isinstance(e, And) else [e]
 
 
 def _asked(e: Expr) -> tuple[Dim, Range] | None:

@@ -38,7 +38,7 @@ def regions(s: Stmt, facts: Facts = EMPTY) -> Regions:
         for i in s.iters:
             if i.var not in facts.ends:  # indices are sums and products of what memory can have; they do not overflow
                 facts = facts.with_range(i.var, -DIM_MAX, DIM_MAX)
-        walker.inside(s, facts.with_condition(s.predicate) if s.predicate is not TRUE else facts)
+        walker.inside(s, facts)
     else:
         walker.stmt(s, facts)
     return Regions(tuple(walker.reads.values()), tuple(walker.writes.values()))
@@ -74,7 +74,7 @@ class _Walker:
             case Block():
                 self.loads((*(i.value for i in s.iters), s.predicate), facts)
                 self.values |= {i.var: self.over(i.value) for i in s.iters}
-                self.inside(s, facts.with_condition(self.over(s.predicate)) if s.predicate is not TRUE else facts)
+                self.inside(s, facts)
             case If():
                 self.loads((s.cond,), facts)
                 cond = self.over(s.cond)
@@ -92,9 +92,13 @@ class _Walker:
 
     def inside(self, block: Block, facts: Facts) -> None:
         """The init and the body of a block."""
-        for s in (block.init, block.body):
-            if s is not None:
-                self.stmt(s, facts)
+        if block.init is not None:
+            self.stmt(block.init, self.under(block.init_predicate, facts))
+        self.stmt(block.body, self.under(block.predicate, facts))
+
+    def under(self, condition: Expr, facts: Facts) -> Facts:
+        """Also a condition of a block."""
+        return facts if condition is TRUE else facts.with_condition(self.over(condition))
 
     def simple(self, s: Stmt, facts: Facts) -> None:
         """A statement without others inside."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from ...support.record import dataclass
-from ...sym.expr import TRUE, And, Const, Eq, Expr, Not, Var, all_of, free_vars, substitute
+from ...sym.expr import TRUE, Const, Eq, Expr, Not, Var, all_of, conjuncts, free_vars, substitute
 from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
 
 
@@ -71,10 +71,17 @@ def _lower_block(block: Block, around: _Around) -> Stmt:
     predicate = bind.expr(block.predicate)
     # The iterators of a block hide the loops around it, so inits of inner blocks cannot move out of it.
     body = bind.stmt(_lower(block.body, _Around()))
-    if block.init is not None:
-        first = _place_init(block, bind.stmt(_lower(block.init, _Around())), bind, around)
-        body = seq(first, body) if first is not None else body
-    return body if predicate is TRUE else If(predicate, body, span=block.span)
+    first = None if block.init is None else _place_init(block, bind.stmt(_lower(block.init, _Around())), bind, around)
+    if first is None:
+        return _under(predicate, body, block)
+    begins = bind.expr(block.init_predicate)
+    if begins is predicate:
+        return _under(predicate, seq(first, body), block)
+    return seq(_under(begins, first, block), _under(predicate, body, block))
+
+
+def _under(condition: Expr, s: Stmt, block: Block) -> Stmt:
+    return s if condition is TRUE else If(condition, s, span=block.span)
 
 
 def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> Stmt | None:
@@ -92,10 +99,8 @@ def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> St
     if loops[0].var in feeds_space or entangled:
         return If(all_of(*(Eq(value, Const(0, value.dtype)) for value in reducing)), init, span=block.span)
     nest = init
-    reduced = {i.var for i in block.iters if i.kind != "S"}
-    for c in reversed(_conjuncts(block.predicate)):
-        if reduced.isdisjoint(free_vars(c)):
-            nest = _guarded(bind.expr(c), nest, hidden, around)
+    for c in reversed(conjuncts(block.init_predicate)):
+        nest = _guarded(bind.expr(c), nest, hidden, around)
     fresh: dict[Var, Expr] = {}
     for p in reversed(inside):
         if not isinstance(p, For):
@@ -121,7 +126,3 @@ def _fed_by(values: Iterable[Expr], around: _Around) -> set[Var]:
 
 def _vars(e: Expr, around: _Around) -> frozenset[Var]:
     return free_vars(substitute(e, around.lets))
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [c for a in e.args for c in _conjuncts(a)] if isinstance(e, And) else [e]

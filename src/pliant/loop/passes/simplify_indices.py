@@ -61,7 +61,7 @@ class Simplifier:
                 orelse = None if s.orelse is None else self.stmt(s.orelse, given(Not(s.cond), facts))
                 new = s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
             case Block():
-                new = self.inside(s, block_facts(s, facts))
+                new = self.block(s, facts)
             case _ if children(s):
                 new = self.inside(s, facts)
             case _:
@@ -72,6 +72,12 @@ class Simplifier:
 
     def inside(self, s: Stmt, facts: Facts) -> Stmt:
         return map_children(s, lambda x: self.stmt(x, facts))
+
+    def block(self, s: Block, facts: Facts) -> Stmt:
+        """A block: less is known in its init than in its body."""
+        body = self.stmt(s.body, block_facts(s, facts))
+        init = None if s.init is None else self.stmt(s.init, block_facts(s, facts, init=True))
+        return s if body is s.body and init is s.init else s.with_(body=body, init=init)
 
     def sequence(self, s: Seq, facts: Facts) -> Stmt:
         """Lets of whole numbers are what they are bound to, to the end of the sequence."""
@@ -142,9 +148,9 @@ def given(condition: Expr, facts: Facts) -> Facts:
     return facts if fixed(condition) is None else facts.with_condition(condition)
 
 
-def block_facts(block: Block, facts: Facts) -> Facts:
-    """What a block's body may rely on: the ranges of its iterators, what they are where they are loops, its predicate."""
+def block_facts(block: Block, facts: Facts, init: bool = False) -> Facts:
+    """What a block's body (or its init) may rely on: the ranges of its iterators, what they are where they are loops, its predicate."""
     loops = {v for i in block.iters for v in walk(i.value) if isinstance(v, Var) and v in facts.ends}
     for i in block.iters:
         facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))
-    return given(block.predicate, facts)
+    return given(block.init_predicate if init else block.predicate, facts)

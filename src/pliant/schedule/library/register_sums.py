@@ -23,11 +23,11 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...sym.bounds import bounds
-from ...sym.expr import Mul, free_vars
+from ...sym.expr import Mul, conjuncts, free_vars
 from ...sym.simplify import simplify
 from ...target import Target
 from ..decisions import Decide
-from ..nest import conjuncts, constant_extent, facts_at, fed_by, predicate_over_loops
+from ..nest import constant_extent, facts_at, fed_by, predicate_over_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block
 

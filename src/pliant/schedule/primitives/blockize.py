@@ -10,7 +10,7 @@ from ...dtype import i64
 from ...loop.stmt import Block, For, Func, Iter, Replacer, Seq, Stmt, seq
 from ...support.record import dataclass
 from ...sym.bounds import int_range
-from ...sym.expr import Const, Expr, Var, all_of, free_vars
+from ...sym.expr import Const, Expr, Var, free_vars
 from ...sym.facts import Facts
 from ...sym.poly import Poly, poly_of, to_expr
 from ...sym.prove import prove_equal
@@ -18,7 +18,7 @@ from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import bare_statement
 from ..legal import legal
-from ..nest import block_names, blocks, bound_value, conjuncts, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
+from ..nest import block_names, blocks, bound_value, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ..refusal import refuse
 from .blockize_group import blockize_group
 
@@ -173,8 +173,8 @@ def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: s
     iters = tuple(Iter(_var(own[i.var]), "S", replacer.expr(values[i.var])) for i in spatial)
     rename = Replacer(own)
     assert block.init is not None
-    here = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(i.var for i in block.iters if i.kind != "S")]
-    nest: Stmt = Block(fresh_name(f"{block.name}_init", names), iters, rename.stmt(block.init), predicate=rename.expr(all_of(*here)))
+    predicate = rename.expr(block.init_predicate)
+    nest: Stmt = Block(fresh_name(f"{block.name}_init", names), iters, rename.stmt(block.init), predicate=predicate)
     for x in reversed(kept):
         nest = For(_var(fresh[x.var]), x.start, x.stop, x.kind, nest, x.annotations)
     return seq(nest)

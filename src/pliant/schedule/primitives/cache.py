@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...dtype import i64
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Stmt, Store, seq, walk_stmts
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.prove import prove
 from ..cursor import Edit, Forward, Mover, fresh_name
@@ -21,7 +21,6 @@ from ..nest import (
     base_facts,
     block_names,
     blocks,
-    conjuncts,
     constant_extent,
     facts_at,
     fed_by,

@@ -10,7 +10,7 @@ from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Reduce, Replacer, Seq, Stmt, seq, walk_stmts
 from ...support.refusal import Refusal as NoMap
 from ...sym.affine import detect_iter_map
-from ...sym.expr import Const, Expr, Le, Lt, Var, free_vars, substitute
+from ...sym.expr import Const, Expr, Le, Lt, Var, conjuncts, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.prove import prove
 from ...sym.simplify import simplify
@@ -22,7 +22,6 @@ from ..nest import (
     accesses,
     allocation,
     blocks,
-    conjuncts,
     facts_at,
     fed_by,
     loaded,

@@ -10,7 +10,7 @@ from ...dtype import i64
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, zero
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, all_of, free_vars, walk
+from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, all_of, conjuncts, free_vars, walk
 from ...sym.facts import DIM_MAX, Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove, prove_equal
@@ -18,7 +18,7 @@ from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import linear
 from ..legal import legal
-from ..nest import accesses, block_names, blocks, conjuncts, facts_at, loops_above, plain_iters
+from ..nest import accesses, block_names, blocks, facts_at, loops_above, plain_iters
 from ..own_nest import own_nest
 from ..refusal import refuse
 from .cache import redirected

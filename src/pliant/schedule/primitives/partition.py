@@ -12,7 +12,7 @@ import itertools
 from ...dtype import i64
 from ...loop.stmt import Block, For, Func, Stmt, map_children, seq
 from ...sym.bounds import poly_interval
-from ...sym.expr import Expr, Le, Lt, Max, Min, Var, all_of, free_vars, substitute
+from ...sym.expr import Expr, Le, Lt, Max, Min, Var, all_of, conjuncts, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove, prove_equal
@@ -20,7 +20,7 @@ from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward
 from ..dependence import bare_statement, linear
 from ..legal import legal
-from ..nest import block_names, blocks, conjuncts, facts_at, fed_by, loop_facts, loops_above, loops_in, predicate_over_loops
+from ..nest import block_names, blocks, facts_at, fed_by, loop_facts, loops_above, loops_in, predicate_over_loops
 from ..refusal import check_serial, refuse
 from ..tile import rebound_over
 from .split import is_factor, without_inits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...loop.buffer import Load
 from ...loop.stmt import NAMED_COMBINERS, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts
-from ...sym.expr import Const, Expr, Mul, Var, all_of, free_vars, substitute
+from ...sym.expr import Const, Expr, Mul, Var, free_vars, substitute
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, compose, fresh_name
@@ -17,7 +17,6 @@ from ..nest import (
     accesses,
     block_names,
     blocks,
-    conjuncts,
     constant_extent,
     facts_at,
     fed_by,
@@ -91,8 +90,7 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
     names = block_names(func)
     iters = tuple(Iter(Var(i.var.name), i.kind, i.value) for i in block.iters if i.kind == "S")
     replacer = Replacer({old.var: new.var for old, new in zip((i for i in block.iters if i.kind == "S"), iters, strict=True)})
-    reduced = {i.var for i in block.iters if i.kind != "S"}
-    predicate = all_of(*(replacer.expr(c) for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(reduced)))
+    predicate = replacer.expr(block.init_predicate)
     init = Block(fresh_name(f"{block.name}_init", names), iters, replacer.stmt(block.init), predicate=predicate, span=block.init.span)
     nest, _ = nest_of(spatial, init, kinds=True)
     edit = Edit(func)
