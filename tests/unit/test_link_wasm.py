@@ -143,7 +143,7 @@ define i32 @deep(i32 %n) {
 def test_indirect_calls(level: int) -> None:
     """Function pointers reach functions of the module and of the host; the stack lies below the constants."""
     exports = ["through_ctx", "through_own", "through_pointer", "deep"]
-    wasm = Instance(link_wasm(emit_object(INDIRECT, target("wasm"), level), exports))
+    wasm = Instance(link_wasm(emit_object(INDIRECT, target("wasm"), level), exports, stack_bytes=65536))
     assert wasm("through_own", 0, 12) == 144
     assert wasm("through_own", 1, 12) == -12
     assert wasm("through_pointer") == 7

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
+from ..loop.buffer import MOST_STACK
 from ..runtime.blob import Blob
 from ..support.errors import InternalError
 from ..support.record import dataclass
@@ -26,6 +27,7 @@ from ..support.record import dataclass
 _MAGIC = b"\0asm\x01\0\0\0"
 _PAGE = 65536
 _LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x02, 0x10, 0x40  # flags of symbols
+STACK = 2 * MOST_STACK  # a kernel with all that it may have, and what calls it
 _STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
 
 
@@ -253,12 +255,12 @@ class _Layout:
         return self.slots.setdefault(function, len(self.slots) + 1)
 
 
-def link_wasm(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = 65536) -> bytes:
+def link_wasm(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> bytes:
     """The runnable module of one or several objects, exporting the functions in `exports`, its memory and its table."""
     return link_blob(objects, exports, stack_bytes).code
 
 
-def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = 65536) -> Blob:
+def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> Blob:
     """The same module as a blob of the form `wasm`: it knows where the body of each exported function begins."""
     parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
     stack_bytes += -stack_bytes % 16

@@ -64,7 +64,7 @@ class VectorLoops(Statements):
             in_registers = any(a.buffer.scope == "register" for a in laned)
             whole = constant is not None and (constant[1] <= MAX_LANES or in_registers)
             masks = possible and not whole and self._masks(laned, s.var, varying)
-        if not possible and in_registers:
+        if not possible and in_registers and constant is not None:
             self.one_by_one(s)
         elif not possible:
             self.serial(s)

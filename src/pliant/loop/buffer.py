@@ -14,6 +14,7 @@ rows of whole bytes (its last dim is a multiple of the elements in a byte); memo
 from __future__ import annotations
 
 from dataclasses import field
+from math import prod
 from typing import Literal
 
 from ..dtype import DType, dtype, i64, u8
@@ -22,6 +23,9 @@ from ..sym.expr import Const, Expr, product
 
 Scope = Literal["global", "workspace", "stack", "register"]
 SCOPES: tuple[Scope, ...] = ("global", "workspace", "stack", "register")
+# What the buffers of a program may take of a stack together. Threads have 512 KiB on some systems, and a module of wasm has 256 in all.
+# A larger one would end the process where it is first written.
+MOST_STACK = 1 << 17
 
 _WIDENED = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}
 
@@ -63,6 +67,13 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def stack_bytes(buffer: Buffer) -> int:
+    """What a buffer of constant size takes of the stack; 0 in other scopes. Registers count: those that do not fit are spilled there."""
+    if buffer.scope not in ("stack", "register") or not all(isinstance(e, Const) for e in buffer.shape):
+        return 0
+    return -(-prod(int(e.value) for e in buffer.shape if isinstance(e, Const)) * buffer.dtype.bits // 8)
 
 
 def loaded_dtype(stored: DType) -> DType:

@@ -18,7 +18,7 @@ from ..dtype import DType, bool_, i64
 from ..support.errors import Error, InternalError, counted
 from ..support.refusal import Refusal
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
-from .buffer import Buffer, Load, loaded_dtype, may_be_seen_as
+from .buffer import MOST_STACK, Buffer, Load, loaded_dtype, may_be_seen_as, stack_bytes
 from .stmt import (
     NAMED_COMBINERS,
     Alloc,
@@ -117,6 +117,7 @@ class _Verifier:
         self.threads: tuple[For, ...] = ()  # the parallel loops around
         self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffers -> the parallel loops around where they are allocated
         self.guard = given  # checks that were passed
+        self.stack = 0  # bytes of the buffers on it, so far
 
     def run(self) -> None:
         """Checks the parameters and the body."""
@@ -391,6 +392,10 @@ class _Verifier:
                 if not _is_constant(e):
                     help_ = f'allocate in the workspace: alloc(..., scope="workspace"), or make `{e}` a constant'
                     raise self.fail(f"`{b.name}` in scope {b.scope} has no constant size", [f"an extent is `{e}`"], help_)
+            self.stack += stack_bytes(b)
+            if self.stack > MOST_STACK:
+                help_ = 'allocate large buffers in the workspace: alloc(..., scope="workspace")'
+                raise self.fail(f"buffers on the stack take {self.stack:,} bytes with `{b.name}`, of {MOST_STACK:,} at most", help=help_)
         if b.scope == "register":
             self.registers[b] = self.threads
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from ..loop.buffer import MOST_STACK, stack_bytes
 from ..loop.stmt import Block, For, Func, walk_stmts
 from ..support.refusal import Refusal
 from ..sym.affine import detect_iter_map
@@ -48,6 +49,7 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
                     facts=[f"they would be {shown}", problem],
                 )
         _check_registers(func, result, fn.__name__)
+        _check_stack(func, result, fn.__name__)
         return result, forward
 
     return checked
@@ -71,6 +73,15 @@ def _check_registers(func: Func, result: Func, name: str) -> None:
                 what = f"cannot {name}: parallel loop `{outer.var.name}` would use register buffer `{buffer.name}`, which is outside of it"
                 at = [(x, "uses it") for x in index(func.body).all_blocks if x.name == b.name]
                 raise refuse(what, func, *at, help="threads share memory and no registers: keep it on the stack")
+
+
+def _check_stack(func: Func, result: Func, name: str) -> None:
+    """Refuse buffers that would be too large for a stack."""
+    before, after = index(func.body).allocations, index(result.body).allocations
+    if before.keys() != after.keys() and (total := sum(map(stack_bytes, after))) > MOST_STACK:
+        added = ", ".join(f"{b!r}" for b in after if b not in before)
+        what = f"cannot {name}: buffers on the stack would take {total:,} bytes, of {MOST_STACK:,} at most"
+        raise refuse(what, func, facts=[f"it would allocate {added}"], help='the scope "workspace" is for large buffers')
 
 
 def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:
