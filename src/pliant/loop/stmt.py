@@ -138,6 +138,8 @@ class Block(Stmt):
     def init_predicate(self) -> Expr:
         """The part of the predicate that holds in the init: a sum of no terms is initialized too, so nothing about what is reduced."""
         reduced = {i.var for i in self.iters if i.kind != "S"}
+        if reduced.isdisjoint(free_vars(self.predicate)):
+            return self.predicate
         return all_of(*(c for c in conjuncts(self.predicate) if reduced.isdisjoint(free_vars(c))))
 
 
