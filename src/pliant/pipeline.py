@@ -528,6 +528,7 @@ def _watch_loop_passes() -> Watch | None:
     settings = read_settings()
     if not settings.verify and not (settings.show and any(settings.shows(p.name) for p in _kernel_passes())):
         return None
+    from .loop.passes.outline_parallel import chunks
     from .loop.verify import verify
 
     def watch(step: Named, before: Func, after: Func) -> None:
@@ -536,7 +537,8 @@ def _watch_loop_passes() -> Watch | None:
         if not settings.verify:
             return
         try:
-            verify(after, claims=False)
+            for func in (*chunks(after), after):
+                verify(func, claims=False)
         except Error as error:
             what = f"the pass `{step.name}` made a wrong program of `{before.name}`: {error.what}"
             raise InternalError(what, where=error.where, facts=error.facts) from error

@@ -17,6 +17,7 @@ import pytest
 
 import pliant
 from pliant import (
+    InOut,
     Out,
     Tensor,
     alloc,
@@ -47,6 +48,7 @@ from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.decode_storage import decode_storage, has_codes
 from pliant.loop.passes.expand_math import expand_math, has_function
+from pliant.loop.passes.outline_parallel import chunks, outline_parallel
 from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.passes.widen_halves import widen_halves
 from pliant.loop.printer import print_func
@@ -61,7 +63,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
 
 def as_source(func: Func) -> Func:
     """What a renderer of source text with functions for `exp` and others is given."""
-    return lower_func(func, Machine(), without=("choose_grain", "expand_math"), source=True)
+    return lower_func(func, Machine(), without=("choose_grain", "outline_parallel", "expand_math"), source=True)
 
 
 n, m = dim("n", max=64), dim("m", max=64)
@@ -130,15 +132,26 @@ def neighbours(x: Tensor[f32, n, 8], s: Tensor[f16, n], y: Out[f32, n, 8], z: Ou
         z[i] = -(s[i] * s[i])
 
 
+@kernel(scheduled=True)
+def halves(x: Tensor[f32, n, m], y: InOut[f32, n, m]) -> None:
+    width = m // 2
+    left = view(y[0, 0], (n, width), strides=(m, 1))
+    for part in range(2):
+        for i in parallel(n, grain=4):
+            for j in range(width):
+                left[i, j] += x[i, part * width + j] * y[i, m - 1]
+
+
 EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (lambda f: choose_grain(f, 8), rows),
     (expand_math, gate),
     (unroll_loops, tile),
     (decode_storage, widen),
+    (lambda f: outline_parallel(choose_grain(f, 8)), halves),
     (widen_halves, neighbours),
     (as_source, neighbours),
 ]
-NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage", "widen_halves", "all passes for source text")
+NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage", "outline_parallel", "widen_halves", "all passes for source text")
 
 
 def test_programs_before_and_after() -> None:
@@ -161,12 +174,14 @@ def test_what_each_pass_makes_is_a_program_like_any_other(program: Any) -> None:
     expected = np.empty(shape, np.float32)
     run_loop(func, [x, expected])
     for step in (*LOOP_PASSES, *SOURCE_PASSES):
-        func = step.run(func, Machine())
-        verify(func)
-        assert_same(func, parse_module(print_func(func))[func.name])
+        after = step.run(func, Machine())
+        for changed in (*chunks(after), after):
+            verify(changed)
+        assert_same(after, parse_module(print_func(after))[after.name])
         result = np.empty_like(expected)
-        run_loop(func, [x, result])
-        assert result.tobytes() == expected.tobytes(), f"after {step.name}:\n{func}"
+        run_loop(after, [x, result])
+        assert result.tobytes() == expected.tobytes(), f"after {step.name}:\n{after}"
+        func = func if step.name == "outline_parallel" else after  # source text does without it
 
 
 def test_no_function_with_a_definition_is_left() -> None:
@@ -281,11 +296,11 @@ def test_passes_over_kernels_are_shown_and_verified_when_asked(monkeypatch: pyte
     def soft(x: Tensor[f32, n, 24]) -> Tensor[f32, n, 24]:
         return ops.softmax(x)
 
-    monkeypatch.setenv("PLIANT_SHOW", "reuse_outputs,lift_workspace,expand_math")
+    monkeypatch.setenv("PLIANT_SHOW", "reuse_outputs,lift_workspace,expand_math,outline_parallel")
     monkeypatch.setenv("PLIANT_VERIFY", "1")
     f = pliant.compile(soft, cache=False)
     shown = [line.split()[1] for line in capsys.readouterr().err.splitlines() if line.startswith("# ")]
-    assert shown == ["reuse_outputs", "lift_workspace", "expand_math"]
+    assert shown == ["reuse_outputs", "lift_workspace", "expand_math", "outline_parallel"]
     x = np.linspace(-3, 3, 72, dtype=np.float32).reshape(3, 24)
     np.testing.assert_allclose(f(x).sum(axis=1), 1.0, rtol=1e-6)
 

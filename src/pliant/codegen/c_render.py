@@ -101,7 +101,7 @@ class State:
 def can_fail(func: Func) -> bool:
     """Whether a program can answer with an error; others return nothing."""
     return bool(func.attrs.get("entry")) or any(
-        isinstance(s, Check) or (isinstance(s, Call) and can_fail(s.func)) for s in walk_stmts(func.body)
+        (isinstance(s, Check) and s.kind != "assume") or (isinstance(s, Call) and can_fail(s.func)) for s in walk_stmts(func.body)
     )
 
 

@@ -62,7 +62,7 @@ class Addresses(Expressions):
         return found if found is not None else self.capture_buffer(buffer)
 
     def capture_buffer(self, buffer: Buffer) -> str:
-        """The pointer of a buffer from outside of this function (outlined bodies ask their parent)."""
+        """The pointer of a buffer that was not met yet: a parameter of a chunk."""
         raise InternalError(f"buffer `{buffer.name}` has no memory where it is used")
 
     # Addresses.

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..dtype import DType, bool_, i32, i64
-from ..loop.buffer import Load
+from ..loop.buffer import Load, has_load
 from ..support.errors import InternalError
 from ..sym import expr as E
 from ..sym.expr import Const, Expr, Var, depth, free_vars
 from .llvm_build import Declarations
-from .llvm_scope import Scopes, has_load
+from .llvm_scope import Scopes
 from .llvm_types import HALVES, Val, float_literal, literal, register_type
 
 if TYPE_CHECKING:

@@ -1,67 +1,58 @@
-"""Parallel loops: the body becomes a function of its own that the thread pool calls for chunks of iterations.
+"""Launches: parallel loops whose body is one call of a function over a range of iterations (`loop/passes/outline_parallel.py`).
 
-    for i in parallel(n): S        ->      env = {what S uses from outside}
-                                           n <= grain ? body(ctx, env, 0, n) : ctx->parallel_for(ctx, body, env, n, grain)
+    for i in parallel(n): f(x, m, i, i + 1)     ->     env = {x, m}
+                                                       n <= grain ? f(ctx, env, 0, n) : ctx->parallel_for(ctx, f, env, n, grain)
 
-What the body uses is found while it is emitted: a variable or buffer that it does not know is *captured*, that is, stored
-in the caller's frame and passed on. The body is two functions: one that the pool calls, which loads the captured values,
-and one that takes them as parameters, so that pointers can be `noalias`. A parallel loop inside of another one runs serially, and so
-does one whose iterations are not known to write bytes of their own (`llvm_owned.py`). The grain was chosen before (`choose_grain`).
+The function becomes two: one that the pool calls, which loads the arguments from the caller's frame, and one that takes them as
+parameters, so that pointers can be `noalias`. Parameters that its code does not use (of some, only facts are known) are not passed.
 """
 
 from __future__ import annotations
 
 from ..dtype import i64
 from ..loop.buffer import Buffer
-from ..loop.stmt import For
-from ..support.errors import UnsupportedError
-from ..support.record import dataclass
-from ..sym.expr import Var, wrap
-from .llvm_owned import owns_bytes
-from .llvm_types import Val, symbol_text
+from ..loop.passes.outline_parallel import is_launch
+from ..loop.stmt import Call, For, Func, Seq
+from ..support.errors import InternalError
+from ..sym.expr import Expr, Var, wrap
+from .llvm_fail import ModuleState
+from .llvm_types import Val, register_type, symbol_text
 from .llvm_vector import VectorLoops
-
-
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """A value that an outlined body takes from its parent: the operand there, and the name of the parameter."""
-
-    operand: str  # in the parent, with its type
-    type: str
-    name: str
-    root: Buffer | None = None
 
 
 class ParallelLoops(VectorLoops):
     """Emits parallel loops."""
 
     def parallel_loop(self, s: For) -> None:
-        if not owns_bytes(self, s):
-            self.serial(s)
-            return
+        call = s.body
+        if not is_launch(s) or not isinstance(call, Call):
+            raise InternalError(f"parallel loop `{s.var.name}` was not outlined")
         self.state.parallel = True
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.binary("sub", stop, start)
-        body = _Body(self, s)
-        slots = body.emit(start)
+        chunk = _Chunk(self.state, call.func)
+        taken = chunk.emit(start)
+        given: dict[Buffer | Var, Buffer | Expr] = dict(zip(call.func.symbols, call.dims, strict=True))
+        given |= {p.value: a for p, a in zip(call.func.params, call.args, strict=True)}
+        slots = [self._operand(given[p]) for p in taken] + ([] if start.is_literal else [start.typed])
         environment = self.alloca(f"[{max(1, len(slots))} x i64]", 8)
         launch, done = self.new_label("launch"), self.new_label("done")
         self.branch_if(self.compare("icmp sgt", extent, Val("0", i64)), launch, done)
         self.start_block(launch)
         with self.scope():
-            for n, captured in enumerate(slots):
-                self.line(f"store {captured.operand}, ptr {self.offset(environment, 8 * n)}, align 8")
+            for n, operand in enumerate(slots):
+                self.line(f"store {operand}, ptr {self.offset(environment, 8 * n)}, align 8")
             grain = self.expr(wrap(s.annotations["grain"], i64))
             alone, pool, joined = self.new_label("alone"), self.new_label("pool"), self.new_label("joined")
             self.branch_if(self.compare("icmp sle", extent, grain), alone, pool)
             cc = f"{self.target.call_conv} " if self.target.call_conv else ""
             self.start_block(alone)
-            here = self.raw(f"call {cc}i32 {body.symbol}(ptr %ctx, ptr {environment}, i64 0, {extent.typed})")
+            here = self.raw(f"call {cc}i32 {chunk.symbol}(ptr %ctx, ptr {environment}, i64 0, {extent.typed})")
             self.branch(joined)
             self.start_block(pool)
             width = self.target.pointer_bits // 8
             parallel_for = self.raw(f"load ptr, ptr {self.offset('%ctx', self.ctx.parallel_for)}, align {width}")
-            operands = f"ptr %ctx, ptr {body.symbol}, ptr {environment}, {extent.typed}, {grain.typed}"
+            operands = f"ptr %ctx, ptr {chunk.symbol}, ptr {environment}, {extent.typed}, {grain.typed}"
             there = self.raw(f"call {cc}i32 {parallel_for}({operands})")
             self.branch(joined)
             self.start_block(joined)
@@ -70,80 +61,66 @@ class ParallelLoops(VectorLoops):
         self.start_block(done)
         self.loads.clear()
 
+    def _operand(self, argument: Buffer | Expr) -> str:
+        return f"ptr {self.pointer(argument)}" if isinstance(argument, Buffer) else self.expr(argument).typed
 
-class _Body(ParallelLoops):
-    """The body of a parallel loop as a function over a range of iterations."""
 
-    def __init__(self, parent: ParallelLoops, s: For) -> None:
-        super().__init__(parent.state, parent.func)
-        self.parent = parent
-        self.loop_stmt = s
+class _Chunk(ParallelLoops):
+    """A function over a range of iterations. Its parameters get places in the environment in the order in which code first uses them."""
+
+    def __init__(self, state: ModuleState, func: Func) -> None:
+        super().__init__(state, func)
+        self.alias = "" if self.is_host else " noalias"
         self.is_host = False
         self.cancel_nest = 2  # the pool looks at the flag before each chunk
-        stem = self.state.unique(f"{parent.func.name}.{s.var.name}")
-        self.symbol = symbol_text(stem)
-        self.inner_name = symbol_text(stem + ".inner")
-        self.slots: list[Captured] = []
-        self.numbers = dict(parent.numbers)
-        self.definitions = dict(parent.definitions)
-        self.roots = dict(parent.roots)
-        self.depth = dict.fromkeys(parent.depth, 0)
-        self._known = list(parent._known)
+        self.taken: dict[Buffer | Var, str] = {}
+        stem = state.unique(func.name)
+        self.symbol, self.inner_name = symbol_text(stem), symbol_text(stem + ".inner")
 
-    def emit(self, start: Val) -> list[Captured]:
-        """Append both functions to the module; what the parent has to store in the environment, in order."""
-        s = self.loop_stmt
-        first = start if start.is_literal else Val(self._parameter(start.typed, start.type), i64)
-
-        def body() -> None:
-            at = self.value_of(step)
-            self.bind(s.var, at if first.ref == "0" else self.binary("add", at, first))
-            self.depth[s.var] = self.loop_depth
-            self.know_range(s.var, s.start, s.stop)
-            self.stmt(s.body)
-
-        step = Var(s.var.name)
-        self.loop(step, Val("%begin", i64), Val("%end", i64), body)
+    def emit(self, start: Val) -> list[Buffer | Var]:
+        """Append both functions to the module; the parameters that are passed, in order. Numbers of chunks count from `start` on."""
+        *before, loop = self.func.body.body if isinstance(self.func.body, Seq) else (self.func.body,)
+        assert isinstance(loop, For)
+        for v in self.func.symbols:
+            self.know_at_least_zero(v)
+        for s in before:
+            self.stmt(s)
+        self.loop(loop.var, Val("%begin", i64), Val("%end", i64), lambda: self.stmt(loop.body))
         self.line("ret i32 0")
-        self.state.functions += [self._inner_text(), self._outer_text()]
-        return self.slots
-
-    def parallel_loop(self, s: For) -> None:
-        self.serial(s)
+        self.state.functions += [self._inner_text(), self._outer_text(start)]
+        return list(self.taken)
 
     def capture(self, var: Var) -> Val:
-        value = self.parent.value_of(var)
-        if not value.is_literal:
-            value = Val(self._parameter(value.typed, value.type), var.dtype)
-        self.bound[var] = value
+        value = self.bound[var] = Val(self._take(var), var.dtype)
         return value
 
     def capture_buffer(self, buffer: Buffer) -> str:
-        if buffer.scope == "register":
-            raise UnsupportedError(f"register buffer `{buffer.name}` is used inside of the parallel loop `{self.loop_stmt.var.name}`")
-        found = self._parameter(f"ptr {self.parent.pointer(buffer)}", "ptr", self.roots.get(buffer, buffer))
-        self.pointers[buffer] = found
-        return found
+        pointer = self.pointers[buffer] = self._take(buffer)
+        return pointer
 
-    def _parameter(self, operand: str, type_name: str, root: Buffer | None = None) -> str:
-        self.slots.append(Captured(operand, type_name, f"%c{len(self.slots)}", root))
-        return self.slots[-1].name
+    def _take(self, parameter: Buffer | Var) -> str:
+        name = self.taken[parameter] = f"%c{len(self.taken)}"
+        return name
+
+    def _types(self) -> list[str]:
+        return ["ptr" if isinstance(p, Buffer) else register_type(p.dtype) for p in self.taken]
 
     def _inner_text(self) -> str:
-        roots = [c.root for c in self.slots if c.root is not None]
         parameters = ["ptr %ctx", "i64 %begin", "i64 %end"]
-        for c in self.slots:
-            # Two names for parts of one buffer may overlap.
-            alias = " noalias" if c.root is not None and roots.count(c.root) == 1 and not self.parent.is_host else ""
-            parameters.append(f"{c.type}{alias} {c.name}")
+        parameters += [f"{t}{self.alias if t == 'ptr' else ''} %c{n}" for n, t in enumerate(self._types())]
         return self.function_text(f"internal i32 {self.inner_name}({', '.join(parameters)}) noinline")
 
-    def _outer_text(self) -> str:
+    def _outer_text(self, start: Val) -> str:
+        """The function that the pool calls."""
         lines, operands = [], ["ptr %ctx", "i64 %begin", "i64 %end"]
-        for n, c in enumerate(self.slots):
+        for n, t in enumerate([*self._types(), *([] if start.is_literal else ["i64"])]):
             lines.append(f"  %p{n} = getelementptr i8, ptr %environment, i64 {8 * n}")
-            lines.append(f"  %c{n} = load {c.type}, ptr %p{n}, align 8")
-            operands.append(f"{c.type} %c{n}")
+            lines.append(f"  %c{n} = load {t}, ptr %p{n}, align 8")
+            operands.append(f"{t} %c{n}")
+        if start.ref != "0":
+            first = start.ref if start.is_literal else operands.pop().split()[1]
+            lines += [f"  %first = add i64 %begin, {first}", f"  %last = add i64 %end, {first}"]
+            operands[1:3] = ["i64 %first", "i64 %last"]
         cc = f"{self.target.call_conv} " if self.target.call_conv else ""
         head = f"define internal {cc}i32 {self.symbol}(ptr %ctx, ptr %environment, i64 %begin, i64 %end) {{"
         call = f"  %code = call i32 {self.inner_name}({', '.join(operands)})"

@@ -16,20 +16,18 @@ from dataclasses import field
 from typing import Any
 
 from ..dtype import i64
-from ..loop.buffer import Load
+from ..loop.buffer import has_load
 from ..support.errors import InternalError
 from ..support.record import dataclass
 from ..sym.bounds import int_range
-from ..sym.expr import Binary, Const, Expr, FloorDiv, FloorMod, Var, binary, fold_up, free_vars, rewrite
+from ..sym.expr import Binary, Const, Expr, Var, binary, free_vars, rewrite
 from ..sym.facts import Facts
-from ..sym.poly import Poly, add, multiply, poly_of, times, without
+from ..sym.flat import flat_poly
+from ..sym.poly import Poly, poly_of
 from ..sym.prove import prove
-from ..sym.simplify import simplify
 from .llvm_build import Declarations
 from .llvm_float import Floats
 from .llvm_types import Val
-
-_MAX_TERMS = 32
 
 
 @dataclass(slots=True)
@@ -39,12 +37,6 @@ class Scope:
     open: bool
     vars: set[Var] = field(default_factory=set)
     values: dict[Any, Any] = field(default_factory=dict)
-
-
-def has_load(e: Expr) -> bool:
-    """Whether `e` reads memory (memoised)."""
-    found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
-    return found
 
 
 class Scopes(Floats):
@@ -109,7 +101,7 @@ class Scopes(Floats):
         return found if found is not None else self.capture(var)
 
     def capture(self, var: Var) -> Val:
-        """The value of a variable bound outside of this function (outlined bodies ask their parent)."""
+        """The value of a variable that was not met yet: a parameter of a chunk."""
         raise InternalError(f"variable `{var.name}` has no value where it is used")
 
     def is_varying(self, e: Expr) -> bool:
@@ -190,30 +182,7 @@ class Scopes(Floats):
 
     def flat(self, indices: Iterable[Expr], strides: Iterable[Expr]) -> Poly:
         """The polynomial of an element's number from the start of its buffer."""
-        total: Poly = {}
-        for index, stride in zip(indices, strides, strict=True):
-            a, b = self.poly(index), self.poly(stride)
-            if len(a) * len(b) <= _MAX_TERMS:
-                total = add(total, multiply(a, b))
-            else:
-                total = add(total, {(index * stride,): 1})
-        return self._rejoined(total)
-
-    def _rejoined(self, p: Poly) -> Poly:
-        """`a // b * b + a % b` is `a`: what loops that were fused go through one after the other are neighbours in memory."""
-        for m, c in p.items():
-            for atom in m:
-                if not isinstance(atom, FloorMod):
-                    continue
-                a, b = atom.args
-                size, rest = self.poly(b), without(m, (atom,))
-                for quotient in (FloorDiv(a, b), simplify(FloorDiv(a, b))) if len(size) == 1 else ():
-                    ((factor, number),) = size.items()
-                    other = times(times(rest or (), (quotient,)), factor)
-                    if p.get(other) == c * number:
-                        left = {k: v for k, v in p.items() if k not in (m, other)}
-                        return self._rejoined(add(left, multiply({rest or (): c}, self.poly(a))))
-        return p
+        return flat_poly(indices, strides, self.poly)
 
     def depth_of(self, e: Expr) -> int:
         """How many loops are around the innermost variable of `e`."""

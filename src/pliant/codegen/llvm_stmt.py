@@ -1,7 +1,7 @@
 """Statements of loop programs (without blocks) as LLVM text: stores, lets, choices, serial loops, calls, checks.
 
-Failures leave the function at once: whoever calls looks at the answer, and the error record says what happened. Vector and
-parallel loops are in `llvm_vector.py` and `llvm_parallel.py`.
+Failures leave the function at once: whoever calls looks at the answer, and the error record says what happened. Vector
+loops and launches are in `llvm_vector.py` and `llvm_parallel.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import i64, u8
-from ..loop.buffer import Buffer
+from ..loop.buffer import Buffer, has_load
 from ..loop.stmt import (
     Alloc,
     Call,
@@ -30,10 +30,9 @@ from ..loop.stmt import (
 )
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
-from ..sym.expr import Expr, Not, Var, product
+from ..sym.expr import Expr, Not, Var, free_vars, product
 from .llvm_fail import ERROR_VALUES, Failures, ModuleState
 from .llvm_instruction import emit_instruction
-from .llvm_scope import has_load
 from .llvm_types import NO_MEMORY, Val
 
 _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "max": E.Max, "and": E.And, "or": E.Or}
@@ -64,7 +63,7 @@ class Statements(Failures):
         raise NotImplementedError
 
     def parallel_loop(self, s: For) -> None:
-        """A loop over threads; see `llvm_parallel.py`."""
+        """A launch of chunks of iterations; see `llvm_parallel.py`."""
         raise NotImplementedError
 
     def know_at_least_zero(self, var: Var) -> None:
@@ -262,6 +261,9 @@ class Statements(Failures):
     # Checks and calls.
 
     def _check(self, s: Check) -> None:
+        if s.kind == "assume":
+            self._assume(s.cond)
+            return
         site = self.state.site(s)
 
         def fail() -> str:
@@ -272,6 +274,14 @@ class Statements(Failures):
 
         self.fail_unless(self.expr(s.cond), fail)
         self.know(s.cond)
+
+    def _assume(self, condition: Expr) -> None:
+        """A condition that is relied on. `m == n // 8` is what `m` stands for, so that indices are seen through it like through a let."""
+        var, value = condition.args if isinstance(condition, E.Eq) else (condition, condition)
+        if isinstance(var, Var) and var.dtype.is_int and not has_load(value) and var not in free_vars(self.resolve(value)):
+            self.definitions.setdefault(var, value)
+        else:
+            self.know(condition)
 
     def _launch(self, s: Call) -> None:
         name = self.state.inner(s.func)

@@ -19,14 +19,13 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..dtype import i32, i64
-from ..loop.buffer import Buffer, Load, loaded_dtype
+from ..loop.buffer import Buffer, Load, has_load, loaded_dtype
 from ..loop.stmt import Check, For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, seq, walk_stmts
 from ..support.memos import remembered
 from ..support.record import dataclass
 from ..sym.expr import FALSE, TRUE, Const, Eq, Expr, FloorMod, Lt, Ne, Var, all_of, binary, free_vars, walk
 from ..sym.poly import Poly, to_expr, without
 from .llvm_address import Lanes
-from .llvm_scope import has_load
 from .llvm_stmt import Statements
 from .llvm_types import Val
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import bool_, i64
-from ..loop.buffer import Buffer
+from ..loop.buffer import Buffer, has_load
 from ..loop.stmt import Alloc, Block, Call, Check, Combiner, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
@@ -29,7 +29,7 @@ from . import lanes
 from .faults import failed
 from .memory import Memory, allocate
 from .nests import independent, loop_depth, may_run_as_lanes, place_inits
-from .values import SYMBOL_BITS, Values, has_load
+from .values import SYMBOL_BITS, Values
 
 _NAMED: dict[str, Callable[[Expr, tuple[Expr, ...]], Expr]] = {
     "add": lambda t, v: E.Add(t, *v),

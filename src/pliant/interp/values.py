@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..dtype import bool_, f32, f64, i64
-from ..loop.buffer import Buffer, Load
+from ..loop.buffer import Buffer, Load, has_load
 from ..support.source import Span
 from ..sym import expr as E
 from ..sym.expr import PRIMITIVE_FUNCTIONS, Call, Const, Expr, Select, Var
@@ -24,16 +24,6 @@ SYMBOL_BITS = 40  # symbols are checked on entry to be below 2**40, so that most
 _DIRECT: dict[type[Expr], str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.Div: "/", E.Lt: "<", E.Le: "<=", E.Eq: "==", E.Ne: "!="}
 _BITWISE: dict[type[Expr], str] = {E.BitAnd: "&", E.BitOr: "|", E.BitXor: "^"}
 _COMPARE = (E.Lt, E.Le, E.Eq, E.Ne)
-
-
-def has_load(e: Expr) -> bool:
-    """Whether an expression reads memory (memoised)."""
-    if e.memo is None:
-        e.memo = {}
-    found = e.memo.get("has_load")
-    if found is None:
-        found = e.memo["has_load"] = isinstance(e, Load) or any(has_load(a) for a in e.args)
-    return bool(found)
 
 
 class Values:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from ..dtype import DType, dtype, i64, u8
 from ..support.record import dataclass
-from ..sym.expr import Const, Expr, product
+from ..sym.expr import Const, Expr, fold_up, product
 
 Scope = Literal["global", "workspace", "stack", "register"]
 SCOPES: tuple[Scope, ...] = ("global", "workspace", "stack", "register")
@@ -111,3 +111,25 @@ class Load(Expr):
     def indices(self) -> tuple[Expr, ...]:
         """The position, one i64 expression for each dimension."""
         return self.args
+
+
+def has_load(e: Expr) -> bool:
+    """Whether `e` reads memory (memoised)."""
+    found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
+    return found
+
+
+def loaded(e: Expr) -> frozenset[Buffer]:
+    """The buffers that an expression reads (memoised)."""
+    found: frozenset[Buffer] = fold_up(e, "loaded", _loaded)
+    return found
+
+
+_NOTHING: frozenset[Buffer] = frozenset()
+
+
+def _loaded(e: Expr, below: list[frozenset[Buffer]]) -> frozenset[Buffer]:
+    found = [x for x in below if x]
+    if isinstance(e, Load):
+        found.append(frozenset((e.buffer,)))
+    return found[0] if len(found) == 1 else _NOTHING.union(*found)

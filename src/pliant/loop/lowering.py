@@ -18,6 +18,7 @@ from .passes.decode_storage import decode_storage
 from .passes.expand_math import expand_math
 from .passes.lower_blocks import lower_blocks
 from .passes.name_shared import name_shared
+from .passes.outline_parallel import outline_parallel
 from .passes.plain_reductions import plain_reductions
 from .passes.remove_unused import remove_unused
 from .passes.serial_loops import serial_loops
@@ -58,6 +59,7 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("decode_storage", "memory holds no storage types but the unsigned integers u4 and u2", lambda f, m: decode_storage(f)),
     LoopPass("unroll", "no loop of kind unroll is left", lambda f, m: unroll(f)),
     LoopPass("expand_math", "only primitive math functions are left", lambda f, m: expand_math(f)),
+    LoopPass("outline_parallel", "the body of a parallel loop is one call, for chunks of iterations", lambda f, m: outline_parallel(f)),
 )
 
 # Passes for renderers of source text, after those that they take of the ones above. LLVM has values instead of names, finds unused code

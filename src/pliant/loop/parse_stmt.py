@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import Any, Literal
+from typing import Any, cast, get_args
 
 from ..dtype import bool_, i64
 from ..support.errors import counted, is_are
@@ -12,7 +12,7 @@ from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, fr
 from . import script
 from .buffer import SCOPES, Buffer, Load, Scope, may_be_seen_as
 from .scope import ScopedParser, dims_help, kernel_of
-from .stmt import NAMED_COMBINERS, Alloc, Call, Check, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
+from .stmt import NAMED_COMBINERS, Alloc, Call, Check, CheckKind, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
 _WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.WORDS} | {id(builtins.range): "range"}
 _AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "add", ast.Mult: "mul"}
@@ -238,9 +238,7 @@ class StmtParser(ScopedParser):
             raise self.error(
                 call.args[1], f"the message does not fit its {counted(len(values), 'value')}", help="{0} is the first value"
             ) from None
-        kind: Literal["shape", "check"] = "check"
-        if "kind" in keywords and self.text(keywords["kind"], "kind", ("check", "shape")) == "shape":
-            kind = "shape"
+        kind = cast("CheckKind", self.text(keywords["kind"], "kind", get_args(CheckKind)) if "kind" in keywords else "check")
         help_ = self.text(keywords["help"], "help") if "help" in keywords else ""
         return Check(condition, message, values, help_, kind, span=self.span(node))
 

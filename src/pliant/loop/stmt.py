@@ -13,7 +13,8 @@
            | If(cond, then, orelse)
            | While(cond, body)
            | Call(func, args, dims)                    another loop program; `dims` are the values of its symbols
-           | Check(cond, message, values)              a run-time check: the program fails with the message if `cond` is false
+           | Check(cond, message, values)              a run-time check: the program fails with the message if `cond` is false;
+                                                      of kind "assume": `cond` holds, and a renderer may rely on it untested
            | Seq(body)
     iter   = Iter(var, kind, value)                    kind: S spatial | R reduction | O ordered
     region = Region(buffer, starts, extents)
@@ -44,6 +45,7 @@ Semantics:
 - `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
   left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
+- Check of kind "assume" states what whoever made the program knows; the interpreter tests it, and so does a program in checked mode.
 - Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`. The attribute
   `counted={"y": "count"}` of a function says that of the output `y` only the first `count[()]` parts along its first dim are.
 - The annotation `instruction="name"` of a loop says that the tensor instruction `name` does all of it at once. The loop means what it
@@ -71,6 +73,7 @@ INSTRUCTION = "instruction"  # the annotation of loops that tensor instructions 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"] | str
 IterKind = Literal["S", "R", "O"]
 Role = Literal["in", "out", "inout"]
+CheckKind = Literal["check", "shape", "assume"]
 
 
 class Stmt:
@@ -240,7 +243,7 @@ class Check(Stmt):
     message: str
     values: tuple[Expr, ...] = ()
     help: str = ""
-    kind: Literal["shape", "check"] = "check"  # which error class it becomes
+    kind: CheckKind = "check"  # which error class it becomes, or that it is not tested at all
     span: Span | None = None
 
 
@@ -368,6 +371,17 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
         case Check():
             return (s.cond, *s.values)
     return ()
+
+
+def writes(s: Stmt) -> Iterator[Buffer]:
+    """The buffers that `s` itself writes (not its inner statements)."""
+    match s:
+        case Store():
+            yield s.buffer
+        case Reduce():
+            yield from (t.buffer for t in s.targets)
+        case Call():
+            yield from (a for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer) and p.role != "in")
 
 
 def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:

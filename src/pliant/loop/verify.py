@@ -39,6 +39,7 @@ from .stmt import (
     While,
     exprs,
     walk_stmts,
+    writes,
 )
 from .verify_blocks import check_claims
 from .verify_memory import check_memory
@@ -72,15 +73,7 @@ def verify_written(func: Func, given: Expr = TRUE) -> None:
 def _check_written(func: Func) -> None:
     """Refuses an output that no statement writes."""
     views = {s.buffer: s.source for s in walk_stmts(func.body) if isinstance(s, View)}
-    written: set[Buffer] = set()
-    for s in walk_stmts(func.body):
-        match s:
-            case Store():
-                written.add(s.buffer)
-            case Reduce():
-                written.update(t.buffer for t in s.targets)
-            case Call():
-                written.update(a for p, a in zip(s.func.params, s.args, strict=True) if p.role != "in" and isinstance(a, Buffer))
+    written = {b for s in walk_stmts(func.body) for b in writes(s)}
     for b in list(written):
         while b in views:
             b = views[b]

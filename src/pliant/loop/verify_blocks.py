@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..dtype import bool_, i64
 from ..support.errors import Error, InternalError
 from ..support.record import dataclass
-from ..sym.expr import DIM_MAX, TRUE, Const, Dim, Expr, Le, Not, Var, fold_up, free_vars, product, rewrite, substitute, walk
-from .buffer import Buffer, Load
+from ..sym.expr import DIM_MAX, TRUE, Const, Dim, Expr, Le, Not, Var, free_vars, product, rewrite, substitute, walk
+from .buffer import Buffer, Load, loaded
 from .stmt import (
     Alloc,
     Block,
@@ -43,6 +43,7 @@ from .stmt import (
     children,
     exprs,
     walk_stmts,
+    writes,
     zero,
 )
 
@@ -74,22 +75,6 @@ def shared_memory(func: Func, loop: For, views: Iterable[View]) -> list[Buffer]:
         except Error:
             shared.append(root)
     return shared
-
-
-def loaded(e: Expr) -> frozenset[Buffer]:
-    """The buffers that an expression reads (memoised)."""
-    found: frozenset[Buffer] = fold_up(e, "loaded", _loaded)
-    return found
-
-
-_NOTHING: frozenset[Buffer] = frozenset()
-
-
-def _loaded(e: Expr, below: list[frozenset[Buffer]]) -> frozenset[Buffer]:
-    found = [x for x in below if x]
-    if isinstance(e, Load):
-        found.append(frozenset((e.buffer,)))
-    return found[0] if len(found) == 1 else _NOTHING.union(*found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,7 +528,7 @@ class _Instances:
     def _stable(self, load: Load) -> bool:
         """Whether both instances find the same value there."""
         if self.changing is None:
-            self.changing = {self.found.memory(b) for b in _written(self.own[0])}
+            self.changing = {self.found.memory(b) for s in walk_stmts(self.own[0]) for b in writes(s)}
         return self.found.memory(load.buffer) not in self.changing and all(
             free_vars(i).isdisjoint(self.twins)
             and not any(n in self.names and self.names[n] in self.twins for n in walk(i) if isinstance(n, Load))
@@ -635,14 +620,3 @@ class _Instances:
     def both(self, facts: Facts, v: Var, low: Expr, high: Expr) -> Facts:
         facts = facts.with_range(v, low, high)
         return facts.with_range(self.twins[v], substitute(low, self.twins), substitute(high, self.twins))
-
-
-def _written(s: Stmt) -> Iterator[Buffer]:
-    """The buffers that are written in `s`."""
-    for x in walk_stmts(s):
-        if isinstance(x, Store):
-            yield x.buffer
-        elif isinstance(x, Reduce):
-            yield from (t.buffer for t in x.targets)
-        elif isinstance(x, Call):
-            yield from (a for p, a in zip(x.func.params, x.args, strict=True) if isinstance(a, Buffer) and p.role != "in")

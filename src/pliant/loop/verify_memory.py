@@ -196,7 +196,8 @@ class _Memory:
 
     def no_race(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
         """Refuses a write of a concurrent loop to a place that is the same in every iteration."""
-        place = (*(at.see(i) for i in indices), *self.starts.get(buffer, ()))
+        numbers = exprs(s) if isinstance(s, Call) else indices  # which part a callee writes may depend on any of its numbers
+        place = (*(at.see(i) for i in numbers), *self.starts.get(buffer, ()))
         used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
         for loop in reversed(at.loops):  # a place also depends on what the bounds of its loops depend on
             if loop.var in used:

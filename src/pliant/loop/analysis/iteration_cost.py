@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from ...dtype import i64
 from ...sym import expr as E
-from ...sym.expr import Const, Expr, Var, fold_up, substitute, walk
-from ..buffer import Load
+from ...sym.expr import Const, Expr, Var, substitute, walk
+from ..buffer import Load, has_load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
 
 Term = tuple[float, tuple[Expr, ...]]
@@ -34,13 +34,9 @@ def iteration_cost(loop: For, lanes: int) -> list[Term]:
     return [(factor, extents) for extents, factor in merged.items()]
 
 
-def _has_load(e: Expr) -> bool:
-    return bool(fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below)))
-
-
 def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
     start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
-    return _GUESS if _has_load(start) or _has_load(stop) else (start + stop) // 2
+    return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
 
 
 class _Estimate:
@@ -61,12 +57,12 @@ class _Estimate:
             if isinstance(extent, Const):
                 factor *= max(0, extent.value)
             else:
-                extents = (*extents, _GUESS if _has_load(extent) else extent)
+                extents = (*extents, _GUESS if has_load(extent) else extent)
         elif isinstance(s, While):
             factor *= _GUESS.value
         elif isinstance(s, Let):
             value = substitute(s.value, self.known)
-            self.known[s.var] = _GUESS if _has_load(value) and s.var.dtype is i64 else value
+            self.known[s.var] = _GUESS if has_load(value) and s.var.dtype is i64 else value
         elif isinstance(s, Block):
             self.known.update({i.var: substitute(i.value, self.known) for i in s.iters})
         elif isinstance(s, Call):
@@ -78,7 +74,7 @@ class _Estimate:
         scalars = (a for a in s.args if isinstance(a, Expr))
         for var, value in zip((*func.symbols, *func.scalars), (*s.dims, *scalars), strict=True):
             given = substitute(value, self.known)
-            self.known[var] = _GUESS if _has_load(given) and var.dtype is i64 else given
+            self.known[var] = _GUESS if has_load(given) and var.dtype is i64 else given
         self.visit(func.body, factor, extents)
 
 

@@ -203,7 +203,8 @@ class _Checks(ExprChecks):
                 return self.view(s)
             case Check():
                 values = self.all(s.values)
-                return [*self.all((s.cond,)), *([If(E.Not(s.cond), seq(*values))] if values else []), s]
+                tested = s.with_(kind="check") if s.kind == "assume" else s
+                return [*self.all((s.cond,)), *([If(E.Not(s.cond), seq(*values))] if values else []), tested]
         return [s]
 
     def combiner(self, s: Reduce) -> list[Stmt]:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...sym.expr import And, Const, Expr, Not, Or, Select, Var, depth, fold_up
-from ..buffer import Buffer, Load
+from ...sym.expr import And, Const, Expr, Not, Or, Select, Var, depth
+from ..buffer import Buffer, Load, has_load
 from ..stmt import Alloc, Check, Func, If, Let, Replacer, Stmt, Store, View, While, exprs, is_instruction, map_children, seq
 
 DEEP = 100  # levels below an expression beyond which it is cut
@@ -89,11 +89,6 @@ class _Renamed(Replacer):
 
     def expr(self, e: Expr) -> Expr:
         return self.values.get(e, e)
-
-
-def has_load(e: Expr) -> bool:
-    """Whether `e` reads memory (memoised)."""
-    return bool(fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below)))
 
 
 def is_lazy(e: Expr) -> bool:

@@ -54,6 +54,8 @@ class _Uses:
                     self.names.setdefault(s.buffer, []).append(s)
                     if s.source in self.root:
                         self.root[s.buffer] = self.root[s.source]
+                case Check(kind="assume"):
+                    pass  # nothing is tested
                 case Call() | Check() | While():
                     self.open.append(s)
             for b in written(s):

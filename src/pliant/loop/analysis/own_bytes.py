@@ -8,40 +8,34 @@ that iteration `i` touches have to lie in a stretch of their own, `c * i` to `c 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ..dtype import i64
-from ..loop.buffer import Buffer, Load
-from ..loop.stmt import Alloc, Call, For, If, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
-from ..sym.expr import Const, Eq, Expr, FloorMod, Le, Lt, Not, all_of, free_vars, walk
-from ..sym.poly import Poly, add, to_expr
-from .llvm_scope import has_load
-
-if TYPE_CHECKING:
-    from .llvm_memory import Memory
+from ...dtype import i64
+from ...sym.expr import Const, Eq, Expr, FloorMod, Le, Lt, Not, all_of, free_vars, walk
+from ...sym.poly import Poly, add, to_expr
+from ..buffer import Buffer, Load
+from ..stmt import Alloc, Call, For, If, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from .known import Known
 
 Stretch = tuple[Expr, int]  # elements for each iteration, and the number of the stretch that iteration 0 has
 
 
-def owns_bytes(code: Memory, s: For) -> bool:
-    """Whether no byte of packed elements is written by one iteration of `s` and touched by another."""
-    written = {b for inner in walk_stmts(s.body) for b in _written(inner) if b.dtype.bits < 8}
-    return not written or _Ownership(code, s).holds(written)
+def owns_bytes(known: Known, s: For, written: Iterable[Buffer]) -> bool:
+    """Whether no byte of packed elements is written by one iteration of `s` and touched by another.
 
-
-def _written(s: Stmt) -> Iterator[Buffer]:
-    if isinstance(s, Store):
-        yield s.buffer
-    elif isinstance(s, Reduce):
-        yield from (t.buffer for t in s.targets)
-    elif isinstance(s, Call):
-        yield from (a for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer) and p.role != "in")
+    `known` holds around the loop, and `written` are the buffers that its body writes, views and memory of its own included.
+    """
+    narrow = {b for b in written if b.dtype.bits < 8}
+    if not narrow:
+        return True
+    with known.scope():
+        known.loop(s)
+        return _Ownership(known, s).holds(narrow)
 
 
 class _Ownership:
-    def __init__(self, code: Memory, s: For) -> None:
-        self.code, self.loop = code, s
+    def __init__(self, known: Known, s: For) -> None:
+        self.known, self.loop = known, s
         self.private = {x.buffer for x in walk_stmts(s.body) if isinstance(x, Alloc)}
         self.views = {x.buffer: x for x in walk_stmts(s.body) if isinstance(x, View)}
 
@@ -59,7 +53,7 @@ class _Ownership:
 
     def _visit(self, s: Stmt, found: dict[Buffer, set[Stretch | None]]) -> None:
         """Note the stretch of every access, with what is known where it is made."""
-        code = self.code
+        known = self.known
         touched = [(n.buffer, n.indices) for e in exprs(s) for n in walk(e) if isinstance(n, Load)]
         if isinstance(s, Store):
             touched.append((s.buffer, s.indices))
@@ -69,17 +63,17 @@ class _Ownership:
             for a in s.args:
                 if isinstance(a, Buffer) and self.home(a) in found:
                     found[self.home(a)].add(None)
-        elif isinstance(s, Let) and s.var.dtype.is_int and not has_load(s.value):
-            code.definitions[s.var] = s.value
+        elif isinstance(s, Let):
+            known.let(s.var, s.value)
         for buffer, indices in touched:
             if self.home(buffer) in found:
                 found[self.home(buffer)].add(self._stretch(buffer, indices))
         for n, inner in enumerate(children(s)):
-            with code.scope():
+            with known.scope():
                 if isinstance(s, For):
-                    code.know_range(s.var, s.start, s.stop)
+                    known.loop(s)
                 elif isinstance(s, If):
-                    code.know(s.cond if n == 0 else Not(s.cond))
+                    known.condition(s.cond if n == 0 else Not(s.cond))
                 self._visit(inner, found)
 
     def _stretch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Stretch | None:
@@ -101,11 +95,11 @@ class _Ownership:
         offset = to_expr(add(rest, slope, -first), i64)
         inside = all_of(Le(Const(0, i64), offset), Lt(offset, size))
         whole = Eq(FloorMod(size, Const(buffer.dtype.per_byte, i64)), Const(0, i64))
-        return (size, first) if self.code.proves(whole) and self.code.proves(inside) else None
+        return (size, first) if self.known.proves(whole) and self.known.proves(inside) else None
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Poly | None:
         """The number of an element in the home of its buffer, None where a view changes the size of elements."""
-        place = self.code.flat(indices, buffer.element_strides())
+        place = self.known.flat(indices, buffer.element_strides())
         view = self.views.get(buffer)
         if view is None:
             return place

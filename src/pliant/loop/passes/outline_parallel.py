@@ -1,0 +1,339 @@
+"""The body of every parallel loop becomes a function over a range of its iterations, which a launch hands to threads in chunks.
+
+    for i in parallel(n, grain=g):                   for i in parallel(n, grain=g):
+        for k in range(m):                               sums_i(x, y, m, i, i + 1)
+            y[i] += x[i, k]                 ->
+                                                     def sums_i(x, y, m, begin, end):           # attribute: chunk
+                                                         for i in range(begin, end):
+                                                             check(0 <= i and i <= n - 1, ..., kind="assume")
+                                                             for k in range(m):
+                                                                 y[i] += x[i, k]
+
+Afterwards a parallel loop is a *launch*: its body is one call of such a function for one iteration. The attribute `chunk` says that a call
+for several iterations does the same as one call for each, so a renderer may pass whole chunks. Everything the body uses is a
+parameter, under the name it has outside:
+
+- Buffers. No two parameters are parts of one buffer: where the body uses several views of a buffer, the buffer is passed and the function
+  makes the views again. So parameters stay disjoint, which renderers rely on.
+- Variables, those that appear in facts included. What the caller knows of them (ranges of loops, conditions, lets over sizes) is assumed
+  by the function, because the code of the body relies on it: indices that fit 32 bits, strides, rows that are there.
+
+A parallel loop inside of another one, or of a vector loop, becomes serial: its threads are at work already. So does a loop whose iterations
+are not known to own the bytes that they write (`analysis/own_bytes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...support.errors import UnsupportedError
+from ...support.names import unused_name
+from ...sym.expr import Const, Eq, Expr, Not, Var, free_vars
+from ..analysis.known import Known, not_negative, within
+from ..analysis.own_bytes import owns_bytes
+from ..buffer import Buffer, Load, has_load
+from ..stmt import (
+    Alloc,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Param,
+    Replacer,
+    Seq,
+    Stmt,
+    View,
+    While,
+    exprs,
+    map_children,
+    seq,
+    walk_stmts,
+    writes,
+)
+
+CHUNK = "chunk"  # the attribute of functions over a range of iterations; the last two parameters are where it begins and ends
+
+
+def is_launch(s: Stmt) -> bool:
+    """Whether a loop hands chunks of iterations to a function."""
+    return isinstance(s, For) and s.kind == "parallel" and isinstance(s.body, Call) and bool(s.body.func.attrs.get(CHUNK))
+
+
+def chunks(func: Func) -> list[Func]:
+    """The functions whose chunks of iterations a function launches."""
+    return [s.body.func for s in walk_stmts(func.body) if is_launch(s) and isinstance(s, For) and isinstance(s.body, Call)]
+
+
+def outline_parallel(func: Func) -> Func:
+    """The function with a launch for each parallel loop that threads share."""
+    if not any(_is_parallel(s) and not is_launch(s) for s in walk_stmts(func.body)):
+        return func
+    return func.with_(body=_Outliner(func).stmt(func.body))
+
+
+def _is_parallel(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind == "parallel"
+
+
+def _serial(s: Stmt) -> Stmt:
+    """A statement with serial loops for its parallel ones."""
+    s = map_children(s, _serial)
+    return _one_by_one(s) if isinstance(s, For) and _is_parallel(s) else s
+
+
+def _one_by_one(s: For) -> For:
+    return s.with_(kind="serial", annotations={k: v for k, v in s.annotations.items() if k != "grain"})
+
+
+class _Outliner:
+    """Walks down to the parallel loops with what is known and visible there."""
+
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.symbols = func.symbols
+        self.known = Known(func.symbols)
+        self.lets: dict[Var, Let] = {}
+        self.views: dict[Buffer, View] = {}
+        # Everything visible, in the order in which it was bound: parameters of a body come in this order.
+        self.order: dict[Var | Buffer, None] = dict.fromkeys((*func.buffers, *func.symbols, *func.scalars))
+        self.names = {func.name}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """A statement whose parallel loops are launches."""
+        match s:
+            case Seq():
+                return self.sequence(s)
+            case For() if is_launch(s):
+                return s
+            case For(kind="vector"):
+                return _serial(s)
+            case For(kind="parallel"):
+                uses = _uses(s.body)
+                return self.launch(s, uses) if owns_bytes(self.known, s, uses.all_written) else self.stmt(_one_by_one(s))
+            case For():
+                self.order[s.var] = None
+                with self.known.scope():
+                    self.known.loop(s)
+                    body = self.stmt(s.body)
+                return s if body is s.body else s.with_(body=body)
+            case If():
+                then = self.under(s.cond, s.then)
+                orelse = None if s.orelse is None else self.under(Not(s.cond), s.orelse)
+                return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+            case While():
+                with self.known.scope():
+                    body = self.stmt(s.body)
+                return s if body is s.body else s.with_(body=body)
+        return s
+
+    def under(self, condition: Expr, s: Stmt) -> Stmt:
+        """A statement that runs where a condition holds."""
+        with self.known.scope():
+            self.known.condition(condition)
+            return self.stmt(s)
+
+    def sequence(self, s: Seq) -> Stmt:
+        """Statements, each with what those before it named and checked."""
+        body: list[Stmt] = []
+        for n, x in enumerate(s.body):
+            if isinstance(x, View) and any(map(has_load, exprs(x))):
+                return seq(*body, self.sequence(Seq(_with_named_numbers(x, s.body[n + 1 :]))))
+            match x:
+                case Let():
+                    self.order[x.var] = None
+                    self.lets[x.var] = x
+                    self.known.let(x.var, x.value)
+                case Alloc():
+                    self.order[x.buffer] = None
+                case View():
+                    self.order[x.buffer] = None
+                    self.views[x.buffer] = x
+                case Check():
+                    self.known.condition(x.cond)
+            body.append(self.stmt(x))
+        return s if all(a is b for a, b in zip(body, s.body, strict=True)) else seq(*body)
+
+    # Launches.
+
+    def launch(self, s: For, uses: _Uses) -> Stmt:
+        """A parallel loop with its body as a function."""
+        body = _serial(s.body) if uses.nested else s.body
+        memory = self.memory(s, body, uses)
+        needed = {*uses.vars, *memory.sizes} - {s.var}
+        assumed = self.closure(needed, within(s))
+        needed.discard(s.var)
+        constant = [self.lets[v] for v in self.order if v in needed and v in self.lets and isinstance(self.lets[v].value, Const)]
+        needed -= {x.var for x in constant}
+        symbols = [v for v in self.symbols if any(v in _sizes(p.value) for p in memory.params)]
+        scalars = [v for v in self.order if isinstance(v, Var) and v in needed and v not in symbols]
+        begin, end = Var("begin"), Var("end")
+        defined = [Eq(v, value) for v, value in self.known.lets.items() if v in needed]
+        of_itself = not_negative(symbols)  # what it knows of dims without being told
+        facts = [*defined, *(e for e in assumed if e not in of_itself)]
+        if memory.replaced:
+            body = Replacer(buffers=memory.replaced).stmt(body)
+        loop = For(s.var, begin, end, "serial", seq(*map(_assume, _usable([within(s)])), body), span=s.span)
+        params = [*memory.params, *(Param(v) for v in (*scalars, begin, end))]
+        attrs = {CHUNK: True, "scheduled": True} | ({"host": True} if self.func.attrs.get("host") else {})
+        name = unused_name(f"{self.func.name}_{s.var.name}", self.names)
+        chunk = Func(name, tuple(params), seq(*constant, *map(_assume, facts), *memory.views, loop), attrs, self.func.span)
+        args: tuple[Buffer | Expr, ...] = (*memory.args, *scalars, s.var, s.var + 1)
+        return s.with_(body=Call(chunk, args, chunk.symbols, s.span))  # variables are called the same on both sides
+
+    def closure(self, needed: set[Var], own: Expr) -> list[Expr]:
+        """The conditions that say something of what is needed; their variables, and those of the values of lets, are needed then."""
+        grown = True
+        needed |= free_vars(own) if not has_load(own) else set()
+        while grown:
+            more = {v for x in needed if x in self.known.lets for v in free_vars(self.known.lets[x])}
+            for e in self.known.conditions:
+                if not free_vars(e).isdisjoint(needed):
+                    more |= free_vars(e)
+            grown = not more <= needed
+            needed |= more
+        return [e for e in self.known.conditions if not free_vars(e).isdisjoint(needed)]
+
+    def memory(self, s: For, body: Stmt, uses: _Uses) -> _Memory:
+        """The buffers that a body is given."""
+        used, written = uses.buffers, uses.written
+        groups: dict[Buffer, list[Buffer]] = {}
+        for b in self.order:
+            if isinstance(b, Buffer) and b in used:
+                if b.scope == "register":
+                    raise UnsupportedError(f"register buffer `{b.name}` is used inside of the parallel loop `{s.var.name}`", where=s.span)
+                groups.setdefault(self.root(b), []).append(b)
+        args: list[Buffer] = []
+        params: list[Param] = []
+        views: list[View] = []
+        replaced: dict[Buffer, Buffer] = {}
+        for root, names in groups.items():
+            given = names[0] if len(names) == 1 else root
+            args.append(given)
+            params.append(Param(_global(given, replaced), "in" if written.isdisjoint(names) else "inout"))
+            for b in names if len(names) > 1 else ():
+                views += [v for v in self.chain(b) if v not in views]
+        for v in (*views, *(x for x in walk_stmts(body) if isinstance(x, View))) if replaced else ():
+            if v.source in replaced:
+                _global(v.buffer, replaced)
+        remade = [v.with_(buffer=replaced.get(v.buffer, v.buffer), source=replaced.get(v.source, v.source)) for v in views]
+        sizes = {v for p in params for v in _sizes(p.value)} | {v for x in views for e in exprs(x) for v in free_vars(e)}
+        return _Memory(args, params, remade, replaced, sizes)
+
+    def root(self, b: Buffer) -> Buffer:
+        """The buffer whose memory `b` is."""
+        while b in self.views:
+            b = self.views[b].source
+        return b
+
+    def chain(self, b: Buffer) -> list[View]:
+        """The views that lead from its root to a buffer."""
+        if b not in self.views:
+            return []
+        return [*self.chain(self.views[b].source), self.views[b]]
+
+
+class _Memory(NamedTuple):
+    """The buffers of a body: arguments and parameters, views of them to be made, other buffers to take in the body, variables of sizes."""
+
+    args: list[Buffer]
+    params: list[Param]
+    views: list[View]
+    replaced: dict[Buffer, Buffer]
+    sizes: set[Var]
+
+
+def _global(b: Buffer, replaced: dict[Buffer, Buffer]) -> Buffer:
+    """A buffer as a parameter: the memory of somebody else, whatever scope it has there."""
+    if b.scope != "global" and b not in replaced:
+        replaced[b] = Buffer(b.name, b.dtype, b.shape, b.strides)
+    return replaced.get(b, b)
+
+
+def _sizes(b: Buffer | Var) -> set[Var]:
+    return {v for e in (*b.shape, *(b.strides or ())) for v in free_vars(e)} if isinstance(b, Buffer) else set()
+
+
+def _with_named_numbers(view: View, rest: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """A view and what follows, with names for its numbers that are read from memory.
+
+    A body may have to make the view again, when memory has changed, and states its shape.
+    """
+    b = view.buffer
+    names = {e: Var(f"{b.name}_size", e.dtype) for e in dict.fromkeys(exprs(view)) if has_load(e)}
+    start, shape = (tuple(names.get(e, e) for e in numbers) for numbers in (view.start, b.shape))
+    strides = None if b.strides is None else tuple(names.get(e, e) for e in b.strides)
+    named = Buffer(b.name, b.dtype, shape, strides, b.scope)
+    lets = (Let(v, e, view.span) for e, v in names.items())
+    replacer = Replacer(buffers={b: named})
+    return (*lets, view.with_(buffer=named, start=start), *map(replacer.stmt, rest))
+
+
+def _usable(conditions: Iterable[Expr]) -> list[Expr]:
+    return [e for e in conditions if not has_load(e)]
+
+
+def _assume(condition: Expr) -> Check:
+    return Check(condition, "the caller knows this", kind="assume")
+
+
+def _loaded(expressions: Iterable[Expr]) -> set[Buffer]:
+    """The buffers that expressions read; their parts are looked at once, and only those that read."""
+    buffers: set[Buffer] = set()
+    stack = [e for e in expressions if has_load(e)]
+    seen = set(stack)
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Load):
+            buffers.add(e.buffer)
+        for a in e.args:
+            if a not in seen and has_load(a):
+                seen.add(a)
+                stack.append(a)
+    return buffers
+
+
+class _Uses(NamedTuple):
+    """What a body uses from outside, what it writes of that and at all, and whether it has parallel loops."""
+
+    vars: set[Var]
+    buffers: set[Buffer]
+    written: set[Buffer]
+    all_written: set[Buffer]
+    nested: bool
+
+
+def _uses(body: Stmt) -> _Uses:
+    read: set[Expr] = set()
+    touched: set[Buffer] = set()
+    written: set[Buffer] = set()
+    bound: set[Var] = set()
+    inside: dict[Buffer, Buffer | None] = {}  # allocated, or a view of another
+    nested = False
+    for s in walk_stmts(body):
+        read.update(exprs(s))
+        match s:
+            case For() | Let():
+                bound.add(s.var)
+                nested = nested or _is_parallel(s)
+            case Call():
+                touched.update(a for a in s.args if isinstance(a, Buffer))
+                written.update(writes(s))
+            case View():
+                touched.add(s.source)
+                inside[s.buffer] = s.source
+            case Alloc():
+                inside[s.buffer] = None
+            case _:
+                written.update(writes(s))
+    used: set[Var] = set().union(*map(free_vars, read))
+    touched = (touched | written | _loaded(read)) - inside.keys()
+    homes: set[Buffer] = set()
+    for b in written:
+        home: Buffer | None = b
+        while home is not None and home in inside:
+            home = inside[home]
+        homes.add(home if home is not None else b)
+    return _Uses(used - bound, touched, homes & touched, written, nested)
