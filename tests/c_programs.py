@@ -23,9 +23,10 @@ from native_loops import aligned, slot
 
 from pliant.api import program_of
 from pliant.backend import backend_of
-from pliant.c_export import c_source
+from pliant.backend.c import BACKEND as C_BACKEND
 from pliant.codegen.c_render import CModule, render
 from pliant.dtype import ALL
+from pliant.exporting import exported
 from pliant.graph import node as g
 from pliant.interp.memory import contiguous
 from pliant.loop.buffer import Buffer
@@ -33,11 +34,12 @@ from pliant.loop.stmt import Func
 from pliant.lower.host import HostProgram
 from pliant.lower.lift_workspace import lift_workspace
 from pliant.pipeline import STEPS, compile_as_far_as
+from pliant.program import Program
 from pliant.runtime.ctx import Ctx, Entry
 from pliant.runtime.executable import Executable
 from pliant.runtime.loading import all_literals
 from pliant.sym.semantics import evaluate
-from pliant.target import target
+from pliant.target import Target, target
 
 Array = np.ndarray[Any, Any]
 FLAGS = ("-std=c99", "-pedantic", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -122,6 +124,11 @@ def run_host(host: HostProgram, library: ctypes.CDLL, arguments: Sequence[Array]
     ordered = [tensors[p] for p, _ in layout.arguments()]
     assert enter(library, f"run{suffix}", [*ordered, *results, *constants], dims, int(dims[layout.at_workspace])) == 0
     return results
+
+
+def c_source(program: Program, machine: Target, name: str, inside: bool | None = None) -> dict[str, bytes]:
+    """The files that `pliant.export` writes; weights are `inside` of the source unless they are large."""
+    return C_BACKEND.files(exported(program, machine, name), inside)
 
 
 class Model:

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from c_programs import Model, compiler
+from c_programs import Model, c_source, compiler
 
 import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
-from pliant.c_export import c_source
 from pliant.interp.graph import run_graph
 from pliant.target import target
 
@@ -220,5 +219,5 @@ def test_any_name_will_do(name: str, tmp_path: Path) -> None:
 
 
 def test_files_are_the_same_each_time() -> None:
-    once, again = (c_source(program_of(mlp), target("c")) for _ in range(2))
+    once, again = (c_source(program_of(mlp), target("c"), "mlp") for _ in range(2))
     assert once == again

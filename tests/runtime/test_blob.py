@@ -19,6 +19,19 @@ def test_round_trip() -> None:
     assert Blob.from_bytes(Blob(b"", {}).to_bytes()) == Blob(b"", {})
 
 
+def test_forms_of_kinds_that_come_later() -> None:
+    shaders = Blob(b"fn", {"run": 0}, "wgsl")
+    assert Blob.from_bytes(shaders.to_bytes()) == shaders
+    with pytest.raises(ModelFileError, match="it is not machine code that can be mapped"):
+        load(shaders)
+    with pytest.raises(InternalError, match="has four letters"):
+        Blob(b"", {}, "metal").to_bytes()
+    unknown = bytearray(BLOB.to_bytes())
+    unknown[8:12] = (77).to_bytes(4, "little")
+    with pytest.raises(ModelFileError, match="its form 77 is unknown"):
+        Blob.from_bytes(bytes(unknown))
+
+
 def test_every_cut_is_refused() -> None:
     data = BLOB.to_bytes()
     for end in range(len(data)):

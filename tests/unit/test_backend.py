@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import pliant
 from pliant import Tensor, dim, f32, function, ops
 from pliant.api import program_of
-from pliant.backend import BACKENDS, backend_of
-from pliant.backend.base import Backend
+from pliant.backend import backend_of
+from pliant.backend.base import Assembly, Backend, Code, Exported
+from pliant.backend.c import CAssembly
 from pliant.codegen import pieces
+from pliant.loop.lowering import Watch
+from pliant.loop.printer import print_func
+from pliant.loop.stmt import Func
 from pliant.pipeline import compile_program
-from pliant.runtime.blob import load
+from pliant.runtime.blob import Blob, load
 from pliant.runtime.package import ENTRIES, Package
-from pliant.support.errors import ModelFileError
-from pliant.target import Kind, target
+from pliant.support.errors import ModelFileError, UnsupportedError
+from pliant.target import Target, known_names, names, target
+from pliant.target.spelling import Row, Spelled
 
 n = dim("n", max=64)
 
@@ -26,10 +36,45 @@ def chain(x: Tensor[f32, n, 8]) -> Tensor[f32, n, 8]:
     return ops.relu(y @ ops.permute(x, (1, 0)) @ x)
 
 
-def test_every_kind_of_target_has_a_backend() -> None:
-    assert set(BACKENDS) == set(get_args(Kind))
-    for name in ("native", "llvm:cortex-a76", "wasm+simd128", "c:cortex-m7"):
-        assert isinstance(backend_of(target(name)), Backend)
+@pytest.mark.parametrize("name", known_names())
+def test_every_target_has_a_backend(name: str) -> None:
+    assert isinstance(backend_of(target(name)), Backend)
+
+
+class Listing(Backend):
+    """A kind of target whose code are loop programs as text."""
+
+    writes_host = True
+
+    def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
+        return ListingAssembly(watch)
+
+    def files(self, program: Exported) -> dict[str, bytes]:
+        return {f"{program.name}.txt": program.package.blob.code}
+
+
+class ListingAssembly(CAssembly):
+    def finish(self, entries: Sequence[Func]) -> Code:
+        text = "\n".join(map(print_func, entries)).encode()
+        return Code(Blob(text, {f.name: text.index(f"def {f.name}(".encode()) for f in entries}, "list"), (), (), parallel=False)
+
+
+def test_a_new_kind_is_a_record_a_backend_and_a_name_in_the_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing else is told of it: names, help, errors, pipeline, cache and export take it as it is."""
+    wasm = target("wasm")
+
+    def named(spelled: Spelled) -> Target | None:
+        return replace(wasm, name=spelled.name, kind="listing") if spelled.base == "listing" else None
+
+    rows = (Row("listing", ("listing",), "loop programs for people", "a text"),)
+    kind = SimpleNamespace(NAMES=("listing",), ROWS=rows, named=named)
+    monkeypatch.setattr(names, "KINDS", (*names.KINDS, kind))
+    monkeypatch.setitem(sys.modules, "pliant.backend.listing", SimpleNamespace(BACKEND=Listing()))  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="`listing`"):
+        target("lising")
+    (file,) = pliant.export(chain, "listing", tmp_path)
+    text = file.read_text()
+    assert file.name == "chain.txt" and all(f"def {entry}(" in text for entry in ENTRIES) and "matmul(" in text
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ SEES |= {
     "own_instructions": {*API, "check_instruction"},
     "api": API,
     "artifact": API,
-    "c_export": API,
     "explanation": API,
     "exporting": API,
     "lineage": {*API, "report"},  # an executable's report, made when it is asked for

@@ -5,9 +5,10 @@
     with backend.assembly(machine) as assembly:
         assembly.kernel(func)                            # as soon as a kernel is scheduled
         code = assembly.finish((prepare, size, run))     # the host program: code.blob is the part of an artifact
+    files = backend.files(exported)                      # what `pliant.export` writes
 
-The pipeline talks to a `Backend` (base.py) and to nothing else that knows about machine code. A new one is a module here, a row in
-`BACKENDS`, and the record of its targets in `target/` (docs/design/0022-targets.md).
+The pipeline talks to a `Backend` (base.py) and to nothing else that knows about machine code. The backend of a kind of target is the object
+`BACKEND` of the module of that name here; the kinds are those of `KINDS` in `target/names.py` (docs/design/0022-targets.md).
 """
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..target import Kind, Target
+from ..target import Target
 
 if TYPE_CHECKING:
     from .base import Backend
 
-# The backend object of each kind of target, imported when it is first needed.
-BACKENDS: dict[Kind, str] = {"llvm": ".elf:ELF", "wasm": ".wasm:WASM", "c": ".c:C_SOURCE"}
-
 
 def backend_of(target: Target) -> Backend:
-    """The backend that makes code for a target."""
-    module, name = BACKENDS[target.kind].split(":")
-    backend: Backend = getattr(import_module(module, __name__), name)
+    """The backend that makes code for a target, imported when it is first needed."""
+    backend: Backend = import_module(f".{target.kind}", __name__).BACKEND
     return backend

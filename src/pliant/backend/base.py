@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
 
 from ..loop.lowering import Watch
 from ..loop.stmt import Check, Func
 from ..runtime.blob import Blob
+from ..runtime.package import Package
 from ..schedule.decisions import OfKernel
 from ..schedule.library import default_schedule
 from ..support.record import dataclass
 from ..target import Target
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,21 @@ class Assembly(Protocol):
         """Takes the host program (`prepare`, `size`, `run`, loop programs that call the kernels) and gives everything as one blob."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A compiled program that is to become files."""
+
+    name: str  # what files and functions are called by
+    target: Target
+    package: Package
+    constants: tuple[Array, ...]  # in the layouts that the code reads
+    host: tuple[Func, ...]  # `shapes` (of arguments, from dims), `prepare`, `size`, `run`; empty unless the backend writes them down
+
+
 class Backend(ABC):
     """How the programs of one kind of target become code. Backends have no state: what a program needs is in its `Assembly`."""
+
+    writes_host: ClassVar[bool] = False  # whether files are made of the host program instead of the blob
 
     def schedule(self, func: Func, target: Target, decisions: OfKernel | None = None) -> tuple[Func, str]:
         """The loop program scheduled by the default rules of this kind of target, and why; `decisions` has its choices then."""
@@ -53,3 +71,7 @@ class Backend(ABC):
 
         `watch` is told of the passes that each loop program goes through before its code is written (`loop/lowering.py`).
         """
+
+    @abstractmethod
+    def files(self, program: Exported) -> dict[str, bytes]:
+        """The files that run without Pliant, by name."""

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ..codegen.c_files import c_files
 from ..codegen.c_render import render
 from ..loop.lowering import Watch
 from ..loop.stmt import Func
 from ..runtime.blob import Blob
 from ..target import Target
-from .base import Assembly, Backend, Code
+from .base import Assembly, Backend, Code, Exported
 
 
 class CAssembly:
@@ -40,9 +41,15 @@ class CAssembly:
 class C(Backend):
     """C99 source for machines that another compiler makes code for."""
 
+    writes_host = True
+
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """A program that becomes a blob of the form `c`; the level is the other compiler's to choose."""
         return CAssembly(watch)
 
+    def files(self, program: Exported, inside: bool | None = None) -> dict[str, bytes]:
+        """The source and its header; weights are `inside` of the source unless they are large."""
+        return c_files(program.name, program.host, program.package.interface, program.constants, inside)
 
-C_SOURCE = C()
+
+BACKEND = C()

@@ -1,39 +1,47 @@
-"""What the two LLVM backends share: kernels are compiled in the background, and one linker finishes the program."""
+"""The LLVM backend for CPUs: programs become flat machine code, for this machine or for another one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
+from importlib import import_module
 
-from ..codegen.pieces import Pieces
+from ..codegen.export_description import constant_places, data_files
+from ..codegen.export_header import header
+from ..codegen.link_elf import link
+from ..codegen.serial_for import with_serial_for
 from ..loop.lowering import Watch
-from ..loop.stmt import Func
-from ..runtime.blob import Blob
+from ..support.errors import UnsupportedError
+from ..support.source import caller_span
 from ..target import Target
-from .base import Code
+from .base import Assembly, Backend, Exported
+from .llvm_assembly import LlvmAssembly
 
-Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # objects and the names that are exported -> everything as one blob
+# The module of `codegen/` that writes the files of each system: a function `library_files(blob, machine, symbols, name)` of it.
+SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf"}
 
 
-class LlvmAssembly:
-    """A program whose objects LLVM makes and `link` joins."""
+class Llvm(Backend):
+    """x86-64, aarch64, riscv64: LLVM's ELF objects, linked by ourselves, whatever the system."""
 
-    def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
-        self.pieces, self.link = Pieces(target, level, watch), link
+    def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
+        """A program that becomes a blob of the form `flat`."""
+        return LlvmAssembly(target, level, link, watch)
 
-    def __enter__(self) -> Self:
-        self.pieces.__enter__()
-        return self
+    def files(self, program: Exported) -> dict[str, bytes]:
+        """Libraries and objects as the target's system has them, with a C header."""
+        name, machine = program.name, program.target
+        if machine.os not in SYSTEMS:
+            raise UnsupportedError(
+                f"libraries for {machine.os} are not written yet",
+                where=caller_span(),
+                help=f"name a system that has them: `{machine.name.partition('@')[0]}@linux`, or use f.save(path, targets=[…])",
+            )
+        writer = import_module(f"..codegen.{SYSTEMS[machine.os]}", __package__)
+        blob = with_serial_for(program.package.blob, machine)
+        entries = {entry: f"{name}_{entry}" for entry in blob.exports}
+        interface, constants = program.package.interface, program.constants
+        libraries: dict[str, bytes] = writer.library_files(blob, machine, {entries[e]: at for e, at in blob.exports.items()}, name)
+        declared = header(name, machine, interface, constant_places(constants)).encode()
+        return {f"{name}.h": declared, **libraries, **data_files(name, machine, interface, constants, entries)}
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.pieces.__exit__(kind, error, trace)
 
-    def kernel(self, func: Func) -> None:
-        """Has the code of a kernel made."""
-        self.pieces.kernel(func)
-
-    def finish(self, entries: Sequence[Func]) -> Code:
-        """Everything as one blob."""
-        module, objects = self.pieces.finish(entries)
-        return Code(self.link(objects, module.exports), module.sites, module.kernels, module.parallel)
+BACKEND = Llvm()

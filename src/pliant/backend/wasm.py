@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..codegen.emit import emit_object
+from ..codegen.export_description import data_files
 from ..codegen.link_wasm import link_blob
 from ..codegen.serial_for import NAME, serial_for_text
 from ..loop.lowering import Watch
 from ..runtime.blob import Blob
 from ..target import Target
-from .base import Assembly, Backend
-from .llvm import LlvmAssembly
+from .base import Assembly, Backend, Exported
+from .llvm_assembly import LlvmAssembly
 
 
 class Wasm(Backend):
@@ -25,5 +26,11 @@ class Wasm(Backend):
 
         return LlvmAssembly(target, level, link, watch)
 
+    def files(self, program: Exported) -> dict[str, bytes]:
+        """The module, with its description and its constants."""
+        blob, interface = program.package.blob, program.package.interface
+        entries = {entry: entry for entry in blob.exports}
+        return {f"{program.name}.wasm": blob.code, **data_files(program.name, program.target, interface, program.constants, entries)}
 
-WASM = Wasm()
+
+BACKEND = Wasm()

@@ -29,6 +29,7 @@ def targets_text() -> str:
     from ..target import OSES, TABLE
 
     rows = [(row.form, ", ".join(row.examples), row.means) for row in TABLE]
+    rows = [("" if n and row[0] == rows[n - 1][0] else row[0], row[1], row[2]) for n, row in enumerate(rows)]
     widths = [max(len(row[n]) for row in rows) for n in (0, 1)]
     lines = [f"  {form:{widths[0]}}  {examples:{widths[1]}}  {means}" for form, examples, means in rows]
     return "\n".join(

@@ -129,9 +129,10 @@ _ANY_DEFINE = re.compile(r"^[ \t]*define\b", re.MULTILINE)
 def _with_attributes(ir_text: str, target: Target) -> str:
     """The module with what holds for every function of ours written at each of them."""
     attributes = f'nounwind "no-builtins" "tune-cpu"="{target.tune}"'
-    if target.call_conv == "win64cc":
-        # The system may write below the stack pointer, and grows the stack only page by page.
-        attributes += ' noredzone "probe-stack"="inline-asm"'
+    if target.probes_stack:
+        attributes += ' "probe-stack"="inline-asm"'
+    if target.call_conv == "win64cc":  # the system may write below the stack pointer
+        attributes += " noredzone"
     text, count = _DEFINE.subn(rf"\1 {attributes} {{", ir_text)
     if count != len(_ANY_DEFINE.findall(ir_text)):
         raise InternalError("the header of a generated function is not on one line")

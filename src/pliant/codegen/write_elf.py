@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ..runtime.blob import Blob
 from ..support.record import dataclass
+from ..target import Target
 
 PAGE = 16384
 MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 5)}  # number, flags: RISC-V has compressed code, floats in registers
@@ -49,6 +50,14 @@ class _Strings:
         at = len(self.content)
         self.content += text.encode() + b"\0"
         return at
+
+
+def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name: str) -> dict[str, bytes]:
+    """An object that exports `symbols`, offsets into the blob, and a shared library where there is a system to open it."""
+    files = {f"{name}.o": object_file(blob, machine.arch, symbols)}
+    if machine.os != "none":
+        files[f"lib{name}.so"] = shared_library(blob, machine.arch, symbols, f"lib{name}.so")
+    return files
 
 
 def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:

@@ -8,8 +8,8 @@ function begins in the module or the text.
     loaded = load(Blob(code, {"run": 0}))
     run = Entry(loaded.address("run"))       # valid while `loaded` lives
 
-Bytes of a blob (little endian): magic, form u32 (its place in FORMS), count of exports u32, size of the code u64, then for each
-export the length of its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
+Bytes of a blob (little endian): magic, form u32 (its place in FORMS, or the four letters of another form), count of exports u32, size of
+the code u64, then for each export the length of its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Blob(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The blob as bytes that `from_bytes` accepts."""
-        parts = [_HEAD.pack(_MAGIC, FORMS.index(self.form), len(self.exports), len(self.code))]
+        parts = [_HEAD.pack(_MAGIC, _form_number(self.form), len(self.exports), len(self.code))]
         for name, offset in self.exports.items():
             text = name.encode()
             parts.append(struct.pack(f"<H{len(text)}sQ", len(text), text, offset))
@@ -51,8 +51,6 @@ class Blob(NamedTuple):
         magic, form, count, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise _broken("it does not begin as one")
-        if form >= len(FORMS):
-            raise _broken(f"its form {form} is unknown")
         exports: dict[str, int] = {}
         at = _HEAD.size
         for _ in range(count):
@@ -72,10 +70,27 @@ class Blob(NamedTuple):
             at += 10 + length
         if len(data) - at != size:
             raise _broken(f"{size} bytes of code are announced, {len(data) - at} are there")
-        return Blob(data[at:], exports, FORMS[form])
+        return Blob(data[at:], exports, _form_name(form))
 
     def __repr__(self) -> str:
         return f"<Blob of {len(self.code)} bytes ({self.form}), exports {', '.join(self.exports)}>"
+
+
+def _form_number(form: str) -> int:
+    if form in FORMS:
+        return FORMS.index(form)
+    if len(form) != 4 or not (form.isascii() and form.isalnum()):
+        raise InternalError(f"the form of a blob has four letters: `{form}`")
+    return int.from_bytes(form.encode(), "little")
+
+
+def _form_name(number: int) -> str:
+    if number < len(FORMS):
+        return FORMS[number]
+    letters = number.to_bytes(4, "little")
+    if not letters.isalnum():
+        raise _broken(f"its form {number} is unknown")
+    return letters.decode("ascii")
 
 
 class Loaded:

@@ -1,6 +1,6 @@
 """Facts about machines: the `Target` record and the names users write for it."""
 
-from .machine import Caches, Kind, Target
-from .names import OSES, TABLE, known_names, target
+from .machine import Caches, Target
+from .names import KINDS, OSES, TABLE, known_names, target
 
-__all__ = ["OSES", "TABLE", "Caches", "Kind", "Target", "known_names", "target"]
+__all__ = ["KINDS", "OSES", "TABLE", "Caches", "Target", "known_names", "target"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .machine import Caches, Cpu, Target
+from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "aarch64-unknown-none-elf"
 
@@ -19,7 +20,7 @@ _V86 = (*_V84, "bf16", "i8mm")
 
 
 CPUS: dict[str, Cpu] = {
-    "aarch64": Cpu(_BASE, l3=2),
+    "aarch64": Cpu(_BASE, l3=2, llvm="generic"),
     "generic": Cpu(_BASE, l3=2),  # LLVM's name of the same
     "cortex-a53": Cpu((*_BASE, "crc"), 32, 512, 0),
     "cortex-a55": Cpu(_V82, 32, 128, 1),
@@ -76,6 +77,19 @@ APPLE_FLAGS = {
 }
 
 
+ROWS = (Row(CPU_FORM, ("aarch64", "llvm:cortex-a76+dotprod", "aarch64@android"), "64-bit ARM", LIBRARY),)
+NAMES = tuple(CPUS)
+
+
+def named(spelled: Spelled) -> Target | None:
+    """The target of a CPU of CPUS."""
+    if spelled.cpu not in CPUS:
+        return None
+    cpu = CPUS[spelled.cpu]
+    features = spelled.closed(FEATURES, IMPLIES).union(cpu.features)
+    return make(spelled.name, cpu.llvm or spelled.cpu, features, cpu.caches, os=spelled.system)
+
+
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
     """The target of LLVM's `cpu` with `features`; macOS, Windows and Android keep register x18 for themselves."""
     have = {*features, *(("reserve-x18",) if os in ("macos", "windows", "android") else ())}
@@ -93,5 +107,6 @@ def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: st
         has_f16="fullfp16" in have,
         has_f16c=True,
         caches=caches,
+        probes_stack=os == "windows",
         os=os,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .machine import Caches, Target
+from .spelling import Row, Spelled, near
 
 
 class Cpu(NamedTuple):
@@ -29,6 +30,22 @@ CPUS: dict[str, Cpu] = {
     "cortex-m33": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32), has_f64=False),
     "cortex-m55": Cpu(True, 32, 32, Caches(32 << 10, 512 << 10, 0, 32)),
 }
+
+
+_MEANS = "C99 for any compiler; a CPU decides tiles and fused multiply-add"
+ROWS = (Row("c[:CPU]", ("c", "c:cortex-m7", "c:cortex-m4"), _MEANS, "a .c and a .h file"),)
+NAMES = ("c", *(f"c:{cpu}" for cpu in CPUS))
+
+
+def named(spelled: Spelled) -> Target | None:
+    """The target of a name that begins with `c`."""
+    kind, colon, cpu = spelled.base.partition(":")
+    if kind != "c":
+        return None
+    spelled.alone()
+    if colon and cpu not in CPUS:
+        raise spelled.refused(f"unknown CPU `{cpu}` in target `{spelled.name}`", near(cpu, CPUS), "CPUs are " + ", ".join(CPUS))
+    return make(spelled.name, cpu or "generic")
 
 
 def make(name: str, cpu: str = "generic") -> Target:

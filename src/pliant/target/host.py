@@ -16,13 +16,20 @@ from ..support.errors import UnsupportedError
 from ..support.settings import read as read_settings
 from . import aarch64, x86
 from .machine import Caches, Cpu, Target
+from .spelling import LIBRARY, Row, Spelled, this_os
+
+ROWS = (Row("native", ("native",), "the machine that runs this process", LIBRARY),)
+NAMES = ("native",)
 
 
-def this_os() -> str:
-    """The operating system whose conventions code loaded into this process has to follow, as target names spell it."""
-    if hasattr(sys, "getandroidapilevel"):
-        return "android"
-    return {"win32": "windows", "darwin": "macos"}.get(sys.platform, "linux")
+def named(spelled: Spelled) -> Target | None:
+    """This machine, if the name says so."""
+    if spelled.base != "native":
+        return None
+    if spelled.features:
+        raise spelled.refused(f"`native` has the features of this machine and takes no others: `{spelled.name}`")
+    spelled.alone()
+    return native()
 
 
 def native() -> Target:

@@ -10,11 +10,9 @@ from the machine itself, so that compiling for another machine is the same act a
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..support.record import dataclass
-
-Kind = Literal["llvm", "wasm", "c"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Target:
     """A machine to compile for; two targets are equal when they give the same code, however they were written."""
 
     name: str = field(compare=False)  # as the user wrote it
-    kind: Kind
+    kind: str  # which module of `backend/` makes its code
     triple: str
     cpu: str  # as LLVM spells it: decides what may be used
     tune: str  # as LLVM spells it: decides what is cheap
@@ -61,6 +59,7 @@ class Target:
     has_f16c: bool  # conversion between f16 and f32
     caches: Caches
     has_f64: bool = True  # arithmetic on f64 in hardware: the last additions of long sums of f32 are in it then
+    probes_stack: bool = False  # the system grows a stack only page by page, so that large frames touch each page
     call_conv: str = ""  # LLVM's name of the convention of exported functions and callbacks; "" is the C convention
     os: str = field(default="none", compare=False)  # the system whose files are written; what code depends on of it stands above
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .machine import Caches, Cpu, Target
+from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "riscv64-unknown-none-elf"
 
@@ -23,6 +24,23 @@ CPUS: dict[str, Cpu] = {
 
 FEATURES = frozenset((*_GC, "v", "zba", "zbb", "zvl128b", "zvl256b", "zvl512b"))
 IMPLIES: dict[str, tuple[str, ...]] = {"v": ("zvl128b",), "zvl128b": ("v",), "zvl256b": ("zvl128b",), "zvl512b": ("zvl256b",)}
+
+
+_MEANS = "64-bit RISC-V (RV64GC; `v` optional)"
+ROWS = (Row(CPU_FORM, ("riscv64", "riscv64+v@linux", "spacemit-x60@linux"), _MEANS, LIBRARY),)
+NAMES = tuple(CPUS)
+
+
+def named(spelled: Spelled) -> Target | None:
+    """The target of a CPU of CPUS."""
+    if spelled.cpu not in CPUS:
+        return None
+    if spelled.os not in ("", "linux", "none"):
+        raise spelled.refused(f"code for RISC-V is made for `linux` and `none`, not for `{spelled.os}`")
+    cpu = CPUS[spelled.cpu]
+    features = spelled.closed(FEATURES, IMPLIES).union(cpu.features)
+    # No other system that Pliant runs on is there for RISC-V.
+    return make(spelled.name, cpu.llvm or spelled.cpu, features, cpu.caches, os=spelled.os or "linux")
 
 
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .machine import Caches, Target
+from .spelling import Row, Spelled
 
 TRIPLE = "wasm32-unknown-unknown"
 
@@ -12,6 +13,18 @@ TRIPLE = "wasm32-unknown-unknown"
 BASE = ("bulk-memory", "bulk-memory-opt", "mutable-globals", "nontrapping-fptoint", "sign-ext")
 FEATURES = frozenset((*BASE, "simd128", "relaxed-simd", "atomics", "tail-call", "wide-arithmetic"))
 IMPLIES: dict[str, tuple[str, ...]] = {"relaxed-simd": ("simd128",)}
+
+
+NAMES = ("wasm", "wasm+simd128", "wasm+relaxed-simd")
+ROWS = (Row("wasm", NAMES, "WebAssembly with a 32-bit memory", "one module that imports nothing"),)
+
+
+def named(spelled: Spelled) -> Target | None:
+    """The target of a name that begins with `wasm`."""
+    if spelled.base != "wasm":
+        return None
+    spelled.alone(features=True)
+    return make(spelled.name, spelled.closed(FEATURES, IMPLIES))
 
 
 def make(name: str, features: Iterable[str]) -> Target:

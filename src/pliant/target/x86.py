@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .machine import Caches, Cpu, Target
+from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "x86_64-unknown-none-elf"
 
@@ -113,6 +114,19 @@ _TUNE: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
+ROWS = (Row(CPU_FORM, ("x86-64-v3", "znver4", "llvm:x86-64-v3"), "64-bit x86", LIBRARY),)
+NAMES = tuple(CPUS)
+
+
+def named(spelled: Spelled) -> Target | None:
+    """The target of a CPU of CPUS."""
+    if spelled.cpu not in CPUS:
+        return None
+    cpu = CPUS[spelled.cpu]
+    features = spelled.closed(FEATURES, IMPLIES).union(cpu.features)
+    return make(spelled.name, spelled.cpu, spelled.cpu, features, cpu.caches, os=spelled.system)
+
+
 def level(number: int) -> frozenset[str]:
     """The features of x86-64-v1 to v4."""
     return frozenset((_V1, _V2, _V3, _V4)[number - 1])
@@ -143,6 +157,7 @@ def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches
         has_f16="avx512fp16" in have,
         has_f16c="f16c" in have,
         caches=caches,
+        probes_stack=os == "windows",
         call_conv="win64cc" if os == "windows" else "",
         os=os,
     )

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c_expr import RESERVED, Expressions, converted
-from ..codegen.c_render import CModule, render
-from ..codegen.c_types import Val, c_type, helpers_for, memory_type
 from ..dtype import ALL, f64, i64
+from ..loop.stmt import Func
 from ..runtime.contract import workspace_text
 from ..runtime.interface import Interface
+from ..runtime.slot import Layout
 from ..support.record import dataclass
-from .arguments import shapes_func
-from .host import HostProgram
+from .c_expr import RESERVED, Expressions, converted
+from .c_render import CModule, render
+from .c_types import Val, c_type, helpers_for, memory_type
 
 Array = np.ndarray[Any, Any]
 INSIDE = 4 << 20  # bytes of weights up to which they stand in the source by default: compilers read about a megabyte in a second
@@ -44,13 +44,18 @@ class Parameter:
     remark: str
 
 
-def c_files(name: str, host: HostProgram, interface: Interface, weights: Sequence[Array], inside: bool | None = None) -> dict[str, bytes]:
-    """The files by name; `weights` are the arrays of the program's constants; they are `inside` of the source unless they are large."""
+def c_files(
+    name: str, entries: Sequence[Func], interface: Interface, weights: Sequence[Array], inside: bool | None = None
+) -> dict[str, bytes]:
+    """The files by name, of the functions `shapes`, `prepare`, `size` and `run`.
+
+    `weights` are the arrays of the program's constants; they are `inside` of the source unless they are large.
+    """
     prefix = _identifier(name)
     if inside is None:
         inside = sum(a.nbytes for a in weights) <= INSIDE
-    module = render((shapes_func(host.layout), host.prepare, host.size, host.run), "static ")
-    files = _Files(prefix, host, module, interface, [np.ascontiguousarray(a) for a in weights], inside)
+    module = render(entries, "static ")
+    files = _Files(prefix, module, interface, [np.ascontiguousarray(a) for a in weights], inside)
     made = {f"{prefix}.h": files.header().encode(), f"{prefix}.c": files.source().encode()}
     return made if inside else {**made, f"{prefix}.bin": files.weights_file()}
 
@@ -65,9 +70,9 @@ def _identifier(name: str) -> str:
 class _Files:
     """Writes the files of one program."""
 
-    def __init__(self, prefix: str, host: HostProgram, module: CModule, interface: Interface, weights: list[Array], inside: bool) -> None:
+    def __init__(self, prefix: str, module: CModule, interface: Interface, weights: list[Array], inside: bool) -> None:
         self.prefix, self.upper = prefix, prefix.upper()
-        self.host, self.module, self.interface = host, module, interface
+        self.layout, self.module, self.interface = Layout(interface), module, interface
         self.weights, self.inside = weights, inside
         names = Expressions(lambda fn, d: fn)
         names.names |= {"arena", "arena_bytes", "weights", "dims", "buffers", "code", "never", prefix, *_ENTRIES}
@@ -173,17 +178,16 @@ const char *{self.prefix}_status_text(int32_t status);
 
     def _begin(self) -> list[str]:
         """The lines that give the dims their places and find the shapes of the arguments."""
-        layout = self.host.layout
-        lines = [f"  int64_t dims[{layout.at_counts + len(layout.counts)}] = {{0}};", "  static const volatile int32_t never = 0;"]
+        lines = [f"  int64_t dims[{self.layout.total}] = {{0}};", "  static const volatile int32_t never = 0;"]
         lines += ["  Ctx ctx = {0};", "  int32_t code;", "  ctx.cancel = &never;"]
-        return lines + [f"  dims[{layout.at_symbols + n}] = {p.name};" for n, p in enumerate(self.symbols)]
+        return lines + [f"  dims[{self.layout.b + n}] = {p.name};" for n, p in enumerate(self.symbols)]
 
     def _arena_function(self) -> str:
         lines = [f"int64_t {self.prefix}_arena_bytes({self.dims_declared()}) {{", *self._begin(), "  code = size(&ctx, NULL, dims);"]
-        return "\n".join([*lines, f"  return code != 0 ? -(int64_t)pl_status(&ctx, code) : dims[{self.host.layout.at_workspace}];", "}"])
+        return "\n".join([*lines, f"  return code != 0 ? -(int64_t)pl_status(&ctx, code) : dims[{self.layout.d}];", "}"])
 
     def _function(self) -> str:
-        layout, interface = self.host.layout, self.interface
+        interface = self.interface
         declared = ", ".join(p.declared + p.name for p in self.parameters())
         lines = [f"int32_t {self.prefix}({declared}) {{", *self._begin()]
         pointers = [p.name for p, x in zip(self.inputs, interface.inputs, strict=True) if x.kind == "tensor"]
@@ -194,13 +198,11 @@ const char *{self.prefix}_status_text(int32_t status);
         if not pointers:
             lines.append("  buffers[0] = NULL;")
         lines.append("  if ((code = shapes(&ctx, buffers, dims)) != 0) return pl_status(&ctx, code);")
-        at = {p.name: at for p, at in layout.arguments()}
-        for p, x in zip(self.inputs, interface.inputs, strict=True):
-            if x.kind != "tensor":
-                d = ALL[x.dtype]
-                wide = converted(Val(p.name, c_type(d)), d, f64 if d.is_float else i64)
-                value = f"(int64_t)pl_f64_bits({wide.text})" if d.is_float else wide.text
-                lines.append(f"  dims[{at[x.name]}] = {value};")
+        scalars = [(p, ALL[x.dtype]) for p, x in zip(self.inputs, interface.inputs, strict=True) if x.kind != "tensor"]
+        for at, (p, d) in enumerate(scalars, self.layout.scalars):
+            wide = converted(Val(p.name, c_type(d)), d, f64 if d.is_float else i64)
+            value = f"(int64_t)pl_f64_bits({wide.text})" if d.is_float else wide.text
+            lines.append(f"  dims[{at}] = {value};")
         lines += [
             "  if ((code = prepare(&ctx, buffers, dims)) != 0) return pl_status(&ctx, code);",
             "  if ((uintptr_t)arena % 8 != 0) return 4;",
@@ -208,7 +210,7 @@ const char *{self.prefix}_status_text(int32_t status);
             "  ctx.workspace_size = arena_bytes;",
             "  if ((code = run(&ctx, buffers, dims)) != 0) return pl_status(&ctx, code);",
         ]
-        lines += [f"  *{p.name} = dims[{layout.at_counts + n}];" for n, p in enumerate(self.counts)]
+        lines += [f"  *{p.name} = dims[{self.layout.e + n}];" for n, p in enumerate(self.counts)]
         return "\n".join([*lines, "  return 0;", "}"])
 
     def _status_function(self) -> str:

@@ -1,0 +1,39 @@
+"""What the two LLVM backends share: kernels are compiled in the background, and one linker finishes the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..codegen.pieces import Pieces
+from ..loop.lowering import Watch
+from ..loop.stmt import Func
+from ..runtime.blob import Blob
+from ..target import Target
+from .base import Code
+
+Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # objects and the names that are exported -> everything as one blob
+
+
+class LlvmAssembly:
+    """A program whose objects LLVM makes and `link` joins."""
+
+    def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
+        self.pieces, self.link = Pieces(target, level, watch), link
+
+    def __enter__(self) -> Self:
+        self.pieces.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.pieces.__exit__(kind, error, trace)
+
+    def kernel(self, func: Func) -> None:
+        """Has the code of a kernel made."""
+        self.pieces.kernel(func)
+
+    def finish(self, entries: Sequence[Func]) -> Code:
+        """Everything as one blob."""
+        module, objects = self.pieces.finish(entries)
+        return Code(self.link(objects, module.exports), module.sites, module.kernels, module.parallel)
