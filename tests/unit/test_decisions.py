@@ -17,8 +17,9 @@ from pliant.graph.node import CallLoop
 from pliant.lower.callee import func_of
 from pliant.pipeline import compile_as_far_as
 from pliant.program import Program
-from pliant.schedule.decisions import Decisions
+from pliant.schedule.decisions import Decisions, Drawn
 from pliant.schedule.library import default_family
+from pliant.support.random import Stream
 from pliant.target import target
 
 n = dim("n")
@@ -81,12 +82,17 @@ def test_how_a_weight_lies_is_one_decision_of_all_its_readers() -> None:
     text = pliant.explain(pliant.compile(two_readers))
     name, _, value = next(line for line in text.splitlines() if ".pack = " in line).strip().partition(" = ")
     lanes = target("native").vector_bits // 32
-    assert value.startswith(f"{lanes}, of 0, {lanes}: ") and text.count(".pack = ") == 1 and "right-hand side packed" in text
-    plain = pliant.compile(two_readers, decisions={name: 0})
-    assert "right-hand side packed" not in pliant.explain(plain)
+    assert (
+        value.startswith(f"{lanes}, of 0, {lanes}, {2 * lanes}, {4 * lanes}: ")
+        and text.count(".pack = ") == 1
+        and "right-hand side packed" in text
+    )
+    assert "right-hand side packed" not in pliant.explain(pliant.compile(two_readers, decisions={name: 0}))
     x = np.random.default_rng(3).standard_normal((21, 64)).astype(np.float32)
-    for mine, usual in zip(plain(x), pliant.compile(two_readers)(x), strict=True):
-        assert mine.tobytes() == usual.tobytes()
+    usual = pliant.compile(two_readers)(x)
+    for pack in (0, 2 * lanes):
+        for mine, expected in zip(pliant.compile(two_readers, decisions={name: pack})(x), usual, strict=True):
+            assert mine.tobytes() == expected.tobytes()
 
 
 def test_a_convolution_takes_its_lanes_along_rows_when_asked() -> None:
@@ -125,3 +131,39 @@ def test_blocks_of_channels_are_a_decision_of_the_image() -> None:
     other = pliant.compile(layers, decisions=dict.fromkeys(names, 0))
     assert all(f"{name} = 0, of 0, " in pliant.explain(other) for name in names)
     np.testing.assert_allclose(other(IMAGE), usual(IMAGE), rtol=1e-3, atol=1e-3)
+
+
+def test_a_convolution_whose_weights_stay_as_they_are_goes_to_another_rule() -> None:
+    """An image in blocks of channels, and weights as they were: the rule refused after it had asked for a tile, which was an error."""
+    function = compile_as_far_as(
+        "promote_sizes", Program.of(layer("conv_stride_blocked")), target("llvm:x86-64-v4"), decisions=Decisions({"v_1.pack": 0})
+    ).function
+    second = [func_of(n.callee) for n in function.nodes if isinstance(n, CallLoop)][-1]
+    for seed in range(4):
+        drawn = Drawn(second.name, Stream(seed))
+        default_family(second, target("llvm:x86-64-v4"), drawn)
+        assert not any(name.endswith(".tile") for name in drawn.vector())
+    given = arrays("conv_stride_blocked")
+    f = pliant.compile(layer("conv_stride_blocked"), decisions={"v_1.pack": 0})
+    np.testing.assert_allclose(f(*given), pliant.compile(layer("conv_stride_blocked"))(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_packs_of_several_vectors_keep_the_bits() -> None:
+    rng = np.random.default_rng(5)
+    w = rng.standard_normal((40, 150)).astype(np.float32)  # 150 columns are no whole packs
+
+    @function
+    def product(x: Tensor[f32, n, 40]) -> Tensor[f32, n, 150]:
+        return ops.relu(x @ ops.constant(w))
+
+    inputs = [rng.standard_normal((rows, 40)).astype(np.float32) for rows in (0, 1, 7, 50)]
+    default = pliant.compile(product)
+    (domain,) = [c.domain for c in default.package.interface.layouts]
+    packs = [int(text) for text in domain.split(", ")]
+    assert len(packs) == 4 and packs[2] == 2 * packs[1] and packs[3] == 4 * packs[1]
+    for pack in packs:
+        f = pliant.compile(product, decisions={"v.pack": pack})
+        assert all(f(x).tobytes() == default(x).tobytes() for x in inputs)
+        shown = next(c for c in f.package.interface.rules[0].choices if c.name.endswith(".tile"))
+        vectors = {int(tile.split("x")[1]) for tile in shown.domain.split(" and ")[0].split(", ")}
+        assert pack <= packs[1] or all(v % (pack // packs[1]) == 0 for v in vectors)

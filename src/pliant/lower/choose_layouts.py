@@ -53,7 +53,7 @@ def _packed(
         if buffer not in values:
             return None
         decide = layouts.about(values[buffer].name, target)
-        why = "columns of a pack: those of a vector, so that what a tile reads is a stream; 0 is as it is"
+        why = "columns of a pack: those of a vector serve tiles of any width, those of several make fewer streams; 0 is as it is"
         return packing.maps.get(decide("pack", (0, *packing.maps), packing.default, kind="layout", why=why))
 
     wanted = operand_layouts(func, set(values), target, choose)

@@ -39,6 +39,7 @@ from .convolution_roles import (
     choose_lanes,
     convolution_of,
     in_blocks,
+    may_read_packs,
     over_image,
     taps_of,
     tile_sizes,
@@ -69,6 +70,8 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
         return Refusal(f"block `{block.name}` is a product of matrices")
     if in_blocks(func, block, target) or not isinstance(dot_product_of(func, block, target), Refusal):
         return Refusal(f"what block `{block.name}` sums is in blocks of channels, or what an instruction does")
+    if not may_read_packs(block, roles, target):
+        return Refusal(f"`{roles.weight.buffer.name}` is not indexed by iterators of block `{block.name}`, nor in packs of a vector")
     return roles
 
 
@@ -234,11 +237,8 @@ class _Rule:
         weight = self.roles.weight
         block = find_block(self.s.program, self.name)
         column = iter_named(block, self.roles.column).var
-        size = packed(weight, column)
-        if size == self.lanes or along(weight, column):
+        if packed(weight, column) is not None or along(weight, column):
             return "before"
-        if size is not None or plain_iters(weight.indices, block) is None:
-            raise NotApplicable(f"`{weight.buffer.name}` is not indexed by iterators of block `{self.name}`, nor in packs of {self.lanes}")
         made = self.s.cache_read(self.name, weight.buffer.name, None, scope="workspace")
         self.s.transform_layout(f"{weight.buffer.name}_copy", packs(block, weight, column, self.lanes), block=made)
         return "first"

@@ -22,7 +22,7 @@ from ..model import Sizes
 from ..nest import accesses, constant_extent, plain_iters
 from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
-from .match import along, matmul_of
+from .match import along, matmul_of, packed
 
 STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
 LEAST_LANES = 4  # of a vector that is worth a block of channels
@@ -179,9 +179,21 @@ def tile_sizes(block: Block, sizes: Sizes) -> Sizes:
 
 def choose_lanes(func: Func, block: Block, decide: Decide) -> str:
     """What the lanes of a convolution's vectors are: `channels`, whose results are stored one by one, or neighbours of a `row`."""
-    best = "channels" if along_channels(func, block, decide.target) else "row"
-    both = not isinstance(windows_of(block), Refusal) and isinstance(matmul_of(block), Refusal)
+    roles = convolution_of(block)
+    packs = not isinstance(roles, Refusal) and may_read_packs(block, roles, decide.target)
+    best = "channels" if packs and along_channels(func, block, decide.target) else "row"
+    both = packs and not isinstance(windows_of(block), Refusal) and isinstance(matmul_of(block), Refusal)
     return decide("lanes", ("channels", "row") if both else (best,), best, why=partial(_why_lanes, func, block, decide.target))
+
+
+def may_read_packs(block: Block, roles: Convolution, target: Target) -> bool:
+    """Whether the weights are in packs of a vector of channels, or may be copied into such: each of their indices is an iterator."""
+    s, column = block.body, iter_named(block, roles.column).var
+    assert isinstance(s, Reduce)
+    size = packed(roles.weight, column)
+    if size is not None or along(roles.weight, column):
+        return size is None or size == max(1, target.vector_bits // s.targets[0].dtype.bits)
+    return plain_iters(roles.weight.indices, block) is not None
 
 
 def _why_lanes(func: Func, block: Block, target: Target) -> str:

@@ -43,6 +43,7 @@ SOME = 512  # columns, or steps of a sum, that are not known
 DYNAMIC_ROWS = 8  # the most rows of a tile where there is a body for each smaller number of rows
 MOST_ROWS = 12
 MOST_VECTORS = 5  # streams through the right-hand side
+PACKS = (1, 2, 4)  # vectors that a pack of the right-hand side may have
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
 IN_FLIGHT = 12  # so many sums hide the latency of each other
@@ -76,6 +77,7 @@ class Extents:
     depth: int | None
     result: DType
     wide: DType
+    pack: int = 1  # vectors of a pack: those of a tile are whole packs
 
     def works(self) -> tuple[Product, ...]:
         """What a tile is chosen for: this product, or a few such as it may be."""
@@ -100,7 +102,7 @@ def _sizes(target: Target, extents: Extents) -> Sizes:
     lanes = max(1, target.vector_bits // extents.result.bits)
     most = DYNAMIC_ROWS if extents.rows is None else min(MOST_ROWS, max(extents.rows, 1))
     vectors = MOST_VECTORS if extents.columns is None else min(MOST_VECTORS, max(1, -(-extents.columns // lanes)))
-    return Sizes(range(1, most + 1), range(1, vectors + 1))
+    return Sizes(range(1, most + 1), range(extents.pack, max(extents.pack, vectors) + 1, extents.pack))
 
 
 def copying(func: Func, block: Block, decide: Decide) -> Version | None:
@@ -245,12 +247,13 @@ class TiledProduct:
         depths = [constant_extent(self.s.program, h.loop) for h in self.reduced]
         depth = None if None in depths else -(-prod(d or 0 for d in depths) // group)
         rows = constant_extent(self.s.program, self.row.loop) if self.row else 1
-        return Extents(rows, self.columns, depth, self.dtype, wide)
+        lanes = max(1, self.target.vector_bits // self.dtype.bits)
+        return Extents(rows, self.columns, depth, self.dtype, wide, max(1, self.roles.pack // lanes))
 
     def apply(self) -> str:
         """Schedule the block; what was done, in words."""
         s, t = self.s, self.tile
-        if self.roles.pack and self.roles.pack != t.lanes:
+        if self.roles.pack and (self.roles.pack % t.lanes or t.columns % self.roles.pack):
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
         cut = self.columns is not None and self.columns >= t.columns and self.columns % t.columns != 0
         whole = cut and self.decide("column_tail", ("cut", "guard"), "cut", why="only the last panel has a mask") == "guard"
@@ -378,9 +381,9 @@ class TiledProduct:
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """The right-hand side in packs of a vector of columns."""
+    """The right-hand side in packs of a vector of columns, or of several."""
     side = right_side(block)
-    return None if side is None else packing(func, block, side, target)
+    return None if side is None else packing(func, block, side, target, PACKS)
 
 
 MATMUL = Rule("matmul", "products", lambda func, block, target: matmul_of(block), schedule_matmul, version=copying, layouts=layouts)

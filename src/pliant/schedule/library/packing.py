@@ -2,12 +2,14 @@
 
     packs(block, load, column, 16)        # lambda k, n: (n // 16, k, n % 16) for c[i, j] += a[i, k] * b[k, j]
 
-The right-hand side of a product is read vector by vector along its columns, whichever way it was stored; so it is wanted as packs of one
-vector of columns, each pack with all of its rows. A panel of columns is then a few streams through memory, and the same
-packs serve tiles of any width, hence every number of rows.
+The right-hand side of a product is read vector by vector along its columns, whichever way it was stored; so it is wanted as packs of
+columns, each pack with all of its rows. With packs of one vector, the default, a panel of columns is a few streams through memory, and the
+same packs serve tiles of any width, hence every number of rows. Wider packs make fewer streams, and take tiles of whole packs.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
@@ -18,12 +20,15 @@ from ..nest import accesses, blocks, plain_iters
 from .record import Packing
 
 
-def packing(func: Func, block: Block, side: tuple[Load, Var] | None, target: Target) -> dict[Buffer, Packing]:
-    """How the operand of a sum of products that is read along its columns may lie: as it is, or in packs of a vector."""
+def packing(
+    func: Func, block: Block, side: tuple[Load, Var] | None, target: Target, vectors: Sequence[int] = (1,)
+) -> dict[Buffer, Packing]:
+    """How the operand of a sum of products that is read along its columns may lie: as it is, or in packs of so many vectors."""
     lanes = target.vector_bits // _result(block).dtype.bits if side is not None else 0
     if side is None or not may_be_packed(func, block, *side, lanes):
         return {}
-    return {side[0].buffer: Packing({lanes: packs(block, *side, lanes)}, lanes)}
+    widths = [lanes * v for v in vectors if may_be_packed(func, block, *side, lanes * v)]
+    return {side[0].buffer: Packing({width: packs(block, *side, width) for width in widths}, lanes)}
 
 
 def _result(block: Block) -> Load:
