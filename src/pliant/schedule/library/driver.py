@@ -95,14 +95,17 @@ class _Scheduling:
         """Whether a rule refuses a block after all, and what it says it did, or why not; then nothing was done."""
         decide = Decide(self.kernel, block.name, self.target, self.version.copying, self.left)
         asked = set(self.kernel.made)
+        made = self.kernel.made
         try:
             with self.kernel.attempt(), self.s.attempt():
                 try:
                     return False, rule.apply(self.s, roles, decide)
                 except (NotApplicable, ScheduleError) as error:
                     self._check(rule, asked, error)
+                    made = self.kernel.made
                     raise
         except NotChosen:
+            self.kernel.made = made  # that a later rule has the block is what was decided
             return True, ""
         except DecisionError:
             raise

@@ -22,13 +22,13 @@ from ..plain_nest import plain_loops
 from ..schedule import LoopHandle, Schedule
 from .match import Matmul, alone, find_block, matmul_of
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
-from .record import Rule
+from .record import NotChosen, Rule
 from .register_sums import PRODUCTS, Loops, Sizes, Summing, begin, cut, lanes, with_parts
 
 WIDEST = 2**12  # bytes of a row in a panel: a page
 ONE = Const(1, i64)
 TOGETHER = 8  # rows of the matrix that are added to a vector of sums before it is stored
-FEWEST = 512  # columns that are worth it
+FEWEST = 512  # columns that are worth it, by default
 
 
 def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
@@ -41,9 +41,10 @@ def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
         return none
     extents = {v.name: x.extent for v, x in loops.items()}
     rows, columns, wide = extents.get(roles.row or "", ONE), extents[roles.column], wide_load(block, roles)
-    if rows is not ONE or not isinstance(columns, Const) or columns.value < FEWEST or wide is None:
-        return none
     assert isinstance(block.body, Reduce)
+    lanes = max(1, target.vector_bits // block.body.targets[0].dtype.bits)
+    if rows is not ONE or not isinstance(columns, Const) or columns.value < lanes or wide is None:
+        return none
     return roles if wide.buffer.dtype is block.body.targets[0].dtype and not writers(func, wide.buffer) else none
 
 
@@ -52,6 +53,10 @@ def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
     block = find_block(s.program, decide.block)
     loops = plain_loops(s.program, block)
     assert not isinstance(loops, Refusal)
+    columns = next(x.extent for v, x in loops.items() if v.name == roles.column)
+    many = isinstance(columns, Const) and columns.value >= FEWEST
+    if not decide("gemv", (False, True), many, reorders=True, why=f"{FEWEST} columns or more: it goes through the matrix as it lies"):
+        raise NotChosen
     rule = _Rule(s, roles, {v.name: x for v, x in loops.items()}, decide)
     return with_epilogue(s, block, rule.apply)
 
