@@ -89,6 +89,8 @@ LAYERS: dict[str, Layer] = {
     "add_broadcast": Layer("add(x0, x1)", ((3, 6, 9, 14), (6, 1, 1)), "elementwise"),
     "add_rows": Layer("add(x0, x1)", ((5, 4, 3, 8, 7), (5, 1, 3, 1, 1)), "elementwise"),
     "inlined": Layer("add(exp(x0), mul(x0, x1))", (("n", 130), (130,)), "inlining"),
+    "inlined_chain": Layer("mul(sub(tanh(x0), x1), add(exp(x0), mul(x0, x1)))", ((9, 40), (9, 1)), "inlining"),
+    "inlined_sum": Layer("sum(mul(x0, exp(x1)), axis=(-1,))", ((9, 70), (9, 70)), "inlining"),
     "transpose": Layer("permute(x0, (0, 2, 1))", ((2, "n", 70),), "transposes"),
     "transpose_bytes": Layer("permute(x0, (1, 0))", ((70, 130),), "transposes", (u8,)),
     "transpose_channels": Layer("permute(x0, (0, 2, 3, 1))", ((2, 32, 20, 30),), "transposes"),
@@ -282,14 +284,13 @@ def vectors(name: str, machine: Target, may_reorder: bool, few: int = 200) -> It
 
 @contextmanager
 def phases_seen() -> Iterator[set[str]]:
-    """The phases whose rules take a block meanwhile."""
+    """The phases whose rules know a block meanwhile; a decision may give it to another one then."""
     seen: set[str] = set()
 
     def recorded(rule: Rule) -> Rule:
         def apply(s: Any, roles: Any, decide: Any) -> str:
-            text = rule.apply(s, roles, decide)
             seen.add("one row" if rule.name == "one row" else rule.phase)
-            return text
+            return rule.apply(s, roles, decide)
 
         return replace(rule, apply=apply)
 

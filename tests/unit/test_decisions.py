@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from decision_vectors import arrays, layer
 
 import pliant
-from pliant import Out, Tensor, block, dim, f32, function, grid, init, kernel, ops
+from pliant import Out, Tensor, alloc, block, dim, exp, f32, function, grid, init, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.lower.callee import func_of
 from pliant.pipeline import compile_as_far_as
@@ -167,3 +167,45 @@ def test_packs_of_several_vectors_keep_the_bits() -> None:
         shown = next(c for c in f.package.interface.rules[0].choices if c.name.endswith(".tile"))
         vectors = {int(tile.split("x")[1]) for tile in shown.domain.split(" and ")[0].split(", ")}
         assert pack <= packs[1] or all(v % (pack // packs[1]) == 0 for v in vectors)
+
+
+@kernel
+def chained(x: Tensor[f32, n, 40], y: Out[f32, n, 40]) -> None:
+    t = alloc((n, 40), f32)
+    for i, j in grid(n, 40):
+        with block("t", "SS", i, j) as (vi, vj):
+            t[vi, vj] = exp(x[vi, vj])
+    for i, j in grid(n, 40):
+        with block("y", "SS", i, j) as (vi, vj):
+            y[vi, vj] = t[vi, vj] + t[vi, 39 - vj]
+
+
+def test_whether_a_producer_is_inlined_is_a_decision() -> None:
+    x = np.random.default_rng(4).standard_normal((7, 40)).astype(np.float32)
+    default = pliant.compile(chained)
+    assert "t.inline = False, of False, True: elements are read several times, and are not cheap" in pliant.explain(default)
+    inlined = pliant.compile(chained, decisions={"t.inline": True})
+    assert "inlined `t`" in pliant.explain(inlined) and "inlined `t`" not in pliant.explain(default)
+    assert inlined(x).tobytes() == default(x).tobytes()
+
+
+@kernel
+def one_row(a: Tensor[f32, 200], b: Tensor[f32, 200, 96], c: Out[f32, 96]) -> None:
+    for j, k in grid(96, 200):
+        with block("c", "SR", j, k) as (vj, vk):
+            with init():
+                c[vj] = 0.0
+            c[vj] += a[vk] * b[vk, vj]
+
+
+def test_whether_one_row_goes_through_the_matrix_as_it_lies_is_a_decision() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal(200).astype(np.float32), rng.standard_normal((200, 96)).astype(np.float32)
+    default = pliant.compile(one_row)
+    lines = pliant.explain(default).splitlines()
+    (line,) = [line for line in lines if "c.gemv" in line]
+    assert line.startswith("  c.gemv = False, of False, True (another value changes last bits): ") and any("c.tile = " in x for x in lines)
+    gemv = pliant.compile(one_row, decisions={"c.gemv": True})
+    assert "c.panel = " in pliant.explain(gemv)
+    for f in (default, gemv):
+        np.testing.assert_allclose(f(a, b), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
