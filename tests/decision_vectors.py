@@ -120,15 +120,24 @@ def sum_apart(x: Tensor[f32, n, 300], y: Tensor[f32, 9, 11], total: Out[f32, n],
         """
 n = dim("n")
 @kernel
-def recurrence(x: Tensor[f32, n, 20], y: Out[f32, n, 20]) -> None:
-    for i, j in grid(n, 20):
-        with block("y", "SO", i, j) as (vi, vj):
-            y[vi, vj] = select(vj == 0, x[vi, vj], y[vi, max(vj - 1, 0)] * 0.5 + x[vi, vj])
-    for i, j in grid(n, 20):
-        with block("z", "SO", i, j) as (vi, vj):
-            y[vi, vj] = y[vi, vj] * 2.0
+def recurrence(x: Tensor[f32, 20, n], y: Out[f32, 20, n]) -> None:
+    for i, j in grid(20, n):
+        with block("y", "OS", i, j) as (vi, vj):
+            y[vi, vj] = select(vi == 0, x[vi, vj], y[max(vi - 1, 0), vj] * 0.5 + x[vi, vj])
 """,
-        (("n", 20),),
+        ((20, "n"),),
+        "recurrences",
+    ),
+    "one_after_the_other": Layer(
+        """
+@kernel
+def one_after_the_other(x: Tensor[f32, 9, 30], y: Out[f32, 9, 30]) -> None:
+    for i, j in grid(9, 30):
+        with block("y", "SS", i, j) as (vi, vj):
+            for k in range(3):
+                y[vi, vj] = x[vi, vj] * 2.0
+""",
+        ((9, 30),),
         "fallback",
     ),
     "declared": Layer(

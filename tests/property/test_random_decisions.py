@@ -40,6 +40,7 @@ def results(value: Any) -> list[bytes]:
     return [np.asarray(v).tobytes() for v in (value if isinstance(value, tuple) else (value,))]
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.skipif(os.environ.get("PLIANT_LONG") != "1", reason="takes long: with PLIANT_LONG=1")
 @pytest.mark.parametrize("phase", phases())
 def test_many_vectors_of_each_rule(phase: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,7 +184,7 @@ def smooth(x: Tensor[f32, 50, 96], y: Out[f32, 50, 96]) -> None:
 
 @pytest.fixture
 def sampling_rule() -> Iterator[None]:
-    @pliant.rule(match=ordered, before="fallback", version="1")
+    @pliant.rule(match=ordered, before="convolutions", version="1")
     def sampled_recurrence(s: Schedule, columns: str, decide: Any) -> str:
         loop = s.loop(decide.block, columns)
         chunk, lane = s.split(loop, *s.sample_perfect_tile(loop, 2, max_innermost=32, name=f"{decide.block}.columns"))
