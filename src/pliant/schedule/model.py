@@ -26,6 +26,7 @@ from .works import Product, Tiling
 if TYPE_CHECKING:
     import numpy as np
 
+# Terms of the model: they choose the default of a tile, and none of the tiles that others may ask for.
 UNHIDDEN = 0.1  # the part of every term but the longest that shows
 ABOUT = 0.02  # what the model cannot tell apart
 START = 12  # cycles to begin a tile and to leave it

@@ -52,13 +52,13 @@ from .record import NotApplicable, NotChosen, Packing, Promotable, Rule, tried
 from .register_sums import cuts_for, decide_summing, sum_tile
 from .sharing import share
 
-SOME_WIDTHS = (20, 40, 80)  # what a tile is chosen for where the length of rows is not known
-SOME_ROWS = 40  # of an image, where their number is not known
-SOME_CHANNELS = 128
-MOST_ROWS = 28
-DYNAMIC_ROWS = 8  # where there is a body for each smaller number of rows
-MOST_VECTORS = 4  # streams through the weights
-LONG = 1024  # terms of a sum whose length stays known, so that its parts are of one size
+SOME_WIDTHS = (20, 40, 80)  # what the model is asked about where the length of rows is not known
+SOME_ROWS = 40  # of an image, where their number is not known: the same
+SOME_CHANNELS = 128  # the same
+MOST_ROWS = 28  # limit of `tile`: the registers of any machine
+DYNAMIC_ROWS = 8  # limit of `tile` where there is a body for each smaller number of rows
+MOST_VECTORS = 4  # limit of `tile`: streams through the weights
+LONG = 1024  # limit of what layers may share a kernel: a sum of more terms keeps its length, so that its parts are of one size
 
 
 def over_channels(func: Func, block: Block, target: Target) -> Convolution | Refusal:

@@ -24,9 +24,9 @@ from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
 from .match import along, matmul_of, packed
 
-STORE = 1.5  # what an element costs that is stored apart from those beside it, in steps of a sum of vectors
-LEAST_LANES = 4  # of a vector that is worth a block of channels
-ANY_WIDTH = 0.8  # the part of the lanes that is used along rows of unknown length
+STORE = 1.5  # by which `lanes` is chosen: what an element costs that is stored apart from those beside it, in steps of a sum of vectors
+LEAST_LANES = 4  # limit of `channels`: of a vector that is worth a block of channels
+ANY_WIDTH = 0.8  # by which `lanes` is chosen: the part of the lanes that is used along rows of unknown length
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from ..primitives.tensorize import Tile, tile_of_instruction
 from ..schedule import Schedule
 from .record import Packing, Rule, tried
 
-MOST_TILES = 8  # of the result in registers: more accumulators than hide the latency of any instruction
+MOST_TILES = 8  # limit of `tiles`: of the result in registers: more accumulators than hide the latency of any instruction
 
 
 def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusal:

@@ -28,10 +28,11 @@ from .match import along, find_block, has_block
 from .record import NotApplicable, Promotable, Rule, tried
 from .sharing import fuse_into, share
 
-CHUNK = 1024  # elements of a flat loop that are handed out together
+CHUNK = 1024  # the default of `chunk`: elements of a flat loop that are handed out together
 CHUNKS = (256, 512, 1024, 2048, 4096)
-STEP = 32  # of what remains of a loop over dims of unknown size
-SHARED = 16  # rows that are known to be there, where a row is several loops
+STEP = 32  # the default of `rest_step`: of what remains of a loop over dims of unknown size
+STEPS = (16, 32, 64)
+SHARED = 16  # by which `vector_from` is chosen: rows that are known to be there, where a row is several loops
 
 
 def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
@@ -122,7 +123,8 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
     except ScheduleError:  # dims of unknown size: that their quotients are apart is seen as long as a predicate bounds the whole
         chunks, inner = s.split(flat, chunk)
         s.partition(chunks)
-        s.split(s.loops(f"{name}_rest")[-1], STEP)
+        step = decide("rest_step", STEPS, STEP, why="elements of the rest in a vector loop of a size that is known")
+        s.split(s.loops(f"{name}_rest")[-1], step)
     s.vectorize(inner)
     s.parallel(chunks)
     if has_block(s.program, f"{name}_rest"):

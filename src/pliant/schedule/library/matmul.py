@@ -38,16 +38,16 @@ from .record import NotApplicable, Packing, Rule, Version, for_many, tried
 from .register_sums import Summing, decide_summing, sum_tile
 from .sharing import fuse_into
 
-SOME_ROWS = (8, 64, 512)  # what a tile is chosen for where the number of rows is not known
-SOME = 512  # columns, or steps of a sum, that are not known
-DYNAMIC_ROWS = 8  # the most rows of a tile where there is a body for each smaller number of rows
-MOST_ROWS = 12
-MOST_VECTORS = 5  # streams through the right-hand side
+SOME_ROWS = (8, 64, 512)  # what the model is asked about where the number of rows is not known
+SOME = 512  # columns, or steps of a sum, that are not known: the same
+DYNAMIC_ROWS = 8  # limit of `tile` where there is a body for each smaller number of rows
+MOST_ROWS = 12  # limit of `tile`: no machine has registers for more rows of two vectors
+MOST_VECTORS = 5  # limit of `tile`: streams through the right-hand side that a machine prefetches
 PACKS = (1, 2, 4)  # vectors that a pack of the right-hand side may have
 FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
 MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
-IN_FLIGHT = 12  # so many sums hide the latency of each other
-LARGEST_COPY = 2**20  # bytes of a panel that may be copied
+IN_FLIGHT = 12  # by which `last_rows` is chosen: so many sums hide the latency of each other
+LARGEST_COPY = 2**20  # limit of `copy_from`: bytes of a panel that may be copied
 # A panel of so many times what fits into its sets of the second cache is worth a copy from so many rows on (measured on Zen 4: a product
 # of 1024^3 then runs at 92 % of the FMA rate on one thread, in place at 86 %; for 128 rows both at 83 %).
 CROWDED = ((8.0, MANY_ROWS), (4.0, 192))
@@ -298,7 +298,10 @@ class TiledProduct:
         """
         left = constant_extent(self.s.program, column.loop)
         vectors = 1 if left is None else -(-left // lanes)
-        return TileSize(min(self.tile.rows, -(-IN_FLIGHT // vectors)), vectors, 1 if left == 1 else lanes)
+        best = min(self.tile.rows, -(-IN_FLIGHT // vectors))
+        why = f"{IN_FLIGHT} sums hide the latency of each other"
+        rows = self.decide("last_rows", range(1, self.tile.rows + 1), best, why=why)
+        return TileSize(rows, vectors, 1 if left == 1 else lanes)
 
     def _no_product(self) -> bool:
         body = find_block(self.s.program, self.name).body

@@ -25,10 +25,10 @@ from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
 from .record import NotChosen, Rule
 from .register_sums import PRODUCTS, Loops, Sizes, Summing, begin, cut, lanes, with_parts
 
-WIDEST = 2**12  # bytes of a row in a panel: a page
+WIDEST = 2**12  # by which `panel` is chosen: bytes of a row in a panel: a page
 ONE = Const(1, i64)
-TOGETHER = 8  # rows of the matrix that are added to a vector of sums before it is stored
-FEWEST = 512  # columns that are worth it, by default
+TOGETHER = 8  # the default of `rows_together`: rows of the matrix that are added to a vector of sums before it is stored
+FEWEST = 512  # by which `gemv` is chosen: columns that are worth it
 
 
 def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:

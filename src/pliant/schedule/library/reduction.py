@@ -32,11 +32,12 @@ from .record import NotApplicable, Rule, Version, tried
 from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, parts_in_order, widens, with_parts
 from .squares import TERMS, WIDE_HALVES
 
-LANES = 64  # several vectors on every machine: one sum does not wait for the other
-FEWEST = 4  # of a short row, known to be one
+LANES = 64  # the default of `lanes`: several vectors on every machine: one sum does not wait for the other
+FEWEST = 4  # limit of `lanes`: of a short row, known to be one
+# The next two are part of the order in which sums are added, for which errors are bounded (docs/design/0025): no choice of a kernel.
 IN_F64 = 3  # of the last additions of lanes: 8 to 4 to 2 to 1
 WIDE_LANES = 16  # of short sums in f64: two to eight vectors
-PIECE = 16384  # elements of one row that a thread takes at least
+PIECE = 16384  # the default of `piece`: elements of one row that a thread takes at least
 
 
 Stages = tuple[str, ...]  # the blocks of neighbouring nests

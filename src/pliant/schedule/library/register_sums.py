@@ -31,9 +31,11 @@ from ..nest import constant_extent, facts_at, fed_by, predicate_over_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block
 
+# MANY, EVEN, SLACK and the `Sizes` below say in which order terms are added. Errors are bounded for that order (docs/design/0015),
+# and results are the same on all machines and in all variants, so it is no choice of a kernel. `part` moves it as a whole.
 MANY = 16  # more parts than this are summed in parts themselves: the last sums round the most
 EVEN = 0.8  # times parts^(2/3): with groups of so many parts their sums and the sum of groups have the least error together
-MOST_UNROLLED = 8  # steps of a sum
+MOST_UNROLLED = 8  # limit of `unroll`: steps of a sum
 SLACK = 1.5  # times more, or less, where parts are of one size then
 
 

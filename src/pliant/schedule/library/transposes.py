@@ -27,7 +27,7 @@ from ..schedule import LoopHandle, Schedule
 from .match import along, find_block
 from .record import NotApplicable, Rule, tried
 
-MOST_LANES = 16  # of a tile: the registers would not hold a larger one
+MOST_LANES = 16  # limit of `tile`: the registers would not hold a larger one
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,16 +42,17 @@ from .record import Promotable, Rule, tried
 from .register_sums import Summing, cuts_for, decide_parts, sum_tile
 from .sharing import share
 
-MOST_TAPS = 64  # of a window that is unrolled
-MOST_ROWS = 8  # of a tile that the cost model takes
-TALLEST = 12  # rows, or channels, of any tile
-DYNAMIC_ROWS = 4  # where there is a body for each smaller number of rows
-MOST_CHANNELS = 8
-MOST_VECTORS = 4
-SOME_COLUMNS = 64  # where their number is not known
-SOME_ROWS = 40  # of an image, where their number is not known
-SHARED_VECTORS = 64  # are handed out together at least
-LARGEST_COPY = 2**15  # bytes of rows on the stack
+MOST_TAPS = 64  # limit of what `unroll` may be: more code than this does not stay in the first cache
+MOST_ROWS = 8  # limit of the default: the model knows nothing of the code's size
+TALLEST = 12  # limit of `tile`: rows, or channels, of any tile
+DYNAMIC_ROWS = 4  # limit of the default where there is a body for each smaller number of rows
+MOST_CHANNELS = 8  # limit of the default, as MOST_ROWS
+MOST_VECTORS = 4  # limit of `tile`: streams through the image
+SOME_COLUMNS = 64  # what the model is asked about where their number is not known
+SOME_ROWS = 40  # of an image: the same
+SHARED_VECTORS = 64  # the default of `grain`: are handed out together
+GRAINS = (16, 64, 256)
+LARGEST_COPY = 2**15  # limit of `copy_rows`: bytes of rows on the stack
 
 
 def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
@@ -249,7 +250,8 @@ class _Rule:
             left = s.loop(rest, self.roles.column)
             self._masked(rest, left, constant_extent(s.program, left.loop), tiled)
         if len(s.loops(name)) == 2 + tiled + self.depth:  # a row is all there is
-            tried(partial(s.parallel, vectors, grain=SHARED_VECTORS))
+            grain = self.decide("grain", GRAINS, SHARED_VECTORS, why="vectors that a thread takes at a time")
+            tried(partial(s.parallel, vectors, grain=grain))
             v = 1
         if v == 1:
             self._tile(name, vectors, tiled, 1)
