@@ -85,7 +85,21 @@ LAYERS: dict[str, Layer] = {
     "depthwise": Layer("conv(x0, x1, padding=1, groups=12)", ((1, 12, 28, 28), (12, 1, 3, 3)), "windows"),
     "depthwise_stride": Layer("conv(x0, x1, stride=2, padding=2, groups=8)", ((1, 8, 30, 26), (8, 1, 5, 5)), "windows"),
     "max_pool": Layer("max_pool(x0, 3, stride=2)", ((1, 16, 41, 70),), "windows"),
+    "stencil": Layer(
+        """
+@kernel
+def stencil(x: Tensor[f32, 502], w: Tensor[f32, 3], y: Out[f32, 500]) -> None:
+    for i, k in grid(500, 3):
+        with block("y", "SR", i, k) as (vi, vk):
+            with init():
+                y[vi] = 0.0
+            y[vi] += x[vi + vk] * w[vk]
+""",
+        ((502,), (3,)),
+        "windows",
+    ),
     "gelu": Layer("gelu(x0)", (("n", 130),), "elementwise"),
+    "tanh_any": Layer("tanh(x0)", (("m", "n"),), "elementwise"),
     "add_broadcast": Layer("add(x0, x1)", ((3, 6, 9, 14), (6, 1, 1)), "elementwise"),
     "add_rows": Layer("add(x0, x1)", ((5, 4, 3, 8, 7), (5, 1, 3, 1, 1)), "elementwise"),
     "inlined": Layer("add(exp(x0), mul(x0, x1))", (("n", 130), (130,)), "inlining"),

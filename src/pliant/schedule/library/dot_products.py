@@ -44,8 +44,7 @@ from .register_sums import Summing, sizes_of
 LARGEST_COPY = 2**20  # limit of `copy_from`: bytes of a panel that may be copied
 MOST_ROWS = 8  # limit of `word_tile`: there is a body for each smaller tile, too
 PANEL = 64  # columns of the widest panel that LARGEST_COPY is about
-# By which `word_tile` is chosen: by which `word_tile` is chosen: vectors of sums, of which a machine begins up to two in a cycle and ends each some 4 to 6 cycles later
-ENOUGH_SUMS = 12
+ENOUGH_SUMS = 12  # by which `word_tile` is chosen: a machine begins two such vectors in a cycle, and ends each 4 to 6 cycles later
 
 
 @dataclass(frozen=True, slots=True)
