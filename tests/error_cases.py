@@ -9,7 +9,7 @@ may cost 1. Where a result is no sum (norms, softmax), it is given over the resu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import erf, isqrt
 from typing import Any
 
@@ -191,6 +191,11 @@ def _pool(x: Array, k: int) -> Any:
     return x.reshape(n, c, h // k, k, w // k, k).mean((3, 5))
 
 
+def _windows(x: Array, k: int) -> Any:
+    """The means of all windows of k by k."""
+    return np.lib.stride_tricks.sliding_window_view(x, (k, k), (2, 3)).mean((4, 5))
+
+
 def _quarters(x: Array) -> Any:
     """The means of the four quarters of images, which have a row or a column in common where their number is odd."""
     h, w = x.shape[2:]
@@ -301,11 +306,20 @@ CASES |= {
 }  # fmt: skip
 
 
+for _k in (3, 7):
+    CASES[f"pools of {_k}x{_k}"] = Case(
+        lambda n: ((2, 3, 9, n),), lambda x, k=_k: ops.avg_pool(x, k, stride=1), lambda x, k=_k: _windows(x, k),
+        lambda x, k=_k: _windows(np.abs(x), k), lambda x, k=_k: _windows(x, k),
+        lambda t, x, k=_k: t.nn.functional.avg_pool2d(x, k, stride=1), [("AveragePool", {"kernel_shape": [_k, _k]})], most=6400,
+    )  # fmt: skip
+
+
 def _function(call: Any, plain: Any, torch: str, op: str, values: Any) -> Case:
     """A function of each element, in units of its result's last place."""
     return Case(
         lambda n: ((n,),), call, plain, lambda x: np.maximum(np.abs(plain(x)), 2.0**-100), None if plain in _OWN else plain,
-        lambda t, x: getattr(t, torch)(x), [(op, {})] if op else (), values=values, most=65536, least=65536,
+        lambda t, x: getattr(t if hasattr(t, torch) else t.nn.functional, torch)(x), [(op, {})] if op else (), values=values,
+        most=65536, least=65536,
     )  # fmt: skip
 
 
@@ -317,9 +331,19 @@ def _sigmoid(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-_OWN = (_erf, _sigmoid)
+def _gelu(x: Array) -> Any:
+    return x * (0.5 + 0.5 * _erf(x * np.sqrt(0.5)))
+
+
+def _softplus(x: Array) -> Any:
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0)
+
+
+_OWN = (_erf, _sigmoid, _gelu)
 _WIDE = lambda rng, shape: rng.uniform(-20, 20, shape)  # noqa: E731
 _POSITIVE = lambda rng, shape: rng.uniform(0.001, 100, shape)  # noqa: E731
+_UNIT = lambda rng, shape: rng.uniform(-1, 1, shape)  # noqa: E731
+_ABOVE_ONE = lambda rng, shape: rng.uniform(1.001, 100, shape)  # noqa: E731
 FUNCTIONS = {
     "exp": _function(ops.exp, np.exp, "exp", "Exp", _WIDE),
     "log": _function(ops.log, np.log, "log", "Log", _POSITIVE),
@@ -333,4 +357,17 @@ FUNCTIONS = {
     "expm1": _function(ops.expm1, np.expm1, "expm1", "", _WIDE),
     "atan": _function(ops.atan, np.arctan, "atan", "Atan", _WIDE),
     "sinh": _function(ops.sinh, np.sinh, "sinh", "Sinh", _WIDE),
+    "cosh": _function(ops.cosh, np.cosh, "cosh", "Cosh", _WIDE),
+    "tan": _function(ops.tan, np.tan, "tan", "Tan", _WIDE),
+    "asin": _function(ops.asin, np.arcsin, "asin", "Asin", _UNIT),
+    "acos": _function(ops.acos, np.arccos, "acos", "Acos", _UNIT),
+    "asinh": _function(ops.asinh, np.arcsinh, "asinh", "Asinh", _WIDE),
+    "acosh": _function(ops.acosh, np.arccosh, "acosh", "Acosh", _ABOVE_ONE),
+    "atanh": _function(ops.atanh, np.arctanh, "atanh", "Atanh", _UNIT),
+    "silu": _function(ops.silu, lambda x: x * _sigmoid(x), "silu", "", _WIDE),
+    "softplus": _function(ops.softplus, _softplus, "softplus", "Softplus", _WIDE),
+    "softsign": _function(ops.softsign, lambda x: x / (1 + np.abs(x)), "softsign", "Softsign", _WIDE),
+    "mish": _function(ops.mish, lambda x: x * np.tanh(_softplus(x)), "mish", "Mish", _WIDE),
+    # of the argument: 0.5 + erf / 2 cancels far below 0
+    "gelu": replace(_function(ops.gelu, _gelu, "gelu", "", _WIDE), scale=np.abs),
 }

@@ -23,6 +23,21 @@ SEEDS = range(4)
 SOFT = 8.0  # units of results that exp is a part of: its argument is rounded, too
 SUMMED = 3.0
 SIZE = 6400
+NEAR = (
+    "exp",
+    "log",
+    "log1p",
+    "sqrt",
+    "erf",
+    "atan",
+    "asin",
+    "acos",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+)  # 1.5 roundings at the most
 
 
 def worst(name: str, size: int, program: Any, seeds: range = SEEDS) -> float:
@@ -36,6 +51,8 @@ def bound(name: str) -> float:
     """The largest error that is allowed."""
     if name.startswith("product along"):  # every product rounds, in whatever order: by sqrt(n) / 3 on average, of several rows
         return float(np.sqrt(SIZE))
+    if name == "pools of 7x7":  # a chain of 49 terms, as in torch
+        return 7.0
     return SOFT if "softmax" in name else SUMMED
 
 
@@ -89,4 +106,4 @@ def test_short_sums_of_known_length_are_no_chain(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_errors_of_functions(name: str) -> None:
     """In units of eps times the result: a unit in the last place is one to two of these halves."""
-    assert worst(name, FUNCTIONS[name].least, FUNCTIONS[name].program(None)) < 4.0
+    assert worst(name, FUNCTIONS[name].least, FUNCTIONS[name].program(None)) < (0.75 if name in NEAR else 4.0)

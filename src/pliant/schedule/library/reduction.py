@@ -29,13 +29,14 @@ from ..plain_nest import plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
-from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, parts_in_order, widens, with_parts
+from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
 from .squares import TERMS, WIDE_HALVES
 
 LANES = 64  # the default of `lanes`: several vectors on every machine: one sum does not wait for the other
 FEWEST = 4  # limit of `lanes`: of a short row, known to be one
 # The next two are part of the order in which sums are added, for which errors are bounded (docs/design/0025): no choice of a kernel.
 IN_F64 = 3  # of the last additions of lanes: 8 to 4 to 2 to 1
+SHORT_ROW = 256  # elements: a row known to be as short takes no longer than to add its lanes in f64
 WIDE_LANES = 16  # of short sums in f64: two to eight vectors
 PIECE = 16384  # the default of `piece`: elements of one row that a thread takes at least
 
@@ -111,8 +112,9 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
 def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
     """A program without parts for rows that are not long, where rows of unknown length are summed and nothing is stored along them.
 
-    Beginning a part and adding it to the total takes as long as reading a row of 64. The bits are the same: a part alone is added to 0.0.
-    Programs that store something for each element of a row take so long for it that they need no second program.
+    Beginning a part and adding it to the total takes as long as reading a row of 64, and so does adding lanes in f64. These rows have at
+    most 64 terms in a lane, and six additions of lanes: added in f32, they are in the error class of numpy's pairwise sums. Programs that
+    store something for each element of a row take so long for it that they need no second program.
     """
     if all(i.kind == "S" for i in block.iters):
         return None
@@ -141,7 +143,7 @@ def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target)
 
 def _in_one_part(s: Stmt, names: set[str]) -> Stmt:
     s = map_children(s, lambda x: _in_one_part(x, names))
-    return s.with_(annotations={**s.annotations, "parts": ()}) if isinstance(s, Block) and s.name in names else s
+    return s.with_(annotations={**s.annotations, "parts": (), WIDE_HALVES: 0}) if isinstance(s, Block) and s.name in names else s
 
 
 def _chosen(decide: Decide, names: Iterable[str], what: str, text: str) -> str:
@@ -242,7 +244,7 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
     The answer is the block that copies the total from its register.
 
     Long sums are in parts, of which each is summed like that. The last halves, and the sum of the parts, are in f64 where the machine has
-    it: few additions, which round the most.
+    it: few additions, which round the most. Rows that are known to be short are added in f32 (`short_rows` says why).
     """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if find_block(s.program, name).annotations.get(TERMS) == "f64":
@@ -253,7 +255,7 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
     above = s.loops(name)
     reduced = [h for h in above if fed_by(find_block(s.program, name), h.loop) == {"R"}]
     at = above[above.index(reduced[0]) - 1] if above.index(reduced[0]) else None
-    wide = widens(find_block(s.program, name), decide.target)
+    wide = _wide_halves(s.program, name, [h.loop for h in reduced]) if widens(find_block(s.program, name), decide.target) else 0
     with s.attempt():
         tried(partial(s.contract, name))
         found = cut(s, name, reduced, lanes, _sizes(find_block(s.program, name), decide.target))
@@ -270,16 +272,21 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
         s.vectorize(found.loops[-1])
         begin(s, name, found.loops[inside], ())
         halves = _by_halves(s, total, lanes, around)
-        last = halves[-find_block(s.program, name).annotations.get(WIDE_HALVES, IN_F64) :]
-        written: BlockHandle = s.cache_write(parts[-1].total if parts else last[-1], at, scope="register")
-        _begin_total(s, last[-1])
-        for block in (*last, *(p.total for p in parts)) if wide else ():
+        written: BlockHandle = s.cache_write(parts[-1].total if parts else halves[-1], at, scope="register")
+        _begin_total(s, halves[-1])
+        for block in (*halves[-wide:], *(p.total for p in parts)) if wide else ():
             s.widen(block)  # before `begin`, which may make a second copy of them for the last part
         for p, following in pairwise(parts):
             begin(s, p.total.block.name, following.terms, ())
         if parts:
             begin(s, parts[-1].total.block.name, found.loops[0], ())
     return written
+
+
+def _wide_halves(func: Func, name: str, reduced: list[For]) -> int:
+    """How many of the last additions of lanes are in f64."""
+    usual = 0 if most_terms(func, reduced) <= SHORT_ROW else IN_F64
+    return int(find_block(func, name).annotations.get(WIDE_HALVES, usual))
 
 
 def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | None) -> list[BlockHandle]:

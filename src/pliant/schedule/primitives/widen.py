@@ -104,6 +104,9 @@ def widened(e: Expr, wide: DType) -> Expr:
         return e.args[0] if e.args[0].dtype is wide else Cast(wide, e.args[0])
     if isinstance(e, Call) and e.fn in ("sqrt", "abs"):
         return Call(e.fn, widened(e.args[0], wide))
+    if isinstance(e, Div) and isinstance(e.args[1], Cast) and e.args[1].args[0].dtype.is_int:
+        # A mean. The inverse of a size is computed once for all sums; two roundings in the wider dtype are below the one that follows.
+        return Mul(widened(e.args[0], wide), Div(Const(1.0, wide), widened(e.args[1], wide)))
     return type(e)(*(widened(a, wide) for a in e.args)) if isinstance(e, _CLOSER) else Cast(wide, e)
 
 

@@ -50,16 +50,16 @@ def _rsqrt(x: Expr) -> Expr:
 _TURNS = "NaN for abs(x) >= 2^30 (f32), 2^45 (f64)"
 _NORMAL = "e^x for x <= 0; 0 for what is no normal number, x < -87.7 (f32), -708.8 (f64)"
 TABLE: dict[str, Function] = {
-    "exp": Function(exp, 1.75, 1.5, 1.75, 1.5),
+    "exp": Function(exp, 1.25, 1.5, 1.25, 1.5),
     "exp2": Function(exp2, 2.0, 1.5, 2.5, 1.5, unfused=partial(exp2, fused=False)),
     "expm1": Function(expm1, 2.0, 2.5, 2.0, 2.5),
     "decay": Function(decay, 6.0, 1.5, 3.0, 1.5, _NORMAL, partial(decay, fused=False)),
-    "log": Function(log, 1.5, 1.5, 1.5, 1.5),
-    "log1p": Function(log1p, 2.0, 1.5, 2.0, 1.5),
+    "log": Function(log, 1.0, 1.5, 1.0, 1.5),
+    "log1p": Function(log1p, 1.0, 1.5, 1.0, 1.5),
     "log2": Function(log2, 1.0, 1.0, 1.0, 1.0, "whole for powers of 2", partial(log2, fused=False)),
     "log10": Function(log10, 1.0, 1.0, 1.0, 1.0, "whole for powers of 10", partial(log10, fused=False)),
     "pow": Function(pow, 1.0, 1.5, 1.0, 1.75, "all special cases of C99", partial(pow, fused=False)),
-    "sigmoid": Function(sigmoid, 3.5, 2.5, 3.5, 2.5),
+    "sigmoid": Function(sigmoid, 2.5, 2.5, 2.5, 2.5),
     "tanh": Function(tanh, 3.0, 3.0, 3.0, 3.0, unfused=partial(tanh, fused=False)),
     "erf": Function(erf, 1.5, 1.5, 1.5, 1.75),
     "rsqrt": Function(_rsqrt, 1.5, 1.5, 1.5, 1.5),

@@ -42,6 +42,18 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
     return terms[0]
 
 
+def by_pairs(x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
+    """The polynomial in `x`, the coefficient of the highest power first: pairs of terms, then Horner's rule in the square.
+
+    Half the chain of Horner's rule, and no multiplication beside those of the terms; for callers that have the square anyway.
+    """
+    terms: list[Expr] = [number(c, x) for c in reversed(coefficients)]
+    *pairs, last = [MulAdd(b, x, a) for a, b in zip(terms[0::2], terms[1::2], strict=False)] + (terms[-1:] if len(terms) % 2 else [])
+    for pair in reversed(pairs):
+        last = MulAdd(last, square, pair)
+    return last
+
+
 def absolute(x: Expr) -> Expr:
     """The magnitude."""
     return Call("abs", x)
@@ -97,7 +109,12 @@ def whole_bias(d: DType) -> float:
 
 def power_of_two(t: Expr) -> Expr:
     """2^n where t = n + whole_bias: its low bits become the exponent field."""
-    return Bitcast(t.dtype, Shl(bits(t), pattern(fraction_bits(t.dtype), t)))
+    return power_of_field(bits(t), t.dtype)
+
+
+def power_of_field(field: Expr, d: DType) -> Expr:
+    """The power of two whose exponent field is in the low bits of an integer; the bits above it and the sign's do not matter."""
+    return Bitcast(d, Shl(field, Const(fraction_bits(d), unsigned(d))))
 
 
 def whole(field: Expr, d: DType, base: Expr | None = None) -> Expr:

@@ -1,8 +1,8 @@
 """exp, exp2, expm1, decay, sigmoid and tanh.
 
 x = n * ln2 + r, and e^x = 2^n * e^r with e^r = 1 + r + r^2 * q(r). Adding a large number rounds to n and leaves it where the
-exponent field takes it from. exp and exp2 take n even and multiply twice by 2^(n/2): both factors are normal numbers, and
-only the second product can round or overflow.
+exponent field takes it from. exp and exp2 multiply by two factors of 2^n: both are normal numbers, and only the second product can
+round or overflow. In f64, and in exp2, n is even, and the factors are the same.
 """
 
 from __future__ import annotations
@@ -11,16 +11,31 @@ import math
 from collections.abc import Sequence
 
 from ...dtype import f32
-from ..expr import Add, Call, Div, Expr, Fma, Lt, Max, Min, Mul, MulAdd, Neg, Select, Sub
-from .build import absolute, clamp, number, polynomial, power_of_two, quick_two_sum, signed, two_product, whole_bias
+from ..expr import Add, Call, Div, Expr, Fma, Lt, Max, Min, Mul, MulAdd, Neg, Select, Shr, Sub
+from .build import (
+    absolute,
+    bias,
+    bits,
+    by_pairs,
+    clamp,
+    number,
+    pattern,
+    polynomial,
+    power_of_field,
+    power_of_two,
+    quick_two_sum,
+    signed,
+    two_product,
+    whole_bias,
+)
 
 # ln2 in two parts: a multiple of the first by any n that occurs is exact.
 _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2 = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
 
-# q on -ln2..ln2 for the relative error of e^r, on -0.35..0.7 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
-_EXP_32 = (1.961111916e-4, 1.410495264e-3, 8.336115974e-3, 4.166124642e-2, 1.666661382e-1, 5.00000348e-1)
+# q on -ln2/2..ln2/2 (f64: -ln2..ln2) for the relative error of e^r, on -0.35..0.7 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
+_EXP_32 = (1.3814602e-3, 8.3687156e-3, 4.1668389e-2, 1.6666521e-1, 4.9999994e-1)
 _DECAY_32 = (8.312520298e-3, 1.666711465e-1, 5.039405126, -0.3399311151)  # q = (a*r^2 + b) * (r + c) + d on -ln2/2..ln2/2
 _EXPM1_32 = (2.91037536e-5, 1.973734288e-4, 1.38808503e-3, 8.333605086e-3, 4.16667106e-2, 1.66666654e-1, 4.999999993e-1)
 _EXP2_32 = (1.302196798e-6, 1.545922195e-5, 1.540888459e-4, 1.333226837e-3, 9.618096462e-3, 5.550413268e-2, 2.402265121e-1, math.log(2.0))
@@ -67,7 +82,25 @@ def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
 
 def exp(x: Expr) -> Expr:
     """e to the power of x."""
-    return exp_of(clamp(x, -104.0, 89.0), _EXP_32) if x.dtype is f32 else exp_of(clamp(x, -746.0, 710.0), EXP_64)
+    return _exp_32(clamp(x, -104.0, 89.0)) if x.dtype is f32 else exp_of(clamp(x, -746.0, 710.0), EXP_64)
+
+
+def _exp_32(x: Expr) -> Expr:
+    """e^x in f32, with any n: r is half as large as with even ones, and so are the errors of r and e^r - 1 beside e^r.
+
+    t holds n + 2 * 127 in its low bits. Its half, rounded down, and the rest of it are the exponent fields of the two factors of 2^n.
+    """
+    two = number(whole_bias(f32) + bias(f32), x)
+    t = MulAdd(x, number(math.log2(math.e), x), two)
+    n = Sub(t, two)
+    high, low = _LN2_32
+    r = MulAdd(n, number(-low, x), MulAdd(n, number(-high, x), x))
+    square = Mul(r, r)
+    q = by_pairs(r, square, _EXP_32)
+    fields = bits(t)
+    half = Shr(fields, pattern(1, x))
+    value = Add(MulAdd(q, square, r), number(1.0, x))
+    return Mul(Mul(value, power_of_field(half, f32)), power_of_field(Sub(fields, half), f32))
 
 
 def exp2(x: Expr, fused: bool = True) -> Expr:

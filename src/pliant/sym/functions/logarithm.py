@@ -15,6 +15,7 @@ from .build import (
     absolute,
     bias,
     bits,
+    by_pairs,
     clamp,
     fraction_bits,
     number,
@@ -41,17 +42,10 @@ _LN2_PAIR = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39
 _INVERSE_LN2 = (float.fromhex("0x1.71547652b82fep+0"), float.fromhex("0x1.777d0ffda0d24p-56"))
 _INVERSE_LN10 = (float.fromhex("0x1.bcb7b1526e50ep-2"), float.fromhex("0x1.95355baaafad3p-57"))
 
-# (log(1 + f) - f) / f^2
+# (log(1 + f) - f + f^2/2) / f^3
 _LOG_32 = (
-    8.731988199e-2,
-    -1.430653754e-1,
-    1.491852397e-1,
-    -1.657066905e-1,
-    1.996203712e-1,
-    -2.500174841e-1,
-    3.333395099e-1,
-    -4.999999162e-1,
-)
+    -7.634501e-2, 1.2761582e-1, -1.3160183e-1, 1.4201757e-1, -1.6623357e-1, 2.0001227e-1, -2.500082e-1, 3.333333e-1,
+)  # fmt: skip
 # (log m / s - 2) / s^2 in s^2: 2/3 + 2/5 s^2 + …
 _LOG_64 = (
     1.479819860511658591e-1, 1.531383769920937332e-1, 1.818357216161805012e-1, 2.222219843214978396e-1, 2.857142874366239149e-1,
@@ -92,11 +86,15 @@ def _split_any(x: Expr) -> tuple[Expr, Expr]:
     return _split(Select(small, Mul(x, number(2.0**up, x)), x), (small, up))[:2]
 
 
-def _log(k: Expr, f: Expr) -> Expr:
-    """k*ln2 + log(1 + f)."""
+def _log(k: Expr, f: Expr, low: Expr | None = None) -> Expr:
+    """k*ln2 + log(1 + f); in f32 of 1 + f + low, where `low`, if any, is below the last place of f."""
     if f.dtype is f32:
-        near = MulAdd(Mul(f, f), polynomial(f, _LOG_32), MulAdd(k, number(_LN2_32[1], f), f))
-        return MulAdd(k, number(_LN2_32[0], f), near)
+        near = MulAdd(k, number(_LN2_32[0], f), f)
+        error: Expr = Sub(f, MulAdd(k, number(-_LN2_32[0], f), near))  # what that rounded: the product is exact, and 0 or larger than f
+        error = error if low is None else Add(error, low)
+        square = Mul(f, f)
+        rest = MulAdd(square, number(-0.5, f), MulAdd(k, number(_LN2_32[1], f), error))
+        return Add(near, MulAdd(Mul(square, f), by_pairs(f, square, _LOG_32), rest))
     s = Div(f, Add(f, number(2.0, f)))
     z = Mul(s, s)
     half = Mul(Mul(f, f), number(0.5, f))
@@ -142,8 +140,10 @@ def log1p(x: Expr) -> Expr:
     u, error = two_sum(number(1.0, x), x)
     k, m, field = _split(u)
     twice = Bitcast(d, Sub(pattern((bias(d) + 1) << fraction_bits(d), x), field))  # 2^(1 - k); 0 for the largest k
-    f = MulAdd(Mul(error, twice), number(0.5, x), Sub(m, number(1.0, x)))
-    return signed(_at_edges(_log(k, f), u, x), x)
+    fraction, shifted = Sub(m, number(1.0, x)), Mul(error, twice)
+    f = MulAdd(shifted, number(0.5, x), fraction)
+    low = MulAdd(shifted, number(0.5, x), Sub(fraction, f)) if d is f32 else None  # what f rounded: `fraction` is 0, or the larger one
+    return signed(_at_edges(_log(k, f, low), u, x), x)
 
 
 def _log_of_f32(x: Expr) -> Expr:
