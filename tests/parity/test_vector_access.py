@@ -21,7 +21,8 @@ from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.dtype import ALL, DType, f32, i32, i64, unpack
 from pliant.loop.buffer import Buffer
-from pliant.loop.stmt import NAMED_COMBINERS, Func, If, Param, Reduce, Store
+from pliant.loop.passes.settle_lanes import settle_lanes
+from pliant.loop.stmt import NAMED_COMBINERS, For, Func, If, Param, Reduce, Store, walk_stmts
 from pliant.sym.expr import Cast, Expr, FloorMod, Ne, Var, const
 from pliant.target import target
 
@@ -121,11 +122,16 @@ def columns(strides: tuple[Expr, ...] | None, d: DType = f32) -> Func:
     return Func("f", (Param(x), Param(y, "inout")), loop(i, m, loop(j, n, add, "vector")))
 
 
+def kinds_of(func: Func, name: str) -> list[str]:
+    """What the loops of that variable are once lanes are settled."""
+    return [s.kind for s in walk_stmts(settle_lanes(func).body) if isinstance(s, For) and s.var.name == name]
+
+
 @pytest.mark.parametrize("to", runnable("native", "llvm:x86-64-v2"))
 def test_a_column_is_reduced_by_lanes(to: str) -> None:
+    assert kinds_of(columns(None), "j") == ["vector"], "that rows are apart follows from their having elements"
     native = Native(columns(None), to=to)
     assert "fadd <" in native.module.text
-    assert "alone" not in native.module.text, "that rows are apart follows from their having elements"
     for rows, width in ((0, 3), (1, 1), (5, 7), (16, 4), (37, 1)):
         x, y = (np.random.default_rng(k).standard_normal((rows, width)).astype(np.float32) for k in range(2))
         total = x + y
@@ -136,8 +142,9 @@ def test_a_column_is_reduced_by_lanes(to: str) -> None:
 def test_rows_that_are_one_row_are_reduced_one_after_the_other() -> None:
     """A stride that is known only when the program runs, and is 0: every lane adds to the same element."""
     stride = Var("stride")
-    native = Native(columns((stride, const(1)), i32))
-    assert "alone" in native.module.text
+    func = columns((stride, const(1)), i32)
+    assert kinds_of(func, "j") == ["vector", "serial"]
+    native = Native(func)
     x = np.arange(20, dtype=np.int32).reshape(10, 2)
     for apart in (2, 0):
         y = np.zeros((10, 2), np.int32)

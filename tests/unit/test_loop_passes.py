@@ -22,6 +22,7 @@ from pliant import (
     Tensor,
     alloc,
     cast,
+    check,
     dim,
     exp,
     f8e8m0,
@@ -36,6 +37,7 @@ from pliant import (
     rsqrt,
     select,
     sigmoid,
+    strides,
     unroll,
     vector,
     view,
@@ -49,6 +51,7 @@ from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.decode_storage import decode_storage, has_codes
 from pliant.loop.passes.expand_math import expand_math, has_function
 from pliant.loop.passes.outline_parallel import chunks, outline_parallel
+from pliant.loop.passes.settle_lanes import settle_lanes
 from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.passes.widen_halves import widen_halves
 from pliant.loop.printer import print_func
@@ -63,10 +66,10 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
 
 def as_source(func: Func) -> Func:
     """What a renderer of source text with functions for `exp` and others is given."""
-    return lower_func(func, Machine(), without=("choose_grain", "outline_parallel", "expand_math"), source=True)
+    return lower_func(func, Machine(), without=("choose_grain", "settle_lanes", "outline_parallel", "expand_math"), source=True)
 
 
-n, m = dim("n", max=64), dim("m", max=64)
+n, m, s = dim("n", max=64), dim("m", max=64), dim("s", max=64)
 
 
 @kernel(scheduled=True)
@@ -142,16 +145,34 @@ def halves(x: Tensor[f32, n, m], y: InOut[f32, n, m]) -> None:
                 left[i, j] += x[i, part * width + j] * y[i, m - 1]
 
 
+@kernel(scheduled=True)
+def columns(x: Tensor[f32, n, m], y: InOut[f32, n, m, strides(s, 1)]) -> None:
+    for i in range(m):
+        for j in vector(n):
+            check(i < 60, "i is {0}", i)
+            y[j, i] += x[j, i]
+
+
 EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (lambda f: choose_grain(f, 8), rows),
     (expand_math, gate),
     (unroll_loops, tile),
     (decode_storage, widen),
+    (settle_lanes, columns),
     (lambda f: outline_parallel(choose_grain(f, 8)), halves),
     (widen_halves, neighbours),
     (as_source, neighbours),
 ]
-NAMES = ("choose_grain", "expand_math", "unroll", "decode_storage", "outline_parallel", "widen_halves", "all passes for source text")
+NAMES = (
+    "choose_grain",
+    "expand_math",
+    "unroll",
+    "decode_storage",
+    "settle_lanes",
+    "outline_parallel",
+    "widen_halves",
+    "all passes for source text",
+)
 
 
 def test_programs_before_and_after() -> None:

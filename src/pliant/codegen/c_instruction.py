@@ -41,11 +41,6 @@ def c_operands(instruction: Instruction, places: list[Place], pointer: Callable[
     return re.sub(r"\{(\w+)\}", lambda m: pointers[m[1]], instruction.c) + ";"
 
 
-def without_mark(loop: For) -> For:
-    """The loop as one that no instruction performs."""
-    return loop.with_(annotations={k: v for k, v in loop.annotations.items() if k != INSTRUCTION})
-
-
 def c_headers(instructions: list[Instruction]) -> list[str]:
     """The lines that include what forms need, where their instructions are there."""
     lines: list[str] = []

@@ -21,7 +21,24 @@ from ..loop.lowering import Machine, Watch, lower_func
 from ..loop.passes.name_shared import named
 from ..loop.passes.settle_unit_loops import is_unit
 from ..loop.passes.written import memory_size
-from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, While, is_instruction, walk_stmts
+from ..loop.stmt import (
+    Alloc,
+    Call,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Param,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    is_instruction,
+    walk_stmts,
+    without_mark,
+)
 from ..support.errors import InternalError, UnsupportedError
 from ..support.names import unused_name
 from ..support.record import dataclass
@@ -30,11 +47,11 @@ from ..sym.expr import Const, Expr, Var, product
 from ..sym.facts import DIM_MAX
 from ..target.instructions import Instruction
 from .c_expr import Expressions, converted
-from .c_instruction import c_headers, c_operands, c_places, without_mark
+from .c_instruction import c_headers, c_operands, c_places
 from .c_types import Val, c_type, helpers_for, memory_type
 
 # Passes that C does without: loops run serially, and math functions and storage types are C functions, smaller than code at each use.
-NOT_NEEDED = ("choose_grain", "outline_parallel", "expand_math", "decode_storage")
+NOT_NEEDED = ("choose_grain", "settle_lanes", "outline_parallel", "expand_math", "decode_storage")
 _NO_VALUES = "(const int64_t[6]){0}"
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _CONSTANT = re.compile(r" *const [\w *]+?\b(?:const )?(\w+) = .*;$")  # a line that declares what is never assigned again

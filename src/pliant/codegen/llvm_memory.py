@@ -37,7 +37,6 @@ class Memory(Addresses):
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
-        self.roots: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory they are
         self.rows: dict[tuple[Buffer, tuple[int, ...]], Row] = {}
         self.register_writes: dict[Buffer, int] = {}  # how often a register buffer was written
 
@@ -303,4 +302,3 @@ class Memory(Addresses):
             raise UnsupportedError(f"`{s.buffer.name}` is a view of register buffer `{s.source.name}`, which has no memory").at(s.span)
         p = self.flat(s.start, s.source.element_strides())
         self.pointers[s.buffer] = self.address(s.source, p)
-        self.roots[s.buffer] = self.roots.get(s.source, s.source)

@@ -141,4 +141,3 @@ class Packed(Memory):
             return
         p = self.flat(s.start, s.source.element_strides())
         self.pointers[s.buffer] = self._place(s.source, self.split(p, s.source.dtype))[0]  # views begin at whole bytes
-        self.roots[s.buffer] = self.roots.get(s.source, s.source)

@@ -11,6 +11,8 @@ from typing import Any
 
 from ..dtype import i64, u8
 from ..loop.buffer import Buffer, has_load
+from ..loop.passes.settle_lanes import settle_lanes
+from ..loop.passes.unroll import unroll
 from ..loop.stmt import (
     Alloc,
     Call,
@@ -27,6 +29,7 @@ from ..loop.stmt import (
     While,
     children,
     is_instruction,
+    without_mark,
 )
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
@@ -180,14 +183,17 @@ class Statements(Failures):
         self.start_block(done)
 
     def _for(self, s: For) -> None:
-        if is_instruction(s) and emit_instruction(self, s):
-            return
-        if s.kind == "unroll" or (s.kind == "vector" and self.lanes and self.extent_of(s) is not None):
+        if is_instruction(s):
+            if not emit_instruction(self, s):  # it was left as it is until now
+                self.stmt(settle_lanes(unroll(self.func.with_(body=without_mark(s)))).body)
+        elif s.kind == "vector" and self.lanes and self.extent_of(s) is not None:
             self.one_by_one(s)
         elif s.kind == "vector" and not self.lanes:
             self.vector_loop(s)
         elif s.kind == "parallel" and not self.lanes:
             self.parallel_loop(s)
+        elif s.kind == "unroll":
+            raise InternalError(f"loop `{s.var.name}` was not unrolled")
         else:
             self.serial(s)
 
@@ -197,10 +203,9 @@ class Statements(Failures):
         return None if start is None or stop is None else (start, max(0, stop - start))
 
     def one_by_one(self, s: For) -> None:
-        """Every iteration of a loop over a constant range: lanes that cannot be lanes, loops of a tensor instruction without a form."""
+        """Every iteration of a loop over a constant range, by the lanes of the loop around it."""
         constant = self.extent_of(s)
-        if constant is None:
-            raise InternalError(f"loop `{s.var.name}` over `{s.extent}` iterations was not unrolled")
+        assert constant is not None
         start, extent = constant
         for n in range(start, start + extent):
             self.iteration(s, n)

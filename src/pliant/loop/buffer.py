@@ -13,6 +13,7 @@ rows of whole bytes (its last dim is a multiple of the elements in a byte); memo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from math import prod
 from typing import Literal
@@ -117,6 +118,21 @@ def has_load(e: Expr) -> bool:
     """Whether `e` reads memory (memoised)."""
     found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
     return found
+
+
+def loads_in(expressions: Iterable[Expr]) -> list[Load]:
+    """The loads in expressions, each once; parts that read nothing are not looked at."""
+    stack = [e for e in expressions if has_load(e)]
+    seen, loads = set(stack), []
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Load):
+            loads.append(e)
+        for a in e.args:
+            if a not in seen and has_load(a):
+                seen.add(a)
+                stack.append(a)
+    return loads
 
 
 def loaded(e: Expr) -> frozenset[Buffer]:

@@ -22,6 +22,7 @@ from .passes.outline_parallel import outline_parallel
 from .passes.plain_reductions import plain_reductions
 from .passes.remove_unused import remove_unused
 from .passes.serial_loops import serial_loops
+from .passes.settle_lanes import settle_lanes
 from .passes.settle_unit_loops import settle_unit_loops
 from .passes.simplify_indices import simplify_indices
 from .passes.split_registers import split_registers
@@ -59,6 +60,7 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("decode_storage", "memory holds no storage types but the unsigned integers u4 and u2", lambda f, m: decode_storage(f)),
     LoopPass("unroll", "no loop of kind unroll is left", lambda f, m: unroll(f)),
     LoopPass("expand_math", "only primitive math functions are left", lambda f, m: expand_math(f)),
+    LoopPass("settle_lanes", "every vector loop can be done by lanes", lambda f, m: settle_lanes(f)),
     LoopPass("outline_parallel", "the body of a parallel loop is one call, for chunks of iterations", lambda f, m: outline_parallel(f)),
 )
 

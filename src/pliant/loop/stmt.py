@@ -314,6 +314,11 @@ def is_instruction(s: Stmt) -> bool:
     return isinstance(s, For) and INSTRUCTION in s.annotations
 
 
+def without_mark(loop: For) -> For:
+    """The loop as one that no tensor instruction does."""
+    return loop.with_(annotations={k: v for k, v in loop.annotations.items() if k != INSTRUCTION})
+
+
 def seq(*body: Stmt) -> Stmt:
     """The statements as one statement: nested sequences are joined, a single one stands alone."""
     flat: list[Stmt] = []

@@ -12,7 +12,7 @@ Nothing is kept of what reads memory, because memory may change while the fact i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ...dtype import i64
@@ -64,6 +64,16 @@ class Known:
         """After a let."""
         if var.dtype.is_int and not has_load(value):
             self.lets[var] = value
+
+    @contextmanager
+    def supposing(self, lets: Mapping[Var, Expr]) -> Iterator[None]:
+        """Inside, these lets are known as well."""
+        outside = self.lets
+        self.lets = {**outside, **lets} if lets else outside
+        try:
+            yield
+        finally:
+            self.lets = outside
 
     def facts(self) -> Facts:
         """Everything known here."""

@@ -32,7 +32,7 @@ from ...support.names import unused_name
 from ...sym.expr import Const, Eq, Expr, Not, Var, free_vars
 from ..analysis.known import Known, not_negative, within
 from ..analysis.own_bytes import owns_bytes
-from ..buffer import Buffer, Load, has_load
+from ..buffer import Buffer, has_load, loads_in
 from ..stmt import (
     Alloc,
     Call,
@@ -279,22 +279,6 @@ def _assume(condition: Expr) -> Check:
     return Check(condition, "the caller knows this", kind="assume")
 
 
-def _loaded(expressions: Iterable[Expr]) -> set[Buffer]:
-    """The buffers that expressions read; their parts are looked at once, and only those that read."""
-    buffers: set[Buffer] = set()
-    stack = [e for e in expressions if has_load(e)]
-    seen = set(stack)
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Load):
-            buffers.add(e.buffer)
-        for a in e.args:
-            if a not in seen and has_load(a):
-                seen.add(a)
-                stack.append(a)
-    return buffers
-
-
 class _Uses(NamedTuple):
     """What a body uses from outside, what it writes of that and at all, and whether it has parallel loops."""
 
@@ -329,7 +313,7 @@ def _uses(body: Stmt) -> _Uses:
             case _:
                 written.update(writes(s))
     used: set[Var] = set().union(*map(free_vars, read))
-    touched = (touched | written | _loaded(read)) - inside.keys()
+    touched = (touched | written | {e.buffer for e in loads_in(read)}) - inside.keys()
     homes: set[Buffer] = set()
     for b in written:
         home: Buffer | None = b

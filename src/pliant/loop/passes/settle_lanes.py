@@ -1,0 +1,140 @@
+"""Vector loops that cannot be lanes run one iteration after the other, which is what a legal vector loop means anyway.
+
+    for j in vector(n):                                  if 0 < n:
+        check(i < m, "...")                                  check(i < m, "...")
+        y[j * s] += x[j]                        ->       if s != 0:
+                                                             for j in vector(n):
+                                                                 y[j * s] += x[j]
+                                                         else:
+                                                             for j in range(n):
+                                                                 y[j * s] += x[j]
+
+Checks with which a body begins and that are the same for all lanes are made once, before the loop. A loop stays no vector loop if it has
+calls or other checks inside, if lanes write the same element, or if its lanes are scattered over a register buffer; where strides that
+only a call tells decide it, both loops are there. Afterwards every vector loop can be done by lanes, and a renderer need not ask.
+A loop of one iteration is written out. Loops inside of others that are lanes stay as they are: a renderer that has made lanes of the
+outer one runs them one by one. So do the loops of tensor instructions.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from ...dtype import i64
+from ...sym.expr import FALSE, TRUE, Const, Expr, Lt, Ne, Not, Var, all_of, binary, free_vars
+from ...sym.poly import poly_of, to_expr
+from ..analysis.known import Known
+from ..analysis.lanes import Access, accesses, loop_body, slope
+from ..buffer import Buffer, has_load, loaded
+from ..stmt import Check, For, Func, If, Let, Seq, Stmt, View, While, exprs, is_instruction, map_children, seq, walk_stmts
+from .unroll import unroll
+
+
+def settle_lanes(func: Func) -> Func:
+    """The function whose vector loops can all be done by lanes."""
+    if not any(isinstance(s, For) and s.kind == "vector" for s in walk_stmts(func.body)):
+        return func
+    settler = _Settler(func)
+    body = settler.stmt(func.body)
+    if body is func.body:
+        return func
+    after = func.with_(body=body)
+    return settle_lanes(unroll(after)) if settler.unrolled else after  # numbers that it puts in may decide about loops inside
+
+
+class _Settler:
+    """Walks down to vector loops with what is known there."""
+
+    def __init__(self, func: Func) -> None:
+        self.known = Known(func.symbols)
+        self.roots: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory they are
+        self.unrolled = False
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For() if is_instruction(s):
+                return s
+            case For(kind="vector"):
+                return self.vector(s)
+            case For():
+                with self.known.scope():
+                    self.known.loop(s)
+                    return map_children(s, self.stmt)
+            case If():
+                then = self.under(s.cond, s.then)
+                orelse = None if s.orelse is None else self.under(Not(s.cond), s.orelse)
+                return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+            case While():
+                with self.known.scope():
+                    return map_children(s, self.stmt)
+            case Seq():
+                return map_children(s, self.stmt)
+            case Let():
+                self.known.let(s.var, s.value)
+            case Check():
+                self.known.condition(s.cond)
+            case View():
+                self.roots[s.buffer] = self.roots.get(s.source, s.source)
+        return s
+
+    def under(self, condition: Expr, s: Stmt) -> Stmt:
+        """A statement where a condition holds."""
+        with self.known.scope():
+            self.known.condition(condition)
+            return self.stmt(s)
+
+    # Vector loops.
+
+    def vector(self, s: For) -> Stmt:
+        """A vector loop, or what does the same."""
+        checks, s = self.checks_apart(s)
+        settled = self.settled(s)
+        return seq(If(Lt(s.start, s.stop), seq(*checks)), settled) if checks else settled
+
+    def settled(self, s: For) -> Stmt:
+        extent = poly_of(self.known.resolve(s.extent))
+        if not any(extent) and extent.get((), 0) <= 1:
+            return self.written_out(s)
+        body = loop_body(s)
+        with self.known.supposing(body.definitions):
+            conditions = [c for a in body.laned if (c := self.apart(a, s.var, body.varying)) is not TRUE] if body.possible else [FALSE]
+            unsure = [c for c in conditions if c is FALSE or not self.known.proves(c)]
+        if not unsure:
+            return s
+        if all(c is not FALSE and body.inside.isdisjoint(free_vars(c)) and not has_load(c) for c in unsure):
+            return If(all_of(*unsure), s, self.one_by_one(s))
+        return self.one_by_one(s)
+
+    def one_by_one(self, s: For) -> Stmt:
+        """A loop one iteration after the other; written out where lanes are elements of a register buffer."""
+        if any(a.buffer.scope == "register" for a in loop_body(s).laned):
+            return self.written_out(s)
+        return self.stmt(s.with_(kind="serial"))
+
+    def written_out(self, s: For) -> Stmt:
+        self.unrolled = True
+        return s.with_(kind="unroll")
+
+    def apart(self, access: Access, var: Var, varying: set[Var]) -> Expr:
+        """The condition under which lanes may make an access: a combination must not meet itself in another lane."""
+        if access.buffer.scope == "register":
+            moving = [i for i in access.indices if not varying.isdisjoint(free_vars(self.known.resolve(i)))]
+            place = poly_of(self.known.resolve(moving[0])) if len(moving) == 1 else {}
+            if len(moving) == 1 and moving[0] is not access.indices[-1]:  # across rows
+                return FALSE if access.writes or place.get((var,)) != 1 else TRUE
+            return TRUE if len(moving) == 1 and slope(place, var, varying) == {(): 1} else FALSE
+        if not (access.reads and access.writes):
+            return TRUE
+        distance = slope(self.known.flat(access.indices, access.buffer.element_strides()), var, varying)
+        return FALSE if distance is None else binary(Ne, to_expr(distance, i64), Const(0, i64))
+
+    def checks_apart(self, s: For) -> tuple[list[Stmt], For]:
+        """The checks with which a loop's body begins and that are the same in every iteration, and the loop without them."""
+        body = s.body.body if isinstance(s.body, Seq) else (s.body,)
+        checks = list(takewhile(lambda x: isinstance(x, Check) and all(s.var not in free_vars(e) for e in exprs(x)), body))
+        if not checks:
+            return [], s
+        read = {b for x in checks for e in exprs(x) for b in loaded(e)}
+        written = {self.roots.get(a.buffer, a.buffer) for a in accesses(s.body) if a.writes}
+        apart = written.isdisjoint(self.roots.get(b, b) for b in read) and not any(isinstance(x, View) for x in walk_stmts(s.body))
+        return (checks, s.with_(body=seq(*body[len(checks) :]))) if apart else ([], s)
