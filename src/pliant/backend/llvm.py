@@ -16,7 +16,7 @@ from .base import Assembly, Backend, Exported
 from .llvm_assembly import LlvmAssembly
 
 # The module of `codegen/` that writes the files of each system: a function `library_files(blob, machine, symbols, name)` of it.
-SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf"}
+SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf", "windows": "write_pe"}
 
 
 class Llvm(Backend):
