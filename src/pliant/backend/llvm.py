@@ -9,14 +9,12 @@ from ..codegen.export_header import header
 from ..codegen.link_elf import link
 from ..codegen.serial_for import with_serial_for
 from ..loop.lowering import Watch
-from ..support.errors import UnsupportedError
-from ..support.source import caller_span
 from ..target import Target
 from .base import Assembly, Backend, Exported
 from .llvm_assembly import LlvmAssembly
 
 # The module of `codegen/` that writes the files of each system: a function `library_files(blob, machine, symbols, name)` of it.
-SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf", "windows": "write_pe"}
+SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf", "windows": "write_pe", "macos": "write_macho"}
 
 
 class Llvm(Backend):
@@ -29,12 +27,6 @@ class Llvm(Backend):
     def files(self, program: Exported) -> dict[str, bytes]:
         """Libraries and objects as the target's system has them, with a C header."""
         name, machine = program.name, program.target
-        if machine.os not in SYSTEMS:
-            raise UnsupportedError(
-                f"libraries for {machine.os} are not written yet",
-                where=caller_span(),
-                help=f"name a system that has them: `{machine.name.partition('@')[0]}@linux`, or use f.save(path, targets=[…])",
-            )
         writer = import_module(f"..codegen.{SYSTEMS[machine.os]}", __package__)
         blob = with_serial_for(program.package.blob, machine)
         entries = {entry: f"{name}_{entry}" for entry in blob.exports}
