@@ -66,7 +66,8 @@ def test_many_vectors_of_each_rule(phase: str, capsys: pytest.CaptureFixture[str
                     continue  # it has had its turn
                 vector = {key: d.value for key, d in records.items()}
                 result = pliant.compile(layer(name), decisions=vector)(*arrays(name))
-                assert phase in seen or phase in SOME_MACHINES, (name, vector, seen)
+                apart = any(d.kind == "layout" and d.value != d.default for d in records.values())  # another rule may read such weights
+                assert phase in seen or apart or phase in SOME_MACHINES, (name, vector, seen)
                 if reorders:
                     close(result, default(name))
                 else:

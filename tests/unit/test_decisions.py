@@ -145,6 +145,8 @@ def test_a_convolution_whose_weights_stay_as_they_are_goes_to_another_rule() -> 
         assert not any(name.endswith(".tile") for name in drawn.vector())
     given = arrays("conv_stride_blocked")
     f = pliant.compile(layer("conv_stride_blocked"), decisions={"v_1.pack": 0})
+    (line,) = [line for line in pliant.explain(f).splitlines() if "v_1.pack" in line]
+    assert "another value changes last bits" in line
     np.testing.assert_allclose(f(*given), pliant.compile(layer("conv_stride_blocked"))(*given), rtol=1e-4, atol=1e-4)
 
 

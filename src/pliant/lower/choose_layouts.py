@@ -54,7 +54,8 @@ def _packed(
             return None
         decide = layouts.about(values[buffer].name, target)
         why = "columns of a pack: those of a vector serve tiles of any width, those of several make fewer streams; 0 is as it is"
-        return packing.maps.get(decide("pack", (0, *packing.maps), packing.default, kind="layout", why=why))
+        pack = decide("pack", (0, *packing.maps), packing.default, reorders=packing.reorders, kind="layout", why=why)
+        return packing.maps.get(pack)
 
     wanted = operand_layouts(func, set(values), target, choose)
     for position, buffer in enumerate(operands):

@@ -38,7 +38,7 @@ def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tu
     for buffer, maps in seen.items():
         (map_, *others) = maps
         if map_ is not None and not others:
-            yield buffer, Packing({1: map_}, 1)
+            yield buffer, Packing({1: map_}, 1, reorders=True)
 
 
 def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) -> IndexMap | None:

@@ -70,6 +70,7 @@ class Packing:
 
     maps: Mapping[int, IndexMap]
     default: int
+    reorders: bool = False  # where it lies as it is, another rule takes the reader, which may add in another order
 
 
 @dataclass(frozen=True, slots=True)
