@@ -76,6 +76,7 @@ def test_choices() -> None:
     assert domain.size == 4 and list(domain) == ["guard", "cut", 3, True]
     assert 3 in domain and 1 not in domain and True in domain and "no" not in domain
     assert [domain.decode(n) for n in (-1, 1, 9)] == ["guard", "cut", True] and domain.decode((1, 2)) == "guard"
+    assert Choices((1, True)).encode(True) == 1 and Choices((1, True)).decode(1) is True
     assert Choices((1, 2, 8, 64)).nearest(30) == 64 and Choices((1, 2, 8, 64)).nearest(5) == 8
     assert Choices(((6, 4), (4, 2), (1, 1))).nearest((5, 2)) == (4, 2)
     assert Choices(("a", "b")).nearest(3) == "a"

@@ -146,7 +146,11 @@ class OfKernel:
 
 
 class Drawn(OfKernel):
-    """Decisions that are drawn at random, each from its domain: what a search begins with, and tests try."""
+    """Decisions that are drawn at random, each from its domain: what a search begins with, and tests try.
+
+    Without `may_reorder`, those that say that they reorder a sum have their default. Of a sampled choice that may be known only when it has
+    been used (`ChoiceLog.note`): its record says so afterwards.
+    """
 
     __slots__ = ("drawn", "may_reorder", "stream")
 

@@ -82,7 +82,8 @@ class Choices(Domain[V]):
 
     def member(self, value: object) -> V | None:
         """The member that is equal to a value and of its type."""
-        return next((v for v in self.values if v == value and isinstance(v, bool) == isinstance(value, bool)), None)
+        n = self._at(value)
+        return None if n is None else self.values[n]
 
     def draw(self, stream: Stream) -> V:
         """A random member, each as likely as its weight."""
@@ -95,11 +96,18 @@ class Choices(Domain[V]):
 
     def encode(self, value: V) -> int:
         """The position of a member in the list."""
-        return self.values.index(value)
+        n = self._at(value)
+        assert n is not None, value
+        return n
 
     def decode(self, position: int | tuple[int, ...]) -> V:
         """The member at a position, or at the end that is nearer."""
         return self.values[min(max(position, 0), self.size - 1) if isinstance(position, int) else 0]
+
+    def _at(self, value: object) -> int | None:
+        """Where a value is in the list: one that is equal and of its type, as 1 and True are equal."""
+        same = (n for n, v in enumerate(self.values) if v == value and isinstance(v, bool) == isinstance(value, bool))
+        return next(same, None)
 
 
 class PerfectTiles(Domain[tuple[int, ...]]):
