@@ -171,6 +171,20 @@ NETS: dict[str, tuple[list[Any], dict[str, Any], list[Any], list[tuple[int, ...]
         [("MatMul", ["w0"], {}), ("Relu", [], {}), ("MatMul", ["w1"], {})], {"w0": np.abs(drawn(5000, 700)), "w1": np.abs(drawn(700, 9))},
         ["n", 5000], [(1, 5000), (7, 5000)],
     ),
+    "variance": (
+        [("ReduceMean", [], {"axes": [1]}), ("Sub", ["x"], {}), ("Mul", ["y1"], {}), ("ReduceMean", [], {"axes": [1]})],
+        {}, ["n", "m"], [(5, 17), (3, 1000), (2, 65536)],
+    ),
+    "one long row": ([("ReduceSumSquare", [], {"axes": [0]}), ("Log", [], {})], {}, ["n"], [(1000,), (40_000,), (1_000_000,)]),
+    "norm of rows": (
+        [("LayerNormalization", ["scale", "shift"], {}), ("MatMul", ["w"], {}), ("Softmax", [], {"axis": 1}), ("Log", [], {})],
+        {"scale": np.ones(384, np.float32), "shift": np.zeros(384, np.float32), "w": drawn(384, 10)}, ["n", 384], [(1, 384), (128, 384)],
+    ),
+    "pools": (
+        [*FIRST, ("AveragePool", [], {"kernel_shape": [3, 3]}), ("ReduceMean", [], {"axes": [2, 3]}), ("Sigmoid", [], {})],
+        WEIGHTS, IMAGE, SIZES,
+    ),
+    "functions": ([("Exp", [], {}), ("Softplus", [], {}), ("Log", [], {}), ("Sigmoid", [], {})], {}, ["n"], [(17,), (65536,)]),
 }  # fmt: skip
 
 

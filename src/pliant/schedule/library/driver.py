@@ -48,11 +48,13 @@ def default_family(func: Func, target: Target, decisions: OfKernel | None = None
 def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ...]:
     """The programs that rules would like to have for some dims, then the one for all others."""
     asking = [r for r in rules_for(target) if r.version is not None]
-    some = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
-    short = short_squares(func, target)
-    guards = {v: simplify(v.guard, base_facts(func)) for v in (*([short] if short else []), *sorted(some, key=lambda v: not v.copying))}
-    possible = [Version(guard, v.func, v.copying) for v, guard in guards.items() if guard is not FALSE]
-    chosen = [*possible[: 2 if short else 1], Version(TRUE, func)]
+    asked = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
+    some = [Version(simplify(v.guard, base_facts(func)), v.func, v.copying) for v in asked]
+    possible = [v for v in sorted(some, key=lambda v: not v.copying) if v.guard is not FALSE]
+    program = Version(TRUE, func)
+    usual = possible[0] if possible and not possible[0].copying else program
+    short = short_squares(usual, target)
+    chosen = [*([short] if short and short.guard is not FALSE else []), *possible[:1], program]
     return tuple(chosen[: 1 + next(n for n, v in enumerate(chosen) if v.guard is TRUE)])
 
 

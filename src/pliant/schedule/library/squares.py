@@ -18,15 +18,16 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, map_children
 from ...support.refusal import Refusal
 from ...sym.expr import Expr, Mul, Sub, Var, all_of, free_vars, product
+from ...sym.simplify import simplify
 from ...target import Target
-from ..nest import accesses, allocation, blocks
+from ..nest import accesses, allocation, base_facts, blocks
 from ..plain_nest import plain_loops
 from ..schedule import Schedule
 from .record import Version
 from .register_sums import most_terms, widens
 
 SHORT = 1024  # terms along columns: f64 for each of them costs the more the more there are, and the errors of so many cancel
-SHORT_ROW = 64  # along rows, where more additions of lanes in f64 do the rest
+SHORT_ROW = 96  # along rows, where more additions of lanes in f64 do the rest
 TERMS = "terms"  # the annotation of a block whose terms are computed in the dtype that it says
 WIDE_HALVES = "wide_halves"  # the annotation of a block that says how many of the last additions of lanes are in f64
 MORE_HALVES = 5  # 32 to 16 to … to 1: in f32 these round as much as 3,000 terms do
@@ -45,13 +46,15 @@ def widen_squares(s: Schedule, target: Target) -> None:
             s.annotate(block.name, WIDE_HALVES, MORE_HALVES)
 
 
-def short_squares(func: Func, target: Target) -> Version | None:
-    """A program for few terms, where their number is not known."""
+def short_squares(version: Version, target: Target) -> Version | None:
+    """A program for few terms, where their number is not known; the other sums are as in `version`."""
+    func = version.func
     sums = {b: reduced for b in blocks(func.body) if (reduced := _squares_about_a_mean(func, b, target))}
     sums = {b: reduced for b, reduced in sums.items() if most_terms(func, reduced) > _short(b, reduced)}
     if not sums:
         return None
-    guard = all_of(*(product(tuple(x.extent for x in reduced)) <= _short(b, reduced) for b, reduced in sums.items()))
+    few = [product(tuple(x.extent for x in reduced)) <= _short(b, reduced) for b, reduced in sums.items()]
+    guard = simplify(all_of(version.guard, *few), base_facts(func))
     return Version(guard, func.with_(body=_annotated(func.body, {b.name for b in sums})))
 
 
