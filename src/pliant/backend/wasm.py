@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..codegen import fused_probe, serial_for
 from ..codegen.emit import emit_object
 from ..codegen.export_description import data_files
 from ..codegen.link_wasm import link_blob
-from ..codegen.serial_for import NAME, serial_for_text
 from ..loop.lowering import Watch
 from ..runtime.blob import Blob
 from ..target import Target
@@ -21,8 +21,12 @@ class Wasm(Backend):
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """A program that becomes a blob of the form `wasm`, with a `serial_for` that its host may put into its table."""
 
+        own = {serial_for.NAME: serial_for.serial_for_text(target)}
+        if target.has_fma:
+            own[fused_probe.NAME] = fused_probe.TEXT
+
         def link(objects: Sequence[bytes], exports: Sequence[str]) -> Blob:
-            return link_blob([*objects, emit_object(serial_for_text(target), target)], [*exports, NAME])
+            return link_blob([*objects, *(emit_object(text, target) for text in own.values())], [*exports, *own])
 
         return LlvmAssembly(target, level, link, watch)
 

@@ -147,7 +147,7 @@ class Floats(Builder):
         if a.dtype in HALVES:
             return self.narrow(self.fma(self.widen(a), self.widen(b), self.widen(c)), a.dtype)
         if self.target.has_fma:
-            return self.intrinsic("fma", [a, b, c])
+            return self.intrinsic("fma", [a, b, c]) if self.target.kind != "wasm" else self._relaxed_fma(*self.level(a, b, c))
         if a.dtype is f64:
             from .llvm_fma import fma64
 
@@ -166,6 +166,23 @@ class Floats(Builder):
         moved = self.binary("add", bits, self.select(outward, Val("1", u64), Val("-1", u64)))
         odd = self.select(self.binary("and", inexact, even), moved, bits)
         return self.convert("fptrunc", self.convert("bitcast", odd, f64), f32)
+
+    def _relaxed_fma(self, a: Val, b: Val, c: Val) -> Val:
+        """The relaxed multiply-add of wasm, by registers of 128 bits; the module says whether the engine fuses (`fused_probe.py`)."""
+        most = 128 // a.dtype.bits
+        if a.lanes < most:
+            return self._narrowed(self._relaxed_fma(*map(self._widened, (a, b, c))), a.lanes)
+        if a.lanes > most:
+            registers = -(-a.lanes // most)
+            middle = most * ((registers + 1) // 2)
+            parts = (range(middle), range(middle, a.lanes))
+            first, rest = (self._relaxed_fma(*(self._lanes_of(v, part) for v in (a, b, c))) for part in parts)
+            rest = rest if rest.lanes == middle else self._lanes_of(rest, range(middle), rest.lanes)
+            every = ", ".join(f"i32 {n}" for n in range(a.lanes))
+            return self.value(f"shufflevector {first.typed}, {rest.typed}, <{a.lanes} x i32> <{every}>", a.dtype, a.lanes)
+        name = f"llvm.wasm.relaxed.madd.v{most}{a.dtype}"
+        self.declarations.declare(name, a.type, ", ".join([a.type] * 3))
+        return self.value(f"call {a.type} @{name}({a.typed}, {b.typed}, {c.typed})", a.dtype, a.lanes)
 
     # Extrema.
 
@@ -209,9 +226,9 @@ class Floats(Builder):
         """The first lanes of a value."""
         return self._lanes_of(a, range(lanes)) if lanes else self.value(f"extractelement {a.typed}, i32 0", a.dtype, 0)
 
-    def _lanes_of(self, a: Val, which: range) -> Val:
-        """Some lanes of a value."""
-        places = ", ".join(f"i32 {n}" for n in which)
+    def _lanes_of(self, a: Val, which: range, known: int = 1 << 30) -> Val:
+        """Some lanes of a value; from the lane `known` on they are anything."""
+        places = ", ".join(f"i32 {n}" if n < known else "i32 poison" for n in which)
         return self.value(f"shufflevector {a.typed}, {a.type} poison, <{len(which)} x i32> <{places}>", a.dtype, len(which))
 
     # Functions.

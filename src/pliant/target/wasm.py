@@ -29,17 +29,18 @@ def named(spelled: Spelled) -> Target | None:
 
 def make(name: str, features: Iterable[str]) -> Target:
     """The wasm target with `features` above the base; the CPU below is unknown, so the caches are a small one's."""
+    have = {*BASE, *features}
     return Target(
         name=name,
         kind="wasm",
         triple=TRIPLE,
         cpu="generic",
         tune="generic",
-        features=tuple(sorted({*BASE, *features})),
+        features=tuple(sorted(have)),
         pointer_bits=32,
         vector_bits=128,  # without simd128 LLVM splits vectors into scalars, so one width serves both
         n_vector_registers=16,
-        has_fma=False,  # relaxed-simd leaves the rounding of its multiply-add to the engine, which is no FMA
+        has_fma="relaxed-simd" in have,  # where the engine fuses, which the module's function `fused` tells (codegen/fused_probe.py)
         has_f16=False,
         has_f16c=False,
         caches=Caches(32 << 10, 256 << 10, 4 << 20),
