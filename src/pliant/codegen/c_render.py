@@ -16,29 +16,13 @@ from dataclasses import field
 
 from ..dtype import DType, bool_, f64, i64, u8
 from ..loop.analysis.aliases import seen_as_several_types
+from ..loop.analysis.failure import can_fail
 from ..loop.buffer import Buffer, Load
 from ..loop.lowering import Machine, Watch, lower_func
 from ..loop.passes.name_shared import named
 from ..loop.passes.settle_unit_loops import is_unit
 from ..loop.passes.written import memory_size
-from ..loop.stmt import (
-    Alloc,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Param,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    is_instruction,
-    walk_stmts,
-    without_mark,
-)
+from ..loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, While, is_instruction, without_mark
 from ..support.errors import InternalError, UnsupportedError
 from ..support.names import unused_name
 from ..support.record import dataclass
@@ -113,13 +97,6 @@ class State:
             func = Func(fn, tuple(map(Param, params)), Seq(tuple(lets)))
             self.functions.append(_Function(self, func).text(name, result))
         return self.math[fn, d]
-
-
-def can_fail(func: Func) -> bool:
-    """Whether a program can answer with an error; others return nothing."""
-    return bool(func.attrs.get("entry")) or any(
-        (isinstance(s, Check) and s.kind != "assume") or (isinstance(s, Call) and can_fail(s.func)) for s in walk_stmts(func.body)
-    )
 
 
 def _outer(func: Func, inner: str, linkage: str) -> str:
