@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,3 +36,16 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--cpu {cpu}: {error}") from error
     if missing:
         raise pytest.UsageError(f"--cpu {cpu}: this machine lacks {', '.join(sorted(missing))}")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_declared() -> Iterator[None]:
+    """Rules and instructions that a test declares are withdrawn at its end: code, and the keys of caches, of later tests depend on them."""
+    yield
+    left: list[str] = []
+    for module in ("pliant.target.declared", "pliant.schedule.library.table"):
+        declared = getattr(sys.modules.get(module), "DECLARED", None)
+        if declared:
+            left.append(f"{module}: {declared}")
+            declared.clear()
+    assert not left, left

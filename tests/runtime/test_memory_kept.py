@@ -51,7 +51,7 @@ def resident():
 
 
 def grown(measure, count, distinct):
-    for k in range(8):
+    for k in range(40):  # malloc's arenas and LLVM's pools have their size after a few dozen
         compile_one(k)
     settle()
     before = measure()

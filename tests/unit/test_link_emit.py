@@ -163,7 +163,7 @@ def test_neighbouring_scalars_stay_scalars() -> None:
 
 
 def test_windows_functions_keep_its_conventions() -> None:
-    windows = dataclasses.replace(target("llvm:x86-64-v3"), call_conv="win64cc")
+    windows = dataclasses.replace(target("llvm:x86-64-v3"), call_conv="win64cc", probes_stack=True)
     ir = """
 define win64cc i64 @first(i64 %a, i64 %b) {
   ret i64 %a

@@ -107,7 +107,8 @@ class _Settler:
 
     def one_by_one(self, s: For) -> Stmt:
         """A loop one iteration after the other; written out where lanes are elements of a register buffer."""
-        if any(a.buffer.scope == "register" for a in loop_body(s).laned):
+        known = not any(poly_of(self.known.resolve(s.extent)))  # a renderer says what is wrong with registers where it is not
+        if known and any(a.buffer.scope == "register" for a in loop_body(s).laned):
             return self.written_out(s)
         return self.stmt(s.with_(kind="serial"))
 
