@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import pliant
+
 HERE = Path(__file__).parent
 
 
@@ -37,7 +39,8 @@ def start() -> Callable[..., subprocess.Popen[str]]:
     children: list[subprocess.Popen[str]] = []
 
     def run(text: str, **env: str) -> subprocess.Popen[str]:
-        path = os.pathsep.join([str(HERE), *(p for p in sys.path if p)])
+        own = Path(pliant.__file__).parent.parent  # the same package as here: benchmarks, which some tests import, put the sources first
+        path = os.pathsep.join([str(HERE), str(own), *(p for p in sys.path if p)])
         environment = {**os.environ, "PYTHONPATH": path, **env}
         command = [sys.executable, "-X", "faulthandler", "-c", text]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
