@@ -12,7 +12,7 @@ import sys
 import pytest
 
 MOST = 10_000  # bytes kept for each recompilation
-COUNT = int(os.environ.get("PLIANT_RECOMPILATIONS", "60"))
+COUNT = int(os.environ.get("PLIANT_RECOMPILATIONS", "200"))
 PROGRAM = '''
 import ctypes, gc, sys, tracemalloc
 import numpy as np
@@ -51,7 +51,7 @@ def resident():
 
 
 def grown(measure, count, distinct):
-    for k in range(40):  # malloc's arenas and LLVM's pools have their size after a few dozen
+    for k in range(8):
         compile_one(k)
     settle()
     before = measure()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from schedule_kernels import parse
 
+import pliant
+from pliant import Out, Tensor, alloc, f32, kernel
 from pliant.codegen.llvm import generate
 from pliant.loop.buffer import MOST_STACK
-from pliant.loop.verify import verify
+from pliant.loop.verify import verify_written
 from pliant.schedule import Schedule
 from pliant.support.errors import Error, ScheduleError, UnsupportedError
 from pliant.target import target
@@ -42,10 +45,25 @@ def f(x: Tensor[f32, 4], y: Out[f32, 4]) -> None:
 """
     most = MOST_STACK // 4
     for scope in ("stack", "register"):
-        verify(parse(text.format(size=most - 16, scope=scope)))
+        verify_written(parse(text.format(size=most - 16, scope=scope)))
         with pytest.raises(Error, match="buffers on the stack take 131,076 bytes with `u`, of 131,072 at most"):
-            verify(parse(text.format(size=most - 15, scope=scope)))
-    verify(parse(text.format(size=most - 16, scope="workspace")))
+            verify_written(parse(text.format(size=most - 15, scope=scope)))
+    verify_written(parse(text.format(size=most - 16, scope="workspace")))
+
+
+@kernel(scheduled=True)
+def through_the_stack(x: Tensor[f32, 30000], y: Out[f32, 30000]) -> None:
+    t = alloc((30000,), f32, scope="stack")
+    for i in range(30000):
+        t[i] = x[i] * 2.0
+    for i in range(30000):
+        y[i] = t[i] + 1.0
+
+
+def test_checks_need_no_room_of_the_programs_own() -> None:
+    """The bytes that checked mode has beside each element are not the program's."""
+    x = np.arange(30000, dtype=np.float32)
+    np.testing.assert_array_equal(pliant.compile(through_the_stack, checked=True)(x), x * 2 + 1)
 
 
 def test_a_primitive_does_not_make_what_no_stack_can_hold() -> None:

@@ -65,9 +65,24 @@ def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
 
 
 def verify_written(func: Func, given: Expr = TRUE) -> None:
-    """Also what only makes sense to ask of a program that somebody wrote: are its concurrent loops what they say?"""
+    """Also what only makes sense to ask of a program that somebody wrote: are concurrent loops what they say, and is there stack enough?"""
     verify(func, given)
     check_races(func)
+    _check_stack(func)
+
+
+def _check_stack(func: Func) -> None:
+    """Refuses buffers that a stack cannot hold. Primitives keep the limit (`schedule/legal.py`); checked programs may add shadows to it."""
+    total = 0
+    for s in walk_stmts(func.body):
+        if isinstance(s, Alloc):
+            total += stack_bytes(s.buffer)
+            if total > MOST_STACK:
+                raise Error(
+                    f"buffers on the stack take {total:,} bytes with `{s.buffer.name}`, of {MOST_STACK:,} at most",
+                    where=s.span or func.span,
+                    help='allocate large buffers in the workspace: alloc(..., scope="workspace")',
+                )
 
 
 def _check_written(func: Func) -> None:
@@ -110,7 +125,6 @@ class _Verifier:
         self.threads: tuple[For, ...] = ()  # the parallel loops around
         self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffers -> the parallel loops around where they are allocated
         self.guard = given  # checks that were passed
-        self.stack = 0  # bytes of the buffers on it, so far
 
     def run(self) -> None:
         """Checks the parameters and the body."""
@@ -385,10 +399,6 @@ class _Verifier:
                 if not _is_constant(e):
                     help_ = f'allocate in the workspace: alloc(..., scope="workspace"), or make `{e}` a constant'
                     raise self.fail(f"`{b.name}` in scope {b.scope} has no constant size", [f"an extent is `{e}`"], help_)
-            self.stack += stack_bytes(b)
-            if self.stack > MOST_STACK:
-                help_ = 'allocate large buffers in the workspace: alloc(..., scope="workspace")'
-                raise self.fail(f"buffers on the stack take {self.stack:,} bytes with `{b.name}`, of {MOST_STACK:,} at most", help=help_)
         if b.scope == "register":
             self.registers[b] = self.threads
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
