@@ -8,8 +8,8 @@ says "(unchanged)". What is shown is a whole program (`State.program`): its text
 
 Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before (`codegen/pieces.py`). The
 passes that each kernel goes through are lists of their own: `KERNEL_PASSES` in `lower/kernels.py`, then `LOOP_PASSES` in
-`loop/lowering.py` (for C also `SOURCE_PASSES`), through which the host program goes as well. Their names work in `PLIANT_SHOW` like those
-of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
+`loop/lowering.py` (for C also `SOURCE_PASSES` in `loop/source_lowering.py`), through which the host program goes as well. Their names work
+in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
@@ -517,10 +517,10 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
 
 def _kernel_passes() -> Sequence[Named]:
     """The passes that each kernel goes through, in order."""
-    from .loop.lowering import LOOP_PASSES, SOURCE_PASSES
+    from .loop.lowering import all_passes
     from .lower.kernels import KERNEL_PASSES
 
-    return (*KERNEL_PASSES, *LOOP_PASSES, *SOURCE_PASSES)
+    return (*KERNEL_PASSES, *all_passes())
 
 
 def _watch_loop_passes() -> Watch | None:

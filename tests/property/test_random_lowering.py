@@ -15,8 +15,9 @@ from counts import seeds
 from generate_loops import clone, make_arguments, make_program
 
 from pliant.interp.loop import run_loop
-from pliant.loop.lowering import LOOP_PASSES, SOURCE_PASSES, Machine
+from pliant.loop.lowering import LOOP_PASSES, Machine
 from pliant.loop.passes.outline_parallel import chunks
+from pliant.loop.source_lowering import SOURCE_PASSES
 from pliant.loop.stmt import Func
 from pliant.loop.verify import verify
 

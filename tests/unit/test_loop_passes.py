@@ -45,7 +45,7 @@ from pliant import (
 from pliant.dtype import ALL, f64, i64
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer, Load, loaded_dtype
-from pliant.loop.lowering import LOOP_PASSES, SOURCE_PASSES, LoopPass, Machine, lower_func
+from pliant.loop.lowering import LOOP_PASSES, LoopPass, Machine, lower_func
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.choose_grain import choose_grain
 from pliant.loop.passes.decode_storage import decode_storage, has_codes
@@ -55,6 +55,7 @@ from pliant.loop.passes.settle_lanes import settle_lanes
 from pliant.loop.passes.unroll import unroll as unroll_loops
 from pliant.loop.passes.widen_halves import widen_halves
 from pliant.loop.printer import print_func
+from pliant.loop.source_lowering import SOURCE_PASSES
 from pliant.loop.stmt import For, Func, Param, Seq, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify

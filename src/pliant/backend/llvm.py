@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ..codegen.export_description import constant_places, data_files
-from ..codegen.export_header import header
 from ..codegen.link_elf import link
-from ..codegen.serial_for import with_serial_for
 from ..loop.lowering import Watch
 from ..target import Target
 from .base import Assembly, Backend, Exported
@@ -26,6 +23,11 @@ class Llvm(Backend):
 
     def files(self, program: Exported) -> dict[str, bytes]:
         """Libraries and objects as the target's system has them, with a C header."""
+        # Imported here: a compile for this machine writes no files.
+        from ..codegen.export_description import constant_places, data_files
+        from ..codegen.export_header import header
+        from ..codegen.serial_for import with_serial_for
+
         name, machine = program.name, program.target
         writer = import_module(f"..codegen.{SYSTEMS[machine.os]}", __package__)
         blob = with_serial_for(program.package.blob, machine)

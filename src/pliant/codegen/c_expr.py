@@ -1,8 +1,8 @@
 """Expressions: each node of `sym/expr.py` as C text.
 
-The passes before (`SOURCE_PASSES` in `loop/lowering.py`) have made trees of them, without arithmetic on half floats and without comparisons
-that ranges decide. C evaluates the arms of `?:` and the right sides of `&&` and `||` only where they are asked for, as our semantics want
-it. Integers wrap: sums and products are computed in unsigned types, unless ranges prove that nothing overflows.
+The passes before (`SOURCE_PASSES` in `loop/source_lowering.py`) have made trees of them, without arithmetic on half floats and without
+comparisons that ranges decide. C evaluates the arms of `?:` and the right sides of `&&` and `||` only where they are asked for, as our
+semantics want it. Integers wrap: sums and products are computed in unsigned types, unless ranges prove that nothing overflows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every kernel and every host function goes through this list just before its code is written, whatever the target. `pipeline.py` names the
 passes among its steps: `PLIANT_SHOW=expand_math` prints the programs that a pass changed, `PLIANT_VERIFY=1` verifies each of them.
-Renderers of source text (C) take the passes of a second list as well. What the passes make is a loop program like any other, so it can be
-printed, verified and interpreted between any two of them.
+Renderers of source text (C) take the passes of a second list as well (`source_lowering.py`). What the passes make is a loop program like
+any other, so it can be printed, verified and interpreted between any two of them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,14 @@ from typing import NamedTuple
 
 from ..support.record import dataclass
 from .passes.choose_grain import choose_grain
-from .passes.decide_conditions import decide_conditions
 from .passes.decode_storage import decode_storage
 from .passes.expand_math import expand_math
 from .passes.lower_blocks import lower_blocks
-from .passes.name_shared import name_shared
 from .passes.outline_parallel import outline_parallel
-from .passes.plain_reductions import plain_reductions
-from .passes.remove_unused import remove_unused
-from .passes.serial_loops import serial_loops
 from .passes.settle_lanes import settle_lanes
 from .passes.settle_unit_loops import settle_unit_loops
 from .passes.simplify_indices import simplify_indices
-from .passes.split_registers import split_registers
 from .passes.unroll import unroll
-from .passes.widen_halves import widen_halves
 from .stmt import Func
 
 
@@ -64,18 +57,6 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("outline_parallel", "the body of a parallel loop is one call, for chunks of iterations", lambda f, m: outline_parallel(f)),
 )
 
-# Passes for renderers of source text, after those that they take of the ones above. LLVM has values instead of names, finds unused code
-# and decided comparisons itself, and makes lanes of vector loops; what it makes of half floats depends on the machine.
-SOURCE_PASSES: tuple[LoopPass, ...] = (
-    LoopPass("serial_loops", "every loop runs serially, or a tensor instruction performs it", lambda f, m: serial_loops(f)),
-    LoopPass("plain_reductions", "reductions are loads, operations and stores", lambda f, m: plain_reductions(f)),
-    LoopPass("widen_halves", "f16 and bf16 are cast and moved, never computed with", lambda f, m: widen_halves(f)),
-    LoopPass("decide_conditions", "no comparison of integers is left that ranges decide", lambda f, m: decide_conditions(f)),
-    LoopPass("split_registers", "a register buffer that constants index is a variable for each element", lambda f, m: split_registers(f)),
-    LoopPass("remove_unused", "every name is read", lambda f, m: remove_unused(f)),
-    LoopPass("name_shared", "an expression is a tree: what a statement uses twice has a name", lambda f, m: name_shared(f)),
-)
-
 Watch = Callable[[Named, Func, Func], None]  # told of each pass: the program before and after
 
 
@@ -84,7 +65,7 @@ def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without
 
     Programs that it calls are lowered on their own.
     """
-    passes = [step for step in (*LOOP_PASSES, *(SOURCE_PASSES if source else ())) if step.name not in without]
+    passes = [step for step in (all_passes() if source else LOOP_PASSES) if step.name not in without]
     if watch is None:
         for step in passes:
             func = step.run(func, machine)
@@ -94,3 +75,10 @@ def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without
         watch(step, func, after)
         func = after
     return func
+
+
+def all_passes() -> tuple[LoopPass, ...]:
+    """The passes of every renderer, those for source text last."""
+    from .source_lowering import SOURCE_PASSES  # imported here: a compile to machine code, most of them, would load seven modules in vain
+
+    return (*LOOP_PASSES, *SOURCE_PASSES)

@@ -10,10 +10,10 @@ one object: renderers compute each once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...sym.expr import PRIMITIVE_FUNCTIONS, Call, Expr, fold_up
-from ...sym.functions import expand
 from ..stmt import Func, Reduce, Replacer, Stmt, exprs, map_children, walk_stmts
 
 
@@ -21,7 +21,9 @@ def expand_math(func: Func) -> Func:
     """The function without calls of functions that are defined by expressions; programs that it calls are left alone."""
     if not any(_concerned(s) for s in walk_stmts(func.body)):
         return func
-    return func.with_(body=_Expander().stmt(func.body))
+    from ...sym.functions import expand  # imported here: most programs call no such function, and the definitions are ten modules
+
+    return func.with_(body=_Expander(expand).stmt(func.body))
 
 
 def _exprs(s: Stmt) -> tuple[Expr, ...]:
@@ -38,8 +40,12 @@ def has_function(e: Expr) -> bool:
 
 
 class _Expander(Replacer):
+    def __init__(self, expand: Callable[[Expr, dict[Expr, Expr]], Expr]) -> None:
+        super().__init__()
+        self._expand = expand
+
     def expr(self, e: Expr) -> Expr:
-        return expand(e, self._memo) if has_function(e) else e
+        return self._expand(e, self._memo) if has_function(e) else e
 
     def stmt(self, s: Stmt) -> Stmt:
         if not _concerned(s):
