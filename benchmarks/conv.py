@@ -22,7 +22,7 @@ from pliant.dtype import f32
 from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
-from pliant.measure import fma_rate, read_bandwidth
+from pliant.machine_peak import fma_rate, read_bandwidth
 from pliant.sym.expr import const
 
 THREADS = int(os.environ.get("PLIANT_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or 2)

@@ -19,7 +19,7 @@ from contest import Figures, Times, contest
 from products import INTEGERS, LARGE, PRODUCTS, SMALL_INTEGERS, VECTOR, normal, packed, plain, rows_times_vector
 
 import pliant
-from pliant.measure import best_time, fma_rate, read_bandwidth
+from pliant.machine_peak import best_time, fma_rate, read_bandwidth
 
 THREADS = 2
 WEIGHTS = [(384, 384), (384, 1536), (1536, 384), (576, 576), (576, 1536), (2048, 2048)]

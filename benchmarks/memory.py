@@ -15,7 +15,7 @@ import minilm
 import numpy as np
 
 from pliant import Tensor, dim, f32, i64
-from pliant.lower.plan import Plan, Temporary, aligned, largest_live_set, plan_memory
+from pliant.lower.host.memory_plan import Plan, Temporary, aligned, largest_live_set, plan_memory
 from pliant.pipeline import compile_as_far_as
 from pliant.program import Program
 from pliant.sym.expr import Var, free_vars

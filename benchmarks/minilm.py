@@ -99,7 +99,7 @@ def tensors(lengths: list[int]) -> tuple[Any, Any]:
 
 def limit() -> dict[str, float]:
     """Milliseconds that the matrix products take at the machine's FMA rate."""
-    from pliant.measure import fma_rate
+    from pliant.machine_peak import fma_rate
 
     rate = fma_rate(THREADS, seconds=1.0)
     return {size: LAYERS * products(lengths) / rate * 1e3 for size, lengths in SIZES.items()}

@@ -19,7 +19,7 @@ from contest import Figures, Times, contest
 
 import pliant
 from pliant import Tensor, bool_, dim, f16, f32, f64, function, i64, ops, u8
-from pliant.measure import best_time
+from pliant.machine_peak import best_time
 
 THREADS = int(os.environ.get("PLIANT_NUM_THREADS", "2"))
 SECONDS = float(os.environ.get("PLIANT_BENCH_SECONDS", "0.15"))  # of each case

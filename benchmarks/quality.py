@@ -1,4 +1,4 @@
-"""How true a language model stays: logits and perplexity against a float64 evaluation of the dequantised weights, beside llama.cpp.
+"""How true a language model stays: logits and perplexity against a float64 evaluation of the dequantized weights, beside llama.cpp.
 
     python benchmarks/quality.py [--model smollm2-135m] [--peer-python ~/llama/bin/python]
 
@@ -35,7 +35,7 @@ PROMPTS = [
     "The derivative of x^3 + 2x is",
     "SELECT name, age FROM people WHERE",
     "How do I boil an egg?",
-    "Summarise: The meeting was moved from Monday to Thursday, because the room was taken.",
+    "Summarize: The meeting was moved from Monday to Thursday, because the room was taken.",
     "Quelle est la différence entre un compilateur et un interpréteur ?",
     "What should I read after Moby-Dick?",
     "{'name': 'Ada', 'born': 1815, 'field':",
@@ -71,7 +71,7 @@ CONTESTANTS = {"pliant": ours, "llama.cpp": llama_cpp}
 
 
 class Float64(dict[str, Any]):
-    """The tensors of a file in float64, dequantised when they are first asked for."""
+    """The tensors of a file in float64, dequantized when they are first asked for."""
 
     def __init__(self, tensors: Any) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
     python benchmarks/requantize.py [--model smollm2-135m] [--types Q8_0,Q4_0,Q4_K,F16] [--folder ~/models]
 
-Every matrix is dequantised and quantised again; metadata and vectors stay as they are. As in files that llama.cpp makes, the embedding of
+Every matrix is dequantized and quantized again; metadata and vectors stay as they are. As in files that llama.cpp makes, the embedding of
 a model in 4 bits has Q8_0, and a matrix whose rows are no whole blocks of Q4_K has Q5_0. Needs the package `gguf`.
 """
 

@@ -127,14 +127,14 @@ def in_numpy(name: str) -> float:
         e = np.exp(x - x.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
 
-    def normalised(x: Any, weight: Any, bias: Any) -> Any:
+    def normalized(x: Any, weight: Any, bias: Any) -> Any:
         c = x - x.mean(axis=1, keepdims=True)
         return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1e-5) * weight + bias
 
     run: dict[str, Callable[..., object]] = {
         "copy": np.copy,
         "softmax": exponentials,
-        "layer_norm": normalised,
+        "layer_norm": normalized,
         "rms_norm": lambda x, weight: x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5) * weight,
         "argmax_rows": lambda x: x.argmax(1),
         "argmax_columns": lambda x: x.argmax(0),

@@ -1,8 +1,8 @@
-"""What each optimisation is worth on MiniLM-L6 and on the decoder layer of the examples: time and workspace with all, and without each.
+"""What each optimization is worth on MiniLM-L6 and on the decoder layer of the examples: time and workspace with all, and without each.
 
     python benchmarks/switches.py [--rounds 3] [--only "without fuse"]
 
-Optimisations are left out by `PLIANT_DISABLE`. The weights of MiniLM are literals, which are packed for the kernels that read them
+Optimizations are left out by `PLIANT_DISABLE`. The weights of MiniLM are literals, which are packed for the kernels that read them
 (`choose_layouts`); those of the decoder layer are arguments, which are read as they lie.
 """
 

@@ -31,8 +31,8 @@ from pliant.graph import node as g
 from pliant.interp.memory import contiguous
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
-from pliant.lower.host import HostProgram
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.host import HostProgram
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.pipeline import STEPS, compile_as_far_as
 from pliant.program import Program
 from pliant.runtime.ctx import Ctx, Entry

@@ -18,7 +18,7 @@ from pliant.graph import node as g
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func, Param, Replacer
-from pliant.lower.host import HostProgram
+from pliant.lower.host.host import HostProgram
 from pliant.pipeline import STEPS, State, Step, run_steps
 from pliant.program import Program
 from pliant.runtime.executable import Executable

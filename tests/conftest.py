@@ -27,11 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if not cpu:
         return
     from pliant.support.errors import UnsupportedError
-    from pliant.target import host, target
+    from pliant.target import native, target
 
     os.environ["PLIANT_CPU"] = cpu
     try:
-        missing = set(target(f"llvm:{cpu}").features) - set(host.detect().features)
+        missing = set(target(f"llvm:{cpu}").features) - set(native.detect().features)
     except UnsupportedError as error:
         raise pytest.UsageError(f"--cpu {cpu}: {error}") from error
     if missing:

@@ -14,7 +14,7 @@ from compiled_graphs import interpret_host
 import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, kernel, ops
 from pliant.api import program_of
-from pliant.lower.host import HostProgram
+from pliant.lower.host.host import HostProgram
 from pliant.pipeline import STEPS, compile_as_far_as, run_steps
 from pliant.runtime.executable import Executable
 from pliant.runtime.loading import all_literals
@@ -101,7 +101,7 @@ def follow(mean: Tensor[f32, 12], past: InOut[f32, 12]) -> None:
 
 @function
 def smooth(x: Tensor[f32, n, 12], past: State[f32, 12]) -> tuple[Tensor[f32, n, 12], State[f32, 12]]:
-    """Each block of a stream is centred by the mean of what came before it."""
+    """Each block of a stream is centered by the mean of what came before it."""
     y = ops.tanh(x - past)
     past = follow(ops.mean(x, axis=0), past)
     return y, past

@@ -19,7 +19,7 @@ import pytest
 from pliant import Error
 from pliant.llm.download import download
 from pliant.llm.package_index import find_file
-from pliant.runtime import cache as code_cache
+from pliant.runtime import code_cache
 
 
 @cache

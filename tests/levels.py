@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pliant.api import program_of
-from pliant.lineage import Lineage
+from pliant.provenance import Lineage
 from pliant.report.assembly import assembly
 from pliant.target import Target, target
 

@@ -19,7 +19,7 @@ from pliant.codegen.llvm import Module, compile_module, generate
 from pliant.dtype import DType, bool_, i64
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Alloc, For, Func, Stmt, Store, map_children, seq
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.runtime.blob import load
 from pliant.runtime.ctx import Ctx, Entry
 from pliant.sym.expr import Const, Var

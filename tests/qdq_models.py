@@ -1,5 +1,5 @@
 """A residual net of convolutions as ONNX writes it: with floats, and with the same weights as 8-bit codes between QuantizeLinear and
-DequantizeLinear, as tools that quantise models leave it.
+DequantizeLinear, as tools that quantize models leave it.
 
     model = residual_net(quantized=True, width=64, blocks=(2, 2, 2, 2), size=224)
 """

@@ -183,7 +183,7 @@ class Generator:
         t = x.tensor
         kinds = [self.unary, self.with_number]
         if t.dtype.is_float and t.shape:
-            kinds += [self.softmax, self.normalised, self.there_and_back]
+            kinds += [self.softmax, self.normalized, self.there_and_back]
         if t.dtype is f32 and len(t.shape) == 1:
             kinds.append(self.through_kernel)
         if t.dtype is f32 and len(t.shape) == 2:
@@ -224,7 +224,7 @@ class Generator:
     def softmax(self, x: g.Value) -> g.Value:
         return self.op("softmax", x, axis=self.random.randrange(len(x.tensor.shape)))
 
-    def normalised(self, x: g.Value) -> g.Value:
+    def normalized(self, x: g.Value) -> g.Value:
         if not free_vars(x.tensor.shape[-1]) - set(self.dims) and self.chance(0.5):
             return self.op("rms_norm", x, self.param(g.Tensor(x.tensor.dtype, x.tensor.shape[-1:])), eps=1e-3)
         return self.op("sub", x, self.op("max", x, axis=-1, keepdims=True)) if self.nowhere_empty(x) else self.unary(x)

@@ -21,7 +21,7 @@ def norm(x: Array, scale: Array, eps: float) -> Array:
 
 
 def rotate(x: Array, base: float, interleaved: bool, stretch: float = 1.0) -> Array:
-    """The rotation of [tokens, heads, size] by the tokens' places: pairs of neighbours, or of the two halves."""
+    """The rotation of [tokens, heads, size] by the tokens' places: pairs of neighbors, or of the two halves."""
     tokens, _, size = x.shape
     angle = np.arange(tokens)[:, None] / stretch * base ** -(np.arange(0, size, 2) / size)  # [tokens, size / 2]
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]

@@ -32,7 +32,7 @@ from pliant.loop.printer import print_func
 from pliant.loop.stmt import Alloc, Func, Replacer, Stmt, map_children, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify, verify_written
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import Schedule, Trace, default_schedule
 from pliant.support.errors import ScheduleError, UnsupportedError
 from pliant.sym.expr import Dim

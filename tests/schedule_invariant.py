@@ -24,7 +24,7 @@ from pliant.loop.printer import print_func
 from pliant.loop.stmt import Func
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import UnsupportedError
 

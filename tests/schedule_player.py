@@ -9,11 +9,11 @@ import os
 import random
 from typing import Any
 
+from pliant.loop.analysis.nests import accesses, fed_by
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Alloc, Block, Func, Reduce, Store, walk_stmts
 from pliant.schedule import Schedule
 from pliant.schedule.auto_tensorize import auto_tensorize
-from pliant.schedule.nest import accesses, fed_by
 from pliant.support.errors import ScheduleError
 from pliant.sym.expr import TRUE, Mul, free_vars
 from pliant.target import target

@@ -99,7 +99,7 @@ def vocabulary() -> list[str]:
 
 
 def tokenizer_pairs(template: str | None = TEMPLATE) -> list[tuple[str, bytes]]:
-    """The metadata of the tokeniser."""
+    """The metadata of the tokenizer."""
     words = vocabulary()
     pairs = [
         ("tokenizer.ggml.model", text("gpt2")),

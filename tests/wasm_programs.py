@@ -22,7 +22,7 @@ from pliant.codegen.llvm_types import ctx_layout
 from pliant.graph import node as g
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
-from pliant.lower.host import HostProgram
+from pliant.lower.host.host import HostProgram
 from pliant.target import target
 
 Array = np.ndarray[Any, Any]

@@ -50,7 +50,7 @@ def measure(options: argparse.Namespace) -> None:
 def _measured(item: Any, options: argparse.Namespace) -> dict[str, Any]:
     from pliant.api import program_of
     from pliant.loop.stmt import Func
-    from pliant.lower.kernels import Kernels
+    from pliant.lower.schedule_kernels import Kernels
     from pliant.pipeline import compile_as_far_as
     from pliant.target import target
 
@@ -75,7 +75,7 @@ def _measured(item: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 def _scheduled(state: Any) -> list[Any]:
     """The loop programs of a program, each once, those that run when it is loaded too."""
-    from pliant.lower.kernels import Kernels
+    from pliant.lower.schedule_kernels import Kernels
     from pliant.program import Program
 
     found = list(Program.of(state.function).kernels)

@@ -3,7 +3,7 @@
     python tools/mutants.py                          # 40 mutants for each of the seeds 1, 2, 3
     python tools/mutants.py --seed 1 --count 12 --json found.json
     python tools/mutants.py --seed 1 --list          # what would be tried
-    python tools/mutants.py --file schedule/legal.py # of one file
+    python tools/mutants.py --file schedule/invariants.py # of one file
 
 A mutant is the compiler with one small change that a person could make by mistake:
 
@@ -47,9 +47,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "primitives": ("schedule/primitives/*.py",),
     "rules": ("schedule/library/*.py",),
     "legality": (
-        "schedule/legal.py",
+        "schedule/invariants.py",
         "schedule/dependence.py",
-        "schedule/nest.py",
+        "loop/analysis/nests.py",
         "schedule/tile.py",
         "loop/verify*.py",
     ),

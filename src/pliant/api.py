@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph.node import Callee, Value
 from .graph.node import Function as GraphFunction
-from .lineage import Lineage
 from .loop.parse import parse_kernel
 from .loop.stmt import Func
 from .lower.callee import callee_of
 from .pipeline import compile_program
 from .program import Program
+from .provenance import Lineage
 from .runtime.executable import Executable
 from .runtime.loading import all_literals
 from .support.errors import Error, InternalError, UnsupportedError

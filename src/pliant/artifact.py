@@ -30,8 +30,8 @@ import numpy as np
 
 from .dtype import ALL
 from .dtype import dtype as to_dtype
-from .lineage import Lineage
 from .program import Program
+from .provenance import Lineage
 from .runtime import container, interface
 from .runtime.container import Container, Section, Writer, broken
 from .runtime.ctx import Ctx

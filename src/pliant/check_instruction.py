@@ -22,7 +22,7 @@ from .interp.loop import run_loop
 from .loop.buffer import Buffer, Load
 from .loop.stmt import INSTRUCTION, For, Func, Reduce, Store
 from .pipeline import compiler_version
-from .runtime import cache
+from .runtime import code_cache
 from .schedule.primitives.tensorize import inner_tile
 from .support.errors import Error
 from .sym.expr import Const, Expr, Var, walk
@@ -234,12 +234,12 @@ def check_with_llvm(record: Instruction, implementation: Func) -> None:
     text = generate([marked(record, implementation)], machine).text
     what = f"instruction `{record.name}`: LLVM does not take its form"
     key = "\n".join([compiler_version(), repr(machine), text]).encode()
-    if cache.get(key) is None:
+    if code_cache.get(key) is None:
         problem = problem_of(text, machine)
         if problem:
             help_ = "is the intrinsic spelled as in this LLVM, and are the features those that it needs?"
             raise Error(what, facts=[*lines_with(record.llvm), problem], help=help_)
-        cache.put(key, b"selected")
+        code_cache.put(key, b"selected")
 
 
 def lines_with(form: str) -> list[str]:

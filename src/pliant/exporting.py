@@ -24,7 +24,7 @@ from .api import program_of
 from .backend import backend_of
 from .backend.base import Exported
 from .loop.stmt import Func
-from .lower.arguments import shapes_func
+from .lower.host.argument_checks import shapes_func
 from .pipeline import compile_as_far_as, compile_program
 from .program import Program
 from .runtime.loading import all_literals

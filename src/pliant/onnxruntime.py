@@ -61,7 +61,7 @@ class RunOptions(_Options):
 
 
 class GraphOptimizationLevel:
-    """Names that users write; every program is optimised."""
+    """Names that users write; every program is optimized."""
 
     ORT_DISABLE_ALL, ORT_ENABLE_BASIC, ORT_ENABLE_EXTENDED, ORT_ENABLE_ALL = 0, 1, 2, 99
 

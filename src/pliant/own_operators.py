@@ -33,7 +33,7 @@ from .graph.stage import Indices, Read, Stage
 from .loop.buffer import Buffer
 from .loop.stmt import Func
 from .lower.callee import callee_of
-from .lower.from_ops import func_of_stages
+from .lower.ops.lower_ops import func_of_stages
 from .support.errors import Error
 from .support.record import dataclass
 from .support.source import caller_span

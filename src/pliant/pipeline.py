@@ -6,10 +6,11 @@
 The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
 says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and compiled from there, and gives the same.
 
-Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before (`codegen/pieces.py`). The
-passes that each kernel goes through are lists of their own: `KERNEL_PASSES` in `lower/kernels.py`, then `LOOP_PASSES` in
-`loop/lowering.py` (for C also `SOURCE_PASSES` in `loop/source_lowering.py`), through which the host program goes as well. Their names work
-in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
+Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before
+(`codegen/background_compile.py`). The passes that each kernel goes through are lists of their own: `KERNEL_PASSES` in
+`lower/schedule_kernels.py`, then `LOOP_PASSES` in `loop/lowering.py` (for C also `SOURCE_PASSES` in `loop/source_lowering.py`), through
+which the host program goes as well. Their names work in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed;
+`PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from .graph.node import (
 )
 from .loop.stmt import Check, walk_stmts
 from .program import Program
-from .runtime import cache as code_cache
+from .runtime import code_cache
 from .runtime.package import Package
 from .support.collector import fewer_collections
 from .support.errors import Error, InternalError
@@ -55,10 +56,10 @@ if TYPE_CHECKING:
     from .backend.base import Assembly
     from .loop.lowering import Named, Watch
     from .loop.stmt import Func
-    from .lower.host import HostProgram
-    from .lower.kernels import Kernels
-    from .lower.outside import Leaving
-    from .lower.places import Moves
+    from .lower.host.copy_elision import CopyElision
+    from .lower.host.host import HostProgram
+    from .lower.ops.foreign_calls import ForeignCalls
+    from .lower.schedule_kernels import Kernels
     from .schedule.decisions import Decisions
 
 
@@ -69,7 +70,7 @@ class State:
     function: Function
     target: Target
     constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
-    level: int = 2  # of LLVM's optimisation
+    level: int = 2  # of LLVM's optimization
     checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
     poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
     plan: bool = True  # temporaries share memory
@@ -78,8 +79,8 @@ class State:
     load_here: bool = False  # `load` becomes code for this machine, though its kernels are scheduled for the target
     derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
-    leaving: Leaving | None = None  # calls of functions outside of compiled code
-    moves: Moves | None = None  # calls that need not run where what they move lies in place
+    leaving: ForeignCalls | None = None  # calls of functions outside of compiled code
+    moves: CopyElision | None = None  # calls that need not run where what they move lies in place
     assembly: Assembly | None = None  # code at work, of what is scheduled so far
     decisions: Decisions | None = None  # what somebody asks the rules to choose, and all that they have chosen
     kernels: Kernels | None = None
@@ -94,11 +95,11 @@ class State:
         """
         function = self.function
         if self.leaving is not None:
-            from .lower.outside import with_calls
+            from .lower.ops.foreign_calls import with_calls
 
             function = with_calls(function, self.leaving)
         if self.load is not None:
-            from .lower.lift_constants import whole
+            from .lower.layout.lift_constants import whole
 
             function = whole(function, self.load, self.derived)
         return Program(function)
@@ -150,7 +151,7 @@ def _call_libraries(s: State) -> State:
 def _name_sizes(s: State) -> State:
     if s.checked or not any(isinstance(n, CallLoop) for n in walk_nodes(s.function.nodes)):  # messages of checks show sizes
         return s
-    from .lower.name_dims import name_sizes
+    from .lower.layout.name_sizes import name_sizes
 
     return replace(s, function=name_sizes(s.function))
 
@@ -158,7 +159,7 @@ def _name_sizes(s: State) -> State:
 def _choose_layouts(s: State) -> State:
     if not s.constants:
         return s
-    from .lower.choose_layouts import choose_layouts
+    from .lower.layout.choose_layouts import choose_layouts
 
     return replace(s, function=choose_layouts(s.function, s.target, s.decisions))
 
@@ -166,18 +167,18 @@ def _choose_layouts(s: State) -> State:
 def _lift_constants(s: State) -> State:
     if not s.constants:
         return s
-    from .lower.lift_constants import lift_constants
+    from .lower.layout.lift_constants import lift_constants
 
     lifted = lift_constants(s.function)
     return replace(s, function=lifted.rest, load=lifted.load, derived=lifted.derived)
 
 
-def _lower_calls(s: State) -> State:
+def _foreign_calls(s: State) -> State:
     if not any(isinstance(n, CallHost | CallLibrary) for n in walk_nodes(s.function.nodes)):
         return s
-    from .lower.outside import lower_calls
+    from .lower.ops.foreign_calls import foreign_calls
 
-    leaving = lower_calls(s.function, s.functions)
+    leaving = foreign_calls(s.function, s.functions)
     return replace(s, function=leaving.function, leaving=leaving)
 
 
@@ -200,18 +201,18 @@ def _narrow_dims(s: State) -> State:
     return replace(s, function=narrow_dims(s.function))
 
 
-def _place(s: State) -> State:
+def _copy_elision(s: State) -> State:
     if sum(isinstance(n, CallLoop) for n in s.function.nodes) < 2:
         return s
-    from .lower.places import find_moves
+    from .lower.host.copy_elision import copy_elision
 
-    return replace(s, moves=find_moves(s.function))
+    return replace(s, moves=copy_elision(s.function))
 
 
 def _promote_sizes(s: State) -> State:
     if s.checked or sum(isinstance(n, CallLoop) for n in walk_nodes(s.function.nodes)) < 2:  # messages of checks show sizes
         return s
-    from .lower.promote import promote_sizes
+    from .lower.layout.promote_sizes import promote_sizes
 
     return replace(s, function=promote_sizes(s.function, s.target, s.decisions))
 
@@ -219,24 +220,24 @@ def _promote_sizes(s: State) -> State:
 def _without_fma(s: State) -> State:
     if s.target.has_fma:
         return s
-    from .lower.without_fma import without_fma
+    from .lower.ops.without_fma import without_fma
 
     return replace(s, function=without_fma(s.function), fused=False)
 
 
 def _schedule(s: State) -> State:
-    from .lower.kernels import Kernels
+    from .lower.schedule_kernels import Kernels
 
     kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, _watch_loop_passes())
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
 def _host(s: State) -> State:
-    from .lower.host import build_host
-    from .lower.places import NO_MOVES
+    from .lower.host.copy_elision import NO_ELISION
+    from .lower.host.host import build_host
 
     assert s.kernels is not None
-    host = build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_MOVES)
+    host = build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_ELISION)
     if s.fused:
         return replace(s, host=host)
     from .loop.passes.without_fma import without_fma
@@ -246,7 +247,7 @@ def _host(s: State) -> State:
 
 def _emit(s: State) -> State:
     from .backend import backend_of
-    from .lower.package import make_package
+    from .lower.host.package import make_package
 
     assert s.host is not None
     assert s.kernels is not None
@@ -320,8 +321,8 @@ STEPS: tuple[Step, ...] = (
         optional=True,
     ),
     Step(
-        "recognise_attention",
-        _pass(".graph.passes.recognise_attention:recognise_attention", Op),
+        "recognize_attention",
+        _pass(".graph.passes.recognize_attention:recognize_attention", Op),
         "products around a softmax of scores are attention",
         optional=True,
     ),
@@ -344,22 +345,22 @@ STEPS: tuple[Step, ...] = (
         "no pure node stands twice",
         optional=True,
     ),
-    Step("lower_ops", _pass(".lower.from_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
+    Step("lower_ops", _pass(".lower.ops.lower_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
     Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
-    Step("resolve_casts", _pass(".lower.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
+    Step("resolve_casts", _pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
     Step("narrow_dims", _narrow_dims, "what every run asks of a dim is part of its contract"),
-    Step("infer_blocks", _pass(".lower.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
+    Step("infer_blocks", _pass(".lower.ops.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
     Step(
         "fuse",
-        _pass(".lower.fuse:fuse", CallLoop, least=2),
+        _pass(".lower.fusion.fuse:fuse", CallLoop, least=2),
         "elementwise loop programs have joined their producers and consumers",
         optional=True,
     ),
     Step("name_sizes", _name_sizes, "loop programs have symbols for sizes that they use as a whole; none stands twice", optional=True),
     Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
-    Step("lower_calls", _lower_calls, "calls of functions outside of compiled code go through an address"),
-    Step("place", _place, "calls that only move ranges of memory are known", optional=True),
+    Step("foreign_calls", _foreign_calls, "calls of functions outside of compiled code go through an address"),
+    Step("copy_elision", _copy_elision, "calls that only move ranges of memory are known", optional=True),
     Step("promote_sizes", _promote_sizes, "no two loop programs differ only in sizes that no schedule needs to know", optional=True),
     Step("without_fma", _without_fma, "a machine without fused multiply-add computes only those that a user wrote", optional=True),
     Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
@@ -429,7 +430,7 @@ def compile_as_far_as(
 
 def _refuse_addresses(program: Program) -> None:
     if any("external" in f.attrs for f in program.kernels):
-        from .lower.outside import refuse_addresses
+        from .lower.ops.foreign_calls import refuse_addresses
 
         refuse_addresses(program.entry)
 
@@ -438,7 +439,7 @@ def check_disabled(names: frozenset[str]) -> frozenset[str]:
     """The names of `PLIANT_DISABLE`, which must be those of optional steps, or `plan`."""
     optional = {s.name for s in STEPS if s.optional} | {"plan"}
     for name in sorted(names - optional):
-        raise Error(f"PLIANT_DISABLE: there is no optimisation `{name}`", facts=["there are: " + ", ".join(sorted(optional))])
+        raise Error(f"PLIANT_DISABLE: there is no optimization `{name}`", facts=["there are: " + ", ".join(sorted(optional))])
     return names
 
 
@@ -473,7 +474,7 @@ def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
     key = "\n".join(parts).encode()
     if checked:  # what may fail is every access: its names and places are told
-        from .lower.kernels import named_hash
+        from .lower.schedule_kernels import named_hash
 
         spans = [n.span for n in walk_nodes(program.entry.nodes)]
         return b"\n".join([b"checked", key, str(program).encode(), repr(spans).encode(), *map(named_hash, program.kernels)])
@@ -518,7 +519,7 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
 def _kernel_passes() -> Sequence[Named]:
     """The passes that each kernel goes through, in order."""
     from .loop.lowering import all_passes
-    from .lower.kernels import KERNEL_PASSES
+    from .lower.schedule_kernels import KERNEL_PASSES
 
     return (*KERNEL_PASSES, *all_passes())
 

@@ -78,7 +78,7 @@ class Program:
     @property
     def functions(self) -> tuple[Any, ...]:
         """The Python functions that are called, in order of appearance; code refers to them by number."""
-        from .lower.outside import host_functions
+        from .lower.ops.foreign_calls import host_functions
 
         return tuple(host_functions(self.entry))
 
@@ -93,7 +93,7 @@ class Program:
         """The accesses of the loop programs, those of the operators included, that nothing shows to be in range."""
         from .graph.passes.inline_functions import inline_functions
         from .loop.analysis.proof import unproved_accesses
-        from .lower.from_ops import lower_ops
+        from .lower.ops.lower_ops import lower_ops
 
         nodes = g.walk_nodes(lower_ops(inline_functions(self.entry)).nodes)
         calls = {(func_of(n.callee), tuple(r.cond for r in n.requires)): n.span for n in nodes if isinstance(n, g.CallLoop)}

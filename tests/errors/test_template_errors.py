@@ -11,8 +11,8 @@ import pytest
 from counts import count
 
 from pliant import Error, ModelFileError
-from pliant.llm import template as module
-from pliant.llm.template import ChatTemplate
+from pliant.llm import chat_template as module
+from pliant.llm.chat_template import ChatTemplate
 
 HI = [{"role": "user", "content": "Hi"}]
 GROW = "{{% set ns = namespace(x={0}) %}}{{% for i in range(60) %}}{{% set ns.x = {1} %}}{{% endfor %}}{{{{ {2} }}}}"

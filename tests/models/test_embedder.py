@@ -12,7 +12,7 @@ from fetched import fetched
 
 import pliant
 from pliant import Error, ModelFileError, UnsupportedError
-from pliant.llm.catalogue import CATALOGUE
+from pliant.llm.catalog import CATALOGUE
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog", "##s", "big", "red"]
 TEXTS = ["the cat sat on the mat", "a big dog", "cats", "the red cats sat on a big red mat on the dogs"]
@@ -62,23 +62,23 @@ def bert() -> Any:
     return transformers.BertModel(transformers.BertConfig(**own, initializer_range=0.3), add_pooling_layer=False).eval()
 
 
-def write(folder: Path, bert: Any, pooling: str = "pooling_mode_mean_tokens", normalised: bool = True) -> Path:
+def write(folder: Path, bert: Any, pooling: str = "pooling_mode_mean_tokens", normalized: bool = True) -> Path:
     save = pytest.importorskip("safetensors.numpy").save_file
     save({k: v.numpy() for k, v in bert.state_dict().items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "tokenizer.json").write_text(json.dumps(WORDPIECE))
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 48, pooling: True}))
-    modules = ["Transformer", "Pooling", *(["Normalize"] if normalised else [])]
+    modules = ["Transformer", "Pooling", *(["Normalize"] if normalized else [])]
     (folder / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.models.{m}"} for m in modules]))
     return folder
 
 
-@pytest.mark.parametrize(("pooling", "normalised"), [("pooling_mode_mean_tokens", True), ("pooling_mode_cls_token", False)])
-def test_vectors_are_those_of_transformers(tmp_path: Path, bert: Any, pooling: str, normalised: bool) -> None:
+@pytest.mark.parametrize(("pooling", "normalized"), [("pooling_mode_mean_tokens", True), ("pooling_mode_cls_token", False)])
+def test_vectors_are_those_of_transformers(tmp_path: Path, bert: Any, pooling: str, normalized: bool) -> None:
     import torch
 
-    e = pliant.Embedder(write(tmp_path, bert, pooling, normalised))
+    e = pliant.Embedder(write(tmp_path, bert, pooling, normalized))
     found = e.embed(TEXTS)
     assert found.shape == (4, e.width) and e.tokenizer.encode("the cats") == [2, 5, 6, 12, 3]
     for text, vector in zip(TEXTS, found, strict=True):
@@ -86,7 +86,7 @@ def test_vectors_are_those_of_transformers(tmp_path: Path, bert: Any, pooling: s
         with torch.no_grad():
             states = bert.double()(ids).last_hidden_state[0].numpy()
         expected = states.mean(0) if pooling.endswith("mean_tokens") else states[0]
-        expected = expected / np.linalg.norm(expected) if normalised else expected
+        expected = expected / np.linalg.norm(expected) if normalized else expected
         assert np.allclose(vector, expected, rtol=1e-4, atol=1e-5)
         assert np.allclose(e.embed(text), vector, rtol=1e-5, atol=1e-6)
     bert.float()

@@ -1,6 +1,6 @@
 """One program of a convolutional model serves many sizes of images: nothing is compiled again, and memory stays where it was.
 
-A small net always, PP-OCR's detector and recogniser at 300 sizes each with PLIANT_LONG=1.
+A small net always, PP-OCR's detector and recognizer at 300 sizes each with PLIANT_LONG=1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from test_onnx_assets import MODELS, path_of
 
 import pliant
-from pliant.codegen.pieces import Pieces
+from pliant.codegen.background_compile import BackgroundCompile
 
 onnx = pytest.importorskip("onnx", reason="models are made with the package onnx")
 GROWTH = 4 << 20  # bytes that the process may grow by: pages that the allocator keeps, far less than images of all sizes
@@ -61,7 +61,7 @@ def test_many_sizes_by_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     file = model()
     f, session = pliant.compile(pliant.from_onnx(file)), ort.InferenceSession(file)
 
-    monkeypatch.setattr(Pieces, "__enter__", refuse)
+    monkeypatch.setattr(BackgroundCompile, "__enter__", refuse)
     rng = np.random.default_rng(1)
     sizes = [(2, 3, 160, 160), *((1 + k % 2, 3, 17 + 2 * k, 150 - 3 * k) for k in range(40))]  # the largest first
     images = [rng.random(size, np.float32) for size in sizes]
@@ -78,7 +78,7 @@ def test_many_sizes_by_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_300_sizes_of_a_real_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f = pliant.compile(pliant.from_onnx(path_of(*MODELS[name][:2])))
-    monkeypatch.setattr(Pieces, "__enter__", refuse)
+    monkeypatch.setattr(BackgroundCompile, "__enter__", refuse)
     largest = np.random.default_rng(1).random(SIZES[name][0], np.float32)
 
     def all_sizes() -> int:

@@ -12,7 +12,7 @@ ort = pytest.importorskip("onnxruntime", reason="results are compared with onnxr
 
 
 def model_of(text: str, weights: dict[str, tuple[int, ...]], seed: int = 0) -> onnx.ModelProto:
-    """The model that ONNX's own text stands for, with random weights as initialisers."""
+    """The model that ONNX's own text stands for, with random weights as initializers."""
     random = np.random.default_rng(seed)
     model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text)
     for name, shape in weights.items():

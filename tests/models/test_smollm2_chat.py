@@ -1,4 +1,4 @@
-"""The default model with its real weights, when it can be fetched: logits against float64 of the dequantised weights, and an answer."""
+"""The default model with its real weights, when it can be fetched: logits against float64 of the dequantized weights, and an answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lm() -> LLM:
 
 
 class Float64(dict[str, Any]):
-    """Tensors in float64, dequantised when they are asked for and not kept: all together are a gigabyte."""
+    """Tensors in float64, dequantized when they are asked for and not kept: all together are a gigabyte."""
 
     def __init__(self, lm: LLM) -> None:
         super().__init__()

@@ -11,8 +11,8 @@ import pytest
 
 from pliant import Error
 from pliant.frontends.gguf import GgufFile, open_gguf
+from pliant.llm.chat_template import ChatTemplate
 from pliant.llm.locate import locate
-from pliant.llm.template import ChatTemplate
 from pliant.llm.tokenizer import from_gguf
 
 

@@ -146,7 +146,7 @@ def their_name(architecture: str, name: str) -> str:
 
 
 def theirs(architecture: str, name: str, value: NDArray[Any], s: Shape) -> NDArray[Any]:
-    """A tensor's values in transformers: queries and keys of a llama file have pairs of neighbours where theirs has halves, and the
+    """A tensor's values in transformers: queries and keys of a llama file have pairs of neighbors where theirs has halves, and the
     weights of a gemma file's norms have 1 added."""
     heads = {"attn_q": s.heads, "attn_k": s.kv_heads}.get(name.split(".")[-2])
     if architecture == "llama" and heads:

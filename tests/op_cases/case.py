@@ -21,7 +21,7 @@ from pliant.graph.stage import Stage
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.loop.buffer import loaded_dtype
-from pliant.lower.from_ops import lower_ops
+from pliant.lower.ops.lower_ops import lower_ops
 from pliant.sym import expr as E
 from pliant.sym.expr import Dim, Expr, Var, const
 from pliant.sym.semantics import evaluate

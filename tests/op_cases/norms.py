@@ -1,4 +1,4 @@
-"""Cases of normalisation."""
+"""Cases of normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of quantisation: each kind of code, per tensor, per axis and blocked."""
+"""Cases of quantization: each kind of code, per tensor, per axis and blocked."""
 
 from __future__ import annotations
 

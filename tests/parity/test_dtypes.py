@@ -78,7 +78,7 @@ def pack_codes(codes: Array, d: DType) -> Array:
 
 
 def values(d: DType) -> Array:
-    """All values of small types; of the others edges, neighbours of powers of two, and random bits."""
+    """All values of small types; of the others edges, neighbors of powers of two, and random bits."""
     if d.bits <= 16:
         return all_codes(d)
     rng = np.random.default_rng(d.code)
@@ -98,7 +98,7 @@ def values(d: DType) -> Array:
 
 
 def small_midpoints(d: DType) -> Array:
-    """The numbers between two neighbours of a small float type."""
+    """The numbers between two neighbors of a small float type."""
     known = np.unique(all_codes(d).astype(np.float64))
     known = known[np.isfinite(known)]
     return (known[1:] + known[:-1]) / 2

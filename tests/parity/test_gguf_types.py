@@ -1,4 +1,4 @@
-"""The meaning of quantised blocks, against the `gguf` package bit for bit, and against the records read one element at a time."""
+"""The meaning of quantized blocks, against the `gguf` package bit for bit, and against the records read one element at a time."""
 
 from __future__ import annotations
 

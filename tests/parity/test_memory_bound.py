@@ -21,7 +21,7 @@ STORAGE = [t for t in ALL.values() if t.storage]
 
 
 def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Any:
-    """Numbers that are different from their neighbours, in any dtype."""
+    """Numbers that are different from their neighbors, in any dtype."""
     raw = np.random.default_rng(seed).integers(0, 127, shape)
     return (raw % 2).astype(np.bool_) if dtype is np.bool_ else raw.astype(dtype)
 

@@ -90,7 +90,7 @@ def test_codes_of_activations_are_truer_than_those_of_onnxruntime() -> None:
     """At level 4 both round activations to 8 bits, onnxruntime in groups of a block, we in parts of it: never rougher, and mostly finer."""
     weight = Weight(40, 256, 4, 32, "codes")
     x = RNG.standard_normal((64, 256)).astype(np.float32)
-    x[:, ::32] *= 8  # elements that are much larger than their neighbours
+    x[:, ::32] *= 8  # elements that are much larger than their neighbors
     found, wanted = both(of_node("MatMulNBits", {"x": x}, weight.known, {"x": ["n", 256]}, **weight.attributes, accuracy_level=4), {"x": x})
     exact = x.astype(np.float64) @ weight.numbers.T
     assert ((found - exact) ** 2).mean() < 0.7 * ((wanted - exact) ** 2).mean()

@@ -31,9 +31,9 @@ def png() -> np.ndarray:
 def test_orders_of_channels() -> None:
     np.testing.assert_array_equal(backend.run_model(model("RGB"), [png()])[0], PIXELS)
     np.testing.assert_array_equal(backend.run_model(model("BGR"), [png()])[0], PIXELS[:, :, ::-1])
-    grey = backend.run_model(model("Grayscale"), [png()])[0]
-    assert grey.shape == (5, 7, 1)
-    np.testing.assert_allclose(grey[:, :, 0], PIXELS @ np.array([0.299, 0.587, 0.114]), atol=1)
+    gray = backend.run_model(model("Grayscale"), [png()])[0]
+    assert gray.shape == (5, 7, 1)
+    np.testing.assert_allclose(gray[:, :, 0], PIXELS @ np.array([0.299, 0.587, 0.114]), atol=1)
 
 
 @pytest.mark.parametrize("data", [np.zeros(9, np.uint8), png()[:50], np.zeros(0, np.uint8)], ids=["zeros", "cut", "nothing"])

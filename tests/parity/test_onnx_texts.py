@@ -188,7 +188,7 @@ def test_what_is_wrong_is_said() -> None:
         backend.prepare(sort)
     for node, what in (
         (helper.make_node("StringConcat", ["x"], ["y"]), "it has 1 inputs, 2 are expected"),
-        (helper.make_node("StringSplit", ["x"], ["y"], colour=3), 'there is no attribute "colour"'),
+        (helper.make_node("StringSplit", ["x"], ["y"], color=3), 'there is no attribute "color"'),
         (helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=3), 'attribute "pattern" is an integer'),
     ):
         with pytest.raises(ModelFileError, match=what):

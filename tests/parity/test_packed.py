@@ -28,7 +28,7 @@ rows = dim("rows")
 width = dim("width", multiple_of=2)
 
 
-def quantised(shape: tuple[Expr, ...], d: DType, body: Any) -> Func:
+def quantized(shape: tuple[Expr, ...], d: DType, body: Any) -> Func:
     """A program that writes y from x, both of one shape."""
     x, y = Buffer("x", i8 if d.kind != "u" else u8, shape), Buffer("y", d, shape)
     return Func("f", (Param(x), Param(y, "inout")), body(x, y))
@@ -43,7 +43,7 @@ def is_parallel(func: Func) -> bool:
 
 @pytest.mark.parametrize("columns", [2, 8, 30])
 def test_threads_own_the_bytes_of_their_rows(columns: int) -> None:
-    func = quantised(
+    func = quantized(
         (n, const(columns)), ALL["i4"], lambda x, y: loop(i, n, loop(j, columns, Store(y, (i, j), x.load(i, j)), "vector"), "parallel")
     )
     verify(func)
@@ -75,7 +75,7 @@ def test_a_loop_whose_iterations_may_share_bytes_runs_serially(stride: int, coun
     assert np.array_equal(unpack(packed, "u4").astype(np.uint8), expected)
 
 
-def test_neighbours_in_one_byte_are_refused() -> None:
+def test_neighbors_in_one_byte_are_refused() -> None:
     with pytest.raises(InternalError, match="iterations of the parallel loop `i` write the same byte of `y`"):
         verify(shared(1, 1))
 
@@ -143,23 +143,23 @@ def test_a_view_begins_at_a_whole_byte() -> None:
 
 
 @kernel
-def dequantise(q: Tensor[u4, rows, width], scale: Tensor[f8, rows], y: Out[pliant.f32, rows, width]) -> None:
+def dequantize(q: Tensor[u4, rows, width], scale: Tensor[f8, rows], y: Out[pliant.f32, rows, width]) -> None:
     for r, c in grid(rows, width):
-        with block("dequantise", "SS", r, c) as (vr, vc):
+        with block("dequantize", "SS", r, c) as (vr, vc):
             y[vr, vc] = cast(pliant.f32, q[vr, vc]) * scale[vr]
 
 
 @kernel
-def quantise(x: Tensor[pliant.f32, rows, width], q: Out[i4, rows, width]) -> None:
+def quantize(x: Tensor[pliant.f32, rows, width], q: Out[i4, rows, width]) -> None:
     for r, c in grid(rows, width):
-        with block("quantise", "SS", r, c) as (vr, vc):
+        with block("quantize", "SS", r, c) as (vr, vc):
             q[vr, vc] = cast(pliant.i8, x[vr, vc])
 
 
 @function
 def both(q: Tensor[u4, rows, width], scale: Tensor[f8, rows]):  # type: ignore[no-untyped-def]
-    y = dequantise(q, scale)
-    return y, quantise(y)
+    y = dequantize(q, scale)
+    return y, quantize(y)
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (5, 64), (1, 2), (7, 130), (4, 0)])
@@ -214,9 +214,9 @@ def test_rows_of_results_are_whole_bytes() -> None:
         compiled(np.zeros(6, np.float32))
 
 
-def test_a_schedule_does_not_make_neighbours_parallel() -> None:
-    s = pliant.Schedule(quantise)
-    r, c = s.loops("quantise")
+def test_a_schedule_does_not_make_neighbors_parallel() -> None:
+    s = pliant.Schedule(quantize)
+    r, c = s.loops("quantize")
     with pytest.raises(pliant.ScheduleError, match="write the same byte of `q`"):
         s.parallel(c)
     s.parallel(r)

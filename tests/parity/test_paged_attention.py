@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant.llm.cache import PAGE
+from pliant.llm.kv_cache import PAGE
 from pliant.llm.paged import Paged
 
 SHAPES = {
@@ -38,7 +38,7 @@ class Cache:
         self.pages = pages
 
     def attend(self, f: Any, tokens: np.ndarray[Any, Any]) -> Any:
-        """The result of neighbouring tokens."""
+        """The result of neighboring tokens."""
         t, tile = len(tokens), self.shape.tokens
         first, length, sequence = (np.zeros(t, np.int32) for _ in range(3))
         for n, start in enumerate(range(0, t, tile)):

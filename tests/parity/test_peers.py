@@ -1,4 +1,4 @@
-"""Operators on indices, order, selection and quantisation against torch, onnx.reference and onnxruntime, where these are installed."""
+"""Operators on indices, order, selection and quantization against torch, onnx.reference and onnxruntime, where these are installed."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_over_several_axes_of_known_size() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
-def test_neighbours_of_joined_loops_are_loaded_together() -> None:
+def test_neighbors_of_joined_loops_are_loaded_together() -> None:
     """Quotients and remainders by the sizes of axes are gone: no address is looked up lane by lane."""
     code = assembly_for(pooled, "llvm:x86-64-v4")
     assert any("vaddps" in text for text in code.values())
@@ -218,7 +218,7 @@ def test_extremes_of_lanes_are_found_by_halves() -> None:
 
 
 @function
-def normalised(x: Tensor[f32, n, m], weight: Tensor[f32, m], bias: Tensor[f32, m]) -> Tensor[f32, n, m]:
+def normalized(x: Tensor[f32, n, m], weight: Tensor[f32, m], bias: Tensor[f32, m]) -> Tensor[f32, n, m]:
     return ops.layer_norm(x, weight, bias)
 
 
@@ -229,10 +229,10 @@ def test_norms_of_rows_far_from_zero(shape: tuple[int, int], mean: float) -> Non
     x = (RNG.standard_normal(shape) + mean).astype(np.float32)
     weight, bias = RNG.standard_normal((2, shape[1])).astype(np.float32)
     wide = x.astype(np.float64)
-    centred = wide - wide.mean(1, keepdims=True)
-    want = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * weight + bias
-    np.testing.assert_allclose(normalised(x, weight, bias), want, rtol=1e-5, atol=2e-6 + 1e-6 * mean)
+    centered = wide - wide.mean(1, keepdims=True)
+    want = centered / np.sqrt((centered**2).mean(1, keepdims=True) + 1e-5) * weight + bias
+    np.testing.assert_allclose(normalized(x, weight, bias), want, rtol=1e-5, atol=2e-6 + 1e-6 * mean)
 
 
 def test_sums_of_squares_round_once() -> None:
-    assert any("vfmadd" in text for text in assembly_for(normalised, "llvm:x86-64-v4").values())
+    assert any("vfmadd" in text for text in assembly_for(normalized, "llvm:x86-64-v4").values())

@@ -21,7 +21,7 @@ from pliant.codegen.llvm import generate
 from pliant.dtype import ALL, dtype, f32, i64
 from pliant.loop.buffer import loaded_dtype
 from pliant.loop.stmt import Func
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.sym.expr import Cast, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target

@@ -11,7 +11,7 @@ import pytest
 from fetched import llama_cpp
 
 from pliant import Error
-from pliant.llm.template import ChatTemplate
+from pliant.llm.chat_template import ChatTemplate
 
 utilities = pytest.importorskip("transformers.utils.chat_template_utils")
 

@@ -1,4 +1,4 @@
-"""Tokenisers of real vocabularies, against the cases that llama.cpp checks its own with (made with the models' own tokenisers)."""
+"""Tokenizers of real vocabularies, against the cases that llama.cpp checks its own with (made with the models' own tokenizers)."""
 
 from __future__ import annotations
 

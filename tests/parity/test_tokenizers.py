@@ -1,4 +1,4 @@
-"""Tokenisers against the `tokenizers` library, on vocabularies trained here and on random texts of many scripts."""
+"""Tokenizers against the `tokenizers` library, on vocabularies trained here and on random texts of many scripts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_old(c: str) -> bool:
 
 
 def steps(kind: str) -> list[Any]:
-    """The library's pre-tokeniser of a kind."""
+    """The library's pre-tokenizer of a kind."""
     from tokenizers import Regex, pre_tokenizers
 
     if kind == "gpt-2":

@@ -49,7 +49,7 @@ ACCESSES: dict[str, tuple[Place, Place]] = {
 
 
 def finite(d: DType) -> Array:
-    """Values of a type that differ from their neighbours, without NaN."""
+    """Values of a type that differ from their neighbors, without NaN."""
     codes = all_codes(d)
     if d.is_float:
         codes = codes[np.isfinite(codes.astype(np.float32))]
@@ -116,7 +116,7 @@ def same_codes(a: Array, b: Array, d: DType) -> bool:
 
 
 def columns(strides: tuple[Expr, ...] | None, d: DType = f32) -> Func:
-    """`for j in vector(n): y[j, i] += x[j, i]`: neighbours in a column."""
+    """`for j in vector(n): y[j, i] += x[j, i]`: neighbors in a column."""
     x, y = Buffer("x", d, (n, m)), Buffer("y", d, (n, m), strides)
     add = Reduce(NAMED_COMBINERS["add"], (y.load(j, i),), (x.load(j, i),))
     return Func("f", (Param(x), Param(y, "inout")), loop(i, m, loop(j, n, add, "vector")))

@@ -21,14 +21,14 @@ from pliant.codegen.llvm_float import Floats
 from pliant.dtype import DType, i64
 from pliant.graph.node import Function
 from pliant.interp.loop import run_loop
-from pliant.llm.cache import PAGE
+from pliant.llm.kv_cache import PAGE
 from pliant.llm.paged import Paged
 from pliant.loop.buffer import Buffer
 from pliant.loop.parse import parse_module
 from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import For, Func, Param, Seq, Store
 from pliant.loop.structural import assert_same
-from pliant.lower.host import HostProgram
+from pliant.lower.host.host import HostProgram
 from pliant.pipeline import STEPS, State, run_steps
 from pliant.program import Program
 from pliant.runtime.executable import Executable

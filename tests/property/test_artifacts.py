@@ -17,8 +17,8 @@ import pliant
 from pliant.artifact import read_program
 from pliant.graph.node import CallHost, walk_nodes
 from pliant.graph.structural import assert_same
-from pliant.lineage import Lineage
 from pliant.program import Program
+from pliant.provenance import Lineage
 from pliant.runtime.executable import Executable
 from pliant.runtime.loading import all_literals
 from pliant.target import target

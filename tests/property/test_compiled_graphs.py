@@ -28,7 +28,7 @@ from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS, Step
 
 BATCH = 10
-OPTIMISED = 10  # one function in so many is compiled at level 2
+OPTIMIZED = 10  # one function in so many is compiled at level 2
 ROUNDS = 2  # sets of dims for each executable
 LARGE = 5  # one function in so many is also run with a dim so large that loops are shared between threads
 
@@ -70,7 +70,7 @@ def test_compiled_functions_equal_the_interpreter(first: int) -> None:
 
 
 def check(function: Function, rounds: list[list[Any]], seed: int) -> None:
-    level = 2 if seed % OPTIMISED == 0 else 0
+    level = 2 if seed % OPTIMIZED == 0 else 0
     main = compiled(function, level=level, poison=seed % 2 == 0)
     name, steps = VARIANTS[seed % len(VARIANTS)]
     other = compiled(function, steps, poison=True, checked=name == "checked")

@@ -26,7 +26,7 @@ from pliant.interp.graph import run_graph
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.lower.callee import func_of
-from pliant.lower.from_ops import lower_ops
+from pliant.lower.ops.lower_ops import lower_ops
 from pliant.schedule import default_schedule
 from pliant.sym.expr import Dim, const
 from pliant.sym.semantics import evaluate

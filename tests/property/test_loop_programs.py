@@ -26,7 +26,7 @@ from pliant.loop.verify import verify
 
 BATCH = 25
 ROUNDS = 2  # sets of dims and arguments for each program
-OPTIMISED = 5  # one batch in so many is compiled at level 2
+OPTIMIZED = 5  # one batch in so many is compiled at level 2
 
 
 def run(func: Func, arguments: list[Any], dims: list[int], **options: Any) -> list[bytes]:
@@ -53,7 +53,7 @@ def compare(func: Func, what: str, expected: list[bytes], found: list[bytes], se
 @pytest.mark.parametrize("first", seeds(300, 50_000, BATCH))
 def test_a_program_means_the_same_everywhere(first: int) -> None:
     funcs = [make_program(seed) for seed in range(first, first + BATCH)]
-    native = Lifted(funcs, level=2 if first // BATCH % OPTIMISED == 0 else 0)
+    native = Lifted(funcs, level=2 if first // BATCH % OPTIMIZED == 0 else 0)
     for n, func in enumerate(funcs):
         verify(func)
         again = parse_module(print_func(func))[func.name]

@@ -27,7 +27,7 @@ from pliant.loop.stmt import Func
 from pliant.schedule import Schedule
 
 BATCH = 20
-OPTIMISED = 5  # one batch in so many is compiled at level 2
+OPTIMIZED = 5  # one batch in so many is compiled at level 2
 TARGETS = ["llvm:x86-64-v3", "llvm:x86-64-v4", "wasm+simd128", "llvm:x86-64-v2"]
 NAMES = sorted(KERNELS)
 
@@ -39,7 +39,7 @@ def program(seed: int) -> Func:
 
 def check(cases: Sequence[Case], first: int) -> None:
     """Fails with everything that is wrong."""
-    wrong = check_all(cases, level=2 if first // BATCH % OPTIMISED == 0 else 0)
+    wrong = check_all(cases, level=2 if first // BATCH % OPTIMIZED == 0 else 0)
     assert not wrong, f"{len(wrong)} of {len(cases)} are wrong\n" + "\n\n".join(map(str, wrong))
 
 

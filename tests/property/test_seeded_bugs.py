@@ -294,7 +294,7 @@ def f(k: Tensor[f32, p, 16], table: Tensor[i32, b], like: Tensor[f32, n], y: Out
         page = cast(i64, table[t // 16])
         y[t] = «k[cast(i64, table[t // 16]), t % 16]|select(page < p, k[page, t % 16], 0.0)»
 """, [grid(3, 16), np.array([2, 3], np.int32), grid(32)]),
-    Case("a neighbour guarded one too far", "`x[i + 1]`", """
+    Case("a neighbor guarded one too far", "`x[i + 1]`", """
 @kernel
 def f(x: Tensor[f32, n], y: Out[f32, n]) -> None:
     for i in range(n):

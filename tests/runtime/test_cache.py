@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.runtime import cache
-from pliant.runtime.cache import Cache
+from pliant.runtime import code_cache
+from pliant.runtime.code_cache import Cache
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Cache:
 
 @pytest.fixture
 def forget_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_warned", False)
+    monkeypatch.setattr(code_cache, "_warned", False)
 
 
 def test_what_was_put_is_found_and_nothing_else(store: Cache) -> None:
@@ -77,7 +77,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
 
 PUT = """
 from pathlib import Path
-from pliant.runtime.cache import Cache
+from pliant.runtime.code_cache import Cache
 store = Cache(Path({folder!r}))
 print("ready", flush=True)
 while True:
@@ -135,7 +135,7 @@ def test_a_read_only_folder_is_still_read(store: Cache, monkeypatch: pytest.Monk
 
     # Tests may run as a user whom permissions do not stop, so the system's answer is given here.
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    monkeypatch.setattr(cache.os, "utime", refuse)
+    monkeypatch.setattr(code_cache.os, "utime", refuse)
     os.chmod(store.files()[0], 0o400)
     assert store.get(b"a") == b"one"
     with pytest.warns(RuntimeWarning, match="Permission denied"):
@@ -149,10 +149,10 @@ def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("PLIANT_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(cache.Path, "home", nowhere)
-    assert cache.folder() is None and cache.get(b"a") is None
+    monkeypatch.setattr(code_cache.Path, "home", nowhere)
+    assert code_cache.folder() is None and code_cache.get(b"a") is None
     with pytest.warns(RuntimeWarning, match="no home folder"):
-        cache.put(b"a", b"one")
+        code_cache.put(b"a", b"one")
 
 
 @pytest.mark.parametrize(
@@ -170,15 +170,15 @@ def test_the_place(monkeypatch: pytest.MonkeyPatch, platform: str, env: dict[str
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(cache.sys, "platform", platform)
-    monkeypatch.setattr(cache.Path, "home", lambda: Path("/home/u"))
-    assert cache.folder() == Path(expected)
+    monkeypatch.setattr(code_cache.sys, "platform", platform)
+    monkeypatch.setattr(code_cache.Path, "home", lambda: Path("/home/u"))
+    assert code_cache.folder() == Path(expected)
 
 
 RACE = """
 import random
 from pathlib import Path
-from pliant.runtime.cache import Cache
+from pliant.runtime.code_cache import Cache
 store = Cache(Path({folder!r}), limit=40_000)
 random.seed({seed})
 hits = 0
@@ -221,7 +221,7 @@ def double(x: Tensor[f32, n], y: Out[f32, n]) -> None:
 
 
 pliant.compile(double)
-compiler = ("llvmlite", "pliant.schedule.library", "pliant.schedule.schedule", "pliant.sym.prove", "pliant.lower.host")
+compiler = ("llvmlite", "pliant.schedule.library", "pliant.schedule.schedule", "pliant.sym.prove", "pliant.lower.host.host")
 print([name for name in compiler if name in sys.modules])
 """
 

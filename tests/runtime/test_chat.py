@@ -48,11 +48,11 @@ def test_one_question() -> None:
 
 
 def test_stdin_stands_before_the_question() -> None:
-    done = chat("Summarise this.", *GREEDY, "--json", stdin=b"some notes\n")
+    done = chat("Summarize this.", *GREEDY, "--json", stdin=b"some notes\n")
     found = json.loads(done.stdout)
-    assert found["text"] == expected("some notes\n\nSummarise this.")
+    assert found["text"] == expected("some notes\n\nSummarize this.")
     assert found["finish_reason"] == "length" and found["usage"]["completion_tokens"] == 8
-    assert chat(*GREEDY, stdin=b"some notes\n\nSummarise this.").stdout.decode() == found["text"] + "\n"
+    assert chat(*GREEDY, stdin=b"some notes\n\nSummarize this.").stdout.decode() == found["text"] + "\n"
 
 
 @pytest.mark.parametrize(

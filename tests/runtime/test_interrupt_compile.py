@@ -62,7 +62,7 @@ def start(tmp_path: Path, what: str) -> subprocess.Popen[str]:
 
 
 def interrupted(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it printed until it ended, asked twice as a user would: Python drops an interrupt that comes while a finaliser runs
+    """What it printed until it ended, asked twice as a user would: Python drops an interrupt that comes while a finalizer runs
     (import locks and llvmlite's modules have some, ours none: tests/unit/test_sym_interning.py)."""
     child.send_signal(signal.SIGINT)
     try:

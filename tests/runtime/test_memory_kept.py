@@ -84,7 +84,7 @@ def test_python_holds_nothing_of_programs_that_are_gone() -> None:
 
 def test_memos_are_empty_after_a_compilation() -> None:
     script = """
-from pliant.schedule.nest import _blocks, index
+from pliant.loop.analysis.nests import _blocks, index
 from pliant.sym.facts import EMPTY
 compile_one(1)
 assert index.cache_info().currsize == _blocks.cache_info().currsize == 0

@@ -17,14 +17,14 @@ import pytest
 from runtime_programs import add_package, count_package, mixed_package
 
 import pliant
-from pliant.runtime import host
+from pliant.runtime import cpython_api
 from pliant.runtime.caller import Caller
 from pliant.runtime.executable import Executable
 from pliant.runtime.records import LARGE, PAGE, Array
 from pliant.runtime.threads import EPOCH, set_threads, threads
 from pliant.support.errors import Error, ShapeError
 
-pytestmark = pytest.mark.skipif(host.host() is None, reason="Python or numpy are not as the native way needs them")
+pytestmark = pytest.mark.skipif(cpython_api.host() is None, reason="Python or numpy are not as the native way needs them")
 
 
 class LongWay:
@@ -32,7 +32,7 @@ class LongWay:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        plain = Caller._long_way
+        plain = Caller._slow_path
 
         def counting(caller: Caller, /, *args: Any, **named: Any) -> Any:
             self.count += 1
@@ -49,7 +49,7 @@ class LongWay:
 
 
 @pytest.fixture
-def long_way(monkeypatch: pytest.MonkeyPatch) -> LongWay:
+def slow_path(monkeypatch: pytest.MonkeyPatch) -> LongWay:
     return LongWay(monkeypatch)
 
 
@@ -57,7 +57,7 @@ def ones(n: int = 16) -> np.ndarray[Any, Any]:
     return np.ones(n, np.float32)
 
 
-def test_plain_calls_are_native(long_way: LongWay) -> None:
+def test_plain_calls_are_native(slow_path: LongWay) -> None:
     add, a, b, y = Executable(add_package()), ones(), ones(), ones()
     for call in (
         lambda: add(a, b),
@@ -68,11 +68,11 @@ def test_plain_calls_are_native(long_way: LongWay) -> None:
         lambda: add(b=b, out=y, a=a),
         lambda: add.run({"a": a, "b": b}),
     ):
-        assert not long_way.taken(call)
+        assert not slow_path.taken(call)
     assert type(add.__call__).__name__ == "builtin_function_or_method"
 
 
-def test_what_is_not_plain_takes_the_long_way(long_way: LongWay) -> None:
+def test_what_is_not_plain_takes_the_long_way(slow_path: LongWay) -> None:
     add, a, b, y = Executable(add_package()), ones(), ones(), ones()
 
     class Mine(np.ndarray):
@@ -86,11 +86,11 @@ def test_what_is_not_plain_takes_the_long_way(long_way: LongWay) -> None:
         lambda: add(a, b, out={"y": y}),
         lambda: add(**{"".join(["a"]): a, "b": b}, out=[y]),
     ):
-        assert long_way.taken(call)
+        assert slow_path.taken(call)
     for out in (frozen, a, ones(8), np.ones((16, 1), np.float32), ones(32)[::2]):
         with pytest.raises(ShapeError):
             add(a, b, out=out)
-    assert not long_way.taken(lambda: add(frozen, b)), "arguments may be read-only"
+    assert not slow_path.taken(lambda: add(frozen, b)), "arguments may be read-only"
     for args in ((), (a,), (a, b, y), (a, None), (a, 1.0), (a, [1.0] * 16), (a, b.astype(">f4")), (a, b.astype(np.float64))):
         with pytest.raises(ShapeError):
             add(*args)
@@ -99,21 +99,21 @@ def test_what_is_not_plain_takes_the_long_way(long_way: LongWay) -> None:
 
 
 def test_the_layout_of_arrays_is_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert host.arrays_are_as_expected()
+    assert cpython_api.arrays_are_as_expected()
 
     class Other(ctypes.Structure):
         _fields_ = [(name, kind) if name != "dtype" else ("new", ctypes.c_int64) for name, kind in Array._fields_]
         dtype = Array.base
 
-    monkeypatch.setattr(host, "Array", Other)
-    assert not host.arrays_are_as_expected()
+    monkeypatch.setattr(cpython_api, "Array", Other)
+    assert not cpython_api.arrays_are_as_expected()
 
 
 @pytest.mark.parametrize("way", ["native", "long"])
 def test_numbers_of_all_kinds(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """mixed: y[n] = x[n] * scale + shift, and state[n] += step; returns (y, state)."""
     if way == "long":
-        monkeypatch.setattr(host, "host", lambda: None)
+        monkeypatch.setattr(cpython_api, "host", lambda: None)
     mixed = Executable(mixed_package())
     x, state = np.arange(5.0), np.zeros(5, np.int64)
     for scale, shift, step in [(2.0, 1, 3), (-0.5, -(2**31), 2**62), (True, True, True), (3, 2**31 - 1, -(2**63)), (2**53, 0, 0)]:
@@ -127,7 +127,7 @@ def test_numbers_of_all_kinds(way: str, monkeypatch: pytest.MonkeyPatch) -> None
             mixed(x, bad[0], state, bad[1], bad[2])
 
 
-def test_which_numbers_are_native(long_way: LongWay) -> None:
+def test_which_numbers_are_native(slow_path: LongWay) -> None:
     mixed = Executable(mixed_package())
     x, state = np.arange(5.0), np.zeros(5, np.int64)
     for scale, shift, step, native in [
@@ -138,13 +138,13 @@ def test_which_numbers_are_native(long_way: LongWay) -> None:
         (np.float64(2), 1, 3, False),
         (2.0, np.int32(1), 3, False),
     ]:
-        assert long_way.taken(lambda s=scale, t=shift, u=step: mixed(x, s, state, t, u)) != native
+        assert slow_path.taken(lambda s=scale, t=shift, u=step: mixed(x, s, state, t, u)) != native
 
 
-def test_several_outputs(long_way: LongWay) -> None:
+def test_several_outputs(slow_path: LongWay) -> None:
     mixed = Executable(mixed_package())
     x, state, y = np.arange(5.0), np.zeros(5, np.int64), np.empty(5)
-    assert not long_way.taken(lambda: mixed(x, 2.0, state, 0, 1, out=(y, None)))
+    assert not slow_path.taken(lambda: mixed(x, 2.0, state, 0, 1, out=(y, None)))
     results = mixed(x, 2.0, state, 0, 1, out=(y, None))
     assert type(results) is tuple and results[0] is y and results[1] is state
     assert np.array_equal(y, x * 2)
@@ -196,7 +196,7 @@ def added(a: pliant.Tensor[pliant.f32, m], b: pliant.Tensor[pliant.f32, m]) -> p
 
 
 @pytest.mark.parametrize("way", ["native", "long"])
-def test_large_outputs_begin_at_a_page(way: str, long_way: LongWay) -> None:
+def test_large_outputs_begin_at_a_page(way: str, slow_path: LongWay) -> None:
     """Others are numpy's own; what a large one is a part of goes with it, and it is an argument like any other."""
     add, n = pliant.compile(added), LARGE // 4
     a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
@@ -206,8 +206,8 @@ def test_large_outputs_begin_at_a_page(way: str, long_way: LongWay) -> None:
         assert r.ctypes.data % PAGE == 0 and r.flags.carray and r.dtype == np.float32
         assert r.base.nbytes == r.nbytes + PAGE
         np.testing.assert_array_equal(r, a + 1)
-    assert long_way.taken(lambda: add(given, b)) is (way == "long")
-    assert not long_way.taken(lambda: add(r, b))
+    assert slow_path.taken(lambda: add(given, b)) is (way == "long")
+    assert not slow_path.taken(lambda: add(r, b))
     small = add(given[1:], b[1:])
     assert small.base is None and small.flags.owndata
     held = weakref.ref(results.pop(0).base)
@@ -248,20 +248,20 @@ def test_an_executable_goes_when_nobody_holds_it() -> None:
     assert caller() is None
 
 
-def test_errors_of_a_native_run(long_way: LongWay) -> None:
+def test_errors_of_a_native_run(slow_path: LongWay) -> None:
     count = Executable(count_package())
     good, bad = np.zeros(4, np.int64), np.array([1, -2])
-    assert not long_way.taken(lambda: count(good, 1))
+    assert not slow_path.taken(lambda: count(good, 1))
     for _ in range(20):  # more often than there are slots
         with pytest.raises(ShapeError, match="state >= 0 does not hold") as caught:
             count(bad, 0x10)
     assert caught.value.where is not None and caught.value.where.file == __file__
-    before = long_way.count
+    before = slow_path.count
     count(good, 1)
-    assert long_way.count == before, "slots of failed calls are free again"
+    assert slow_path.count == before, "slots of failed calls are free again"
 
 
-def test_the_choice_of_threads_holds_for_native_calls(long_way: LongWay) -> None:
+def test_the_choice_of_threads_holds_for_native_calls(slow_path: LongWay) -> None:
     """The pool's address in the context tells how many threads a call used."""
     add, fixed, a = Executable(add_package()), Executable(add_package(), threads=1), ones()
 
@@ -276,10 +276,10 @@ def test_the_choice_of_threads_holds_for_native_calls(long_way: LongWay) -> None
         two = pool(add)
         assert two
         with threads(1):
-            assert pool(add) is None and not long_way.taken(lambda: add(a, a))
+            assert pool(add) is None and not slow_path.taken(lambda: add(a, a))
             with threads(3):
                 assert pool(add) not in (None, two)
-        assert pool(add) == two and not long_way.taken(lambda: add(a, a))
+        assert pool(add) == two and not slow_path.taken(lambda: add(a, a))
         set_threads(1)
         assert pool(add) is None
         assert pool(fixed) is None
@@ -287,7 +287,7 @@ def test_the_choice_of_threads_holds_for_native_calls(long_way: LongWay) -> None
         set_threads(None)
 
 
-def test_many_threads_share_no_slot(long_way: LongWay) -> None:
+def test_many_threads_share_no_slot(slow_path: LongWay) -> None:
     add = Executable(add_package())
     start, problems = threading.Barrier(12), []
 
@@ -349,7 +349,7 @@ def test_memory_that_a_native_run_asks_for_is_given_back() -> None:
     assert slot.frame.memory == 0
 
 
-def test_nothing_of_an_error_is_left(long_way: LongWay) -> None:
+def test_nothing_of_an_error_is_left(slow_path: LongWay) -> None:
     """A native `prepare` that refuses leaves no error record to the next call."""
     add, a = Executable(add_package()), ones()
     add(a, a)

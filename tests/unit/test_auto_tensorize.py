@@ -22,7 +22,7 @@ from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import Schedule, Trace
 from pliant.schedule.auto_tensorize import auto_tensorize, mapping, matches
 from pliant.support.errors import ScheduleError

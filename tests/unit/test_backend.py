@@ -16,7 +16,7 @@ from pliant.api import program_of
 from pliant.backend import backend_of
 from pliant.backend.base import Assembly, Backend, Code, Exported
 from pliant.backend.c import CAssembly
-from pliant.codegen import pieces
+from pliant.codegen import background_compile
 from pliant.loop.lowering import Watch
 from pliant.loop.printer import print_func
 from pliant.loop.stmt import Func
@@ -83,7 +83,7 @@ def test_a_new_kind_is_a_record_a_backend_and_a_name_in_the_registry(monkeypatch
 @pytest.mark.parametrize("split", [False, True], ids=["one object", "an object for each kernel"])
 def test_a_finished_program_is_one_blob(name: str, form: str, split: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if split:
-        monkeypatch.setattr(pieces, "_PIECE", 1)
+        monkeypatch.setattr(background_compile, "_PIECE", 1)
     package = compile_program(program_of(chain), name, cache=False)
     assert package.blob.form == form
     assert set(package.blob.exports) == {*ENTRIES, *(["serial_for"] if form == "wasm" else [])}
@@ -104,7 +104,7 @@ def test_exports_of_c_source_are_where_functions_begin() -> None:
 def test_exports_of_a_wasm_blob_are_bodies_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """An offset leads to the size of the body and then its local variables; wasmtime agrees that the module is one."""
     wasmtime = pytest.importorskip("wasmtime", reason="validates modules")
-    monkeypatch.setattr(pieces, "_PIECE", 1)
+    monkeypatch.setattr(background_compile, "_PIECE", 1)
     blob = compile_program(program_of(chain), "wasm+simd128", cache=False).blob
     wasmtime.Module.validate(wasmtime.Engine(), blob.code)
     for offset in blob.exports.values():

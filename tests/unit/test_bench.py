@@ -14,7 +14,7 @@ from tiny_models import tiny_file
 import pliant
 from pliant.cli import Usage
 from pliant.cli.bench import as_json, child, means, numbers, share, table
-from pliant.cli.contestants.peer_llama_cpp import best
+from pliant.cli.bench_workers.peer_llama_cpp import best
 
 SRC = Path(pliant.__file__).parent.parent
 NEEDS = {"bytes": 100e6, "bytes_per_context": 50e3, "operations": 0.2e9}
@@ -52,7 +52,7 @@ def test_a_long_run_is_not_repeated(times: list[float], expected: float, monkeyp
     def run() -> None:
         clock[0] += left.pop(0)
 
-    monkeypatch.setattr("pliant.cli.contestants.peer_llama_cpp.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("pliant.cli.bench_workers.peer_llama_cpp.time.perf_counter", lambda: clock[0])
     assert best(run, 1.0) == pytest.approx(expected) and not left
 
 

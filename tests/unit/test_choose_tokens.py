@@ -74,7 +74,7 @@ def test_what_was_said_is_penalised_as_in_transformers(penalty: float) -> None:
         assert sampler.sample(scores, history) == of_transformers(scores, history, {"repetition_penalty": penalty}).argmax()
 
 
-def test_only_the_window_is_penalised() -> None:
+def test_only_the_window_is_penalized() -> None:
     scores = np.array([5.0, 4.0, 3.0], np.float32)
     choose = Sampler(SamplingOptions(temperature=0, repetition_penalty=2, repetition_window=2)).sample
     assert [choose(scores, history) for history in ([0], [0, 1], [0, 1, 2], [1, 0, 2])] == [1, 2, 0, 1]

@@ -18,7 +18,7 @@ import pytest
 
 import pliant
 from pliant.cli import COMMANDS
-from pliant.runtime.cache import Cache
+from pliant.runtime.code_cache import Cache
 from pliant.support.units import in_bytes, per_second
 from pliant.target import target
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pliant.cli import Usage
+from pliant.cli.images import read_picture
 from pliant.cli.model_options import feeds
-from pliant.cli.pictures import read_picture
 from pliant.dtype import dtype
 from pliant.graph.node import Tensor
 from pliant.support.errors import ModelFileError
@@ -34,9 +34,9 @@ def test_layouts_and_types(photo: str) -> None:
     np.testing.assert_array_equal(read_picture(photo, tensor(1, 3, H, W), {}), PIXELS.transpose(2, 0, 1)[None].astype(np.float32) / 255)
     np.testing.assert_array_equal(read_picture(photo, tensor(1, H, W, 3, kind="u8"), {}), PIXELS[None])
     np.testing.assert_array_equal(read_picture(photo, tensor(3, H, W, kind="u8"), {}), PIXELS.transpose(2, 0, 1))
-    grey = PIXELS @ np.array([0.299, 0.587, 0.114])
-    np.testing.assert_allclose(read_picture(photo, tensor(1, 1, H, W, kind="u8"), {})[0, 0], grey, atol=1)
-    np.testing.assert_allclose(read_picture(photo, tensor(H, W, kind="u8"), {}), grey, atol=1)
+    gray = PIXELS @ np.array([0.299, 0.587, 0.114])
+    np.testing.assert_allclose(read_picture(photo, tensor(1, 1, H, W, kind="u8"), {})[0, 0], gray, atol=1)
+    np.testing.assert_allclose(read_picture(photo, tensor(H, W, kind="u8"), {}), gray, atol=1)
 
 
 def test_sizes_that_are_known_are_made(photo: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import pliant
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops, pipeline
-from pliant.runtime import cache as code_cache
+from pliant.runtime import code_cache
 from pliant.support.errors import Error, ShapeError
 
 n = dim("n", min=1, max=512, multiple_of=2)
@@ -111,8 +111,8 @@ def test_a_second_process_does_not_load_llvm(tmp_path: Path) -> None:
 def test_a_changed_source_file_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "pipeline.py"))
     version = pipeline.compiler_version.__wrapped__
-    source = tmp_path / "lower" / "plan.py"
-    source.parent.mkdir()
+    source = tmp_path / "lower" / "host" / "memory_plan.py"
+    source.parent.mkdir(parents=True)
     source.write_text("x = 1")
     first = version()
     (tmp_path / "notes.txt").write_text("no source")

@@ -17,9 +17,9 @@ from schedule_kernels import parse
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.loop.stmt import Func
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import default_schedule
-from pliant.schedule.library.register_sums import PRODUCTS
+from pliant.schedule.library.accumulate import PRODUCTS
 from pliant.target import target
 
 BLOCKED = """

@@ -104,7 +104,7 @@ def test_a_convolution_takes_its_lanes_along_rows_when_asked() -> None:
 
 def test_every_variant_has_the_asked_tile() -> None:
     machine = target("llvm:x86-64-v3")
-    state = compile_as_far_as("place", Program.of(layer("matmul_crowded")), machine)
+    state = compile_as_far_as("copy_elision", Program.of(layer("matmul_crowded")), machine)
     func = func_of(next(m.callee for m in state.function.nodes if isinstance(m, CallLoop)))
     asked = Decisions({"dot.copy_from": 128, "dot.tile": (4, 2)}).of_kernel("matmul")
     family = default_family(func, machine, asked)

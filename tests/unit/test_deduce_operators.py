@@ -107,7 +107,7 @@ BAD: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str]] = {
     "resize_mode": (lambda x: ops.resize(x, scales=[2], mode="area"), (t(3),), 'there is no mode "area"'),
     "resize_dims": (lambda x: ops.resize(x, scales=[2, 2]), (t(1, 1, 3, 3),), "sizes for 2 dims, and `x0` has 4"),
     "resize_ints": (lambda x: ops.resize(x, scales=[2], mode="linear"), (t(3, dtype=i32),), "resize is for floats"),
-    "layer_norm": (ops.layer_norm, (t(3, 4), t(5)), "dim 0 of `x1` is 5, that of what is normalised of `x0` 4"),
+    "layer_norm": (ops.layer_norm, (t(3, 4), t(5)), "dim 0 of `x1` is 5, that of what is normalized of `x0` 4"),
     "group_norm": (lambda x: ops.group_norm(x, groups=3), (t(1, 4, 5),), "4 channels are not divisible into 3 groups"),
     "batch_norm": (ops.batch_norm, (t(1, 4, 5), t(4), t(4), t(3), t(4)), "`x3` has 3 elements for 4 channels"),
     "argmax": (lambda x: ops.argmax(x, axis=0), (t(0, 4),), "argmax: dim 0 of `x0` has no elements"),

@@ -20,7 +20,7 @@ from pliant import Tensor, dim, function, i8, i32, ops, u8
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.loop.stmt import Func
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import default_schedule
 from pliant.schedule.library.layouts import wanted_layouts
 from pliant.schedule.primitives.layout import transform_layout
@@ -169,12 +169,12 @@ CODES = numbers(np.random.default_rng(3), "int8", (30, 36))
 
 
 @function
-def centred(a: Tensor[u8, m, 30], rows: Tensor[u8, m], columns: Tensor[i8, 36]) -> Tensor[i32, m, 36]:
+def centered(a: Tensor[u8, m, 30], rows: Tensor[u8, m], columns: Tensor[i8, 36]) -> Tensor[i32, m, 36]:
     return ops.matmul_integer(a, ops.constant(CODES), rows, columns)
 
 
 def test_zero_points_stay_outside_of_the_products() -> None:
-    f = pliant.compile(centred, threads=1)
+    f = pliant.compile(centered, threads=1)
     has_dots = any(i.name.endswith("dot_u8s8") for i in instructions_of(target("native")))
     assert ("right-hand side packed" in str(pliant.explain(f))) and (("dot products: `dot`" in str(pliant.explain(f))) == has_dots)
     rng = np.random.default_rng(4)

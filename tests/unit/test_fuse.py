@@ -18,7 +18,7 @@ from pliant import InOut, Out, State, Tensor, block, dim, f16, f32, function, gr
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph
 from pliant.lower.callee import func_of
-from pliant.lower.fuse import fuse
+from pliant.lower.fusion.fuse import fuse
 from pliant.pipeline import STEPS
 from pliant.schedule.library import default_schedule
 from pliant.support.errors import Error

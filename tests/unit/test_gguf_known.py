@@ -118,7 +118,7 @@ def test_every_key_that_is_called_used_is_looked_at(architecture: str, monkeypat
 def test_models_as_converters_write_them_are_built(architecture: str) -> None:
     said = {"vocab_size": number(U32, 261), "rope.dimension_count": number(U32, 16)}
     model = build(tiny(architecture, {f"{architecture}.{k}": v for k, v in said.items()}))
-    assert model.settings.words == 261
+    assert model.settings.vocab_size == 261
 
 
 def test_early_files_have_tensors_of_frequencies_that_follow_from_the_settings() -> None:

@@ -36,7 +36,7 @@ def scaled(x: Tensor[f32, rows], by: f32, y: Out[f32, rows], z: Out[f32, rows * 
 
 
 @function
-def normalise(x: Tensor[f32, small, 4], scale: f32) -> Tensor[f32, small, 4]:
+def normalize(x: Tensor[f32, small, 4], scale: f32) -> Tensor[f32, small, 4]:
     return ops.softmax(x, axis=1) * scale
 
 
@@ -49,7 +49,7 @@ def remember(c: State[f32, pages, 4], x: Tensor[f32, t, 4]) -> tuple[Tensor[f32,
 
 @function
 def decode(c: State[f32, pages, 4], x: Tensor[f32, n, m]) -> tuple[State[f32, pages, 4], Tensor[f32, n, m]]:
-    y = normalise(x, 2.0)
+    y = normalize(x, 2.0)
     old = ops.reshape(c, [pages * 4])
     z, c = remember(c, y)
     if ops.sum(old) > 0.0:
@@ -226,7 +226,7 @@ def test_inlining_inside_of_bodies() -> None:
         i = 0
         while i < steps:
             if i > 0:
-                x = normalise(normalise(x, 1.0), 3.0)
+                x = normalize(normalize(x, 1.0), 3.0)
             i += 1
         return x
 

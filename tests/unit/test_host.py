@@ -690,8 +690,8 @@ def test_poison_shows_a_plan_that_reuses_memory_too_early(monkeypatch: pytest.Mo
         h = x @ w
         return ops.softmax(h @ w) @ w + h
 
-    from pliant.lower import host
-    from pliant.lower.plan import Plan, plan_memory
+    from pliant.lower.host import host
+    from pliant.lower.host.memory_plan import Plan, plan_memory
 
     def careless(temporaries: Any, share: bool) -> Plan:
         plan = plan_memory(temporaries, share)

@@ -13,13 +13,13 @@ from pliant.dtype import f32
 from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Tensor
+from pliant.loop.analysis.nests import blocks
 from pliant.loop.stmt import Func
 from pliant.lower.callee import func_of
-from pliant.lower.from_ops import lower_ops
+from pliant.lower.ops.lower_ops import lower_ops
 from pliant.schedule import default_schedule
 from pliant.schedule.library.convolution_roles import along_channels
 from pliant.schedule.library.layouts import wanted_layouts
-from pliant.schedule.nest import blocks
 from pliant.sym.expr import Dim, const
 from pliant.target import target
 

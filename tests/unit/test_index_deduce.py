@@ -1,4 +1,4 @@
-"""Deduction of operators on indices, order, selection, slices and quantisation: static, symbolic and wrong inputs."""
+"""Deduction of operators on indices, order, selection, slices and quantization: static, symbolic and wrong inputs."""
 
 from __future__ import annotations
 

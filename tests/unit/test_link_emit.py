@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pliant.codegen.emit import emit_assembly, emit_object, optimise
+from pliant.codegen.emit import emit_assembly, emit_object, optimize
 from pliant.codegen.link_elf import undefined_symbols
 from pliant.support.errors import InternalError
 from pliant.target import target
@@ -147,19 +147,19 @@ define {width} @f({width} %a, {width} %b, {width} %c) {{
 
 def test_loops_stay_as_written() -> None:
     ir = loop("f", "%v = load float, ptr %r\n  %w = fmul float %v, %v\n  store float %w, ptr %q")
-    text = optimise(ir, target("llvm:x86-64-v3"), 3)
+    text = optimize(ir, target("llvm:x86-64-v3"), 3)
     assert "x float>" not in text
     assert text.count("fmul") == 1
 
 
-def test_neighbouring_scalars_stay_scalars() -> None:
+def test_neighboring_scalars_stay_scalars() -> None:
     lines = [
         f"%p{i} = getelementptr float, ptr %p, i64 {i}\n  %v{i} = load float, ptr %p{i}\n"
         f"  %w{i} = fmul float %v{i}, %v{i}\n  store float %w{i}, ptr %p{i}"
         for i in range(4)
     ]
     ir = "define void @f(ptr %p) {\n  " + "\n  ".join(lines) + "\n  ret void\n}"
-    assert "x float>" not in optimise(ir, target("llvm:x86-64-v3"), 3)
+    assert "x float>" not in optimize(ir, target("llvm:x86-64-v3"), 3)
 
 
 def test_windows_functions_keep_its_conventions() -> None:
@@ -202,12 +202,12 @@ def test_every_function_is_marked() -> None:
         "  define internal { i64, i1 } @g()\n{",
         "define { i64, i1 } @h() align 64 {",
     )
-    text = optimise("\n".join(f"{header}\n{body}" for header in headers), target("native"), 0)
+    text = optimize("\n".join(f"{header}\n{body}" for header in headers), target("native"), 0)
     groups = {line.split("#")[1].split()[0] for line in text.splitlines() if line.startswith("define")}
     assert text.count("define") == 3
     assert all(f'attributes #{g} = {{ nounwind "no-builtins"' in text for g in groups)
     with pytest.raises(InternalError, match="header"):
-        optimise("define void @f() { ret void }", target("native"), 0)
+        optimize("define void @f() { ret void }", target("native"), 0)
 
 
 def test_bad_ir_is_our_fault() -> None:

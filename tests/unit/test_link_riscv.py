@@ -94,7 +94,7 @@ def test_no_undefined_symbols() -> None:
 
 
 def test_tables_of_jumps_lead_to_their_cases() -> None:
-    """A switch, not optimised: each entry is the distance from the table to a case, the first three of which begin with `li a0, n`."""
+    """A switch, not optimized: each entry is the distance from the table to a case, the first three of which begin with `li a0, n`."""
     linked = link(emit_object(PROGRAM, target("riscv64"), 0), EXPORTS)
     table = pair(linked.code, linked.exports["choose"])[0]
     cases = [table + distance for distance in struct.unpack_from("<6i", linked.code, table)]

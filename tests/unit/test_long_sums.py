@@ -18,7 +18,7 @@ from pliant import Tensor, dim, f32, function, ops
 from pliant.interp.loop import run_loop
 from pliant.schedule import Schedule
 from pliant.schedule.library import default_family
-from pliant.schedule.library.register_sums import MANY, PRODUCTS, SUMS, cuts_of
+from pliant.schedule.library.accumulate import MANY, PRODUCTS, SUMS, cuts_of
 from pliant.sym.expr import free_vars
 from pliant.sym.semantics import evaluate
 from pliant.target import target

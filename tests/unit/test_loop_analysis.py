@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.loop.analysis.cost import cost, stmt_cost
+from pliant.loop.analysis.operation_count import cost, stmt_cost
 from pliant.loop.analysis.pattern import Kind, pattern_kind, reads_elementwise
 from pliant.loop.analysis.regions import Regions, regions, symbol_facts
 from pliant.loop.parse import parse_module

@@ -123,7 +123,7 @@ def widen(x: Tensor[i4, n, 8], scale: Tensor[f8e8m0, n], y: Out[f32, n, 8], z: O
 
 
 @kernel(scheduled=True)
-def neighbours(x: Tensor[f32, n, 8], s: Tensor[f16, n], y: Out[f32, n, 8], z: Out[f16, n]) -> None:
+def neighbors(x: Tensor[f32, n, 8], s: Tensor[f16, n], y: Out[f32, n, 8], z: Out[f16, n]) -> None:
     for i in parallel(n):
         acc = alloc((2, 2), f32, scope="register")
         acc[0, 1] = 0.5
@@ -161,8 +161,8 @@ EXAMPLES: list[tuple[Callable[[Func], Func], Any]] = [
     (decode_storage, widen),
     (settle_lanes, columns),
     (lambda f: outline_parallel(choose_grain(f, 8)), halves),
-    (widen_halves, neighbours),
-    (as_source, neighbours),
+    (widen_halves, neighbors),
+    (as_source, neighbors),
 ]
 NAMES = (
     "choose_grain",

@@ -149,7 +149,7 @@ HEAD = 'n = dim("n", min=1)\nm = dim("m")\n'
 
 # Right, although a careless verifier would refuse it.
 RIGHT = {
-    "guarded neighbour": "def f(x: Tensor[f32, n], y: Out[f32, n]):\n for i in range(n):\n  y[i] = x[i + 1] if i + 1 < n else 0.0",
+    "guarded neighbor": "def f(x: Tensor[f32, n], y: Out[f32, n]):\n for i in range(n):\n  y[i] = x[i + 1] if i + 1 < n else 0.0",
     "guard by an if": "def f(x: Tensor[f32, n], y: Out[f32, n]):\n for i in range(n):\n  y[i] = 0.0\n  if i > 0:\n   y[i] = x[i - 1]",
     "guard by and": "def f(x: InOut[f32, n]):\n for i in range(n):\n  if i + 1 < n and x[i + 1] > 0.0:\n   x[i] = 0.0",
     "guard by a check": "def f(x: Tensor[f32, n], y: Out[f32, m]):\n check(n == m, 'no')\n for i in range(m):\n  y[i] = x[i]",

@@ -21,9 +21,9 @@ from pliant.interp.graph import run_graph
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Alloc, Call, Func, walk_stmts
 from pliant.lower.callee import callee_of, func_of
-from pliant.lower.from_ops import lower_ops
-from pliant.lower.lift_workspace import lift_workspace
-from pliant.lower.resolve_casts import resolve_casts
+from pliant.lower.host.lift_workspace import lift_workspace
+from pliant.lower.ops.lower_ops import lower_ops
+from pliant.lower.ops.resolve_casts import resolve_casts
 from pliant.pipeline import STEPS
 from pliant.support.errors import UnsupportedError
 from pliant.sym.expr import Const

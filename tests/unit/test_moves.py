@@ -18,7 +18,7 @@ from pliant.graph import node as g
 from pliant.interp.graph import run_graph
 from pliant.loop.analysis.proof import unproved_accesses
 from pliant.lower.callee import func_of
-from pliant.lower.fuse import fuse
+from pliant.lower.fusion.fuse import fuse
 from pliant.pipeline import STEPS
 
 b, n = dim("b", max=8), dim("n", max=64)

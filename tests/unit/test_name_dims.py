@@ -12,8 +12,8 @@ from pliant import Out, Tensor, dim, f32, function, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.loop.structural import same
 from pliant.loop.verify import verify
-from pliant.lower.kernels import Kernels
-from pliant.lower.name_dims import name_dims
+from pliant.lower.layout.name_sizes import name_dims
+from pliant.lower.schedule_kernels import Kernels
 from pliant.pipeline import STEPS
 from pliant.sym.expr import DIM_MAX
 from pliant.target import target

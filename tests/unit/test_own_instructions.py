@@ -23,7 +23,7 @@ from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
-from pliant.lower.lift_workspace import lift_workspace
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.pipeline import compile_program
 from pliant.schedule import Trace
 from pliant.target import target

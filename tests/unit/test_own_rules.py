@@ -12,7 +12,7 @@ import pliant
 from pliant import Out, Refusal, ScheduleError, Tensor, block, dim, f32, grid, kernel, select
 from pliant.pipeline import compile_program
 from pliant.program import Program
-from pliant.runtime import cache as code_cache
+from pliant.runtime import code_cache
 from pliant.schedule.library.table import CPU, DECLARED, rules_for
 from pliant.target import target
 

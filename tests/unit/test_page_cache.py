@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pliant import Error
-from pliant.llm.cache import MAX_IDLE, PAGE, PageCache, Sequence, common
+from pliant.llm.kv_cache import MAX_IDLE, PAGE, PageCache, Sequence, common
 
 
 def cache(pages: int = 8) -> PageCache:

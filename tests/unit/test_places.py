@@ -17,7 +17,7 @@ from unit.test_plan import check_plan
 import pliant
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, kernel, ops
 from pliant.graph.node import CallLoop
-from pliant.lower.host import HostProgram
+from pliant.lower.host.host import HostProgram
 
 n, m = dim("n"), dim("m")
 W = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32)
@@ -36,7 +36,7 @@ def join(*parts: Array, axis: int = 0) -> Array:
 def check(f: Any, arguments: list[Array], expected: Array, launches: int, copies: int = 0) -> HostProgram:
     """A function gives what is expected, bit for bit what it gives with copies, by so many launches on the way that is taken."""
     given = [*arguments, W]
-    found, copied = (interpret_host(h, given)[0] for h in (host_of(f.graph, poison=True), host_of(f.graph, without("place"))))
+    found, copied = (interpret_host(h, given)[0] for h in (host_of(f.graph, poison=True), host_of(f.graph, without("copy_elision"))))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert found.tobytes() == copied.tobytes()
     host = host_of(f.graph)
@@ -69,7 +69,7 @@ def test_channels_of_one_image_are_ranges_and_those_of_several_are_not(batch: in
 
 
 def test_both_ways_of_a_compiled_program_need_the_memory_that_they_say() -> None:
-    f, g = compiled(channels.graph, poison=True), compiled(channels.graph, without("place"))
+    f, g = compiled(channels.graph, poison=True), compiled(channels.graph, without("copy_elision"))
     for batch in (0, 1, 2, 3):
         x, y = normal((batch, 3, 4), (batch, 2, 4))
         assert f(x, y, W).tobytes() == g(x, y, W).tobytes()

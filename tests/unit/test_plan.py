@@ -19,7 +19,7 @@ from compiled_graphs import host_of
 from random_graphs import make_function
 
 from pliant.graph.node import Function
-from pliant.lower.plan import Temporary, aligned, largest_live_set, plan_memory, sample_points
+from pliant.lower.host.memory_plan import Temporary, aligned, largest_live_set, plan_memory, sample_points
 from pliant.sym.expr import Dim, Expr, Var, const, free_vars
 from pliant.sym.semantics import evaluate
 

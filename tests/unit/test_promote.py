@@ -21,7 +21,7 @@ from pliant.graph.node import Tensor as GraphTensor
 from pliant.interp.graph import run_graph
 from pliant.loop.structural import structural_hash
 from pliant.lower.callee import func_of
-from pliant.lower.free_sizes import free_sizes
+from pliant.lower.layout.promotable_sizes import free_sizes
 from pliant.pipeline import compile_as_far_as
 from pliant.schedule.library import default_schedule
 from pliant.sym.expr import Dim, const, substitute
@@ -47,7 +47,7 @@ def net(body: Callable[[Any], Any], channels: int = 3) -> Function:
 
 
 def convolutions(*channels: int, window: int = 3, stride: int = 1) -> Callable[[Any], Any]:
-    """Convolutions one after the other, of so many channels; the first and the last one have neighbours of their own kind."""
+    """Convolutions one after the other, of so many channels; the first and the last one have neighbors of their own kind."""
 
     def body(x: Any) -> Any:
         y = ops.conv(x, weights(channels[0], 3, 3, 3), padding=1)
@@ -127,7 +127,7 @@ def test_results_are_the_same_bits(name: str) -> None:
 def test_layers_that_differ_in_channels_are_one_program() -> None:
     assert shapes(net(NETS["blocks"]), "conv_relu") == ["f32[n, size0, h, w, 16]"]
     assert shapes(net(depthwise(32, 48)), "conv_relu") == ["f32[n, size0, h, w, 16]"]
-    assert len(programs(net(NETS["blocks"]), "place")) == 1 + len(programs(net(NETS["blocks"])))
+    assert len(programs(net(NETS["blocks"]), "copy_elision")) == 1 + len(programs(net(NETS["blocks"])))
 
 
 def test_sums_that_are_long_keep_their_number_of_terms() -> None:
@@ -150,7 +150,7 @@ def test_every_call_has_the_sizes_of_its_own_program() -> None:
 
 def test_a_program_without_its_like_stays_as_it_is() -> None:
     function = net(convolutions(32, 64))
-    assert programs(function).keys() == programs(function, "place").keys()
+    assert programs(function).keys() == programs(function, "copy_elision").keys()
 
 
 def test_programs_of_other_nets_have_the_same_address() -> None:
@@ -207,7 +207,7 @@ def test_products_keep_all_of_their_sizes() -> None:
     assert free(product) == []
 
 
-def test_programs_over_runs_of_neighbours_keep_their_sizes() -> None:
+def test_programs_over_runs_of_neighbors_keep_their_sizes() -> None:
     """Whether rows are one vector loop depends on how many of them are left to share: the rule looks at their number."""
 
     @kernel
@@ -223,6 +223,6 @@ def test_a_convolution_takes_the_tile_that_it_is_asked_for() -> None:
     (conv,) = (f for f in programs(net(NETS["blocks"])).values() if f.name == "conv_relu")
     (asked,) = free_sizes(conv, SIXTEEN).tiles.values()
     assert f"in tiles of {asked[0]}x{asked[1] * 16} in registers" in default_schedule(conv, SIXTEEN)[1]
-    for alone in programs(net(NETS["blocks"]), "place").values():
+    for alone in programs(net(NETS["blocks"]), "copy_elision").values():
         if alone.name == "conv_relu":
             assert f"in tiles of {asked[0]}x{asked[1] * 16} in registers" in default_schedule(alone, SIXTEEN)[1]

@@ -31,9 +31,9 @@ from pliant.loop.analysis.proof import accesses, unproved_accesses
 from pliant.loop.stmt import Func
 from pliant.loop.structural import structural_hash
 from pliant.lower.callee import func_of
-from pliant.lower.from_ops import lower_ops
-from pliant.lower.name_dims import with_symbols
-from pliant.measure import multiply_add, read_all
+from pliant.lower.layout.name_sizes import with_symbols
+from pliant.lower.ops.lower_ops import lower_ops
+from pliant.machine_peak import multiply_add, read_all
 from pliant.program import Program
 from pliant.schedule.library import default_schedule
 from pliant.sym.bounds import int_range

@@ -173,7 +173,7 @@ def test_calls_of_functions_outside_keep_their_names() -> None:
     def outside(x: Tensor[f32, n]) -> Tensor[f32, n]:
         return ops.call_library("libfast.so:halve", [x + 1.0], out=Tensor[f32, n]) * 3.0
 
-    before, after = (compile_as_far_as(name, program_of(outside), target("native")) for name in ("lift_constants", "lower_calls"))
+    before, after = (compile_as_far_as(name, program_of(outside), target("native")) for name in ("lift_constants", "foreign_calls"))
     assert str(after.program) == str(before.program)
     assert 'ops.call_library("libfast.so:halve"' in str(after.program)
     with pytest.raises(Error, match="`halve` is an address of a function outside"):

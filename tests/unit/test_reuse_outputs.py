@@ -9,7 +9,7 @@ import numpy as np
 from pliant import Out, Tensor, alloc, block, dim, exp, f32, init, kernel
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Alloc, Func, walk_stmts
-from pliant.lower.reuse_outputs import reuse_outputs
+from pliant.lower.host.reuse_outputs import reuse_outputs
 
 n = dim("n")
 m = dim("m")

@@ -1,4 +1,4 @@
-"""What the environment asks of the compiler: steps to show, optimisations to leave out."""
+"""What the environment asks of the compiler: steps to show, optimizations to leave out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_names_are_read_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize("left_out", ["", "fuse", "plan", ",".join(s.name for s in STEPS if s.optional)])
-def test_a_program_means_the_same_without_optimisations(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_means_the_same_without_optimizations(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (5, 5)).astype(np.float32)
     e = np.exp(x @ x)
     expected: Any = np.exp(e / e.sum(-1, keepdims=True) @ x @ x) * 0.5
@@ -50,5 +50,5 @@ def test_what_each_is_worth_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_unknown_optimisation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fusion", "host"):
         monkeypatch.setenv("PLIANT_DISABLE", name)
-        with pytest.raises(Error, match=f"no optimisation `{name}`"):
+        with pytest.raises(Error, match=f"no optimization `{name}`"):
             pliant.compile(f)

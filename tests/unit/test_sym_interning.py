@@ -1,4 +1,4 @@
-"""Interning: equal means the same object, in threads too, and what nobody holds leaves the table without a finaliser."""
+"""Interning: equal means the same object, in threads too, and what nobody holds leaves the table without a finalizer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_table_does_not_grow_with_what_was_dropped(monkeypatch: pytest.Monke
     assert expr._room <= room
 
 
-def test_an_interrupt_is_not_lost_in_a_finaliser() -> None:
+def test_an_interrupt_is_not_lost_in_a_finalizer() -> None:
     kinds = [Expr]
     for kind in kinds:
         assert not hasattr(kind, "__del__")

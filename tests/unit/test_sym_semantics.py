@@ -63,7 +63,7 @@ def test_integers(cls: type[Expr], d: DType) -> None:
 
 
 @pytest.mark.parametrize("d", INTS, ids=str)
-def test_integers_are_vectorised(d: DType) -> None:
+def test_integers_are_vectorized(d: DType) -> None:
     pairs = list(itertools.product(edges(d), repeat=2))
     x, y = Var("x", d), Var("y", d)
     a, b = (np.array(side, d.numpy()) for side in zip(*pairs, strict=True))

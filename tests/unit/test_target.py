@@ -13,7 +13,7 @@ import pytest
 
 from pliant.codegen.emit import emit_assembly
 from pliant.support.errors import UnsupportedError
-from pliant.target import OSES, TABLE, Caches, aarch64, host, known_names, target, x86
+from pliant.target import OSES, TABLE, Caches, aarch64, known_names, native, target, x86
 
 
 def test_levels_of_x86() -> None:
@@ -195,7 +195,7 @@ def test_targets_of_c_source() -> None:
 def test_native_matches_llvm_on_this_machine() -> None:
     import llvmlite.binding as llvm
 
-    machine = host.detect()
+    machine = native.detect()
     assert machine.name == "native"
     theirs = {f for f, on in llvm.get_host_cpu_features().items() if on}
     known = x86.FEATURES if machine.arch == "x86_64" else aarch64.FEATURES
@@ -239,7 +239,7 @@ V4 = V3 + " avx512f avx512dq avx512cd avx512bw avx512vl"
 )
 def test_detection_on_x86(monkeypatch: pytest.MonkeyPatch, flags: str, tune: str, bits: int, registers: int) -> None:
     _pretend(monkeypatch, "x86_64", f"processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: {flags}\nbugs\t: x\n")
-    found = host.detect.__wrapped__()
+    found = native.detect.__wrapped__()
     assert (found.cpu, found.tune, found.vector_bits, found.n_vector_registers) == ("x86-64", tune, bits, registers)
     assert "sse4.2" in found.features
     assert ("avx512vnni" in found.features) == ("avx512_vnni" in flags)
@@ -250,22 +250,22 @@ def test_a_machine_can_be_taken_for_a_lesser_one(monkeypatch: pytest.MonkeyPatch
     """PLIANT_CPU leaves what the machine and the named CPU both have; a better CPU adds nothing."""
     _pretend(monkeypatch, "x86_64", f"flags\t\t: {V3} sse4a clzero clwb vaes\n")
     for cpu, number, bits in (("x86-64", 1, 128), ("x86-64-v2", 2, 128), ("x86-64-v3", 3, 256), ("znver5", 3, 256)):
-        found = host.detect.__wrapped__(cpu)
+        found = native.detect.__wrapped__(cpu)
         assert (found.name, found.tune, found.vector_bits) == ("native", "znver3", bits)
         assert set(found.features) == x86.level(number) and found.has_fma == (number > 2)
     with pytest.raises(UnsupportedError, match="PLIANT_CPU is `x86-64-v9`, which is no CPU of this architecture"):
-        host.detect.__wrapped__("x86-64-v9")
+        native.detect.__wrapped__("x86-64-v9")
 
 
 def test_native_follows_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLIANT_CPU", "x86-64" if host.detect().arch == "x86_64" else "generic")
-    assert set(target("native").features) - {"reserve-x18"} == {"sse2" if host.detect().arch == "x86_64" else "neon"}
+    monkeypatch.setenv("PLIANT_CPU", "x86-64" if native.detect().arch == "x86_64" else "generic")
+    assert set(target("native").features) - {"reserve-x18"} == {"sse2" if native.detect().arch == "x86_64" else "neon"}
 
 
 def test_detection_on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     features = "fp asimd aes crc32 atomics fphp asimdhp asimddp sve"
     _pretend(monkeypatch, "aarch64", f"processor\t: 0\nFeatures\t: {features}\n")
-    found = host.detect.__wrapped__()
+    found = native.detect.__wrapped__()
     assert found.features == ("crc", "dotprod", "fullfp16", "lse", "neon")
     assert found.has_f16
     assert found.caches == Caches(32 << 10, 512 << 10, 2 << 20)
@@ -274,7 +274,7 @@ def test_detection_on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_detection_on_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     _pretend(monkeypatch, "s390x", "")
     with pytest.raises(UnsupportedError, match="s390x"):
-        host.detect.__wrapped__()
+        native.detect.__wrapped__()
 
 
 @pytest.mark.parametrize(("system", "convention"), [("win32", "win64cc"), ("linux", ""), ("darwin", "")])

@@ -9,7 +9,7 @@ from gguf_files import I32, STRING, U32, array, number, text, write
 
 from pliant import Error, ModelFileError
 from pliant.frontends.gguf.reader import from_bytes
-from pliant.llm.template import ChatTemplate
+from pliant.llm.chat_template import ChatTemplate
 from pliant.llm.tokenizer import from_gguf
 
 CHATML = (

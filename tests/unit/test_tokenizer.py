@@ -1,4 +1,4 @@
-"""Tokenisers: special tokens, bytes, streams that never show half a character, Unicode classes, and files that are refused."""
+"""Tokenizers: special tokens, bytes, streams that never show half a character, Unicode classes, and files that are refused."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_vocabularies_without_a_byte_say_so() -> None:
 
 
 def test_unknown_kinds_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="pre-tokeniser `qwen3`"):
+    with pytest.raises(UnsupportedError, match="pre-tokenizer `qwen3`"):
         bpe([], pre=text("qwen3"))
     with pytest.raises(UnsupportedError, match="the kind `rwkv`"):
         gguf("rwkv", ["a"], [1])
@@ -334,7 +334,7 @@ def test_json_with_unknown_steps_is_refused(base: dict[str, Any], change: dict[s
     ],
 )
 def test_broken_json_is_refused(content: str) -> None:
-    with pytest.raises(ModelFileError, match=r"^(tokenizer\.json|tokeniser): "):
+    with pytest.raises(ModelFileError, match=r"^(tokenizer\.json|tokenizer): "):
         from_json_text(content)
 
 

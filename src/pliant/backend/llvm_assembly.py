@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..codegen.pieces import Pieces
+from ..codegen.background_compile import BackgroundCompile
 from ..loop.lowering import Watch
 from ..loop.stmt import Func
 from ..runtime.blob import Blob
@@ -20,7 +20,7 @@ class LlvmAssembly:
     """A program whose objects LLVM makes and `link` joins."""
 
     def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
-        self.pieces, self.link = Pieces(target, level, watch), link
+        self.pieces, self.link = BackgroundCompile(target, level, watch), link
 
     def __enter__(self) -> Self:
         self.pieces.__enter__()

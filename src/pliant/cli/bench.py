@@ -2,7 +2,7 @@
 (`pliant bench MODEL.onnx`: `bench_onnx.py`.)
 
 Each contestant runs in a process of its own, in alternating rounds; shown are the best round, the median, and which share of the machine's
-limits that is: of its multiply-adds in f32 for reading (quantised products may exceed that), of its memory bandwidth for writing. Nothing
+limits that is: of its multiply-adds in f32 for reading (quantized products may exceed that), of its memory bandwidth for writing. Nothing
 else should run meanwhile. With the usual settings that takes two or three minutes.
 """
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     peers = [choose(options.vs, PEERS, "peer")] if options.vs else []
     threads = numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads()
     prompts, contexts = numbers(options.prompt, "--prompt", low=1), numbers(options.context, "--context", low=0)
-    from ..llm.catalogue import DEFAULT
+    from ..llm.catalog import DEFAULT
     from ..llm.locate import locate
 
     path = locate(options.model or DEFAULT, offline=options.offline, progress=progress)
@@ -148,7 +148,7 @@ def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, flo
     for threads, rate in limits.items():
         lines.append(f"limits, {_threads(threads)}: {rate['operations'] / 1e9:.0f} GFLOP/s (f32), {rate['bytes'] / 1e9:.1f} GB/s")
     return "\n".join(
-        [*lines, "first the best round; the limit of prefill: multiply-adds in f32 (quantised products may pass it), of decode: memory"]
+        [*lines, "first the best round; the limit of prefill: multiply-adds in f32 (quantized products may pass it), of decode: memory"]
     )
 
 
@@ -183,7 +183,7 @@ def _usual_threads() -> list[int]:
 
 
 def _module(name: str) -> list[str]:
-    return [sys.executable, "-m", f"pliant.cli.contestants.{name}"]
+    return [sys.executable, "-m", f"pliant.cli.bench_workers.{name}"]
 
 
 def _python(options: argparse.Namespace) -> str:

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from ..runtime import cache
-from ..runtime.kept import KeptPrograms
+from ..runtime import code_cache
+from ..runtime.program_store import ProgramStore
 from ..support.units import in_bytes
 from . import choose
 
@@ -23,11 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Shows or clears the cache; what is cleared is shown as it was."""
     action = choose(options.action, ACTIONS, "action")
-    base = cache.folder()
+    base = code_cache.folder()
     if base is None:
         print(json.dumps({"folder": None}) if options.json else "there is no cache: no home folder, and PLIANT_CACHE is not set")
         return 0
-    parts: list[cache.Cache | KeptPrograms] = [cache.default(), KeptPrograms(base / "ready")]
+    parts: list[code_cache.Cache | ProgramStore] = [code_cache.default(), ProgramStore(base / "ready")]
     found = [_facts(part) for part in parts]
     if action == "clear":
         for facts, part in zip(found, parts, strict=True):
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(facts["removed"] < facts["entries"] for facts in found if "removed" in facts) else 0
 
 
-def _facts(part: cache.Cache | KeptPrograms) -> dict[str, Any]:
+def _facts(part: code_cache.Cache | ProgramStore) -> dict[str, Any]:
     return {"folder": str(part.folder), "entries": len(part.files()), "bytes": part.size(), "limit_bytes": part.limit}
 
 

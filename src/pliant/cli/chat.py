@@ -1,10 +1,10 @@
 """`pliant chat [PROMPT]`: one question, or a conversation.
 
     pliant chat "Why is the sky blue?"
-    cat notes.txt | pliant chat "Summarise this."
+    cat notes.txt | pliant chat "Summarize this."
     pliant chat -m ./model.gguf -s "You are terse."
 
-Answers go to stdout, everything else to stderr. Without a prompt and with a terminal it is a conversation (cli/talk.py).
+Answers go to stdout, everything else to stderr. Without a prompt and with a terminal it is a conversation (cli/repl.py).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
             raise Usage(
                 f"{lm.name} has no chat template, and cannot hold a conversation", 'give it a text to continue: pliant chat --raw "…"'
             )
-        from .talk import talk
+        from .repl import talk
 
         return talk(lm, options.system, settings, options.stats)
     return _answer(lm, prompt, settings, options)
@@ -115,7 +115,7 @@ def _piped() -> str | None:
 
 
 def _model(options: argparse.Namespace) -> LLM:
-    from ..llm.catalogue import DEFAULT
+    from ..llm.catalog import DEFAULT
     from ..llm.lm import LLM
 
     return LLM(

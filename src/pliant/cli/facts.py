@@ -72,7 +72,7 @@ def _rates(count: int) -> dict[str, dict[str, float]]:
     counts = sorted({1, count})
     progress("measuring multiply-adds")
     try:
-        from ..measure import fma_rate, read_bandwidth
+        from ..machine_peak import fma_rate, read_bandwidth
 
         flops = {str(n): fma_rate(n) for n in counts}
         progress("measuring reading of memory")
@@ -105,7 +105,7 @@ def _missing(name: str, problem: Exception, why: str) -> Error:
 
 
 def _cpu_name() -> str:
-    from ..target.host import cpu_name
+    from ..target.native import cpu_name
 
     return cpu_name()
 
@@ -137,7 +137,7 @@ def _threads() -> dict[str, Any]:
 
 
 def _code_cache(facts: Facts) -> dict[str, Any]:
-    from ..runtime.cache import default
+    from ..runtime.code_cache import default
 
     cache = default()
     folder = cache.folder

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..support.errors import ModelFileError
 from . import Usage
-from .pictures import read_picture
+from .images import read_picture
 
 
 def add_dims(parser: argparse.ArgumentParser) -> None:

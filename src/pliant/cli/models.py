@@ -42,9 +42,9 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _known() -> list[dict[str, Any]]:
-    """The catalogue, then what the Hugging Face cache has."""
+    """The catalog, then what the Hugging Face cache has."""
     from ..llm import hub
-    from ..llm.catalogue import CATALOGUE
+    from ..llm.catalog import CATALOGUE
 
     found: list[dict[str, Any]] = [
         {"name": m.name, "title": m.title, "licence": m.licence, "bytes": m.size, "here": m.is_here(), "path": str(m.path())}
@@ -78,7 +78,7 @@ def _pull(options: argparse.Namespace) -> int:
 
 def _remove(options: argparse.Namespace) -> int:
     from ..llm import hub
-    from ..llm.catalogue import CATALOGUE, remove
+    from ..llm.catalog import CATALOGUE, remove
 
     if options.name.startswith("hf:"):
         folder = hub.parse(options.name).folder

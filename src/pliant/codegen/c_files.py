@@ -18,9 +18,9 @@ import numpy as np
 
 from ..dtype import ALL, f64, i64
 from ..loop.stmt import Func
+from ..runtime.call_frame import Layout
 from ..runtime.contract import workspace_text
 from ..runtime.interface import Interface
-from ..runtime.slot import Layout
 from ..support.record import dataclass
 from .c_expr import RESERVED, Expressions, converted
 from .c_render import CModule, render

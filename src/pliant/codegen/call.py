@@ -1,9 +1,9 @@
 """The call of a compiled program as a function of Python's own kind, as LLVM IR text that we wrote.
 
-`call` has the signature of METH_FASTCALL | METH_KEYWORDS; its `self` is the ctypes object of the program's `Gate`. It takes a free
-frame, gathers arguments by place and by name, lets `enter` (see enter.py) read them, makes the outputs, lets `run` work without the
+`call` has the signature of METH_FASTCALL | METH_KEYWORDS; its `self` is the ctypes object of the program's `CallDescriptor`. It takes a
+free frame, gathers arguments by place and by name, lets `enter` (see enter.py) read them, makes the outputs, lets `run` work without the
 GIL, and answers the output or a tuple of outputs. Whatever is not plain it hands over, untouched, to the Python callable
-`long_way`; when `run` failed it gives the error record to the Python callable `failed`, which raises. So no message is made here.
+`slow_path`; when `run` failed it gives the error record to the Python callable `failed`, which raises. So no message is made here.
 
 `take_frame` and `give_frame` are the list of free frames, which the long way uses too: both need the GIL. `allocate` is `Ctx.alloc`: memory
 that lives until `release`; it may be called from any thread.
@@ -97,7 +97,7 @@ entry:
   %is.none = icmp eq ptr %given, %none
   br i1 %is.none, label %yes, label %some
 some:
-  %outputs = field i64 %gate, Gate.outputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %many
 one:
@@ -135,8 +135,8 @@ no:
 ; The place of an argument that is given by name, or -1. Names are compared as objects: Python keeps one of each in source texts.
 define internal i64 @find_name(ptr %gate, ptr %name, i64 %from) {
 entry:
-  %inputs = field i64 %gate, Gate.inputs
-  %names = field ptr %gate, Gate.names
+  %inputs = field i64 %gate, CallDescriptor.inputs
+  %names = field ptr %gate, CallDescriptor.names
   br label %next
 next:
   %p = phi i64 [ %from, %entry ], [ %p1, %look ]
@@ -157,7 +157,7 @@ no:
 ; Takes what is given by name.
 define internal i1 @gather_named(ptr %gate, ptr %host, ptr %objects, ptr %args, i64 %nargs, ptr %names) {
 entry:
-  %inputs = field i64 %gate, Gate.inputs
+  %inputs = field i64 %gate, CallDescriptor.inputs
   %tuple.size = field ptr %host, Host.tuple_size
   %size = call CC i64 %tuple.size(ptr %names)
   %out.name = field ptr %host, Host.out
@@ -199,8 +199,8 @@ no:
 define internal i1 @gather(ptr %gate, ptr %host, ptr %frame, ptr %args, i64 %nargs, ptr %names) {
 entry:
   %objects = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, Gate.inputs
-  %outputs = field i64 %gate, Gate.outputs
+  %inputs = field i64 %gate, CallDescriptor.inputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   %too.many = icmp sgt i64 %nargs, %inputs
   br i1 %too.many, label %no, label %next
@@ -267,7 +267,7 @@ other.thread:
   store ptr %own, ptr %cancel.to
   br label %launch
 launch:
-  %how = field i64 %gate, Gate.launch
+  %how = field i64 %gate, CallDescriptor.launch
   %alone = icmp eq i64 %how, 0
   br i1 %alone, label %yes, label %epoch
 epoch:
@@ -408,9 +408,9 @@ no:
 define internal i1 @make_outputs(ptr %gate, ptr %host, ptr %frame) {
 entry:
   %objects = field ptr %frame, Frame.objects
-  %plans = field ptr %gate, Gate.plans
-  %inputs = field i64 %gate, Gate.inputs
-  %outputs = field i64 %gate, Gate.outputs
+  %plans = field ptr %gate, CallDescriptor.plans
+  %inputs = field i64 %gate, CallDescriptor.inputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   %increment = field ptr %host, Host.increment
   br label %next
@@ -456,9 +456,9 @@ no:
 define internal ptr @answer(ptr %gate, ptr %host, ptr %frame) {
 entry:
   %all = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, Gate.inputs
+  %inputs = field i64 %gate, CallDescriptor.inputs
   %objects = getelementptr ptr, ptr %all, i64 %inputs
-  %outputs = field i64 %gate, Gate.outputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %many
 one:
@@ -491,10 +491,10 @@ done:
 define internal ptr @fail(ptr %gate, ptr %host, ptr %frame) {
 entry:
   %argument = alloca ptr
-  %frames = field ptr %gate, Gate.frames
+  %frames = field ptr %gate, CallDescriptor.frames
   %objects = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, Gate.inputs
-  %outputs = field i64 %gate, Gate.outputs
+  %inputs = field i64 %gate, CallDescriptor.inputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   call void @drop(ptr %host, ptr %objects, i64 %inputs, i64 %count)
   %error = place %frame, Frame.ctx.error
@@ -505,7 +505,7 @@ entry:
   %refused = icmp eq ptr %record, null
   br i1 %refused, label %no, label %raise
 raise:
-  %failed = field ptr %gate, Gate.failed
+  %failed = field ptr %gate, CallDescriptor.failed
   %vectorcall = field ptr %host, Host.vectorcall
   %raised = call CC ptr %vectorcall(ptr %failed, ptr %argument, i64 1, ptr null)
   %decrement = field ptr %host, Host.decrement
@@ -518,8 +518,8 @@ no:
 define CC ptr @call(ptr %self, ptr %args, i64 %nargs, ptr %names) {
 entry:
   %gate = field ptr %self, Array.address
-  %host = field ptr %gate, Gate.host
-  %frames = field ptr %gate, Gate.frames
+  %host = field ptr %gate, CallDescriptor.host
+  %frames = field ptr %gate, CallDescriptor.frames
   %frame = call CC ptr @take_frame(ptr %frames)
   %busy = icmp eq ptr %frame, null
   br i1 %busy, label %long.way, label %gather
@@ -536,7 +536,7 @@ make:
   %made = call i1 @make_outputs(ptr %gate, ptr %host, ptr %frame)
   br i1 %made, label %run, label %refuse
 run:
-  %run.fn = field ptr %gate, Gate.run
+  %run.fn = field ptr %gate, CallDescriptor.run
   %buffers = field ptr %frame, Frame.buffers
   %dims = field ptr %frame, Frame.dims
   %save.thread = field ptr %host, Host.save_thread
@@ -558,7 +558,7 @@ refuse:
   call CC void @give_frame(ptr %frames, ptr %frame)
   br label %long.way
 long.way:
-  %long = field ptr %gate, Gate.long_way
+  %long = field ptr %gate, CallDescriptor.slow_path
   %vector.call = field ptr %host, Host.vectorcall
   %answered = call CC ptr %vector.call(ptr %long, ptr %args, i64 %nargs, ptr %names)
   ret ptr %answered

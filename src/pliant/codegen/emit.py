@@ -7,7 +7,7 @@ without f16c, frem, i128 on wasm) must not be in the IR; the linkers refuse it.
 
     code = emit_object(ir_text, target("native"))        # an ELF or wasm relocatable object
 
-LLVM's vectorisers and unroller are off: loop programs say what is a vector and what is unrolled.
+LLVM's vectorizers and unroller are off: loop programs say what is a vector and what is unrolled.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 
 def emit_object(ir_text: str, target: Target, level: int = 2) -> bytes:
-    """The relocatable object of a module, optimised at `level` 0 (no passes at all) to 3."""
-    module, machine = _optimised(ir_text, target, level)
+    """The relocatable object of a module, optimized at `level` 0 (no passes at all) to 3."""
+    module, machine = _optimized(ir_text, target, level)
     return bytes(machine.emit_object(module))
 
 
 def emit_assembly(ir_text: str, target: Target, level: int = 2) -> str:
     """The assembly text of a module, for people and tests to read."""
-    module, machine = _optimised(ir_text, target, level)
+    module, machine = _optimized(ir_text, target, level)
     return str(machine.emit_assembly(module))
 
 
-def optimise(ir_text: str, target: Target, level: int = 2) -> str:
+def optimize(ir_text: str, target: Target, level: int = 2) -> str:
     """The module's IR text after LLVM's passes, for people and tests to read."""
-    module, _ = _optimised(ir_text, target, level)
+    module, _ = _optimized(ir_text, target, level)
     return str(module)
 
 
-def _optimised(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+def _optimized(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     import llvmlite.binding as llvm
 
     machine = _machine(target, level)
@@ -91,10 +91,10 @@ def _free(manager: Any) -> None:
 
 @functools.cache
 def _machine(target: Target, level: int) -> Any:
-    """LLVM's machine for the target, with only the needed part of LLVM initialised."""
+    """LLVM's machine for the target, with only the needed part of LLVM initialized."""
     import llvmlite.binding as llvm
 
-    _initialise(native=target.arch == _HOST_ARCHES.get(platform.machine().lower()))
+    _initialize(native=target.arch == _HOST_ARCHES.get(platform.machine().lower()))
     features = ",".join(f"+{feature}" for feature in target.features)
     # A blob may lie anywhere; the memory of a wasm module is its own, so addresses there are plain numbers.
     reloc = "static" if target.kind == "wasm" else "pic"
@@ -107,7 +107,7 @@ _HOST_ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "ar
 
 
 @functools.cache
-def _initialise(*, native: bool) -> None:
+def _initialize(*, native: bool) -> None:
     import llvmlite.binding as llvm
 
     if native:

@@ -259,7 +259,7 @@ entry:
   br i1 %fresh, label %maybe.given, label %state
 state:
   ; What somebody gives for an output that is state the long way must judge.
-  %plans = field ptr %gate, Gate.plans
+  %plans = field ptr %gate, CallDescriptor.plans
   %source = getelementptr PLAN, ptr %plans, i64 %alias
   %source.number = field i64 %source, Plan.buffer
   %source.buffer = getelementptr i64, ptr %buffers, i64 %source.number
@@ -314,10 +314,10 @@ no:
 
 define internal i1 @enter(ptr %gate, ptr %host, ptr %frame) {
 entry:
-  %inputs = field i64 %gate, Gate.inputs
-  %outputs = field i64 %gate, Gate.outputs
+  %inputs = field i64 %gate, CallDescriptor.inputs
+  %outputs = field i64 %gate, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
-  %plans = field ptr %gate, Gate.plans
+  %plans = field ptr %gate, CallDescriptor.plans
   %objects = field ptr %frame, Frame.objects
   %ranges = field ptr %frame, Frame.ranges
   br label %next
@@ -334,7 +334,7 @@ step:
   %read = call i1 @read_argument(ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range)
   br i1 %read, label %next, label %no
 prepare:
-  %prepare.fn = field ptr %gate, Gate.prepare
+  %prepare.fn = field ptr %gate, CallDescriptor.prepare
   %buffers = field ptr %frame, Frame.buffers
   %dims = field ptr %frame, Frame.dims
   %code = call CC i32 %prepare.fn(ptr %frame, ptr %buffers, ptr %dims)
@@ -342,7 +342,7 @@ prepare:
   br i1 %prepared, label %room, label %no
 room:
   ; A larger workspace the long way makes; it stays with the frame.
-  %need = field i64 %gate, Gate.need
+  %need = field i64 %gate, CallDescriptor.need
   %bytes.at = getelementptr i64, ptr %dims, i64 %need
   %bytes = load i64, ptr %bytes.at
   %room.there = field i64 %frame, Frame.room

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.call_frame import Layout
 from ..runtime.interface import Interface
 from ..runtime.package import ENTRIES
-from ..runtime.slot import Layout
 from ..target import Target
 
 Array = np.ndarray[Any, Any]

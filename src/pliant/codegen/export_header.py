@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ..runtime.call_frame import Layout
 from ..runtime.interface import Interface
-from ..runtime.slot import Layout
 from ..target import Target
 
 _CTX = """#ifndef PLIANT_CTX

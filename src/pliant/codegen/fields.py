@@ -1,6 +1,6 @@
 """Fields of records in hand-written LLVM IR: written by name, and replaced by what LLVM knows.
 
-    %prepare = field ptr %gate, Gate.prepare        ->   %prepare.at = getelementptr i8, ptr %gate, i64 40
+    %prepare = field ptr %gate, CallDescriptor.prepare        ->   %prepare.at = getelementptr i8, ptr %gate, i64 40
                                                          %prepare = load ptr, ptr %prepare.at
     %cancel.to = place %frame, Frame.ctx.cancel     ->   %cancel.to = getelementptr i8, ptr %frame, i64 40
 

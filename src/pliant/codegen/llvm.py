@@ -23,7 +23,7 @@ from ..support.errors import InternalError
 from ..support.record import dataclass
 from ..target import Target
 from .llvm_build import Declarations
-from .llvm_fail import ModuleState
+from .llvm_errors import ModuleState
 from .llvm_float import Floats
 from .llvm_parallel import ParallelLoops
 from .llvm_types import Val, ctx_layout, register_type, symbol_text

@@ -165,7 +165,7 @@ class Builder:
         return self.part(mask, 0, mask.lanes // 2), self.part(mask, mask.lanes // 2, mask.lanes // 2)
 
     def part(self, v: Val, begin: int, lanes: int) -> Val:
-        """Some neighbouring lanes of a vector."""
+        """Some neighboring lanes of a vector."""
         return self.value(f"shufflevector {v.typed}, {v.type} poison, <{lanes} x i32> {places(begin, lanes)}", v.dtype, lanes)
 
 

@@ -18,7 +18,7 @@ from ..loop.buffer import Load
 from ..sym import expr as E
 from ..sym.expr import Expr
 from ..sym.poly import Poly, add
-from .llvm_packed import Packed
+from .llvm_subbyte import Packed
 from .llvm_types import Val
 
 _SMALL = (i8, u8, i16)

@@ -55,7 +55,7 @@ class _Fma(Builder):
         return self.binary(op, a, Val(by.ref, u64, by.lanes))
 
     def _carried(self, a: Val, by: Val, left: bool) -> Val:
-        """What a shift of `a` to the right (left) by 0..63 moves into the neighbouring word."""
+        """What a shift of `a` to the right (left) by 0..63 moves into the neighboring word."""
         ops = ("lshr", "shl") if not left else ("shl", "lshr")
         return self._shifted(ops[1], self._op(ops[1], a, 1), self._op("sub", Val("63", i64), by))
 

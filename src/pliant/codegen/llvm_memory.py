@@ -3,8 +3,8 @@
 A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
 broadcast, every second element two rows, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading
 indices are constants where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group
-into registers; or one leading index is the lanes from a constant on (`llvm_across.py`).
-Elements of less than a byte are in `llvm_packed.py`; in a register buffer each has a byte of its own.
+into registers; or one leading index is the lanes from a constant on (`llvm_transpose.py`).
+Elements of less than a byte are in `llvm_subbyte.py`; in a register buffer each has a byte of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..support.errors import UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, free_vars
 from ..sym.poly import Poly, add
-from .llvm_across import across, column
 from .llvm_address import Addresses
 from .llvm_build import Declarations, places
 from .llvm_storage import code_of
+from .llvm_transpose import across, column
 from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
 
@@ -97,11 +97,11 @@ class Memory(Addresses):
         return found
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
-        """The value of elements that share bytes; see `llvm_packed.py`."""
+        """The value of elements that share bytes; see `llvm_subbyte.py`."""
         raise NotImplementedError
 
     def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
-        """Write elements that share bytes; see `llvm_packed.py`."""
+        """Write elements that share bytes; see `llvm_subbyte.py`."""
         raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
@@ -246,7 +246,7 @@ class Memory(Addresses):
             raise UnsupportedError(
                 f"register buffer `{buffer.name}` is indexed by {where}, which is no constant once loops are unrolled",
                 facts=["loop variables in it: " + ", ".join(sorted({v.name for i in indices for v in free_vars(i)}))],
-                help='unroll these loops, vectorise the one over the last axis, or give the buffer the scope "stack"',
+                help='unroll these loops, vectorize the one over the last axis, or give the buffer the scope "stack"',
             )
         lead, first, lanes = place
         return self.register_row(buffer, lead, first, max(1, lanes)), lanes

@@ -15,7 +15,7 @@ from ..loop.passes.outline_parallel import is_launch
 from ..loop.stmt import Call, For, Func, Seq
 from ..support.errors import InternalError
 from ..sym.expr import Expr, Var, wrap
-from .llvm_fail import ModuleState
+from .llvm_errors import ModuleState
 from .llvm_types import Val, register_type, symbol_text
 from .llvm_vector import VectorLoops
 

@@ -1,4 +1,4 @@
-"""What the code generator knows at a point of a function: values of variables, memoised expressions, ranges, index polynomials.
+"""What the code generator knows at a point of a function: values of variables, memoized expressions, ranges, index polynomials.
 
 A *scope* is a stretch of straight-line code, one of several lanes done one by one, or a lane group. What is computed in a
 scope may be used again until it is left. Lanes and lane groups are *open*: they are no blocks of

@@ -34,7 +34,7 @@ from ..loop.stmt import (
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, free_vars, product
-from .llvm_fail import ERROR_VALUES, Failures, ModuleState
+from .llvm_errors import ERROR_VALUES, Failures, ModuleState
 from .llvm_instruction import emit_instruction
 from .llvm_types import NO_MEMORY, Val
 

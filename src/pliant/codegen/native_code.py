@@ -15,7 +15,7 @@ import platform
 import re
 import sys
 
-from ..runtime import cache
+from ..runtime import code_cache
 from ..runtime.blob import Blob
 from ..runtime.records import LARGE, PAGE, RECORDS, Plan
 from ..support.errors import ModelFileError, UnsupportedError
@@ -53,10 +53,10 @@ def native_blob() -> Blob:
         raise UnsupportedError(f"machines of kind `{name}` are not supported", facts=[f"supported: {', '.join(_TARGETS)}"])
     windows = sys.platform == "win32"
     key = f"native code\0{sys.platform}\0{machine}\0{native_text(machine, windows)}".encode()
-    kept = cache.get(key)
+    kept = code_cache.get(key)
     if kept is not None:
         with contextlib.suppress(ModelFileError):  # a form of an older version
             return Blob.from_bytes(kept)
     blob = compile_native(machine, windows)
-    cache.put(key, blob.to_bytes())
+    code_cache.put(key, blob.to_bytes())
     return blob

@@ -8,8 +8,8 @@
 
 Where a function has these operators over tensors that the parameters admit (dtype and rank; a dim of the pattern stands for any dim, the
 same one everywhere; a number for itself), and nobody else reads what is between, they become one `call_library`. The symbol is called with
-the values of the parameters in their order, then memory for the results (`runtime/outside.py`). Patterns are tried in the order of their
-registration, each at every place from the last node to the first.
+the values of the parameters in their order, then memory for the results (`runtime/foreign_calls.py`). Patterns are tried in the order of
+their registration, each at every place from the last node to the first.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     Const(outs=(w,), array=stand_in(np.dtype(np.float32), (64, 96)))
 
-They stand where a step has moved the computation of a tensor elsewhere (`lower/lift_constants.py`). Whoever wants the numbers asks
+They stand where a step has moved the computation of a tensor elsewhere (`lower/layout/lift_constants.py`). Whoever wants the numbers asks
 `known`, which refuses them: nobody may compute with what only looks like zeros.
 """
 

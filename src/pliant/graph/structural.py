@@ -66,7 +66,7 @@ def _difference(a: Form, b: Form, path: str) -> str | None:
         return None
     if isinstance(a, tuple) and isinstance(b, tuple):
         for k, (x, y) in enumerate(zip(a, b, strict=False)):
-            if _labelled(x) and _labelled(y) and x[0] == y[0]:
+            if _labeled(x) and _labeled(y) and x[0] == y[0]:
                 found = _difference(x[1], y[1], f"{path}.{x[0]}")
             else:
                 found = _difference(x, y, f"{path}[{k}]")
@@ -76,7 +76,7 @@ def _difference(a: Form, b: Form, path: str) -> str | None:
     return f"{path}: {b!r} is not {a!r}"
 
 
-def _labelled(form: Form) -> bool:
+def _labeled(form: Form) -> bool:
     return isinstance(form, tuple) and len(form) == 2 and isinstance(form[0], str) and form[0].isidentifier()
 
 

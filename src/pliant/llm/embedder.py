@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..frontends.safetensors import load_safetensors
 from ..support.errors import Error, ModelFileError, UnsupportedError
-from .catalogue import CATALOGUE
+from .catalog import CATALOGUE
 from .locate import locate
 from .models.bert import Bert, Settings
 from .tokenizer import from_json
@@ -48,8 +48,8 @@ class Embedder:
         place = _folder(source, offline, progress, announce)
         self.settings = _settings(place)
         self.tokenizer = from_json(place / "tokenizer.json")
-        if len(self.tokenizer) > self.settings.words:
-            raise ModelFileError(f"`{place}`: the tokeniser has {len(self.tokenizer)} words, the model {self.settings.words}")
+        if len(self.tokenizer) > self.settings.vocab_size:
+            raise ModelFileError(f"`{place}`: the tokenizer has {len(self.tokenizer)} words, the model {self.settings.vocab_size}")
         self._run = pliant.compile(_model(place, self.settings), threads=threads)
 
     @property
@@ -128,12 +128,12 @@ def _settings(place: Path) -> Settings:
         heads=_count(config, "num_attention_heads"),
         ffn=_count(config, "intermediate_size"),
         layers=_count(config, "num_hidden_layers"),
-        words=_count(config, "vocab_size"),
+        vocab_size=_count(config, "vocab_size"),
         positions=_count(config, "max_position_embeddings"),
         kinds=_count(config, "type_vocab_size"),
         eps=_number(config, "layer_norm_eps"),
         first=_first_token(place),
-        normalised=_normalised(place),
+        normalized=_normalized(place),
     )
     if s.width % s.heads:
         raise ModelFileError(f"config.json: {s.heads} heads do not divide a width of {s.width}")
@@ -150,7 +150,7 @@ def _first_token(place: Path) -> bool:
     return asked == ["pooling_mode_cls_token"]
 
 
-def _normalised(place: Path) -> bool:
+def _normalized(place: Path) -> bool:
     path = place / "modules.json"
     if not path.exists():
         return True

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
-from .cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, PageCache, Sequence
-from .ready import Ready
+from .compiled_model import CompiledModel
+from .kv_cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, PageCache, Sequence
 
 CHUNK = 512  # tokens of a step while a prompt is read
 SEQUENCES = 4  # whole contexts that fit into the cache at once, where memory allows
@@ -43,16 +43,16 @@ class Engine:
     def __init__(self, file: GgufFile, *, threads: int | None = None, cache: str = "f16", context: int | None = None) -> None:
         if cache not in KINDS:
             raise Error(f"`cache` is {cache!r}; keys and values are kept as {' or '.join(KINDS)}")
-        model = Ready(file, cache)
-        s = model.numbers
-        self.words: int = s.words
-        token = 2 * s.layers * s.kv_heads * s.size * np.dtype(KINDS[cache]).itemsize
+        model = CompiledModel(file, cache)
+        s = model.config
+        self.vocab_size: int = s.vocab_size
+        token = 2 * s.layers * s.kv_heads * s.head_dim * np.dtype(KINDS[cache]).itemsize
         room = (_memory() - sum(t.size for t in file.tensors.values())) // 2 // token
         self.context = _context(s.context, context, room)
         self.trained_context: int = s.context
         self.run = model.run(threads)
         one = -(-self.context // PAGE)
-        self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.size, KINDS[cache])
+        self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.head_dim, KINDS[cache])
 
     def feed(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
         """Appends tokens to a sequence; the logits after the last of them."""
@@ -88,8 +88,8 @@ class Engine:
         self.cache.check_open(part.sequence)
         if length > self.context:
             raise too_long(length, self.context, self.trained_context)
-        if wrong := [t for t in part.tokens if not 0 <= t < self.words]:
-            raise Error(f"there is no token {wrong[0]}: the vocabulary has {self.words}")
+        if wrong := [t for t in part.tokens if not 0 <= t < self.vocab_size]:
+            raise Error(f"there is no token {wrong[0]}: the vocabulary has {self.vocab_size}")
 
 
 def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:

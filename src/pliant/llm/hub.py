@@ -26,7 +26,7 @@ from .download import Progress, download, make_folder
 from .http import DownloadError, page
 
 PUBLIC = "https://huggingface.co"
-# Of several quantisations: a good size for its quality first.
+# Of several quantizations: a good size for its quality first.
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "IQ4_XS", "Q6_K", "BF16", "F16", "F32")
 _NAME = re.compile(r"hf:(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:/(?P<file>[\w./ -]+\.gguf)|:(?P<quant>[\w.-]+))?")
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -224,7 +224,7 @@ def _is_safe(path: str) -> bool:
 
 
 def _choose(paths: Sequence[str], file: str | None, quant: str | None) -> str | None:
-    """The file that is meant: the named one, the one of that quantisation, else the one that is preferred."""
+    """The file that is meant: the named one, the one of that quantization, else the one that is preferred."""
     if file is not None:
         return file if file in paths else None
     models = sorted(p for p in paths if "mmproj" not in p.lower() and (_PART.fullmatch(p) is None or p == parts(p)[0]))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..frontends.gguf import open_gguf
 from ..support.errors import Error, UnsupportedError
-from .catalogue import CATALOGUE
+from .catalog import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
 from .prompt import Prompt, Prompts

@@ -1,4 +1,4 @@
-"""What the user calls a model, and the file that it is: a path, a name of the catalogue, or `hf:org/repo[:quant]`.
+"""What the user calls a model, and the file that it is: a path, a name of the catalog, or `hf:org/repo[:quant]`.
 
 locate("smollm2-135m", announce=print)      # -> Path; fetched if need be
 locate("model.gguf", offline=True)
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.errors import ModelFileError
-from .catalogue import CATALOGUE, CatalogueModel, pull
+from .catalog import CATALOGUE, CatalogModel, pull
 
 if TYPE_CHECKING:
     from .download import Progress
@@ -51,7 +51,7 @@ def locate(
     )
 
 
-def _from_catalogue(model: CatalogueModel, offline: bool, say: Progress, tell: Callable[[str], None]) -> Path:
+def _from_catalogue(model: CatalogModel, offline: bool, say: Progress, tell: Callable[[str], None]) -> Path:
     if model.is_here():
         return model.path()
     if offline:

@@ -2,7 +2,7 @@
 
 The cache of all layers is two tensors: keys [runs, layers, run, kv_heads, d, 64] and values [runs, layers, run, kv_heads, 64, d]: pages
 lie in runs of a few (`cache.py`), so that what a layer reads is not cut too small, and few pages in use lie close together. Keys lie
-transposed inside of a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few neighbouring
+transposed inside of a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few neighboring
 tokens of one sequence; with the heads that share keys it makes the rows of two small matrix products for each page, summed in registers.
 A *range* is four pages in a row. What a tile finds in a range is a *part*, and parts are joined in order:
 
@@ -13,7 +13,7 @@ Inside of a range pages come before heads: memory is read as it lies. Few tokens
 tiles, whose parts follow each other. Ranges have their places, and what a row does is the same in a tile and alone: so results do not
 depend on how a prompt is cut into steps, on who else is in the batch, or on threads.
 
-    k = Paged(heads=9, kv_heads=3, size=64, window=0, cache=f16)
+    k = Paged(heads=9, kv_heads=3, head_dim=64, window=0, cache=f16)
     first, length, sequence = k.tiles(seq_start, kv_len, positions)
     keys, values = k.append(…); a = k.attend(q, keys, values, layer, positions, sequence, first, length, page_table)
 """
@@ -50,7 +50,7 @@ from .. import (
     vector,
     view,
 )
-from .cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, run_of
+from .kv_cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, run_of
 
 LANES = 16
 ROWS = 6  # of a tile: with 64 columns their sums fill the registers
@@ -71,7 +71,7 @@ class Paged:
 
     heads: int
     kv_heads: int
-    size: int  # of a head
+    head_dim: int
     scale: float
     window: int = 0
     cap: float = 0.0
@@ -85,7 +85,7 @@ class Paged:
     @property
     def run(self) -> int:
         """Pages that lie together."""
-        return run_of(self.kv_heads, self.size, self.cache.itemsize)
+        return run_of(self.kv_heads, self.head_dim, self.cache.itemsize)
 
     @property
     def tokens(self) -> int:
@@ -100,7 +100,7 @@ class Paged:
     @functools.cached_property
     def append(self) -> Any:
         """Puts the new keys and values of a layer into the cache."""
-        return _append(self.kv_heads, self.size, self.cache, self.run)
+        return _append(self.kv_heads, self.head_dim, self.cache, self.run)
 
     @functools.cached_property
     def attend(self) -> Any:
@@ -110,14 +110,14 @@ class Paged:
     @property
     def operands(self) -> tuple[Any, ...]:
         """The types of queries (and results), keys, values, positions and the page table, as kernels take them."""
-        keys, values = ((runs, layers, self.run, self.kv_heads, *page) for page in ((self.size, PAGE), (PAGE, self.size)))
-        heads = Tensor[f32, t, self.heads, self.size]
+        keys, values = ((runs, layers, self.run, self.kv_heads, *page) for page in ((self.head_dim, PAGE), (PAGE, self.head_dim)))
+        heads = Tensor[f32, t, self.heads, self.head_dim]
         return heads, Tensor[self.cache, *keys], Tensor[self.cache, *values], Tensor[i32, t], Tensor[i32, b, p]
 
     def sums(self, tokens: int) -> tuple[Any, Any]:
         """The types of what some tokens have gathered: values by their weights; a number of each head (best scores, sums of weights)."""
         rows = tokens * self.group
-        return InOut[f32, self.kv_heads, rows, self.size], InOut[f32, self.kv_heads, rows]
+        return InOut[f32, self.kv_heads, rows, self.head_dim], InOut[f32, self.kv_heads, rows]
 
 
 def _at_least_one(n: int) -> int:
@@ -135,7 +135,7 @@ def _tiles(TOKENS: int) -> Any:
         length: Out[i32, t],
         sequence: Out[i32, t],
     ) -> None:
-        """Tiles of up to TOKENS neighbouring tokens; refuses offsets out of order and positions beyond the cached length."""
+        """Tiles of up to TOKENS neighboring tokens; refuses offsets out of order and positions beyond the cached length."""
         end = cast(i64, seq_start[b])
         check(seq_start[0] == 0 and end == t, "seq_start runs from {0} to {1}, not from 0 to {2}", seq_start[0], end, t)
         count = alloc((1,), i64, scope="stack")
@@ -196,8 +196,8 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
 
 @functools.cache
 def _part(shape: Paged, tokens: int) -> Any:
-    """What `tokens` neighbouring tokens of one sequence find in a range of pages, all heads: sums of values, largest scores, their sums."""
-    KV, D = shape.kv_heads, shape.size
+    """What `tokens` neighboring tokens of one sequence find in a range of pages, all heads: sums of values, largest scores, their sums."""
+    KV, D = shape.kv_heads, shape.head_dim
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
     W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the result that are summed together
     CHUNKS = D // W
@@ -307,7 +307,7 @@ def _part(shape: Paged, tokens: int) -> Any:
 @functools.cache
 def _begin(shape: Paged, tokens: int) -> Any:
     """Nothing was seen yet."""
-    KV, R, D = shape.kv_heads, tokens * shape.group, shape.size
+    KV, R, D = shape.kv_heads, tokens * shape.group, shape.head_dim
     ACC, ROW = Out[f32, KV, R, D], Out[f32, KV, R]
 
     @kernel(scheduled=True)
@@ -325,7 +325,7 @@ def _begin(shape: Paged, tokens: int) -> Any:
 @functools.cache
 def _join(shape: Paged, tokens: int) -> Any:
     """Adds a part to what the ranges before it gave."""
-    KV, R, D = shape.kv_heads, tokens * shape.group, shape.size
+    KV, R, D = shape.kv_heads, tokens * shape.group, shape.head_dim
     PARTS, NUMBERS = Tensor[f32, slots, KV, R, D], Tensor[f32, slots, KV, R]
     ACC, ROW = shape.sums(tokens)
 
@@ -351,7 +351,7 @@ def _join(shape: Paged, tokens: int) -> Any:
 @functools.cache
 def _end(shape: Paged, tokens: int) -> Any:
     """What was gathered, as the results of these tokens."""
-    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.size
+    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.head_dim
     ACC, ROW, RESULT = *shape.sums(tokens), Out[f32, tokens, H, D]
 
     @kernel(scheduled=True)
@@ -367,7 +367,7 @@ def _end(shape: Paged, tokens: int) -> Any:
 @functools.cache
 def _tile(shape: Paged, tokens: int) -> Any:
     """All ranges of a tile, one after the other."""
-    H, KV, R, D = shape.heads, shape.kv_heads, tokens * shape.group, shape.size
+    H, KV, R, D = shape.heads, shape.kv_heads, tokens * shape.group, shape.head_dim
     WINDOW, TOKENS = shape.window, tokens
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     part, begin, join, end = (make(shape, tokens) for make in (_part, _begin, _join, _end))
@@ -397,7 +397,7 @@ def _tile(shape: Paged, tokens: int) -> Any:
 
 
 def _attend(shape: Paged, many: Any, one: Any) -> Any:
-    H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.size, shape.tokens
+    H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.head_dim, shape.tokens
     WINDOW = shape.window
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     part, begin, join, end = (make(shape, 1) for make in (_part, _begin, _join, _end))

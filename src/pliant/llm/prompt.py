@@ -15,7 +15,7 @@ from typing import Any
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
-from .template import ChatTemplate
+from .chat_template import ChatTemplate
 from .tokenizer import Tokenizer
 
 Message = Mapping[str, Any]

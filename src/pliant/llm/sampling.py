@@ -81,7 +81,7 @@ class Sampler:
         options = self.options
         scores = _checked(logits)
         if options.repetition_penalty != 1.0:
-            scores = _penalised(scores, history[max(0, len(history) - options.repetition_window) :], options.repetition_penalty)
+            scores = _penalized(scores, history[max(0, len(history) - options.repetition_window) :], options.repetition_penalty)
         if options.temperature == 0.0:
             return int(np.argmax(scores))  # the first of equal ones
         tokens, chances = distribution(scores, options)
@@ -132,7 +132,7 @@ def _checked(logits: NDArray[Any]) -> NDArray[np.float64]:
     return scores
 
 
-def _penalised(scores: NDArray[np.float64], recent: Sequence[int], penalty: float) -> NDArray[np.float64]:
+def _penalized(scores: NDArray[np.float64], recent: Sequence[int], penalty: float) -> NDArray[np.float64]:
     """Tokens that were said recently become less likely, each once."""
     said = np.unique(np.asarray([t for t in recent if 0 <= t < len(scores)], np.intp))
     result = scores.copy()

@@ -115,7 +115,7 @@ class Load(Expr):
 
 
 def has_load(e: Expr) -> bool:
-    """Whether `e` reads memory (memoised)."""
+    """Whether `e` reads memory (memoized)."""
     found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
     return found
 
@@ -136,7 +136,7 @@ def loads_in(expressions: Iterable[Expr]) -> list[Load]:
 
 
 def loaded(e: Expr) -> frozenset[Buffer]:
-    """The buffers that an expression reads (memoised)."""
+    """The buffers that an expression reads (memoized)."""
     found: frozenset[Buffer] = fold_up(e, "loaded", _loaded)
     return found
 

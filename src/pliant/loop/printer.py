@@ -3,7 +3,7 @@
     print_func(f)        # imports, dims with their ranges, callees first, then the function
 
 Names are made legal and unique: what is visible at one place never shares a name, siblings may. Literals are bare where their
-neighbours say the dtype. Perfectly nested serial loops from 0 are one `grid`. Long expressions are written with names for their parts,
+neighbors say the dtype. Perfectly nested serial loops from 0 are one `grid`. Long expressions are written with names for their parts,
 `(t := x[i] * 2.0)`: the name stands for the expression, which is computed where it is used.
 """
 
@@ -432,7 +432,7 @@ def _plain(s: For) -> bool:
 
 
 def _tree_size(e: Expr) -> int:
-    """How many operations the text of `e` has when every part is written out (memoised)."""
+    """How many operations the text of `e` has when every part is written out (memoized)."""
     return int(fold_up(e, "tree", lambda node, below: 1 + sum(below)))
 
 

@@ -1,7 +1,7 @@
 """The words of loop programs as Python names: loops, blocks, memory, checks.
 
 A kernel is read from its syntax tree and never executed, so nothing here does anything: the signatures are for editors, linters and type
-checkers, and a call from ordinary Python raises a designed error. `parse.py` recognises the words by identity, whatever a user
+checkers, and a call from ordinary Python raises a designed error. `parse.py` recognizes the words by identity, whatever a user
 calls them.
 
     @kernel

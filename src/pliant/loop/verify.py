@@ -72,7 +72,9 @@ def verify_written(func: Func, given: Expr = TRUE) -> None:
 
 
 def _check_stack(func: Func) -> None:
-    """Refuses buffers that a stack cannot hold. Primitives keep the limit (`schedule/legal.py`); checked programs may add shadows to it."""
+    """Refuses buffers that a stack cannot hold. Primitives keep the limit (`schedule/invariants.py`); checked programs may add shadows to
+    it.
+    """
     total = 0
     for s in walk_stmts(func.body):
         if isinstance(s, Alloc):

@@ -1,4 +1,4 @@
-"""What quantised tensors mean: from the bytes of a file to f32, as the records of `formats.py` say.
+"""What quantized tensors mean: from the bytes of a file to f32, as the records of `formats.py` say.
 
 Each step is rounded to f32 in the order that `formats.py` states, so that the values are those of every other reader, bit for bit.
 

@@ -1,4 +1,4 @@
-"""Floats as blocks of a format: the other direction of `dequantize`, for the formats that weights are quantised to here.
+"""Floats as blocks of a format: the other direction of `dequantize`, for the formats that weights are quantized to here.
 
     raw = encode("Q4_1", weight)          # f32[rows, k], k a multiple of 32  ->  u8[rows, k // 32, 20]
 

@@ -1,18 +1,18 @@
 """Tensor types of model files, as data: what a block of a type holds, and where each bit of it lies. The numbers are those of GGUF.
 
-A plain type is a row of numbers of one dtype. A quantised type is a row of blocks of `length` elements in `size` bytes, whose element
+A plain type is a row of numbers of one dtype. A quantized type is a row of blocks of `length` elements in `size` bytes, whose element
 `i` of group `g` means, in f32 and with each step rounded,
 
     value[i] = (scale * scales[g]) * codes[i]  +  sign * (minimum * minimums[g])
 
 where the parts that a format does not have are left out. `codes`, `scales` and `minimums` are `Packed`: small integers whose bits lie in
-one or more places of the block. A place (`Bits`) covers neighbouring numbers in runs: `run` bytes hold a number each at the first shift,
+one or more places of the block. A place (`Bits`) covers neighboring numbers in runs: `run` bytes hold a number each at the first shift,
 the same bytes hold the next `run` numbers at the next shift, and after `steps` shifts the bytes that follow go on.
 
     byte of number j  =  offset + j // (run * steps) * run + j % run
     shift             =  shift + width * (j // run % steps)
 
-Dequantisation here and quantised kernels elsewhere read the same records; nothing else knows a format.
+Dequantization here and quantized kernels elsewhere read the same records; nothing else knows a format.
 
     >>> FORMATS[3].name, FORMATS[3].length, FORMATS[3].size
     ('Q4_1', 32, 20)

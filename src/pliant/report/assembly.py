@@ -9,7 +9,7 @@ import re
 
 from ..codegen.emit import emit_assembly
 from ..codegen.llvm import generate
-from ..lineage import Lineage
+from ..provenance import Lineage
 
 _LABEL = re.compile(r'^"?(?P<name>[^\s".][^\s":]*)"?:')
 

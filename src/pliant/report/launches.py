@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..graph.node import CallLoop, Value, walk_nodes
-from ..lineage import Lineage
-from ..loop.analysis.cost import cost as loop_cost
+from ..loop.analysis.operation_count import cost as loop_cost
 from ..loop.stmt import Call, Func, walk_stmts
 from ..lower.callee import func_of
+from ..provenance import Lineage
 from ..support.record import dataclass
 from ..sym.exact import exact
 from ..sym.expr import Expr, Var, free_vars, substitute

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ..lineage import Lineage
 from ..loop.stmt import View, walk_stmts
+from ..provenance import Lineage
 from ..support.record import dataclass
 from ..support.units import in_bytes
 from ..sym.expr import Dim, Expr, Var, free_vars

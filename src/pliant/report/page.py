@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ..lineage import Lineage
 from ..loop.buffer import Buffer
 from ..loop.printer import print_func
 from ..loop.stmt import Func
 from ..lower.callee import func_of
+from ..provenance import Lineage
 from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
 from ..support.units import in_bytes, per_second

@@ -6,7 +6,7 @@
     p.launches[0].layers        # ("encoder.layer.0.attention.self.query",)
 
 Times are read by the profile hook of the binary interface, in Python: each launch has about a microsecond of that in it. The program runs
-a few times, and the fastest run counts. Limits (`pliant.measure`) are measured when they are first asked for.
+a few times, and the fastest run counts. Limits (`pliant.machine_peak`) are measured when they are first asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..lineage import Lineage
+from ..provenance import Lineage
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
@@ -59,7 +59,7 @@ class Limits:
 @functools.cache
 def limits(threads: int) -> Limits:
     """The limits of this machine for a number of threads, measured once."""
-    from ..measure import fma_rate, read_bandwidth
+    from ..machine_peak import fma_rate, read_bandwidth
 
     return Limits(fma_rate(threads), read_bandwidth(threads))
 

@@ -24,7 +24,7 @@ import numpy as np
 from ..dtype import ALL, DType
 from ..support.errors import Error, OutOfMemoryError, ShapeError, counted
 from ..support.source import caller_span
-from .host import arrays_are_as_expected
+from .cpython_api import arrays_are_as_expected
 from .interface import Input
 from .records import LARGE, PAGE, Array
 

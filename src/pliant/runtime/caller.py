@@ -20,17 +20,17 @@ from typing import Any, NoReturn
 
 from ..support.errors import InternalError, ShapeError, counted, is_are
 from ..support.source import caller_span
-from . import host, interrupt
+from . import cpython_api, interrupt
 from .arguments import address_of
 from .blob import load
+from .call_frame import CallFrame
 from .ctx import Entry, ShortEntry
 from .failure import failure
 from .interface import Interface, Output
 from .marshal import Marshal
 from .native import native
 from .package import Package
-from .records import Frame, Gate, Launch, Plan
-from .slot import Slot
+from .records import CallDescriptor, Frame, Launch, Plan
 
 _KEPT_SLOTS = 8
 _RECORD = struct.Struct("=8q")
@@ -44,8 +44,8 @@ class Caller:
         self.names = [i.name for i in interface.inputs]
         self.marshal = Marshal(interface)
         self.layout = self.marshal.layout
-        self.slots: dict[int, Slot] = {}  # those that are kept, by the address of their frame
-        self._passing: list[Slot] = []  # those of running calls that are not kept
+        self.slots: dict[int, CallFrame] = {}  # those that are kept, by the address of their frame
+        self._passing: list[CallFrame] = []  # those of running calls that are not kept
         self.threads = threads
         self._loaded = load(package.blob)
         # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
@@ -63,17 +63,17 @@ class Caller:
 
     def open(self) -> Callable[..., Any]:
         """The function that users call. Programs whose outputs are cut after they ran, or are packed, go the long way."""
-        found = host.host()
+        found = cpython_api.host()
         packed = any(plan.per_byte > 1 for plan in (*self.marshal.plans, *self.marshal.results))
         if found is None or packed or self._counted:
-            return self._long_way
+            return self._slow_path
         records = self.marshal.native_plans()
         plans = (Plan * max(1, len(records)))(*records)
         texts = [sys.intern(name) for name in self.names]
         names = (ctypes.c_int64 * max(1, len(texts)))(*map(id, texts))
         launch = Launch.FIXED if self.threads is not None else Launch.CHOSEN
-        long_way, failed = self._long_way, self._failed
-        gate = Gate(
+        slow_path, failed = self._slow_path, self._failed
+        gate = CallDescriptor(
             host=ctypes.addressof(found),
             inputs=len(self.names),
             outputs=len(self.interface.outputs),
@@ -84,15 +84,15 @@ class Caller:
             need=self.layout.d,
             launch=launch if self.interface.parallel else Launch.NONE,
             frames=ctypes.addressof(self._frames),
-            long_way=id(long_way),
+            slow_path=id(slow_path),
             failed=id(failed),
         )
-        gate.held = plans, texts, names, long_way, failed  # alive as long as the gate
-        return host.builtin(gate) or long_way
+        gate.held = plans, texts, names, slow_path, failed  # alive as long as the gate
+        return cpython_api.builtin(gate) or slow_path
 
-    def new_slot(self) -> Slot:
+    def new_slot(self) -> CallFrame:
         """Memory for one call."""
-        return Slot(self.layout, self._constants)
+        return CallFrame(self.layout, self._constants)
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments in the order of the signature, from places and names."""
@@ -129,7 +129,7 @@ class Caller:
         code, site, *values = _RECORD.unpack(record)
         return failure(self.interface, code, site, values)
 
-    def _long_way(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
+    def _slow_path(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """Run the program; `out` gives the memory of the results (one array, or a tuple of them)."""
         if named or len(args) != len(self.names):
             args = self.bind(args, named)
@@ -161,7 +161,7 @@ class Caller:
             else:
                 self._passing.remove(slot)
 
-    def _take_slot(self) -> Slot:
+    def _take_slot(self) -> CallFrame:
         """A free slot, or a new one, which is kept if there are not many."""
         address = self._take(ctypes.addressof(self._frames))
         if address is not None:
@@ -190,7 +190,7 @@ class Caller:
                 interrupt.cancel_main()
         return len(running)
 
-    def _make_outputs(self, slot: Slot, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
+    def _make_outputs(self, slot: CallFrame, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
         """The outputs: state and given ones, which are in the slot already, and fresh ones; and room for the workspace."""
         layout, marshal = self.layout, self.marshal
         sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
@@ -208,7 +208,7 @@ class Caller:
             at += plan.rank
         return results
 
-    def _run(self, slot: Slot) -> None:
+    def _run(self, slot: CallFrame) -> None:
         slot.frame.flag = 0
         slot.ctx.cancel = interrupt.cancel_flag() or slot.flag
         if self._entry(*slot.addresses):
@@ -219,7 +219,7 @@ class Caller:
         interrupt.surface()
         raise self.failure(record)
 
-    def _cut(self, slot: Slot, output: Output, result: Any) -> Any:
+    def _cut(self, slot: CallFrame, output: Output, result: Any) -> Any:
         """An output of which only the counted part was written."""
         counts = slot.dims[self.layout.e : self.layout.total]
         if not any(c is not None for c in output.counted_by):

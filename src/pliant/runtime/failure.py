@@ -46,7 +46,7 @@ def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -
 
 
 def _outside(call: Outside, found: int, where: Span | None) -> BaseException:
-    from .outside import raised
+    from .foreign_calls import raised
 
     error = raised(found) if call.kind == "host" else None
     return error or Error(f"the function `{call.name}` answered code {found}", where=where, note="in this call")

@@ -153,7 +153,7 @@ class Interface(NamedTuple):
 
     def _memory(self, c: Constant, literals: Sequence[Any], functions: Sequence[Any]) -> Any:
         if c.name.startswith("call:"):
-            from .outside import entry
+            from .foreign_calls import entry
 
             site = int(c.name[5:])
             return entry(site, self.calls[site], functions)

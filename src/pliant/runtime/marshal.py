@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ..dtype import ALL, DType
 from .arguments import Taken, TensorPlan, contiguous_strides, is_torch, scalar_slot
+from .call_frame import CallFrame, Layout
 from .interface import Input, Interface
 from .records import Kind, Plan
-from .slot import Layout, Slot
 
 _CONTIGUOUS, _ALIGNED, _WRITABLE = 0x001, 0x100, 0x400  # numpy's flags
 
@@ -58,7 +58,7 @@ class Marshal:
             at += plan.rank
         return list(plans.values())
 
-    def write(self, slot: Slot, args: Sequence[Any], out: Sequence[Any] | None) -> AnyTaken:
+    def write(self, slot: CallFrame, args: Sequence[Any], out: Sequence[Any] | None) -> AnyTaken:
         """Write arguments of any kind that can be served; raises the error that says what is wrong with one."""
         taken = [plan.take(args[i]) for plan, i in zip(self.plans, self.tensors, strict=True)]
         self._check_state(taken)
@@ -68,12 +68,12 @@ class Marshal:
         self._write_scalars(slot, [args[i] for i in self.scalars])
         return AnyTaken(outputs, torch=any(is_torch(t.owner) for t in taken))
 
-    def write_regions(self, slot: Slot, regions: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
+    def write_regions(self, slot: CallFrame, regions: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
         """Write shapes and strides of arguments that need no memory, to ask `prepare` about them."""
         slot.dims[: self.layout.scalars] = [n for region in regions for n in region]
         self._write_scalars(slot, scalars)
 
-    def place(self, slot: Slot, taken: AnyTaken) -> list[Any]:
+    def place(self, slot: CallFrame, taken: AnyTaken) -> list[Any]:
         """Write the addresses of given outputs and of state, now that `prepare` knows the shapes; answers the given objects."""
         placed: list[Any] = []
         at = self.layout.c
@@ -88,7 +88,7 @@ class Marshal:
             placed.append(None if given is None else given.owner)
         return placed
 
-    def _write_scalars(self, slot: Slot, values: Sequence[Any]) -> None:
+    def _write_scalars(self, slot: CallFrame, values: Sequence[Any]) -> None:
         for at, (i, value) in enumerate(zip(self.scalars, values, strict=True), self.layout.scalars):
             slot.dims[at] = scalar_slot(self.inputs[i], value)
 

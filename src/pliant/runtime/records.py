@@ -3,7 +3,7 @@
 This is the only description of their layout: the native code takes the offsets of its fields from here. Fields are
 numbers or addresses of 8 bytes where nothing else is said.
 
-    Gate (one for each program)  -> Host (one for the process), Plan (one for each argument and output)
+    CallDescriptor (one for each program)  -> Host (one for the process), Plan (one for each argument and output)
                                  -> Frame (one for each running call; free ones are a list)
 """
 
@@ -85,12 +85,12 @@ class Frame(ctypes.Structure):
     ]
 
 
-class Gate(ctypes.Structure):
-    """A program: `names` are those of its arguments, `frames` the list of free frames, `long_way` and `failed` Python callables."""
+class CallDescriptor(ctypes.Structure):
+    """A program: `names` are those of its arguments, `frames` the list of free frames, `slow_path` and `failed` Python callables."""
 
     _fields_ = _words(
         *("host", "inputs", "outputs", "plans", "names", "prepare", "run", "need"),
-        *("launch", "frames", "long_way", "failed"),
+        *("launch", "frames", "slow_path", "failed"),
     )
 
 
@@ -106,4 +106,4 @@ class Host(ctypes.Structure):
     )
 
 
-RECORDS = {record.__name__: record for record in (Array, Watch, Plan, Frame, Gate, Host)}
+RECORDS = {record.__name__: record for record in (Array, Watch, Plan, Frame, CallDescriptor, Host)}

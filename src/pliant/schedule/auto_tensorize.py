@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..loop.analysis.nests import Access, accesses, base_facts, constant_extent, index
 from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Block, Func, Reduce
 from ..support.errors import ScheduleError
@@ -27,10 +28,9 @@ from ..sym.prove import prove_equal
 from ..target import Target
 from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
 from .cursor import fresh_name
-from .nest import Access, accesses, base_facts, constant_extent, index
-from .own_nest import own_nest
+from .errors import refuse
+from .isolated_nest import own_nest
 from .primitives.tensorize import Match, Tile, tile_of_instruction
-from .refusal import refuse
 
 if TYPE_CHECKING:
     from .schedule import BlockHandle, LoopHandle, Schedule
@@ -178,7 +178,7 @@ def _has_tiles(s: Schedule, block: str, sizes: list[int]) -> bool:
 def _accumulate(s: Schedule, block: str, nest: _Nest, tile: str, layout: str | None, most: int) -> None:
     """Compute some tiles of the result side by side in registers: sums are added to there, and written to memory once.
 
-    They are neighbours along the innermost loop over tiles, and a divisor of their number, so that none is left over.
+    They are neighbors along the innermost loop over tiles, and a divisor of their number, so that none is left over.
     """
     at, beside = nest.spatial[-1], []
     count = constant_extent(s.program, at.loop) or 1

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..loop.analysis.nests import blocks
 from ..loop.stmt import Block, For
 from ..support.errors import ScheduleError
 from ..support.random import Stream
@@ -20,7 +21,6 @@ from ..sym.expr import free_vars
 from .cursor import fresh_name
 from .decisions import Decision, Decisions, OfKernel
 from .domains import Domain, V
-from .nest import blocks
 from .trace import Position, ValueId
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from ..loop.analysis.nests import bound_value, index
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, For, Func, If, Iter, Let, Replacer, Seq, Stmt, View, map_children, seq, walk_stmts
 from ..support.errors import ScheduleError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var
 from ..sym.facts import Facts
-from .nest import bound_value, index
 
 EMPTY = Seq(())
 

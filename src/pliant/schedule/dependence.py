@@ -12,6 +12,7 @@ iterations are different S points, and that where two blocks meet in a buffer, e
 from __future__ import annotations
 
 from ..dtype import i64
+from ..loop.analysis.nests import Access, accesses, at_most_once, blocks, bound_inside, facts_at, fed_by, index, loop_facts, loops_above
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, Call, Check, For, Func, Reduce, Stmt, Store, While, children, walk_stmts
 from ..support.record import dataclass
@@ -20,18 +21,6 @@ from ..sym.facts import Facts
 from ..sym.poly import Poly, add, poly_of, to_expr
 from ..sym.prove import prove, prove_equal
 from ..sym.simplify import simplify
-from .nest import (
-    Access,
-    accesses,
-    at_most_once,
-    blocks,
-    bound_inside,
-    facts_at,
-    fed_by,
-    index,
-    loop_facts,
-    loops_above,
-)
 
 
 @dataclass(frozen=True, slots=True)

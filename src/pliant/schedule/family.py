@@ -10,13 +10,13 @@ packed serves every number of rows. All variants compute the same bits, as every
 
 from __future__ import annotations
 
+from ..loop.analysis.nests import block_names
 from ..loop.buffer import Buffer
 from ..loop.stmt import Alloc, Block, Func, If, Replacer, Stmt, map_children, walk_stmts
 from ..support.record import dataclass
 from ..sym.expr import TRUE, Expr
 from .cursor import fresh_name
 from .decisions import Decision
-from .nest import block_names
 
 
 @dataclass(frozen=True, slots=True)

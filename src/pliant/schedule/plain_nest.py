@@ -3,15 +3,15 @@
     for i, j, k in grid(n, 16, 8):
         block(S i, S j, R k)
 
-Unlike `own_nest.py`, which refuses, this answers: rules and passes look at many blocks that they do not take.
+Unlike `isolated_nest.py`, which refuses, this answers: rules and passes look at many blocks that they do not take.
 """
 
 from __future__ import annotations
 
+from ..loop.analysis.nests import blocks, loops_above, path_to
 from ..loop.stmt import Block, For, Func, Iter, Seq, Store
 from ..support.refusal import Refusal
 from ..sym.expr import TRUE, Const, Var, free_vars
-from .nest import blocks, loops_above, path_to
 
 
 def plain_loops(func: Func, block: Block) -> dict[Var, For] | Refusal:

@@ -11,9 +11,9 @@ around it, or of the program. A block that only writes over what another one has
 
 from __future__ import annotations
 
+from ..loop.analysis.nests import accesses, block_around, blocks
 from ..loop.buffer import Buffer
 from ..loop.stmt import Block, For, Func, Stmt, children
-from .nest import accesses, block_around, blocks
 
 
 def child_blocks(func: Func, at: For | Block | None = None) -> list[Block]:

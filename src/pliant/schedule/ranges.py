@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from ..dtype import i64
+from ..loop.analysis.nests import Access, bound_inside, bound_value, facts_at, loop_facts
 from ..loop.buffer import Buffer
 from ..loop.stmt import For, Func
 from ..support.record import dataclass
@@ -18,7 +19,6 @@ from ..sym.facts import Facts
 from ..sym.poly import poly_of
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .nest import Access, bound_inside, bound_value, facts_at, loop_facts
 from .tile import inner_loops
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..loop.analysis.nests import accesses, constant_extent, loops_above, readers
 from ..loop.stmt import Block, For, Func
 from ..support.errors import ScheduleError
 from ..support.source import caller_span
@@ -24,10 +25,9 @@ from .choices import ChoiceLog, SampledInt, SampledText, about_loop, choice_name
 from .cursor import Forward, fresh_name
 from .decisions import Decision, DecisionError
 from .domains import Choices, Domain, FreeTiles, PerfectTiles
-from .nest import accesses, constant_extent, loops_above, readers
+from .errors import refuse
 from .primitives.inline import compute_inline
 from .primitives.move import compute_at
-from .refusal import refuse
 from .trace import Entry, ValueId, traced
 
 MOST_PARTS = 64  # of a tile: more is a mistake, and counting tiles of more takes long

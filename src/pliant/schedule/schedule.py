@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from ..loop.analysis.nests import blocks, index, loops_above
 from ..loop.stmt import Block, For, Func, Iter, Stmt
 from ..support.errors import ScheduleError, counted
 from ..support.source import caller_span
@@ -27,11 +28,11 @@ from . import queries
 from .choices import ChoiceLog, SampledInt, SampledText, plain
 from .cursor import Forward, fresh_name
 from .decisions import OfKernel
-from .nest import blocks, index, loops_above
+from .errors import refuse
 from .primitives import (
     block_layout,
     blockize,
-    cache,
+    cache_stages,
     compact,
     inline,
     join,
@@ -48,7 +49,6 @@ from .primitives import (
 from .primitives import loops as loop_primitives
 from .primitives import partition as partitioning
 from .primitives import split as splitting
-from .refusal import refuse
 from .sampling import Sampling
 from .trace import Entry, HandleId, Position, Trace, traced
 
@@ -295,9 +295,9 @@ class Schedule(Sampling):
     contract = primitive(reduction.contract)
     rfactor = primitive(rfactor.rfactor, BlockHandle)
     sum_in_parts = primitive(parts.sum_in_parts, BlockHandle)
-    cache_write = primitive(cache.cache_write, BlockHandle)
-    cache_read = primitive(cache.cache_read, BlockHandle)
-    set_scope = primitive(cache.set_scope)
+    cache_write = primitive(cache_stages.cache_write, BlockHandle)
+    cache_read = primitive(cache_stages.cache_read, BlockHandle)
+    set_scope = primitive(cache_stages.set_scope)
     widen = primitive(widen.widen)
     compute_at = primitive(move.compute_at)
     reverse_compute_at = primitive(move.reverse_compute_at)

@@ -9,6 +9,7 @@ tile it is. `rebound` gives it one iterator for each loop that it depends on:
 
 from __future__ import annotations
 
+from ..loop.analysis.nests import bound_inside, facts_at, fed_by, loop_facts, loops_above
 from ..loop.buffer import Load
 from ..loop.stmt import Block, For, Func, Iter, Replacer, Stmt
 from ..support.record import dataclass
@@ -17,8 +18,7 @@ from ..sym.expr import TRUE, And, Const, Expr, Not, Or, Select, Var, all_of, fre
 from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
-from .nest import bound_inside, facts_at, fed_by, loop_facts, loops_above
-from .refusal import refuse
+from .errors import refuse
 
 
 @dataclass(frozen=True, slots=True)

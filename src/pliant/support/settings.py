@@ -2,7 +2,7 @@
 
 PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
 PLIANT_VERIFY=1              verify kernels after every pass over loops, too (other steps always are)
-PLIANT_DISABLE=fuse,plan     leave out these optimisations, to see what each is worth
+PLIANT_DISABLE=fuse,plan     leave out these optimizations, to see what each is worth
 PLIANT_CPU=x86-64-v2         take this machine for one that has no more than that CPU: the target `native` uses nothing else
 
 >>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})

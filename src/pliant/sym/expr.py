@@ -36,7 +36,7 @@ Semantics, once and for all targets:
 - A machine without fused multiply-add gets another program (`sym/unfuse.py`): `MulAdd(a, b, c)` becomes `Add(Mul(a, b), c)`, and a function
   its form without fma, `Call("exp.unfused", x)`, written `exp(x, fused=False)`. An `Fma` has one rounding everywhere.
 
-Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoise on nodes.
+Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoize on nodes.
 Python operators on expressions build expressions and fold integer constants; the classes build exactly what they are asked to.
 
     >>> n = Var("n", i64); str((n + 1) * 4 // 2)
@@ -77,7 +77,7 @@ if hasattr(os, "register_at_fork"):
 def _sweep() -> None:
     """Takes what nobody holds any more out of the table.
 
-    Not a finaliser's work: Python drops what is raised in one, a Ctrl-C among it. An entry holds its operands, whose entries
+    Not a finalizer's work: Python drops what is raised in one, a Ctrl-C among it. An entry holds its operands, whose entries
     are older, so one walk from the youngest to the oldest finds all.
     """
     global _room
@@ -621,7 +621,7 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def free_vars(e: Expr) -> frozenset[Var]:
-    """The variables that occur in `e` (memoised)."""
+    """The variables that occur in `e` (memoized)."""
     found: frozenset[Var] = fold_up(e, "free", _free)
     return found
 
@@ -631,7 +631,7 @@ def _free(e: Expr, below: list[frozenset[Var]]) -> frozenset[Var]:
 
 
 def depth(e: Expr) -> int:
-    """The number of nodes on the longest way down from `e` (memoised)."""
+    """The number of nodes on the longest way down from `e` (memoized)."""
     found: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
     return found
 
@@ -673,7 +673,7 @@ def substitute(e: Expr, values: dict[Var, Expr]) -> Expr:
     return rewrite(e, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-# Text. A literal is printed bare where its neighbours say its dtype, else as `f32(0.5)`; so the text can be read back.
+# Text. A literal is printed bare where its neighbors say its dtype, else as `f32(0.5)`; so the text can be read back.
 
 
 def number_text(c: Const) -> str:
@@ -720,7 +720,7 @@ def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, ou
 
 
 def _says_dtype(e: Expr) -> bool:
-    """Whether the text of `e` tells its dtype when its literals are printed bare (memoised)."""
+    """Whether the text of `e` tells its dtype when its literals are printed bare (memoized)."""
     found: bool = fold_up(e, "says", _says)
     return found
 

@@ -28,7 +28,7 @@ def flat_poly(indices: Iterable[Expr], strides: Iterable[Expr], poly: Callable[[
 
 
 def _rejoined(p: Poly, poly: Callable[[Expr], Poly]) -> Poly:
-    """`a // b * b + a % b` is `a`: what loops that were fused go through one after the other are neighbours in memory."""
+    """`a // b * b + a % b` is `a`: what loops that were fused go through one after the other are neighbors in memory."""
     for m, c in p.items():
         for atom in m:
             if not isinstance(atom, FloorMod):

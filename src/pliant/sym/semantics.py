@@ -1,7 +1,7 @@
 """The exact meaning of every expression, in numpy: the oracle that native code must equal bit for bit.
 
 Values are numpy arrays or scalars of the dtype's numpy type (bool, int8 … float64, ml_dtypes' bfloat16). Every function is
-vectorised, obeys the sentences at the head of `sym/expr.py`, and warns about nothing. `apply` gives the value of one node
+vectorized, obeys the sentences at the head of `sym/expr.py`, and warns about nothing. `apply` gives the value of one node
 from the values of its operands, `evaluate` that of a whole expression.
 
     >>> n = Var("n"); int(evaluate((n + 1) // 2, {n: 6}))

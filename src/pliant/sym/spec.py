@@ -89,7 +89,7 @@ class Strides:
 
 
 def strides(*values: Expr | int) -> Strides:
-    """The distance in elements between neighbours, one for each dimension: `Tensor[f32, n, m, strides(s, 1)]`."""
+    """The distance in elements between neighbors, one for each dimension: `Tensor[f32, n, m, strides(s, 1)]`."""
     return Strides(tuple(extent(v, "a stride") for v in values))
 
 

@@ -8,7 +8,7 @@
     implementation    for j in vector(16): c[j] += cast(i32, a[0]) * cast(i32, b[j, 0]) + …
 
 The implementation is a program of the same language, so that the interpreter runs it, any target can compile it, and both are
-compared bit for bit. The shapes of the parameters are the memory that the instruction wants: four neighbouring bytes for each lane of `b`.
+compared bit for bit. The shapes of the parameters are the memory that the instruction wants: four neighboring bytes for each lane of `b`.
 
 The code generator reaches the machine's instruction in one of two ways. A record with a form (`llvm`, `c`) has its implementation replaced
 by that text (`codegen/llvm_instruction.py`). Sums of products of small integers need no form: the code generator selects dot-product

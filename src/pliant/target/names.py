@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from ..support.errors import UnsupportedError
 from ..support.source import caller_span
-from . import aarch64, c, host, riscv, wasm, x86
+from . import aarch64, c, native, riscv, wasm, x86
 from .machine import Target
 from .spelling import Row, Spelled, near
 
 # The kinds of targets and the architectures of CPUs: modules as `spelling.py` describes them.
-KINDS = (host, x86, aarch64, riscv, wasm, c)
+KINDS = (native, x86, aarch64, riscv, wasm, c)
 
 TABLE: tuple[Row, ...] = tuple(row for kind in KINDS for row in kind.ROWS)
 OSES = ("linux", "android", "macos", "windows", "none")

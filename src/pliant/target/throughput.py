@@ -1,4 +1,4 @@
-"""How fast a machine's core computes, loads and fetches from its caches: the facts of the analytic model (`schedule/model.py`).
+"""How fast a machine's core computes, loads and fetches from its caches: the facts of the analytic model (`schedule/tile_cost_model.py`).
 
 Figures are of the vector width that code is generated for, a cycle. They rank ways to do the same work and are not promises: published
 latencies and port counts of each family of processors, rounded; what is not known gets the figures of its width.

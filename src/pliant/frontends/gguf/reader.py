@@ -50,7 +50,7 @@ class GgufTensor:
         """The elements of a plain type in place (bf16 as the u16 that it is made of)."""
         element = self.format.element
         if element is None:
-            raise TypeError(f"tensor `{self.name}` is quantised ({self.format.name}); `dequantized()` has its values")
+            raise TypeError(f"tensor `{self.name}` is quantized ({self.format.name}); `dequantized()` has its values")
         kind = np.dtype(np.uint16) if element.name == "bf16" else element.numpy()
         return self.data.view(kind.newbyteorder("<")).reshape(self.shape)
 

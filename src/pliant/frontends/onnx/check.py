@@ -13,7 +13,7 @@ from .items import Maybe, Sequence
 from .reader import load_onnx
 
 if TYPE_CHECKING:
-    from .site import Site
+    from .node_context import NodeContext
 
 OUTSIDE = ("SimplifiedLayerNormalization",)  # in the default domain, and not in the standard: onnxruntime writes them
 _WORDS = {
@@ -46,7 +46,7 @@ class Checked(Protocol):
         """An error that names the node."""
 
 
-def check_node(site: Site) -> None:
+def check_node(site: NodeContext) -> None:
     """Raises an error that names the node where it is not what the schema of its operator says."""
     check_form(site)
     schema = schema_of(site.op, site.version, site.domain)
@@ -96,7 +96,7 @@ def _check_attributes(site: Checked, schema: Any) -> None:
             raise site.wrong(f'attribute "{name}" is missing')
 
 
-def _check_types(site: Site, schema: Any) -> None:
+def _check_types(site: NodeContext, schema: Any) -> None:
     """Data types are those that the operator takes, and the same where the schema says so."""
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     found: dict[str, tuple[str, int]] = {}

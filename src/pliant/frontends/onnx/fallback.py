@@ -14,10 +14,10 @@ from .inputs import element_type
 from .reader import load_onnx
 
 if TYPE_CHECKING:
-    from .site import Site
+    from .node_context import NodeContext
 
 
-def by_reference(site: Site) -> tuple[Value, ...]:
+def by_reference(site: NodeContext) -> tuple[Value, ...]:
     """The results of a node, computed by onnx.reference at every call."""
     from onnx.reference import ReferenceEvaluator
 
@@ -34,7 +34,7 @@ def by_reference(site: Site) -> tuple[Value, ...]:
     return site.importer.builder.call_host(run, values, _results(site, model))
 
 
-def _model(site: Site) -> Any:
+def _model(site: NodeContext) -> Any:
     """A model of the node alone."""
     onnx = load_onnx()
     node = _resolved(site)
@@ -53,7 +53,7 @@ def _model(site: Site) -> Any:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(site.domain, site.version)])
 
 
-def _results(site: Site, model: Any) -> list[Tensor]:
+def _results(site: NodeContext, model: Any) -> list[Tensor]:
     inferred = load_onnx().shape_inference.infer_shapes(model)
     found = []
     for info in inferred.graph.output:

@@ -25,7 +25,7 @@ from ...sym.prove import prove
 from .items import BOOL, Known, as_expr, known
 
 if TYPE_CHECKING:
-    from .site import Site
+    from .node_context import NodeContext
 
 Array = np.ndarray[Any, Any]
 MOST = 4096  # elements of a tensor of expressions
@@ -35,7 +35,7 @@ class NotFolded(Exception):
     """This is computed when the program runs."""
 
 
-def fold(site: Site) -> list[Known] | None:
+def fold(site: NodeContext) -> list[Known] | None:
     """The results of an operator over known tensors some of which have symbols; None where it has to be computed at run time."""
     rule = TABLE.get(site.op)
     items = [i for i in site.items if i is not None]
@@ -60,7 +60,7 @@ def _each(f: Callable[..., Any], dtype: DType, *arrays: Array) -> Known:
 
 
 def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
-    def rule(site: Site, *arrays: Array) -> Known:
+    def rule(site: NodeContext, *arrays: Array) -> Known:
         of = site.items[0].dtype
         found = known(arrays[0], of)
         for other in arrays[1:]:
@@ -89,7 +89,7 @@ def _mod(a: Expr, b: Expr) -> Expr:
     return binary(FloorModE, a, b)
 
 
-def _remainder(site: Site, *arrays: Array) -> Known:
+def _remainder(site: NodeContext, *arrays: Array) -> Known:
     """The remainder, which has the sign of the divisor."""
     if site.integer("fmod", 0):
         raise NotFolded
@@ -97,7 +97,7 @@ def _remainder(site: Site, *arrays: Array) -> Known:
 
 
 def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
-    def rule(site: Site, x: Array) -> Known:
+    def rule(site: NodeContext, x: Array) -> Known:
         of = site.items[0].dtype
         return _each(lambda e: make(as_expr(e, of)), result or of, x)
 
@@ -108,7 +108,7 @@ def _call(name: str) -> Callable[[Expr], Expr]:
     return lambda x: Call(name, x) if x.dtype.is_float else x
 
 
-def _cast(site: Site, x: Array) -> Known:
+def _cast(site: NodeContext, x: Array) -> Known:
     of, to = site.items[0].dtype, site.dtype_attribute("to")
     if to.storage or (to is BOOL and not of.is_int):
         raise NotFolded
@@ -117,7 +117,7 @@ def _cast(site: Site, x: Array) -> Known:
     return _each(lambda e: e if of is to else Cast(to, as_expr(e, of)), to, x)
 
 
-def _where(site: Site, c: Array, x: Array, y: Array) -> Known:
+def _where(site: NodeContext, c: Array, x: Array, y: Array) -> Known:
     of = site.items[1].dtype
 
     def choose(cond: Any, a: Any, b: Any) -> Any:
@@ -128,7 +128,7 @@ def _where(site: Site, c: Array, x: Array, y: Array) -> Known:
     return _each(choose, of, c, x, y)
 
 
-def _gather(site: Site, x: Array, indices: Array) -> Known:
+def _gather(site: NodeContext, x: Array, indices: Array) -> Known:
     if indices.dtype == object:
         raise NotFolded
     axis = site.axis("axis", x.ndim, 0)
@@ -136,29 +136,29 @@ def _gather(site: Site, x: Array, indices: Array) -> Known:
     return known(np.take(x, indices, axis=axis), site.items[0].dtype)
 
 
-def _concat(site: Site, *arrays: Array) -> Known:
+def _concat(site: NodeContext, *arrays: Array) -> Known:
     return known(np.concatenate(arrays, axis=site.axis("axis", arrays[0].ndim)), site.items[0].dtype)
 
 
-def _axes_of(site: Site, position: int) -> list[int] | None:
+def _axes_of(site: NodeContext, position: int) -> list[int] | None:
     axes = site.ints("axes", None)
     return site.known_ints(position) if axes is None and site.has(position) else axes
 
 
-def _unsqueeze(site: Site, x: Array, axes: Array | None = None) -> Known:
+def _unsqueeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
     given = _axes_of(site, 1) or []
     rank = x.ndim + len(given)
     return known(np.expand_dims(x, tuple(site.normal(a, rank) for a in given)), site.items[0].dtype)
 
 
-def _squeeze(site: Site, x: Array, axes: Array | None = None) -> Known:
+def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
     given = _axes_of(site, 1)
     wanted = [a for a in range(x.ndim) if x.shape[a] == 1] if given is None else [site.normal(a, x.ndim) for a in given]
     site.require(all(x.shape[a] == 1 for a in wanted), "an axis to squeeze is not 1")
     return known(np.squeeze(x, tuple(wanted)), site.items[0].dtype)
 
 
-def _slice(site: Site, x: Array, *bounds: Array) -> Known:
+def _slice(site: NodeContext, x: Array, *bounds: Array) -> Known:
     from .rules.slicing import slice_bounds
 
     parts = [slice(None)] * x.ndim
@@ -169,7 +169,7 @@ def _slice(site: Site, x: Array, *bounds: Array) -> Known:
     return known(x[tuple(parts)], site.items[0].dtype)
 
 
-def _reshape(site: Site, x: Array, shape: Array | None = None) -> Known:
+def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
     wanted = site.known_ints(1) if site.has(1) else site.ints("shape", [])
     final = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(wanted or [])]
     rest = int(np.prod([n for n in final if n != -1], dtype=np.int64))
@@ -179,7 +179,7 @@ def _reshape(site: Site, x: Array, shape: Array | None = None) -> Known:
 
 
 def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable[..., Known]:
-    def rule(site: Site, x: Array, axes: Array | None = None) -> Known:
+    def rule(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
         of, given = site.items[0].dtype, _axes_of(site, 1)
         if x.ndim != 1 or (given not in (None, [0], [-1])) or (neutral is None and not x.size) or site.integer("noop_with_empty_axes", 0):
             raise NotFolded
@@ -193,7 +193,7 @@ def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable
     return rule
 
 
-def _split(site: Site, x: Array, sizes: Array | None = None) -> list[Known]:
+def _split(site: NodeContext, x: Array, sizes: Array | None = None) -> list[Known]:
     axis, count = site.axis("axis", x.ndim, 0), len(site.node.output)
     parts = site.known_ints(1) if site.has(1) else site.ints("split", None)
     if parts is None:

@@ -14,7 +14,7 @@ from .reader import DEEPEST, domain_of, load_onnx, read_opsets
 
 if TYPE_CHECKING:
     from .importer import Importer
-    from .site import Site
+    from .node_context import NodeContext
 
 
 # Operators whose bodies depend on attributes and types, and are taken from the package onnx. It makes them in native code that trusts
@@ -31,7 +31,7 @@ def body_of(domain: str, op: str, version: int) -> bool:
     return schema is not None and (schema.has_function or (schema.has_context_dependent_function and op in _MADE))
 
 
-def expanded(importer: Importer, site: Site) -> list[Item | None] | None:
+def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
     """The results of a node by the body that the standard gives its operator; None where it gives none."""
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None or not body_of(site.domain, site.op, site.version):
@@ -55,7 +55,7 @@ def expanded(importer: Importer, site: Site) -> list[Item | None] | None:
     return enter_function(importer, site, function, {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name})
 
 
-def _resolved(site: Site) -> Any:
+def _resolved(site: NodeContext) -> Any:
     """The node with its attributes as they are, references to those of functions replaced."""
     node = load_onnx().NodeProto()
     node.CopyFrom(site.node)
@@ -84,7 +84,7 @@ def _type_of(item: Item | None) -> Any:
     return found
 
 
-def enter_function(importer: Importer, site: Site, function: Any, defaults: dict[str, Any] | None = None) -> list[Item | None]:
+def enter_function(importer: Importer, site: NodeContext, function: Any, defaults: dict[str, Any] | None = None) -> list[Item | None]:
     """The results of a function's nodes, emitted in place of the call."""
     from .importer import Scope
 

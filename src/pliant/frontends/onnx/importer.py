@@ -28,9 +28,9 @@ from .fold import fold
 from .functions import body_of, enter_function
 from .inputs import TEXTS, declared, identifier, initializers
 from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, numbers
+from .node_context import NeededError, NodeContext
 from .reader import Model, domain_of, walk
 from .rules import rule_of
-from .site import NeededError, Site
 from .text_operators import HOST
 
 SMALL = 4096  # elements of what is computed while importing
@@ -170,7 +170,7 @@ class Importer:
             if (domain, node.op_type, node.overload) not in self.model.functions and domain != "com.microsoft":
                 raise ModelFileError(f'onnx: node "{node.name}" ({node.op_type}): the model imports no version of the domain "{domain}"')
             version = 1
-        site = Site(self, scope, node, version, domain, items)
+        site = NodeContext(self, scope, node, version, domain, items)
         kept, self.builder.origin = self.builder.origin, self.builder.origin or ((node.name,) if node.name else ())
         try:
             found = self._computed(site)
@@ -197,7 +197,7 @@ class Importer:
             )
         return found
 
-    def _define(self, site: Site, found: list[Any]) -> None:
+    def _define(self, site: NodeContext, found: list[Any]) -> None:
         names = site.node.output
         if len(names) > len(found) and any(names[len(found) :]):
             raise site.unsupported(f'its result "{names[len(found)]}" is not supported')
@@ -215,14 +215,14 @@ class Importer:
             site.scope.items[name] = as_item(item)
             self.sources[name] = sources
 
-    def _computed(self, site: Site) -> list[Any]:
+    def _computed(self, site: NodeContext) -> list[Any]:
         function = self.model.functions.get((site.domain, site.op, site.node.overload))
         if function is not None:
             return enter_function(self, site, function)
         check_node(site)
         return self._narrow(site, self._emitted(site))
 
-    def _narrow(self, site: Site, found: list[Any]) -> list[Any]:
+    def _narrow(self, site: NodeContext, found: list[Any]) -> list[Any]:
         """Results that have the type of an operand of less than a byte, which was computed with in bytes, are of that type too."""
         narrow = {k: i.dtype for k, i in enumerate(site.items) if isinstance(i, Narrow | Known) and i.dtype.bits < 8}
         schema = schema_of(site.op, site.version, site.domain) if narrow else None
@@ -235,7 +235,7 @@ class Importer:
                 found[k] = Narrow(item, dtype)
         return found
 
-    def _emitted(self, site: Site) -> list[Any]:
+    def _emitted(self, site: NodeContext) -> list[Any]:
         folded = fold(site)
         if folded is not None:
             return list(folded)
@@ -253,7 +253,7 @@ class Importer:
             site.check_read(HARMLESS)
         return made
 
-    def _without_rule(self, site: Site) -> list[Any]:
+    def _without_rule(self, site: NodeContext) -> list[Any]:
         from .functions import expanded
 
         found = expanded(self, site)
@@ -265,7 +265,7 @@ class Importer:
             return list(by_reference(site))
         raise site.unsupported("the operator is not supported", help="from_onnx(…, fallback=True) runs it in Python")
 
-    def _evaluated(self, site: Site, rule: Any) -> list[Any] | None:
+    def _evaluated(self, site: NodeContext, rule: Any) -> list[Any] | None:
         """The results over constants, computed by the interpreter: None where they are too many."""
         from ...interp.graph import run_graph
 
@@ -286,7 +286,7 @@ class Importer:
 
     # Values.
 
-    def value(self, item: Item, site: Site | None = None) -> Value:
+    def value(self, item: Item, site: NodeContext | None = None) -> Value:
         """An item as a value of the program; literals are emitted where they are first used."""
         if isinstance(item, Value):
             return item
@@ -375,7 +375,7 @@ class Importer:
         shapes = [v.type.tensor_type for v in (*graph.value_info, *graph.output) if v.name == name]
         return next((len(t.shape.dim) for t in shapes if t.HasField("shape")), None)
 
-    def needed(self, site: Site, k: int) -> NeededError:
+    def needed(self, site: NodeContext, k: int) -> NeededError:
         """The error for an input that must be known while importing."""
         roots = self._roots(site.node.input[k])
         error = NeededError(

@@ -1,4 +1,4 @@
-"""Inputs and initialisers of graphs: names, dims, and what is fixed by the caller.
+"""Inputs and initializers of graphs: names, dims, and what is fixed by the caller.
 
 A dim keeps its name; the same name is the same dim. A dim without a name is called after its input: `x_0`.
 """
@@ -72,7 +72,7 @@ def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
 
 
 def declared(importer: Importer, graph: Any, scope: Scope) -> None:
-    """The inputs of the model as parameters; those that are initialisers too, or are given, are no parameters."""
+    """The inputs of the model as parameters; those that are initializers too, or are given, are no parameters."""
     dims: dict[str, Expr] = {}
     seen: set[str] = set()
     for proto in graph.input:

@@ -23,7 +23,7 @@ from .emit import ops
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .site import Site
+    from .node_context import NodeContext
 
 DEEPEST_LOOPS = 16
 
@@ -31,7 +31,7 @@ DEEPEST_LOOPS = 16
 class Loop:
     """One loop that is being built; see the module."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: NodeContext) -> None:
         self.site, self.importer = site, site.importer
         self.builder = site.importer.builder
         self.init: list[Value] = []
@@ -118,7 +118,7 @@ def as_tensor(value: Value) -> Value:
     return made
 
 
-def wide(site: Site, value: Value) -> Value:
+def wide(site: NodeContext, value: Value) -> Value:
     """A number of rounds as a host scalar or a tensor of one element."""
     a = value.annotation
     made: Value = value if isinstance(a, Scalar) or not a.shape else ops.reshape(value, ())  # type: ignore[union-attr]

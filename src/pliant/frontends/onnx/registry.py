@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .site import Site
+from .node_context import NodeContext
 
-Rule = Callable[[Site], Any]  # a value, a known tensor, or several of them; None stands for a result that is not supported
+Rule = Callable[[NodeContext], Any]  # a value, a known tensor, or several of them; None stands for a result that is not supported
 RULES: dict[tuple[str, str], Rule] = {}
 
 

@@ -24,8 +24,8 @@ from ...support.errors import ShapeError, UnsupportedError
 from ...sym.expr import Expr, Var, free_vars
 from ...sym.semantics import evaluate
 from .importer import Importer, Output
+from .node_context import NeededError
 from .reader import Model, read_model
-from .site import NeededError
 from .texts import Staged, text_stages
 
 Array = np.ndarray[Any, Any]

@@ -5,12 +5,22 @@ those of core ATen and ONNX. `TABLE` has the declarations by name.
 """
 
 from .activation import gelu, hard_swish, log_sigmoid, mish, quick_gelu, relu, relu6, sigmoid, silu, softsign, tanh
+from .argminmax import argmax, argmin, hardmax, max_with_index, min_with_index
 from .arrange import expand, flip, repeat_interleave, roll, tile
 from .attention import scaled_dot_product_attention
 from .bits import bit_cast
 from .bitwise import bitwise_and, bitwise_not, bitwise_or, bitwise_xor, shift_left, shift_right
-from .block_floats import block_linear_exact, block_matmul_exact
-from .blocks import block_codes, block_linear, block_matmul, block_minimums, block_scales, block_take, block_weights, quantize_groups
+from .block_quantized import (
+    block_codes,
+    block_linear,
+    block_matmul,
+    block_minimums,
+    block_scales,
+    block_take,
+    block_weights,
+    quantize_groups,
+)
+from .block_quantized_f32 import block_linear_exact, block_matmul_exact
 from .calls import call_function, call_host, call_library, call_loop, constant, match_cast, require
 from .compare import (
     cast,
@@ -32,9 +42,9 @@ from .compare import (
 from .compose import chunk, depth_to_space, flatten, pixel_shuffle, space_to_depth, split, squeeze, stack, unbind, unsqueeze
 from .conv import conv, conv_transpose
 from .conv_integer import conv_integer
-from .count import bind_dim, prefix
 from .create import arange, eye, full_like, linspace, one_hot, ones, tril, triu, zeros
 from .depthwise_integer import depthwise_integer
+from .dynamic_dims import bind_dim, prefix
 from .einsum import einsum
 from .elementwise import (
     abs,
@@ -60,12 +70,10 @@ from .elementwise import (
     trunc,
     trunc_divide,
 )
-from .extremum import argmax, argmin, hardmax, max_with_index, min_with_index
-from .halves import half_linear, half_matmul, half_take, half_weights
+from .half_weights import half_linear, half_matmul, half_take, half_weights
 from .index import embedding, gather, gather_nd, index_select, reverse_sequence
-from .integers import matmul_integer
 from .linalg import linear, matmul, outer
-from .moments import std, var
+from .matmul_integer import matmul_integer
 from .nn import rms_norm, rotary_embedding
 from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, lp_normalize
 from .pad import pad
@@ -105,6 +113,7 @@ from .transcendental import (
     tan,
 )
 from .unfold import unfold
+from .variance import std, var
 
 __all__ = [
     "abs",

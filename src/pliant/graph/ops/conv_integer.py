@@ -28,7 +28,7 @@ from .bitwise import bitwise_xor
 from .compare import cast
 from .depthwise_integer import depthwise_integer
 from .elementwise import mul, sub
-from .integers import matmul_integer
+from .matmul_integer import matmul_integer
 from .reduce import sum as sum_of
 from .shape import permute, reshape
 from .unfold import unfold

@@ -2,7 +2,7 @@
 
     ops.depthwise_integer(x, weight, fill, (3, 3), stride=2, padding=1)      # u8 (n, h, w, c) x i16 (3, 3, c) -> i32 (n, h, w, c)
 
-Neighbours in memory are channels, so lanes of vectors are: there is nothing to lay out as rows, as for `unfold`. Windows of up to 49
+Neighbors in memory are channels, so lanes of vectors are: there is nothing to lay out as rows, as for `unfold`. Windows of up to 49
 elements are written out, so that a result is one expression, which what follows element by element goes along with.
 """
 

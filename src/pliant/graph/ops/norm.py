@@ -1,4 +1,4 @@
-"""Normalisation: layer_norm, group_norm, instance_norm, batch_norm (with known statistics), lp_normalize, local_response_norm.
+"""Normalization: layer_norm, group_norm, instance_norm, batch_norm (with known statistics), lp_normalize, local_response_norm.
 
 ops.layer_norm(x, weight, bias)                     # over the last dim
 ops.group_norm(x, weight, bias, groups=8)           # x: (n, c, …), groups of channels
@@ -38,7 +38,7 @@ def _widen(e: Expr, wide: DType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is normalised together: the shape of the statistics, the elements of a row, and the row of an element."""
+    """What is normalized together: the shape of the statistics, the elements of a row, and the row of an element."""
 
     shape: tuple[Expr, ...]
     reduce: tuple[Expr, ...]
@@ -46,14 +46,14 @@ class _Rows:
     row: Callable[[Indices], Indices]
 
 
-def _normalised(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, Read], list[Expr]]) -> tuple[Stage, ...]:
+def _normalized(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, Read], list[Expr]]) -> tuple[Stage, ...]:
     """(x - mean) / sqrt(variance + eps), times and plus what `affine` gives for an element."""
     wide = accumulator(x.dtype)
     count = Cast(wide, product(rows.reduce))
 
     def square(i: Indices, r: Indices, read: Read) -> Expr:
-        centred = Sub(_widen(read(0, *rows.element(i, r)), wide), read("mean", *i))
-        return Mul(centred, centred)
+        centered = Sub(_widen(read(0, *rows.element(i, r)), wide), read("mean", *i))
+        return Mul(centered, centered)
 
     def scale(i: Indices, r: Indices, read: Read) -> Expr:
         variance = Div(read("squares", *i), count)
@@ -85,7 +85,7 @@ def _affine_args(weight: Any, bias: Any, name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LayerNormAttrs:
-    """The first of the axes that are normalised together with all after it; what is added to the variance."""
+    """The first of the axes that are normalized together with all after it; what is added to the variance."""
 
     axis: int
     eps: float
@@ -99,7 +99,7 @@ def _deduce_layer_norm(d: Deduction, attrs: LayerNormAttrs) -> tuple[Annotation,
     for k in range(1, len(d.args)):
         given = d.rank(k, len(row))
         for axis, (n, m) in enumerate(zip(given.shape, row, strict=True)):
-            message = f"dim {axis} of `{d.args[k].name}` is {{0}}, that of what is normalised of `{d.args[0].name}` {{1}}"
+            message = f"dim {axis} of `{d.args[k].name}` is {{0}}, that of what is normalized of `{d.args[0].name}` {{1}}"
             d.equal(n, m, message, arg=k)
     return (Tensor(x.dtype, x.shape),)
 
@@ -107,14 +107,14 @@ def _deduce_layer_norm(d: Deduction, attrs: LayerNormAttrs) -> tuple[Annotation,
 def _layer_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LayerNormAttrs) -> tuple[Stage, ...]:
     x, a = args[0], attrs.axis
     rows = _Rows(x.shape[:a], x.shape[a:], lambda i, r: (*i, *r), lambda i: i[:a])
-    return _normalised(x, rows, attrs.eps, lambda i, read: [read(k, *i[a:]) for k in range(1, len(args))])
+    return _normalized(x, rows, attrs.eps, lambda i, read: [read(k, *i[a:]) for k in range(1, len(args))])
 
 
 def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
     with np.errstate(all="ignore"):
-        centred = x - np.sum(x, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
-        variance = np.sum(centred * centred, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
-        found: Array = centred / np.sqrt(variance + eps)
+        centered = x - np.sum(x, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
+        variance = np.sum(centered * centered, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
+        found: Array = centered / np.sqrt(variance + eps)
     return found
 
 
@@ -173,7 +173,7 @@ def _group_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs
         lambda i, r: (i[0], group_start(i[1], per_group, attrs.groups, per_group) + r[0], *r[1:]),
         lambda i: (i[0], _group(i[1], per_group, attrs.groups)),
     )
-    return _normalised(x, rows, attrs.eps, lambda i, read: [read(k, i[1]) for k in range(1, len(args))])
+    return _normalized(x, rows, attrs.eps, lambda i, read: [read(k, i[1]) for k in range(1, len(args))])
 
 
 def _group(channel: Expr, per_group: Expr, groups: Expr) -> Expr:
@@ -217,8 +217,8 @@ def _batch_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs
         return Div(_widen(read(1, *i), wide), root)
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        centred = Sub(_widen(read(0, *i), wide), _widen(read(3, i[1]), wide))
-        found = Add(Mul(centred, read("scale", i[1])), _widen(read(2, i[1]), wide))
+        centered = Sub(_widen(read(0, *i), wide), _widen(read(3, i[1]), wide))
+        found = Add(Mul(centered, read("scale", i[1])), _widen(read(2, i[1]), wide))
         return found if wide is x.dtype else Cast(x.dtype, found)
 
     return (Stage("scale", wide, x.shape[1:2], scale), Stage("out", x.dtype, x.shape, finish))
@@ -281,7 +281,7 @@ register(OpDef("lp_normalize", _deduce_lp, _lp_reference, _lp_stages, (1, 1), Lp
 
 @dataclass(frozen=True, slots=True)
 class ResponseAttrs:
-    """The number of neighbouring channels, and the numbers of x / (bias + alpha / size * squares)^beta."""
+    """The number of neighboring channels, and the numbers of x / (bias + alpha / size * squares)^beta."""
 
     size: int
     alpha: float
@@ -365,5 +365,5 @@ def lp_normalize(x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
 
 
 def local_response_norm(x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> T:
-    """`x` over a power of the squares of `size` neighbouring channels; of an even number, one more after than before, as in ONNX."""
+    """`x` over a power of the squares of `size` neighboring channels; of an even number, one more after than before, as in ONNX."""
     return emit("local_response_norm", (x,), ResponseAttrs(size, float(alpha), float(beta), float(bias)))

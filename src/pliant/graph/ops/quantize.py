@@ -1,4 +1,4 @@
-"""Quantisation as ONNX has it: quantize_linear, dequantize_linear, dynamic_quantize_linear.
+"""Quantization as ONNX has it: quantize_linear, dequantize_linear, dynamic_quantize_linear.
 
     y = saturate(round(x / scale) + zero_point)        x = (y - zero_point) * scale
 

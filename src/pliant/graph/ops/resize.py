@@ -120,14 +120,14 @@ def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -
         return i * (n - 1), Max(size - 1, const(1))
     if kind == "asymmetric":
         return i * down, up
-    centre = (i * 2 + 1) * down
+    center = (i * 2 + 1) * down
     if kind == "tf_half_pixel_for_nn":
-        return centre, up * 2
+        return center, up * 2
     if kind == "half_pixel_symmetric":
-        centre = centre + n * up - size * down
+        center = center + n * up - size * down
     if kind == "pytorch_half_pixel":
-        return Select(Lt(const(1), size), centre - up, ZERO), up * 2
-    return centre - up, up * 2
+        return Select(Lt(const(1), size), center - up, ZERO), up * 2
+    return center - up, up * 2
 
 
 def _rounded(kind: str, a: Expr, b: Expr) -> Expr:

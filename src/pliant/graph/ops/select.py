@@ -26,7 +26,7 @@ from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
 from ..operators import Array, OpDef, emit, operand, register, tensor_of
 from .compare import logical_and, where
-from .count import new_dim
+from .dynamic_dims import new_dim
 from .shape import as_dim, full, reshape, take
 from .slicing import slice as slice_
 from .sort import ordered, stable_order

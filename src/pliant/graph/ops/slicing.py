@@ -27,7 +27,7 @@ from ..node import Annotation, Scalar, Tensor, Value
 from ..operators import Array, OpDef, emit, operand, register, tensor_of
 from ..stage import Stage
 from .compare import CastAttrs, less, where
-from .count import bind_dim
+from .dynamic_dims import bind_dim
 from .elementwise import add, floor_divide, maximum, minimum, sub
 from .reduce import normal_axis
 from .shape import as_dim

@@ -72,7 +72,7 @@ def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attr
     wide, n = accumulator(x.dtype), x.shape[axis]
     rows = x.shape[:axis] + x.shape[axis + 1 :]
 
-    def centred(i: Indices, read: Read) -> Expr:
+    def centered(i: Indices, read: Read) -> Expr:
         found = read(0, *i)
         return Sub(found if found.dtype is wide else Cast(wide, found), read("max", *i[:axis], *i[axis + 1 :]))
 
@@ -81,11 +81,11 @@ def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attr
         return found if found.dtype is wide else Cast(wide, found)
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found = Sub(centred(i, read), read("log", *i[:axis], *i[axis + 1 :]))
+        found = Sub(centered(i, read), read("log", *i[:axis], *i[axis + 1 :]))
         return found if wide is x.dtype else Cast(x.dtype, found)
 
     def term(i: Indices, r: Indices, read: Read) -> Expr:
-        return Call("decay", centred((*i[:axis], r[0], *i[axis:]), read))
+        return Call("decay", centered((*i[:axis], r[0], *i[axis:]), read))
 
     return (
         Stage("max", wide, rows, largest, (n,), "max", limit(wide, False)),
@@ -98,8 +98,8 @@ def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attr
 def _log_softmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
     x = args[0].astype(np.float64)
     with np.errstate(all="ignore"):
-        centred = x - np.max(x, axis=attrs.axis, keepdims=True, initial=-math.inf)
-        return [(centred - np.log(np.sum(np.exp(centred), axis=attrs.axis, keepdims=True))).astype(args[0].dtype)]
+        centered = x - np.max(x, axis=attrs.axis, keepdims=True, initial=-math.inf)
+        return [(centered - np.log(np.sum(np.exp(centered), axis=attrs.axis, keepdims=True))).astype(args[0].dtype)]
 
 
 register(OpDef("log_softmax", _deduce_softmax, _log_softmax_reference, _log_softmax_stages, (1, 1), AxisAttrs))

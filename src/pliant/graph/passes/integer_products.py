@@ -4,7 +4,7 @@
     w = ops.dequantize_linear(qw, sw, zw)                   y = ops.cast(t, f32) * (sx * sw) + b
     y = ops.conv(a, w, b)
 
-The sum of products of codes is exact; scale and bias, and whatever follows element by element (activations, a residual, the quantisation of
+The sum of products of codes is exact; scale and bias, and whatever follows element by element (activations, a residual, the quantization of
 the result), are done as it leaves the kernel. Scales and zero points are one for the operand, and one for the weight or for each of its
 channels. What stays as it is: sums that could leave i32, a scale that differs along a dim that is summed over.
 

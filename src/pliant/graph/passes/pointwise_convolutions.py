@@ -153,7 +153,7 @@ class _Products(Rewriter):
 
 
 def _in_blocks(weight: Value) -> bool:
-    """Whether what a convolution reads or makes will lie in blocks of channels (`lower/block_channels.py`), which are no rows."""
+    """Whether what a convolution reads or makes will lie in blocks of channels (`lower/layout/layout_nchwc.py`), which are no rows."""
     return any(isinstance(n, Const) and n.value % CHANNELS == 0 for n in weight.tensor.shape[:2])
 
 

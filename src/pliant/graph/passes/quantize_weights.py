@@ -4,8 +4,8 @@
     e = ops.take(table, ids)            ->      e = ops.block_take(codes of table, ids, "Q8_0")
     y = ops.conv(x, w)                  ->      y = ops.conv(x, ops.dequantize_linear(codes of w, a scale for each result))
 
-Products round their operand to 8 bits in groups of 32, as `graph/ops/blocks.py` tells; weights of convolutions are small in the file, and
-floats again once a program is loaded. Weights with few elements, or whose summed dim is no multiple of 32, stay as they are.
+Products round their operand to 8 bits in groups of 32, as `graph/ops/block_quantized.py` tells; weights of convolutions are small in the
+file, and floats again once a program is loaded. Weights with few elements, or whose summed dim is no multiple of 32, stay as they are.
 """
 
 from __future__ import annotations

@@ -22,19 +22,19 @@ class Settings:
     heads: int
     ffn: int
     layers: int
-    words: int
+    vocab_size: int
     positions: int
     kinds: int = 2  # of segments, of which the first is used
     eps: float = 1e-12
     first: bool = False  # the vector of the first token, not the mean
-    normalised: bool = True
+    normalized: bool = True
 
 
 class Embeddings(nn.Module):
-    """Words, positions and the one segment, added and normalised."""
+    """Words, positions and the one segment, added and normalized."""
 
     def __init__(self, s: Settings) -> None:
-        self.word_embeddings = nn.Embedding(s.words, s.width)
+        self.word_embeddings = nn.Embedding(s.vocab_size, s.width)
         self.position_embeddings = nn.Embedding(s.positions, s.width)
         self.token_type_embeddings = nn.Embedding(s.kinds, s.width)
         self.LayerNorm = nn.LayerNorm(s.width, eps=s.eps)
@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
 
 
 class AddNorm(nn.Module):
-    """A product, added to what goes around it, normalised."""
+    """A product, added to what goes around it, normalized."""
 
     def __init__(self, s: Settings, columns: int) -> None:
         self.dense = nn.Linear(columns, s.width)
@@ -124,7 +124,7 @@ class Bert(nn.Module):
         seen = ops.cast(mask, kind)  # [b, n], 1 for a token, 0 for padding
         far = (1.0 - seen)[:, None, None, :] * -1e30
         found = self.pool(self.encoder(self.embeddings(ids), far), seen)
-        if not self.settings.normalised:
+        if not self.settings.normalized:
             return found
         return found / ops.maximum(ops.sqrt(ops.sum(found * found, axis=1, keepdims=True)), 1e-12)
 

@@ -1,6 +1,6 @@
 """Gemma 2 and 3: norms before and after each half of a layer, a network gated by gelu, embeddings times the root of the width.
 
-Gemma 2 bounds its scores and logits smoothly, and sees a window of keys in every second layer; gemma 3 normalises queries and keys, and
+Gemma 2 bounds its scores and logits smoothly, and sees a window of keys in every second layer; gemma 3 normalizes queries and keys, and
 sees all keys in every sixth layer alone, where the rotation is slower. Files hold the norms' weights with 1 added.
 """
 
@@ -61,9 +61,9 @@ class Gemma(Decoder):
         kind = file.architecture
         self.windowed = _windowed(file, s.layers, 2 if kind == "gemma2" else 6)
         window = file.integer(f"{kind}.attention.sliding_window", low=1)
-        across = s.width // s.heads if s.layers == LARGEST[kind] else s.size
+        across = s.width // s.heads if s.layers == LARGEST[kind] else s.head_dim
         cap = _bound(file, f"{kind}.attn_logit_softcapping", 50.0 if kind == "gemma2" else 0.0)
-        wide = Paged(s.heads, s.kv_heads, s.size, scale_of(file, across**-0.5), cap=cap, cache=cache or f16)
+        wide = Paged(s.heads, s.kv_heads, s.head_dim, scale_of(file, across**-0.5), cap=cap, cache=cache or f16)
         self.narrow = replace(wide, window=window)
         self.local = _local(file, s) if kind == "gemma3" else frequencies(file, s)
         self.bound = _bound(file, f"{kind}.final_logit_softcapping", 30.0 if kind == "gemma2" else 0.0)

@@ -1,6 +1,6 @@
 """Llama and its kin (SmolLM, Mistral, TinyLlama): RMS norms, rotary embedding, grouped heads, a gated feed-forward network.
 
-Their files hold queries and keys with neighbouring elements as pairs of the rotation; Llama 3's long context is `rope_freqs.weight`.
+Their files hold queries and keys with neighboring elements as pairs of the rotation; Llama 3's long context is `rope_freqs.weight`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from ... import State, Tensor, dim, f16, i32, nn, ops
 from ...frontends.gguf import GgufFile
 from ...frontends.gguf.parse import shown
 from ...frontends.gguf.reader import GgufTensor
-from ...graph.ops.halves import FORMATS as HALVES
+from ...graph.ops.half_weights import FORMATS as HALVES
 from ...quantization.formats import Format
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
-from ..cache import PAGE, STEP_TOKENS
+from ..kv_cache import PAGE, STEP_TOKENS
 from ..paged import Paged, b, layers, p, runs, t
 
 r = dim("r", min=1, max=STEP_TOKENS)  # rows of which logits are wanted
@@ -31,14 +31,14 @@ class Settings:
     layers: int
     heads: int
     kv_heads: int
-    size: int  # of a head
+    head_dim: int
     ffn: int
-    words: int
+    vocab_size: int
     context: int
     eps: float
     scale: float  # of the scores
     base: float  # of the rotary frequencies
-    interleaved: bool  # the file pairs neighbouring elements for the rotation, not halves
+    interleaved: bool  # the file pairs neighboring elements for the rotation, not halves
 
 
 def settings_of(file: GgufFile, interleaved: bool) -> Settings:
@@ -47,26 +47,26 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
     width = file.integer(f"{kind}.embedding_length", low=1, high=1 << 20)
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
     kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
-    size = file.integer(f"{kind}.attention.key_length", width // heads, low=2, high=1024)
-    values = file.integer(f"{kind}.attention.value_length", size)
-    if values != size:
+    head_dim = file.integer(f"{kind}.attention.key_length", width // heads, low=2, high=1024)
+    values = file.integer(f"{kind}.attention.value_length", head_dim)
+    if values != head_dim:
         raise UnsupportedError(
-            f"gguf: values of {values} elements beside keys of {size} are not supported",
+            f"gguf: values of {values} elements beside keys of {head_dim} are not supported",
             facts=[f"file `{file.name}`", f"`{kind}.attention.value_length` is {values}"],
         )
-    if heads % kv_heads or size % 16:
-        raise ModelFileError(f"gguf: {heads} heads of {size} with {kv_heads} for keys do not fit", facts=[f"file `{file.name}`"])
+    if heads % kv_heads or head_dim % 16:
+        raise ModelFileError(f"gguf: {heads} heads of {head_dim} with {kv_heads} for keys do not fit", facts=[f"file `{file.name}`"])
     return Settings(
         width=width,
         layers=file.integer(f"{kind}.block_count", low=1, high=512),
         heads=heads,
         kv_heads=kv_heads,
-        size=size,
+        head_dim=head_dim,
         ffn=file.integer(f"{kind}.feed_forward_length", low=1, high=1 << 20),
-        words=file.tensor("token_embd.weight").shape[0],
+        vocab_size=file.tensor("token_embd.weight").shape[0],
         context=file.integer(f"{kind}.context_length", low=1),
         eps=_positive(file, f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
-        scale=scale_of(file, size**-0.5),
+        scale=scale_of(file, head_dim**-0.5),
         base=_positive(file, f"{kind}.rope.freq_base", 10000.0),
         interleaved=interleaved,
     )
@@ -146,10 +146,10 @@ def _ordered(a: np.ndarray[Any, Any], order: np.ndarray[Any, Any] | None) -> np.
     return a if order is None else np.ascontiguousarray(a[order])
 
 
-def halves_first(heads: int, size: int) -> np.ndarray[Any, Any]:
-    """The order of rows by which pairs of neighbours become pairs (j, j + size/2) of each head."""
-    one = np.concatenate([np.arange(0, size, 2), np.arange(1, size, 2)])
-    found: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * size + one).reshape(-1)
+def halves_first(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
+    """The order of rows by which pairs of neighbors become pairs (j, j + head_dim/2) of each head."""
+    one = np.concatenate([np.arange(0, head_dim, 2), np.arange(1, head_dim, 2)])
+    found: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * head_dim + one).reshape(-1)
     return found
 
 
@@ -181,8 +181,8 @@ class Attention(nn.Module):
     """Queries, keys and values, the rotation, the cache, the projection."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
-        prefix, q, kv = f"blk.{number}", s.heads * s.size, s.kv_heads * s.size
-        order = (halves_first(s.heads, s.size), halves_first(s.kv_heads, s.size)) if s.interleaved else (None, None)
+        prefix, q, kv = f"blk.{number}", s.heads * s.head_dim, s.kv_heads * s.head_dim
+        order = (halves_first(s.heads, s.head_dim), halves_first(s.kv_heads, s.head_dim)) if s.interleaved else (None, None)
         self.qkv = Products(
             Product(file, f"{prefix}.attn_q", q, s.width, order[0]),
             Product(file, f"{prefix}.attn_k", kv, s.width, order[1]),
@@ -190,19 +190,19 @@ class Attention(nn.Module):
         )
         self.out = Product(file, f"{prefix}.attn_output", s.width, q)
         self.q_norm, self.k_norm = (
-            Norm(file, f"{prefix}.attn_{side}_norm", s.size, s.eps) if f"{prefix}.attn_{side}_norm.weight" in file.tensors else None
+            Norm(file, f"{prefix}.attn_{side}_norm", s.head_dim, s.eps) if f"{prefix}.attn_{side}_norm.weight" in file.tensors else None
             for side in "qk"
         )
         self.number, self.settings, self.kernels = number, s, kernels
 
     def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
         s, tokens = self.settings, x.shape[0]
-        q, k, v = (ops.reshape(a, (tokens, -1, s.size)) for a in self.qkv(x))
+        q, k, v = (ops.reshape(a, (tokens, -1, s.head_dim)) for a in self.qkv(x))
         q, k = (a if norm is None else norm(a) for a, norm in ((q, self.q_norm), (k, self.k_norm)))
         q, k = (ops.rotary_embedding(a, step.positions, step.frequencies) for a in (q, k))
         keys, values = self.kernels.append(k, v, self.number, step.positions, step.sequence, step.page_table, keys, values)
         a = self.kernels.attend(q, keys, values, self.number, step.positions, step.sequence, step.first, step.length, step.page_table)
-        return self.out(ops.reshape(a, (tokens, s.heads * s.size))), keys, values
+        return self.out(ops.reshape(a, (tokens, s.heads * s.head_dim))), keys, values
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ class Step:
 
 
 class Layer(nn.Module):
-    """One layer: attention and feed-forward, each normalised before and added to what goes around it."""
+    """One layer: attention and feed-forward, each normalized before and added to what goes around it."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         self.attn_norm = Norm(file, f"blk.{number}.attn_norm", s.width, s.eps)
@@ -238,9 +238,9 @@ class Decoder(nn.Module):
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None, kernels: Paged | None = None) -> None:
         self.settings = s
         self.cache = cache or f16
-        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.size, s.scale, cache=self.cache)
-        self.embedding = file.tensor("token_embd.weight", (s.words, s.width))
-        self.head = file.tensor("output.weight", (s.words, s.width)) if "output.weight" in file.tensors else self.embedding
+        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.head_dim, s.scale, cache=self.cache)
+        self.embedding = file.tensor("token_embd.weight", (s.vocab_size, s.width))
+        self.head = file.tensor("output.weight", (s.vocab_size, s.width)) if "output.weight" in file.tensors else self.embedding
         self.frequencies = frequencies(file, s)
         self.layer = nn.ModuleList([self.make_layer(file, n) for n in range(s.layers)])
         self.norm = Norm(file, "output_norm", s.width, s.eps)
@@ -251,8 +251,8 @@ class Decoder(nn.Module):
             "kv_len": Tensor[i32, b],
             "page_table": Tensor[i32, b, p],
             "rows": Tensor[i32, r],
-            "keys": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, s.size, PAGE],
-            "values": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, PAGE, s.size],
+            "keys": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, s.head_dim, PAGE],
+            "values": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, PAGE, s.head_dim],
         }
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
@@ -284,9 +284,9 @@ class Decoder(nn.Module):
 
 def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
     """The frequencies of the rotation, divided by the factors that a file may have."""
-    found = s.base ** -(np.arange(0, s.size, 2, dtype=np.float64) / s.size) / (_stretch(file, s) if stretched else 1.0)
+    found = s.base ** -(np.arange(0, s.head_dim, 2, dtype=np.float64) / s.head_dim) / (_stretch(file, s) if stretched else 1.0)
     if "rope_freqs.weight" in file.tensors:
-        found = found / plain(file.tensor("rope_freqs.weight", (s.size // 2,)))
+        found = found / plain(file.tensor("rope_freqs.weight", (s.head_dim // 2,)))
     result: np.ndarray[Any, Any] = found.astype(np.float32)
     return result
 
@@ -294,11 +294,11 @@ def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarr
 def _stretch(file: GgufFile, s: Settings) -> float:
     """The factor by which positions are stretched; other ways to lengthen a context are refused, because the model would be another one."""
     kind = file.architecture
-    turned = file.integer(f"{kind}.rope.dimension_count", s.size)
+    turned = file.integer(f"{kind}.rope.dimension_count", s.head_dim)
     way = file.text(f"{kind}.rope.scaling.type", "linear")  # as readers of old files take a factor alone
-    if turned != s.size or way not in ("none", "linear"):
+    if turned != s.head_dim or way not in ("none", "linear"):
         raise UnsupportedError(
-            f"gguf: the rotation of {turned} of {s.size} elements, scaled as `{shown(way)}`, is not supported",
+            f"gguf: the rotation of {turned} of {s.head_dim} elements, scaled as `{shown(way)}`, is not supported",
             facts=[f"file `{file.name}`", "supported: all elements, scaled as none or linear"],
         )
     return _positive(file, f"{kind}.rope.scaling.factor", 1.0) if way == "linear" else 1.0

@@ -22,7 +22,7 @@ def build(file: GgufFile, cache: Any = None) -> Decoder:
     s = settings_of(file, interleaved=False)
     window = file.integer("phi3.attention.sliding_window", 0)
     scale = s.scale * _stronger(file) ** 2
-    kernels = Paged(s.heads, s.kv_heads, s.size, scale, window if window < s.context else 0, cache=cache or f16)
+    kernels = Paged(s.heads, s.kv_heads, s.head_dim, scale, window if window < s.context else 0, cache=cache or f16)
     return Decoder(file, s, cache, kernels)
 
 

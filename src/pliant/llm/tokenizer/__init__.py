@@ -1,4 +1,4 @@
-"""Tokenisers: from text to the numbers of a model's vocabulary, and back.
+"""Tokenizers: from text to the numbers of a model's vocabulary, and back.
 
     tokenizer = from_gguf(open_gguf("model.gguf"))
     ids = tokenizer.encode("<|im_start|>user\\nHi<|im_end|>", add_special=False, parse_special=True)

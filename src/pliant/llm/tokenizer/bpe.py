@@ -1,4 +1,4 @@
-"""Byte-pair encoding: words are cut into characters, and neighbours merged in the order in which the merges were learned.
+"""Byte-pair encoding: words are cut into characters, and neighbors merged in the order in which the merges were learned.
 
 Most vocabularies spell bytes as printable characters (GPT-2's table: "Ġ" is a space), so that every text has tokens. Those of the other
 kind spell text as it is, spaces as "▁", and have tokens like `<0x0A>` for bytes.
@@ -89,7 +89,7 @@ class Bpe:
         found = [self.vocabulary.ids.get(name, self.vocabulary.unknown) for name in names]
         missing = next((name for name, token in zip(names, found, strict=True) if token is None), None)
         if missing is not None:
-            raise ModelFileError(f"tokeniser: the vocabulary has no token for the byte `{missing}`, and none for what is unknown")
+            raise ModelFileError(f"tokenizer: the vocabulary has no token for the byte `{missing}`, and none for what is unknown")
         return [token for token in found if token is not None]
 
 

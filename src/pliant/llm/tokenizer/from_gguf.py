@@ -1,4 +1,4 @@
-"""The tokeniser of a GGUF file, from its `tokenizer.ggml.*` metadata.
+"""The tokenizer of a GGUF file, from its `tokenizer.ggml.*` metadata.
 
 from_gguf(open_gguf("model.gguf")).encode("Hello")
 """
@@ -21,13 +21,13 @@ MAX_TOKENS = 1 << 22
 
 
 def from_gguf(file: GgufFile) -> Tokenizer:
-    """The tokeniser that a model was trained with."""
+    """The tokenizer that a model was trained with."""
     name = file.text(_KEY + "model")
     if name not in _MODELS:
-        raise UnsupportedError(f"tokeniser: the kind `{shown(name)}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
+        raise UnsupportedError(f"tokenizer: the kind `{shown(name)}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
     tokens = file.strings(_KEY + "tokens")
     if not 0 < len(tokens) <= MAX_TOKENS:
-        raise ModelFileError(f"tokeniser: a vocabulary of {len(tokens)} tokens; 1 to {MAX_TOKENS} are allowed")
+        raise ModelFileError(f"tokenizer: a vocabulary of {len(tokens)} tokens; 1 to {MAX_TOKENS} are allowed")
     pre = "gemma4" if name == "gemma4" else file.text(_KEY + "pre", "default")
     vocabulary = _vocabulary(file, name, tokens, add_bos=name != "gpt2" or kind(pre).add_bos)
     return Tokenizer(vocabulary, _model(file, name, pre, vocabulary))
@@ -74,7 +74,7 @@ def _kinds(file: GgufFile, count: int) -> list[int]:
         return [int(TokenKind.NORMAL)] * count
     found = file.numbers(_KEY + "token_type")
     if found.dtype.kind not in "iu":
-        raise ModelFileError("tokeniser: the kinds of tokens are not integers")
+        raise ModelFileError("tokenizer: the kinds of tokens are not integers")
     kinds: list[int] = found.tolist()
     return kinds
 

@@ -1,4 +1,4 @@
-"""The tokeniser of a Hugging Face `tokenizer.json`: byte-level BPE, and BERT's WordPiece.
+"""The tokenizer of a Hugging Face `tokenizer.json`: byte-level BPE, and BERT's WordPiece.
 
 A step of the file that would change texts in a way that is not known here is refused by its name, never passed over. Truncation and
 padding, which some files ask for, are the caller's business.
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def from_json(path: str | os.PathLike[str]) -> Tokenizer:
-    """The tokeniser in a file."""
+    """The tokenizer in a file."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_BYTES:
@@ -41,7 +41,7 @@ def from_json(path: str | os.PathLike[str]) -> Tokenizer:
 
 
 def from_json_text(text: str) -> Tokenizer:
-    """The tokeniser in the text of a file."""
+    """The tokenizer in the text of a file."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -144,12 +144,12 @@ def _normal(step: Any) -> Callable[[str], str] | None:
 
 
 def _splits(step: Any) -> Kind:
-    """The patterns of the pre-tokeniser, which must end in bytes."""
+    """The patterns of the pre-tokenizer, which must end in bytes."""
     outer = _object(step, "`pre_tokenizer`")
     steps = _list(outer.get("pretokenizers"), "`pretokenizers`") if outer.get("type") == "Sequence" else [outer]
     patterns: list[str] = []
     spelled = False
-    for inner in [_object(s, "a pre-tokeniser") for s in steps]:
+    for inner in [_object(s, "a pre-tokenizer") for s in steps]:
         match inner.get("type"):
             case "ByteLevel" if not inner.get("add_prefix_space"):
                 patterns += list(kind("gpt-2").patterns) if inner.get("use_regex", True) else []
@@ -169,7 +169,7 @@ def _pattern(pattern: Json) -> str:
     """A pattern of the file, if it is a known one: others might run for ever."""
     text = _text(pattern.get("Regex"), "a pattern").replace("\r", "\\r").replace("\n", "\\n")
     if text not in KNOWN_PATTERNS:
-        raise UnsupportedError(f"{_NAME}: the pre-tokeniser has an unknown pattern", facts=[text[:300]])
+        raise UnsupportedError(f"{_NAME}: the pre-tokenizer has an unknown pattern", facts=[text[:300]])
     return KNOWN_PATTERNS[text]
 
 

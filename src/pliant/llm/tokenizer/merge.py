@@ -1,4 +1,4 @@
-"""Neighbours merged in order of preference until none may be merged: what BPE and SentencePiece share.
+"""Neighbors merged in order of preference until none may be merged: what BPE and SentencePiece share.
 
     merge(["a", "b", "c"], lambda a, b: ranks.get((a, b)))        # -> ["ab", "c"]
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 def merge(parts: list[str], cost: Callable[[str, str], float | None]) -> list[str]:
     """The parts after all merges; `cost` is None for a pair that does not merge."""
     size = len(parts)
-    parts = [*parts]  # an empty one has been merged into its left neighbour
+    parts = [*parts]  # an empty one has been merged into its left neighbor
     after, before = list(range(1, size + 1)), list(range(-1, size - 1))
     heap: list[tuple[float, int, str, str]] = []
 

@@ -1,4 +1,4 @@
-"""SentencePiece's BPE, as llama and gemma use it: neighbours merge where the result is a token, the best score first.
+"""SentencePiece's BPE, as llama and gemma use it: neighbors merge where the result is a token, the best score first.
 
 Spaces are spelled "▁", and models that ask for it get one before a text. What has no token is said in bytes (`<0x0A>`).
 
@@ -20,7 +20,7 @@ class SentencePiece:
 
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], *, space_prefix: bool) -> None:
         if len(scores) < len(vocabulary.tokens):
-            raise ModelFileError(f"tokeniser: there are {len(vocabulary.tokens)} tokens and {len(scores)} scores")
+            raise ModelFileError(f"tokenizer: there are {len(vocabulary.tokens)} tokens and {len(scores)} scores")
         self.vocabulary = vocabulary
         self.scores = scores
         self.space_prefix = space_prefix
@@ -52,5 +52,5 @@ class SentencePiece:
             if name in self.vocabulary.ids:
                 return self.vocabulary.ids[name]
         if self.vocabulary.unknown is None:
-            raise ModelFileError(f"tokeniser: the vocabulary has no token for the byte {byte}, and none for what is unknown")
+            raise ModelFileError(f"tokenizer: the vocabulary has no token for the byte {byte}, and none for what is unknown")
         return self.vocabulary.unknown

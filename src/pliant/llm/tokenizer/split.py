@@ -1,7 +1,7 @@
 r"""How texts are cut into words before BPE merges within them: the kinds that GGUF files name in `tokenizer.ggml.pre`.
 
 A kind is a list of patterns. The first cuts the text into its matches and what lies between them, the next cuts each of these pieces, and
-so on: what a model's own tokeniser does. Patterns are spelled as the models' `tokenizer.json` files spell them, so that those are found
+so on: what a model's own tokenizer does. Patterns are spelled as the models' `tokenizer.json` files spell them, so that those are found
 here as well (a pattern from a file is never run: it is known, or refused).
 
     [*words("smollm").split("It's 2024")]       # ["It", "'s", " ", "2", "0", "2", "4"]
@@ -133,7 +133,7 @@ def kind(name: str) -> Kind:
         from ...support.resolve import near  # slow to import, and needed for messages only
 
         raise UnsupportedError(
-            f"tokeniser: the pre-tokeniser `{shown(name)}` is not supported",
+            f"tokenizer: the pre-tokenizer `{shown(name)}` is not supported",
             facts=["supported: " + ", ".join(sorted(KINDS))],
             help=near(name, KINDS),
         )

@@ -1,4 +1,4 @@
-"""What all tokenisers share: special tokens in texts, tokens around texts, and decoding that never shows half a character.
+"""What all tokenizers share: special tokens in texts, tokens around texts, and decoding that never shows half a character.
 
 ids = tokenizer.encode("Hello")                       # with the tokens that the model wants around a text
 tokenizer.encode(prompt, add_special=False, parse_special=True)      # a rendered chat template, whose special tokens count
@@ -23,7 +23,7 @@ MAX_SPECIAL = 512  # characters of a special token
 
 
 class Model(Protocol):
-    """A kind of tokeniser: how texts without special tokens become tokens, and what a normal token says."""
+    """A kind of tokenizer: how texts without special tokens become tokens, and what a normal token says."""
 
     def encode(self, text: str, at_start: bool) -> list[int]:
         """The tokens of a text; `at_start` where it follows a special token, or nothing."""
@@ -161,7 +161,7 @@ class _Finder:
         for token in vocabulary.of_kinds(*kinds):
             text = vocabulary.tokens[token]
             if len(text) > MAX_SPECIAL:
-                raise ModelFileError(f"tokeniser: special token {token} has {len(text)} characters; {MAX_SPECIAL} are allowed")
+                raise ModelFileError(f"tokenizer: special token {token} has {len(text)} characters; {MAX_SPECIAL} are allowed")
             if text:
                 self.ids.setdefault(text, token)
         self.lengths: dict[str, list[int]] = {}  # by the first character: with thousands of such tokens, few lengths are tried

@@ -59,10 +59,10 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if len(self.kinds) != len(self.tokens):
-            raise ModelFileError(f"tokeniser: there are {len(self.tokens)} tokens and {len(self.kinds)} kinds of tokens")
+            raise ModelFileError(f"tokenizer: there are {len(self.tokens)} tokens and {len(self.kinds)} kinds of tokens")
         named = [self.bos, self.eos, self.unknown, *self.before, *self.after, *self.ends]
         if wrong := [i for i in named if i is not None and not 0 <= i < len(self.tokens)]:
-            raise ModelFileError(f"tokeniser: special token {wrong[0]} is outside of the vocabulary of {len(self.tokens)}")
+            raise ModelFileError(f"tokenizer: special token {wrong[0]} is outside of the vocabulary of {len(self.tokens)}")
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -74,7 +74,7 @@ def accesses(s: Stmt) -> Iterator[Access]:
 
 
 def slope(place: Poly, var: Var, varying: set[Var]) -> Poly | None:
-    """The distance between the elements of neighbouring lanes, of which `place` is the number; None if it is not the same for all."""
+    """The distance between the elements of neighboring lanes, of which `place` is the number; None if it is not the same for all."""
     found: Poly = {}
     for m, c in place.items():
         rest = without(m, (var,))

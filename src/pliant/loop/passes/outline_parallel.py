@@ -30,8 +30,8 @@ from typing import NamedTuple
 from ...support.errors import UnsupportedError
 from ...support.names import unused_name
 from ...sym.expr import Const, Eq, Expr, Not, Var, free_vars
+from ..analysis.byte_ownership import owns_bytes
 from ..analysis.known import Known, not_negative, within
-from ..analysis.own_bytes import owns_bytes
 from ..buffer import Buffer, has_load, loads_in
 from ..stmt import (
     Alloc,

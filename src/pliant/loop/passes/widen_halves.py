@@ -53,5 +53,5 @@ def widened(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
 
 
 def has_halves(e: Expr) -> bool:
-    """Whether a part of `e` is a half float (memoised)."""
+    """Whether a part of `e` is a half float (memoized)."""
     return bool(fold_up(e, "halves", lambda node, below: node.dtype in HALVES or any(below)))

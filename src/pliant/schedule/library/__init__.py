@@ -1,4 +1,4 @@
-"""Default schedules: rules written only with primitives, parameterised by what the target is.
+"""Default schedules: rules written only with primitives, parameterized by what the target is.
 
     func, why = default_schedule(func, target)      # "matmul: `c` in tiles of 6x16 in registers, with `relu` in its write-back"
     family = default_family(func, target)           # the same before its variants become one program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...loop.analysis.nests import accesses, blocks
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Func
 from ...support.refusal import Refusal
@@ -11,7 +12,6 @@ from ...sym.expr import Const, Expr, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..dependence import linear
-from ..nest import accesses, blocks
 from ..plain_nest import iter_named
 from .convolution_roles import along_channels, convolution_of
 from .record import Packing

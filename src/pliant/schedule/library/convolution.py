@@ -3,7 +3,7 @@
     y[n, j, p, q] += x[n, c, p * 2 + a, q * 2 + b] * w[j, c, a, b]
 
     for panel of V vectors of channels j, n, row p (parallel):
-        for tile of R neighbouring q, then a smaller tile:
+        for tile of R neighboring q, then a smaller tile:
             tile of y in registers = 0
             for c, a, b: for q unrolled: for v unrolled: for j as a vector: tile[q, v, j] = fma(x[…], w[c, a, b, v, j], tile[q, v, j])
             y = epilogue(tile)
@@ -11,7 +11,7 @@
 Images stay as they are: of `x` single elements are read, and what is stored is strided. Weights are packed, `w[j // L, c, a, b, j % L]`:
 by whoever loads the program (`layouts.py`) or else at each call, which costs little when there are many places to use them.
 
-The sum runs in the order of the program's reduction loops for every element, long ones in parts (`register_sums.py`), whatever the tile.
+The sum runs in the order of the program's reduction loops for every element, long ones in parts (`accumulate.py`), whatever the tile.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
+from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
@@ -27,11 +28,11 @@ from ...sym.bounds import multiple
 from ...sym.expr import Const, Var
 from ...target import Target
 from ..decisions import Decide
-from ..model import Choice, Sizes, choose_tile, legal_tiles
-from ..nest import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
 from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from ..works import Channels
+from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
+from ..workloads import ConvOverChannels
+from .accumulate import cuts_for, decide_summing, sum_tile
 from .convolution_roles import (
     Convolution,
     along_channels,
@@ -48,9 +49,8 @@ from .dot_products import dot_product_of
 from .match import along, find_block, known_sums, matmul_of, packed, reads_once, sums_rows, untouched
 from .matmul import with_epilogue
 from .packing import packing, packs, right_side
+from .parallelize import share
 from .record import NotApplicable, NotChosen, Packing, Promotable, Rule, tried
-from .register_sums import cuts_for, decide_summing, sum_tile
-from .sharing import share
 
 SOME_WIDTHS = (20, 40, 80)  # what the model is asked about where the length of rows is not known
 SOME_ROWS = 40  # of an image, where their number is not known: the same
@@ -185,7 +185,7 @@ class _Rule:
         columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * full
         taps = taps_of(self.s.program, find_block(self.s.program, self.name))
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
-        works = tuple(Channels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
+        works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
         sizes = Sizes(range(1, most + 1), self._vectors_of_a_panel())
         best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), sizes))
         domain = legal_tiles(self.target, works[-1], sizes)
@@ -260,7 +260,7 @@ class _Rule:
         self._panel(self.name, panel, lane, vector)
 
     def _panel(self, name: str, panel: LoopHandle | None, lane: LoopHandle, vector: LoopHandle | None = None) -> None:
-        """One panel: threads over it and the rows of images; tiles of neighbours."""
+        """One panel: threads over it and the rows of images; tiles of neighbors."""
         s, r = self.s, self.roles
         outer, reduced = ([s.loop(name, v) for v in some] for some in (r.outer, r.reduced))
         row = s.loop(name, r.row)

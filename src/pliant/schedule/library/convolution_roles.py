@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from ...loop.analysis.nests import accesses, constant_extent, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.record import dataclass
@@ -18,10 +19,9 @@ from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
 from ..dependence import linear
-from ..model import Sizes
-from ..nest import accesses, constant_extent, plain_iters
 from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
+from ..tile_cost_model import Sizes
 from .match import along, matmul_of, packed
 
 STORE = 1.5  # by which `lanes` is chosen: what an element costs that is stored apart from those beside it, in steps of a sum of vectors
@@ -106,7 +106,7 @@ class Windows:
     tiled: str | None  # channels that `x` does not have, else the last but one index of the result
     column: str  # the last index of the result
     reduced: tuple[str, ...]
-    rows: bool  # neighbours along `tiled` have parts of their windows in common
+    rows: bool  # neighbors along `tiled` have parts of their windows in common
 
 
 def windows_of(block: Block) -> Windows | Refusal:
@@ -120,7 +120,7 @@ def windows_of(block: Block) -> Windows | Refusal:
     column = out[-1]
     moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e)]
     if not moving or not all(_step(e, column) for e in moving):
-        return Refusal(f"what block `{block.name}` reads along `{column.name}` is not neighbours")
+        return Refusal(f"what block `{block.name}` reads along `{column.name}` is not neighbors")
     taken = {i.var for i in block.iters if i.kind == "R"}
     if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
         return Refusal(f"what block `{block.name}` reduces are no windows")
@@ -154,14 +154,14 @@ def _size(func: Func, block: Block, v: Var) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What the windows of neighbours along an index of the result have in common."""
+    """What the windows of neighbors along an index of the result have in common."""
 
     reach: int  # elements along that index in a window
     stride: int  # between windows
 
 
 def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
-    """How windows lie that are neighbours along an iterator; those that have nothing in common reach over one element."""
+    """How windows lie that are neighbors along an iterator; those that have nothing in common reach over one element."""
     reduced = [i.var for i in block.iters if i.kind == "R"]
     for e in (e for a in accesses(block) if not a.write for e in a.indices if along in free_vars(e)):
         parts = linear(e, along)
@@ -178,7 +178,7 @@ def tile_sizes(block: Block, sizes: Sizes) -> Sizes:
 
 
 def choose_lanes(func: Func, block: Block, decide: Decide) -> str:
-    """What the lanes of a convolution's vectors are: `channels`, whose results are stored one by one, or neighbours of a `row`."""
+    """What the lanes of a convolution's vectors are: `channels`, whose results are stored one by one, or neighbors of a `row`."""
     roles = convolution_of(block)
     packs = not isinstance(roles, Refusal) and may_read_packs(block, roles, decide.target)
     best = "channels" if packs and along_channels(func, block, decide.target) else "row"
@@ -219,13 +219,13 @@ def in_blocks(func: Func, block: Block, target: Target) -> bool:
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:
-    """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbours."""
+    """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbors."""
     steps = lane_steps(func, block, target)
     return not isinstance(convolution_of(block), Refusal) if steps is None else steps[0] < steps[1]
 
 
 def lane_steps(func: Func, block: Block, target: Target) -> tuple[float, float] | None:
-    """The steps that a result of a convolution takes with vectors of channels, and with vectors of neighbours; None where one cannot be."""
+    """The steps that a result of a convolution takes with vectors of channels, and with vectors of neighbors; None where one cannot be."""
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal) or (isinstance(windows, Refusal) and not over_image(block, roles)):
         return None

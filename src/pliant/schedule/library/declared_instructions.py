@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from ...loop.analysis.nests import accesses, blocks, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.refusal import Refusal
@@ -25,7 +26,6 @@ from ...target import Target
 from ...target.instructions import declared_for
 from ..auto_tensorize import Mapping, auto_tensorize, mapping, tiles_of
 from ..decisions import Decide
-from ..nest import accesses, blocks, plain_iters
 from ..plain_nest import plain_loops
 from ..primitives.tensorize import Tile, tile_of_instruction
 from ..schedule import Schedule

@@ -3,7 +3,7 @@
     for panel of V vectors of columns (parallel):
         for tile of R rows, then smaller tiles for the rows that remain:
             tile of c in registers = 0
-            for each word of G neighbours along k: for i unrolled: for v unrolled:
+            for each word of G neighbors along k: for i unrolled: for v unrolled:
                 tile[i, v, :] += a[i, k] * b[k, v, :] + a[i, k + 1] * b[k + 1, v, :] + …          # one instruction
             the same for what is left of k, one product after the other
             c = epilogue(tile)
@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...dtype import i64
+from ...loop.analysis.nests import base_facts, blocks, constant_extent, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -30,16 +31,15 @@ from ...target import Target
 from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
 from ..decisions import Decide
-from ..nest import base_facts, blocks, constant_extent, plain_iters
 from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
+from .accumulate import Summing, sizes_of
 from .match import Matmul, alone, find_block
 from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles, with_epilogue
 from .packing import may_be_packed
 from .record import NotApplicable, Packing, Rule, Version, tried
-from .register_sums import Summing, sizes_of
 
 LARGEST_COPY = 2**20  # limit of `copy_from`: bytes of a panel that may be copied
 MOST_ROWS = 8  # limit of `word_tile`: there is a body for each smaller tile, too
@@ -121,7 +121,7 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:
-    """The layout for an instruction: packs of `lanes` columns, in each the words of `group` neighbours along `depth` of all its columns."""
+    """The layout for an instruction: packs of `lanes` columns, in each the words of `group` neighbors along `depth` of all its columns."""
     dims = tuple(Var(f"d{n}") for n in range(buffer.ndim))
     others = [d for n, d in enumerate(dims) if n not in (column, depth)]
     j, k = dims[column], dims[depth]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from ...loop.analysis.nests import base_facts, blocks
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
@@ -17,7 +18,6 @@ from ...sym.simplify import simplify
 from ...target import Target
 from ..decisions import Decide, DecisionError, Decisions, OfKernel
 from ..family import Family, Variant
-from ..nest import base_facts, blocks
 from ..schedule import Schedule
 from .match import find_block, has_block, untouched
 from .record import NotApplicable, NotChosen, Roles, Rule, Version

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
+from ...loop.analysis.nests import blocks, constant_extent, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Store
 from ...support.errors import ScheduleError
@@ -20,13 +21,12 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
 from ..decisions import Decide
-from ..nest import blocks, constant_extent, plain_iters
 from ..plain_nest import elementwise, plain_loops
 from ..primitives.loops import fuse
 from ..schedule import LoopHandle, Schedule
 from .match import along, find_block, has_block
+from .parallelize import fuse_into, share
 from .record import NotApplicable, Promotable, Rule, tried
-from .sharing import fuse_into, share
 
 CHUNK = 1024  # the default of `chunk`: elements of a flat loop that are handed out together
 CHUNKS = (256, 512, 1024, 2048, 4096)
@@ -41,7 +41,7 @@ def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
 
 
 def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
-    """Vectorise the innermost loop of an elementwise nest and share out the others."""
+    """Vectorize the innermost loop of an elementwise nest and share out the others."""
     name = decide.block
     block = find_block(s.program, name)
     loops = plain_loops(s.program, block)
@@ -91,7 +91,7 @@ def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
 
 
 def is_run(block: Block, run: Sequence[Var]) -> bool:
-    """Whether every access goes through neighbours with these iterators, the last one fastest, or does not depend on them."""
+    """Whether every access goes through neighbors with these iterators, the last one fastest, or does not depend on them."""
     store = elementwise(block)
     assert store is not None
     extents = store.buffer.shape[-len(run) :]

@@ -1,26 +1,26 @@
 """The rule that takes anything: threads over the outermost loops, vectors along contiguous stores, wherever that is legal.
 
-Sums of products are fused multiply-adds where the machine has them, and long sums are in parts (`register_sums.py`), as in all rules.
+Sums of products are fused multiply-adds where the machine has them, and long sums are in parts (`accumulate.py`), as in all rules.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+from ...loop.analysis.nests import accesses, blocks, fed_by, loops_above, loops_in
 from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
 from ...sym.expr import free_vars
 from ...target import Target
 from ..decisions import Decide
 from ..dependence import dependence
-from ..nest import accesses, blocks, fed_by, loops_above, loops_in
 from ..schedule import LoopHandle, Schedule
+from .accumulate import parts_in_order
 from .match import find_block
 from .record import Rule, tried
-from .register_sums import parts_in_order
 
 
 def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
-    """Share out and vectorise the nest around a block as far as its dependences allow."""
+    """Share out and vectorize the nest around a block as far as its dependences allow."""
     name = decide.block
     done = _summed(s, name, decide.target)
     loop = _innermost(s.program, find_block(s.program, name))

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...loop.analysis.nests import allocation, blocks, readers
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...target import Target
 from ..decisions import Decide, DecisionError
-from ..nest import allocation, blocks, readers
 from ..plain_nest import elementwise
 from ..schedule import Schedule
 from .dot_products import dot_product_of

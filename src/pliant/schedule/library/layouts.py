@@ -2,7 +2,7 @@
 
     wanted_layouts(func, target)      # {b: lambda k, n: (n // 16, k, n % 16)} for c[i, j] += a[i, k] * b[k, j]
 
-Each rule says how an operand may lie, and what it would take (`Rule.layouts`): packs of columns (`packing.py`), or words of neighbouring
+Each rule says how an operand may lie, and what it would take (`Rule.layouts`): packs of columns (`packing.py`), or words of neighboring
 rows for instructions that multiply small integers, `(n // 16, k // 4, n % 16, k % 4)`. The layout of a tensor is a decision about that
 tensor, which everybody who reads it shares; `choose` makes it.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from ...loop.analysis.nests import allocation, blocks, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Func
 from ...sym.expr import Cast
 from ...sym.index_map import IndexMap
 from ...target import Target
-from ..nest import allocation, blocks, readers
 from ..plain_nest import elementwise
 from ..schedule import Schedule
 from .channels import channel_packs

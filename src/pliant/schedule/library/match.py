@@ -6,13 +6,13 @@ Answers are records or None; reasons are sentences for `default_schedule`.
 from __future__ import annotations
 
 from ...dtype import i64
+from ...loop.analysis.nests import accesses, allocation, blocks, index, loops_above, plain_iters, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import INSTRUCTION, Block, For, Func, Reduce, Seq, Stmt, Store
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
-from ..nest import accesses, allocation, blocks, index, loops_above, plain_iters, readers
 from ..plain_nest import elementwise, plain_loops
 from .record import NotApplicable
 
@@ -68,7 +68,7 @@ def sums_rows(block: Block) -> bool:
 
 
 def along(e: Load, v: Var) -> bool:
-    """Whether a load goes through neighbouring elements with `v`."""
+    """Whether a load goes through neighboring elements with `v`."""
     strides = e.buffer.strides
     unit = strides is None or (isinstance(strides[-1], Const) and strides[-1].value == 1)
     return bool(e.indices) and unit and e.indices[-1] is v and all(v not in free_vars(i) for i in e.indices[:-1])

@@ -9,7 +9,7 @@
 b may be packed (`b[j // L, k, j % L]`): vectors are whole packs then, and a panel is a few streams through memory. The panels of
 a plain b whose rows meet in few sets of the caches are copied first where there are many rows of a (`copy`).
 
-The sum over k runs in order for every element, long ones in parts (`register_sums.py`), whatever the tile: a row alone equals the row in a
+The sum over k runs in order for every element, long ones in parts (`accumulate.py`), whatever the tile: a row alone equals the row in a
 batch.
 """
 
@@ -20,6 +20,7 @@ from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType, f16
+from ...loop.analysis.nests import blocks, constant_extent, writers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -27,16 +28,15 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
-from ..model import Sizes, choose_tile, legal_tiles
-from ..nest import blocks, constant_extent, writers
 from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
-from ..works import Product
+from ..tile_cost_model import Sizes, choose_tile, legal_tiles
+from ..workloads import Gemm
+from .accumulate import Summing, decide_summing, sum_tile
 from .match import Matmul, decodes, find_block, matmul_of
 from .packing import packing, right_side
+from .parallelize import fuse_into
 from .record import NotApplicable, Packing, Rule, Version, for_many, tried
-from .register_sums import Summing, decide_summing, sum_tile
-from .sharing import fuse_into
 
 SOME_ROWS = (8, 64, 512)  # what the model is asked about where the number of rows is not known
 SOME = 512  # columns, or steps of a sum, that are not known: the same
@@ -79,11 +79,11 @@ class Extents:
     wide: DType
     pack: int = 1  # vectors of a pack: those of a tile are whole packs
 
-    def works(self) -> tuple[Product, ...]:
+    def works(self) -> tuple[Gemm, ...]:
         """What a tile is chosen for: this product, or a few such as it may be."""
         sizes = self.result.bits // 8, max(self.wide.bits // 8, 1)
         rows = SOME_ROWS if self.rows is None else (max(self.rows, 1),)
-        return tuple(Product(r, self.columns or SOME, self.depth or SOME, 1, *sizes) for r in rows)
+        return tuple(Gemm(r, self.columns or SOME, self.depth or SOME, 1, *sizes) for r in rows)
 
 
 def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSize, str]:

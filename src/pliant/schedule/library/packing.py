@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...loop.analysis.nests import accesses, blocks, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
 from ...sym.expr import Const, Mul, Var, free_vars, walk
 from ...sym.index_map import IndexMap
 from ...target import Target
-from ..nest import accesses, blocks, plain_iters
 from .record import Packing
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from ...loop.analysis.nests import base_facts
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func
 from ...support.errors import ScheduleError
@@ -23,7 +24,6 @@ from ...sym.index_map import IndexMap
 from ...sym.simplify import simplify
 from ...target import Target
 from ..decisions import Decide, DecisionError
-from ..nest import base_facts
 from ..schedule import Schedule
 
 Roles = Any  # what the rule that matched knows about the block
@@ -75,7 +75,9 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Promotable:
-    """Which sizes of a block may become arguments of its kernel, and what the schedule must be told then (`lower/promote.py`)."""
+    """Which sizes of a block may become arguments of its kernel, and what the schedule must be told then
+    (`lower/layout/promote_sizes.py`).
+    """
 
     iterators: frozenset[Var]  # whose extents the schedule need not know, as long as memory allows it
     rows: frozenset[Var] = frozenset()  # which a tile keeps in registers: distances between them are constants

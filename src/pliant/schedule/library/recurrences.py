@@ -10,6 +10,7 @@ Where there are other independent loops, threads share these.
 
 from __future__ import annotations
 
+from ...loop.analysis.nests import constant_extent
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Store
 from ...support.record import dataclass
@@ -17,12 +18,11 @@ from ...support.refusal import Refusal
 from ...sym.expr import walk
 from ...target import Target
 from ..decisions import Decide
-from ..nest import constant_extent
 from ..plain_nest import plain_loops
 from ..schedule import Schedule
 from .match import along, find_block, has_block
+from .parallelize import share
 from .record import NotApplicable, Rule
-from .sharing import share
 
 VECTORS = (1, 2, 4, 8, 16, 32, 64)  # in a chunk of columns
 # Defaults and reasons. Measured at f32 with 512-bit vectors: an exponential average over 50 steps of 20,000 columns takes 0.39 ms

@@ -18,18 +18,18 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise, takewhile
 
+from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
 from ..decisions import Decide, shown
-from ..nest import Access, accesses, allocation, blocks, constant_extent, fed_by, loops_in, plain_iters
 from ..plain_nest import plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
+from .accumulate import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
 from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
-from .register_sums import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
 from .squares import TERMS, WIDE_HALVES
 
 LANES = 64  # the default of `lanes`: several vectors on every machine: one sum does not wait for the other
@@ -41,7 +41,7 @@ WIDE_LANES = 16  # of short sums in f64: two to eight vectors
 PIECE = 16384  # the default of `piece`: elements of one row that a thread takes at least
 
 
-Stages = tuple[str, ...]  # the blocks of neighbouring nests
+Stages = tuple[str, ...]  # the blocks of neighboring nests
 
 
 def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
@@ -67,7 +67,7 @@ def reduction_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
 
 
 def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
-    """Bring the stages of the nests `names` into one parallel loop over rows, and vectorise each."""
+    """Bring the stages of the nests `names` into one parallel loop over rows, and vectorize each."""
     if not decide.target.has_fma:
         for n in names:
             if any(i.kind == "R" for i in find_block(s.program, n).iters):
@@ -84,7 +84,7 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     if all(not _repeated(s, b) for b in sums):
         for b in sums:
             if not tried(partial(_pieces, s, decide, b.name)):
-                _vectorise(s, decide, b.name)
+                _vectorize(s, decide, b.name)
         one_row = [b.name for b in sums]
         numbers = _chosen(decide, one_row, "lanes", ", in {} lanes") + _chosen(decide, one_row, "piece", ", pieces of {}")
         return f"rows: {_listed(one_row)} over one row{numbers}"
@@ -105,7 +105,7 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
         if waiting and _in_one_loop(s, decide, name, waiting[0]):
             waiting.pop(0)
         else:
-            _vectorise(s, decide, name)
+            _vectorize(s, decide, name)
     return f"rows: {_listed(together)} together, one row after the other{_chosen(decide, together, 'lanes', ', sums in {} lanes')}"
 
 
@@ -133,7 +133,7 @@ def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target) -> For | None:
-    """The loop along a row, if a block sums neighbours there and may be in parts."""
+    """The loop along a row, if a block sums neighbors there and may be in parts."""
     reduced = [loops[i.var] for i in block.iters if i.kind == "R"]
     if len(reduced) != 1 or any(i.kind == "O" for i in block.iters) or not _contiguous(block, reduced[0]):
         return None
@@ -202,15 +202,15 @@ def _row_local(block: Block, rows: For) -> bool:
     return len(found) == 1 and found != {()}
 
 
-def _vectorise(s: Schedule, decide: Decide, name: str) -> None:
-    """Vectorise one stage of a row: along the row, a reduction by lanes; a sum that has none is in parts, where it is long."""
+def _vectorize(s: Schedule, decide: Decide, name: str) -> None:
+    """Vectorize one stage of a row: along the row, a reduction by lanes; a sum that has none is in parts, where it is long."""
     if not _in_vectors(s, decide, name) and isinstance(find_block(s.program, name).body, Reduce):
         tried(partial(s.contract, name))
         tried(partial(parts_in_order, s, name))
 
 
 def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
-    """Vectorise one stage, if that can be; whether it was done."""
+    """Vectorize one stage, if that can be; whether it was done."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
     flat = _flat(block, inner)
@@ -394,7 +394,7 @@ def _number_of_lanes(extent: int | None) -> int:
 
 
 def _contiguous(block: Block, loop: For) -> bool:
-    """Whether some load or store of the block goes through neighbouring elements with the loop, and none jumps; dims of 1 do not matter."""
+    """Whether some load or store of the block goes through neighboring elements with the loop, and none jumps; dims of 1 do not matter."""
     found = False
     for a in accesses(block):
         over = [e for e, size in zip(a.over_loops(), a.buffer.shape, strict=True) if not (isinstance(size, Const) and size.value == 1)]

@@ -8,10 +8,10 @@ It costs an operation in f64 for each sum, not for each term.
 from __future__ import annotations
 
 from ...dtype import f32, f64
+from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, loops_above, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, Func, Store, walk_stmts
 from ...sym.expr import Cast, free_vars, walk
-from ..nest import Access, accesses, allocation, blocks, constant_extent, loops_above, readers
 from ..schedule import Schedule
 from .match import find_block
 

@@ -6,7 +6,7 @@
 
 In f32 the difference is rounded, and its square has twice that error. The errors of many terms cancel each other, those of few do not: up
 to 600 terms the worst of some variances is more than 1.5 times as far off as one that is rounded once. So short sums are in f64 as a whole.
-Long ones have their terms in f32, and in f64 their totals (`register_sums.py`) and more of the last additions than other sums.
+Long ones have their terms in f32, and in f64 their totals (`accumulate.py`) and more of the last additions than other sums.
 
 Only variances that are results by themselves are meant. Where something is computed from them for each term, as in norms, that is rounded
 several times after it, which hides the difference. (docs/design/0025-totals-in-f64.md)
@@ -14,17 +14,17 @@ several times after it, which hides the difference. (docs/design/0025-totals-in-
 
 from __future__ import annotations
 
+from ...loop.analysis.nests import accesses, allocation, base_facts, blocks
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, map_children
 from ...support.refusal import Refusal
 from ...sym.expr import Expr, Mul, Sub, Var, all_of, free_vars, product
 from ...sym.simplify import simplify
 from ...target import Target
-from ..nest import accesses, allocation, base_facts, blocks
 from ..plain_nest import plain_loops
 from ..schedule import Schedule
+from .accumulate import most_terms, widens
 from .record import Version
-from .register_sums import most_terms, widens
 
 SHORT = 1024  # terms along columns: f64 for each of them costs the more the more there are, and the errors of so many cancel
 SHORT_ROW = 96  # along rows, where more additions of lanes in f64 do the rest

@@ -20,14 +20,14 @@ from .declared_instructions import INSTRUCTIONS
 from .dot_products import DOT_PRODUCTS
 from .elementwise import ELEMENTWISE
 from .fallback import FALLBACK
+from .gemv import ONE_ROW
 from .inlining import DECODING, DECODING_INTO_COPIES, INLINING
 from .matmul import MATMUL
-from .one_row import ONE_ROW
 from .record import Apply, Layouts, Match, Promotes, Rule
 from .recurrences import RECURRENCES
 from .reduction import ONE_REDUCTION, ROWS
+from .sliding_window import WINDOWS
 from .transposes import TRANSPOSE
-from .windows import WINDOWS
 
 CPU: tuple[Rule, ...] = (
     INSTRUCTIONS,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...loop.analysis.nests import constant_extent, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
@@ -21,7 +22,6 @@ from ...support.refusal import Refusal
 from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
-from ..nest import constant_extent, plain_iters
 from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
 from .match import along, find_block

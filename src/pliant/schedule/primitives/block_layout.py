@@ -7,6 +7,18 @@ its operands are copied to where these iterators find them.
 
 from __future__ import annotations
 
+from ...loop.analysis.nests import (
+    accesses,
+    allocation,
+    bare_uses,
+    base_facts,
+    block_names,
+    blocks,
+    facts_at,
+    loop_facts,
+    loops_above,
+    path_to,
+)
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, For, Func, Iter, IterKind, Replacer, Seq, Stmt, Store, seq, walk_stmts, zero
@@ -16,11 +28,10 @@ from ...sym.index_map import IndexMap
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
-from ..legal import legal
-from ..nest import accesses, allocation, bare_uses, base_facts, block_names, blocks, facts_at, loop_facts, loops_above, path_to
-from ..own_nest import box_of, own_nest
-from ..refusal import refuse
-from .cache import check_scope, redirected
+from ..errors import refuse
+from ..invariants import legal
+from ..isolated_nest import box_of, own_nest
+from .cache_stages import check_scope, redirected
 from .loops import reassociation
 from .wide_copies import FromCopy, as_dtype, wider
 

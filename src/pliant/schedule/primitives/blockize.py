@@ -7,6 +7,7 @@ be moved and reordered as one unit.
 from __future__ import annotations
 
 from ...dtype import i64
+from ...loop.analysis.nests import block_names, blocks, bound_value, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ...loop.stmt import Block, For, Func, Iter, Replacer, Seq, Stmt, seq
 from ...support.record import dataclass
 from ...sym.bounds import int_range
@@ -17,9 +18,8 @@ from ...sym.prove import prove_equal
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import bare_statement
-from ..legal import legal
-from ..nest import block_names, blocks, bound_value, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
-from ..refusal import refuse
+from ..errors import refuse
+from ..invariants import legal
 from .blockize_group import blockize_group
 
 

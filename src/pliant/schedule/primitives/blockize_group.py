@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...loop.analysis.nests import accesses, block_around, block_names, blocks, fed_by, index, loops_above, path_to
 from ...loop.stmt import Alloc, Block, For, Func, If, Iter, IterKind, Let, Seq, Stmt, seq, walk_stmts
 from ...sym.expr import Expr, Var
 from ..cursor import Edit, Forward, Mover, fresh_name
 from ..dependence import bare_statement, contains_stmt, dependence
-from ..nest import accesses, block_around, block_names, blocks, fed_by, index, loops_above, path_to
-from ..refusal import refuse
+from ..errors import refuse
 
 
 def blockize_group(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Func, Forward]:

@@ -6,18 +6,7 @@ but what it has written itself, memory for one iteration is enough; and as every
 
 from __future__ import annotations
 
-from ...loop.buffer import Buffer, Load, Scope
-from ...loop.stmt import Alloc, Block, For, Func, Reduce, Replacer, Seq, Stmt, seq, walk_stmts
-from ...support.refusal import Refusal as NoMap
-from ...sym.affine import detect_iter_map
-from ...sym.expr import Const, Expr, Le, Lt, Var, conjuncts, free_vars, substitute
-from ...sym.facts import Facts
-from ...sym.prove import prove
-from ...sym.simplify import simplify
-from ..cursor import EMPTY, Edit, Forward
-from ..dependence import contains_stmt
-from ..legal import legal
-from ..nest import (
+from ...loop.analysis.nests import (
     Access,
     accesses,
     allocation,
@@ -32,10 +21,21 @@ from ..nest import (
     repeats,
     unseen_use,
 )
+from ...loop.buffer import Buffer, Load, Scope
+from ...loop.stmt import Alloc, Block, For, Func, Reduce, Replacer, Seq, Stmt, seq, walk_stmts
+from ...support.refusal import Refusal as NoMap
+from ...sym.affine import detect_iter_map
+from ...sym.expr import Const, Expr, Le, Lt, Var, conjuncts, free_vars, substitute
+from ...sym.facts import Facts
+from ...sym.prove import prove
+from ...sym.simplify import simplify
+from ..cursor import EMPTY, Edit, Forward
+from ..dependence import contains_stmt
+from ..errors import refuse
+from ..invariants import legal
 from ..ranges import Range, covering_range
-from ..refusal import refuse
 from ..tile import extended, inner_loops, rebound_over
-from .cache import check_scope
+from .cache_stages import check_scope
 
 
 @legal

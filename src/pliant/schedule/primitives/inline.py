@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
-from ...loop.buffer import Buffer, Load
-from ...loop.stmt import Alloc, Block, For, Func, Replacer, Seq, Stmt, Store, walk_stmts
-from ...sym.expr import TRUE, Expr, Var, substitute, walk
-from ...sym.prove import prove, prove_equal
-from ...sym.region import lower, upper
-from ..cursor import EMPTY, Edit, Forward
-from ..dependence import contains_stmt, written_later
-from ..legal import legal
-from ..nest import (
+from ...loop.analysis.nests import (
     Access,
     accesses,
     allocation,
@@ -34,7 +26,15 @@ from ..nest import (
     visible,
     writers,
 )
-from ..refusal import refuse
+from ...loop.buffer import Buffer, Load
+from ...loop.stmt import Alloc, Block, For, Func, Replacer, Seq, Stmt, Store, walk_stmts
+from ...sym.expr import TRUE, Expr, Var, substitute, walk
+from ...sym.prove import prove, prove_equal
+from ...sym.region import lower, upper
+from ..cursor import EMPTY, Edit, Forward
+from ..dependence import contains_stmt, written_later
+from ..errors import refuse
+from ..invariants import legal
 
 
 @legal

@@ -1,17 +1,17 @@
-"""The primitive that makes one loop of two neighbours: join.
+"""The primitive that makes one loop of two neighbors: join.
 
 What the first loop leaves in registers or in the nearest cache is used by the second one at once, instead of after a whole pass.
 """
 
 from __future__ import annotations
 
+from ...loop.analysis.nests import accesses, blocks, facts_at, index
 from ...loop.stmt import Alloc, Block, For, Func, Seq, Stmt, children, seq
 from ...sym.prove import prove_equal
 from ..cursor import EMPTY, Edit, Forward, Mover
 from ..dependence import backward_dependence
-from ..legal import legal
-from ..nest import accesses, blocks, facts_at, index
-from ..refusal import check_serial, refuse
+from ..errors import check_serial, refuse
+from ..invariants import legal
 
 
 @legal

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from ...dtype import DType, bool_
+from ...loop.analysis.nests import accesses, allocation, base_facts, block_names, facts_at, index
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, Call, For, Func, Iter, Param, Seq, Stmt, Store, View, seq, walk_stmts, zero
@@ -21,9 +22,8 @@ from ...sym.facts import Facts
 from ...sym.index_map import IndexMap, Layout, index_map
 from ...sym.prove import prove_equal
 from ..cursor import Edit, Forward, Mover, fresh_name
-from ..legal import legal
-from ..nest import accesses, allocation, base_facts, block_names, facts_at, index
-from ..refusal import Refusal, refuse
+from ..errors import Refusal, refuse
+from ..invariants import legal
 
 Number = int | float
 

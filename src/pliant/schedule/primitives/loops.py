@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...dtype import i64
+from ...loop.analysis.nests import blocks, bound_value, constant_extent, facts_at, fed_by, loop_facts, loops_above, loops_in
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, Block, For, Func, Reduce, Stmt, Store, walk_stmts, zero
 from ...loop.verify_memory import check_memory
@@ -23,18 +24,8 @@ from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, Mover
 from ..dependence import Conflict, bare_statement, cross_dependence, dependence
-from ..legal import legal
-from ..nest import (
-    blocks,
-    bound_value,
-    constant_extent,
-    facts_at,
-    fed_by,
-    loop_facts,
-    loops_above,
-    loops_in,
-)
-from ..refusal import check_serial, refuse
+from ..errors import check_serial, refuse
+from ..invariants import legal
 
 MAX_UNROLL = 256
 

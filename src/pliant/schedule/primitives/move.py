@@ -6,14 +6,7 @@ The loops of a moved block are made anew, over the region that one iteration of 
 from __future__ import annotations
 
 from ...dtype import i64
-from ...loop.buffer import Buffer
-from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, substitute
-from ...sym.prove import prove, prove_equal
-from ..cursor import EMPTY, Edit, Forward, compose
-from ..dependence import contains_stmt, dependence
-from ..legal import legal
-from ..nest import (
+from ...loop.analysis.nests import (
     Access,
     accesses,
     allocation,
@@ -30,9 +23,16 @@ from ..nest import (
     visible,
     writers,
 )
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
+from ...sym.expr import TRUE, Const, Expr, Var, all_of, substitute
+from ...sym.prove import prove, prove_equal
+from ..cursor import EMPTY, Edit, Forward, compose
+from ..dependence import contains_stmt, dependence
+from ..errors import refuse
+from ..invariants import legal
 from ..ranges import Range, covering_range
-from ..refusal import refuse
-from .cache import check_begun_inside
+from .cache_stages import check_begun_inside
 
 
 @legal

@@ -7,6 +7,7 @@ around them, the result is computed in a larger buffer, and what is needed of it
 from __future__ import annotations
 
 from ...dtype import i64
+from ...loop.analysis.nests import accesses, block_names, blocks, facts_at, loops_above, plain_iters
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, zero
 from ...support.record import dataclass
@@ -17,11 +18,10 @@ from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import linear
-from ..legal import legal
-from ..nest import accesses, block_names, blocks, facts_at, loops_above, plain_iters
-from ..own_nest import own_nest
-from ..refusal import refuse
-from .cache import redirected
+from ..errors import refuse
+from ..invariants import legal
+from ..isolated_nest import own_nest
+from .cache_stages import redirected
 
 
 @legal

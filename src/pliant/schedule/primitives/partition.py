@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 
 from ...dtype import i64
+from ...loop.analysis.nests import block_names, blocks, facts_at, fed_by, loop_facts, loops_above, loops_in, predicate_over_loops
 from ...loop.stmt import Block, For, Func, Stmt, map_children, seq
 from ...sym.bounds import poly_interval
 from ...sym.expr import Expr, Le, Lt, Max, Min, Var, all_of, conjuncts, free_vars, substitute
@@ -19,9 +20,8 @@ from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward
 from ..dependence import bare_statement, linear
-from ..legal import legal
-from ..nest import block_names, blocks, facts_at, fed_by, loop_facts, loops_above, loops_in, predicate_over_loops
-from ..refusal import check_serial, refuse
+from ..errors import check_serial, refuse
+from ..invariants import legal
 from ..tile import rebound_over
 from .split import is_factor, without_inits
 

@@ -7,6 +7,7 @@ their number. Memory is that of one part, however many there are, so the number 
 from __future__ import annotations
 
 from ...dtype import i64
+from ...loop.analysis.nests import block_names, facts_at, fed_by, loops_above, predicate_over_loops
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Store
 from ...sym.expr import Const, Expr, Le, Lt, Var, all_of, conjuncts, free_vars, substitute
@@ -14,11 +15,10 @@ from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Forward, fresh_name
 from ..dependence import linear
-from ..legal import legal
-from ..nest import block_names, facts_at, fed_by, loops_above, predicate_over_loops
-from ..refusal import refuse
+from ..errors import refuse
+from ..invariants import legal
 from ..tile import inner_loops, nest_of, rebound, tile_of
-from .cache import check_scope, insert, redirected, single_target
+from .cache_stages import check_scope, insert, redirected, single_target
 from .loops import reassociation
 from .reduction import check_same_place
 

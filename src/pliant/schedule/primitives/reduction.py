@@ -5,15 +5,7 @@ They change when a reduction begins, how it rounds and in which order it sums.
 
 from __future__ import annotations
 
-from ...loop.buffer import Load
-from ...loop.stmt import NAMED_COMBINERS, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts
-from ...sym.expr import Const, Expr, Mul, Var, free_vars, substitute
-from ...sym.prove import prove
-from ...sym.simplify import simplify
-from ..cursor import Edit, Forward, compose, fresh_name
-from ..dependence import bare_statement
-from ..legal import legal
-from ..nest import (
+from ...loop.analysis.nests import (
     accesses,
     block_names,
     blocks,
@@ -27,7 +19,15 @@ from ..nest import (
     unseen_use,
     visible,
 )
-from ..refusal import refuse
+from ...loop.buffer import Load
+from ...loop.stmt import NAMED_COMBINERS, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Store, seq, walk_stmts
+from ...sym.expr import Const, Expr, Mul, Var, free_vars, substitute
+from ...sym.prove import prove
+from ...sym.simplify import simplify
+from ..cursor import Edit, Forward, compose, fresh_name
+from ..dependence import bare_statement
+from ..errors import refuse
+from ..invariants import legal
 from ..tile import inner_loops, nest_of
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ...dtype import DType, i64
+from ...loop.analysis.nests import base_facts, block_names, constant_extent, fed_by, loaded, loops_above
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, Combiner, For, Func, Iter, Reduce, Replacer, Seq, Stmt, Store, seq, zero
 from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.prove import prove
 from ..cursor import Forward, fresh_name
-from ..legal import legal
-from ..nest import base_facts, block_names, constant_extent, fed_by, loaded, loops_above
-from ..refusal import refuse
+from ..errors import refuse
+from ..invariants import legal
 from ..tile import Tile, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
-from .cache import check_scope, check_targets, insert, redirected
+from .cache_stages import check_scope, check_targets, insert, redirected
 from .loops import reassociation
 from .reduction import identity_of, shown_iters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...dtype import i64
+from ...loop.analysis.nests import Access, accesses, allocation, base_facts, block_names, facts_at, loop_facts, loops_above, path_to
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Replacer, Stmt, Store, seq
 from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
@@ -10,10 +11,9 @@ from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import EMPTY, Edit, Forward, compose, fresh_name
 from ..dependence import linear
-from ..legal import legal
-from ..nest import Access, accesses, allocation, base_facts, block_names, facts_at, loop_facts, loops_above, path_to
+from ..errors import refuse
+from ..invariants import legal
 from ..ranges import Range, covering_range
-from ..refusal import refuse
 from .layout import Relayout
 from .move import check_readers, movable, moved
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from ...dtype import i64
+from ...loop.analysis.nests import block_around, block_names, blocks, bound_value, facts_at, fed_by, loaded, loops_above, loops_in
 from ...loop.stmt import Block, For, Func, If, Let, Stmt, map_children, seq, walk_stmts, zero
 from ...sym.expr import Const, Eq, Expr, Select, Var, all_of, free_vars, substitute
 from ...sym.facts import DIM_MAX, Facts
@@ -20,19 +21,8 @@ from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Copier, Edit, Forward, Mover
 from ..dependence import bare_statement
-from ..legal import legal
-from ..nest import (
-    block_around,
-    block_names,
-    blocks,
-    bound_value,
-    facts_at,
-    fed_by,
-    loaded,
-    loops_above,
-    loops_in,
-)
-from ..refusal import check_serial, refuse
+from ..errors import check_serial, refuse
+from ..invariants import legal
 from ..tile import rebound_over
 
 Tail = Literal["guard", "cut", "balance"]

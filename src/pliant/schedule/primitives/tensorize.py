@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
+from ...loop.analysis.nests import block_names, constant_extent, facts_at, fed_by, loop_facts
 from ...loop.buffer import Buffer, Load
 from ...loop.parse import parse_module
 from ...loop.passes.simplify_indices import Simplifier, block_facts
@@ -21,9 +22,8 @@ from ...sym.simplify import simplify
 from ...target.instructions import Instruction, find_instruction, instruction_names
 from ..cursor import Copier, Edit, Forward, compose
 from ..dependence import linear
-from ..legal import legal
-from ..nest import block_names, constant_extent, facts_at, fed_by, loop_facts
-from ..refusal import refuse
+from ..errors import refuse
+from ..invariants import legal
 from .blockize import blockize
 
 
@@ -227,7 +227,7 @@ class Match:
                 return f"`{p.buffer.name}` is not indexed by the loops that the instruction's operand is"
             if self.contiguous and step[0] != wanted[0]:
                 want = wanted[0].get((), 0)
-                return f"neighbours of `{p.buffer.name}` in loop `{pv.name}` do not lie {want} apart in memory, as the instruction wants"
+                return f"neighbors of `{p.buffer.name}` in loop `{pv.name}` do not lie {want} apart in memory, as the instruction wants"
         self.places[d.buffer] = (d, p)
         return ""
 

@@ -15,7 +15,7 @@ from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Block, Func, Replacer
 from ...support.errors import Error
 from ...sym.expr import Cast, Expr
-from ..refusal import refuse
+from ..errors import refuse
 
 
 def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str) -> DType:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
+from ...loop.analysis.nests import allocation, unseen_use
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce, Stmt, Store
 from ...support.errors import Error
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Fma, Mul, Neg, Sub
 from ..cursor import Edit, Forward, Mover
-from ..legal import legal
-from ..nest import allocation, unseen_use
-from ..refusal import refuse
+from ..errors import refuse
+from ..invariants import legal
 from .loops import reassociation
 
 _COMBINERS = ("add", "fma", "mul", "min", "max")

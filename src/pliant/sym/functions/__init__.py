@@ -1,7 +1,7 @@
 """Functions that no machine has, written in the expression language: their meaning on every target.
 
 Each definition is for f32 and f64; the half types compute in f32 and round once more. They use no table and no branch, so
-they vectorise as they stand. What they promise is in TABLE; infinities, NaN, denormals and signed zeros come out as C99's
+they vectorize as they stand. What they promise is in TABLE; infinities, NaN, denormals and signed zeros come out as C99's
 Annex F asks. A family of functions is a file.
 
 Every function has two forms (docs/design/0016-functions-without-fma.md): with fused multiply-adds, and without, as machines that lack the

@@ -31,7 +31,7 @@ class _Modulus:
         self.fused = fused
         self.inverse = Div(number(1.0, y), y)
 
-    def centre(self, a: Expr) -> Expr:
+    def center(self, a: Expr) -> Expr:
         """a in -y/2..y/2, where |a| is at most 2*y or so."""
         return rest_of(a, _round(Mul(a, self.inverse)), self.y, self.fused)
 
@@ -39,7 +39,7 @@ class _Modulus:
         """a*b, or a*b*factor with a factor of 1 or 2."""
         high, low = two_product(a, b, self.fused)
         r: Expr = Add(rest_of(high, _round(Div(high, self.y)), self.y, self.fused), low)
-        return self.centre(r if factor is None else Mul(r, factor))
+        return self.center(r if factor is None else Mul(r, factor))
 
 
 def _significand(x: Expr) -> tuple[Expr, Expr]:
@@ -64,7 +64,7 @@ def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
     for i in reversed(range(_STEPS)):
         bit = BitAnd(Shr(d, Const(i, u64)), Const(1, u64))
         power = by.product(power, power, _power(Add(bit, Const(1023, u64))))
-    r = by.product(by.centre(sa), power)
+    r = by.product(by.center(sa), power)
     r = Select(Lt(r, number(0.0, r)), Add(r, sb), r)
     # The unit of b is 2^(eb - 64 - 1075): two factors, each of them a normal number.
     half = Shr(eb, Const(1, u64))

@@ -5,32 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 _PLAIN = {"Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.softsign, "HardSwish": ops.hard_swish, "Mish": ops.mish}
 
 
 @rule(*_PLAIN)
-def plain(site: Site) -> Any:
+def plain(site: NodeContext) -> Any:
     """Units without parameters."""
     return _PLAIN[site.op](site.x(0))
 
 
 @rule("Relu")
-def relu(site: Site) -> Any:
+def relu(site: NodeContext) -> Any:
     """max(x, 0), also of integers."""
     return ops.relu(site.x(0)) if site.dtype(0).is_float else ops.maximum(site.x(0), 0)
 
 
 @rule("LeakyRelu")
-def leaky_relu(site: Site) -> Any:
+def leaky_relu(site: NodeContext) -> Any:
     """x, or alpha * x below zero."""
     return ops.leaky_relu(site.x(0), alpha=site.real("alpha", 0.01))
 
 
 @rule("PRelu")
-def prelu(site: Site) -> Any:
+def prelu(site: NodeContext) -> Any:
     """x, or slope * x below zero."""
     x, slope = site.x(0), site.x(1)
     if site.version < 7 and site.rank(1) == 1 and site.shape(1) != (1,):  # one for each channel
@@ -39,26 +39,26 @@ def prelu(site: Site) -> Any:
 
 
 @rule("Elu", "Celu", "ThresholdedRelu")
-def alpha_units(site: Site) -> Any:
+def alpha_units(site: NodeContext) -> Any:
     """Units with one parameter."""
     make = {"Elu": ops.elu, "Celu": ops.celu, "ThresholdedRelu": ops.thresholded_relu}[site.op]
     return make(site.x(0), alpha=site.real("alpha", 1.0))
 
 
 @rule("Selu")
-def selu(site: Site) -> Any:
+def selu(site: NodeContext) -> Any:
     """The scaled unit."""
     return ops.selu(site.x(0), alpha=site.real("alpha", 1.6732632423543772), gamma=site.real("gamma", 1.0507009873554805))
 
 
 @rule("HardSigmoid")
-def hard_sigmoid(site: Site) -> Any:
+def hard_sigmoid(site: NodeContext) -> Any:
     """clip(alpha * x + beta, 0, 1)."""
     return ops.hard_sigmoid(site.x(0), alpha=site.real("alpha", 0.2), beta=site.real("beta", 0.5))
 
 
 @rule("Shrink")
-def shrink(site: Site) -> Any:
+def shrink(site: NodeContext) -> Any:
     """0 near 0, moved by the bias beyond."""
     x, limit, bias = site.x(0), site.real("lambd", 0.5), site.real("bias", 0.0)
     of = site.dtype(0)
@@ -69,13 +69,13 @@ def shrink(site: Site) -> Any:
 
 
 @rule("Gelu")
-def gelu(site: Site) -> Any:
+def gelu(site: NodeContext) -> Any:
     """The Gaussian error linear unit."""
     return ops.gelu(site.x(0), approximate=site.text("approximate", "none", "none", "tanh"))
 
 
 @rule("Softmax", "LogSoftmax", "Hardmax")
-def softmax(site: Site) -> Any:
+def softmax(site: NodeContext) -> Any:
     """Along an axis; up to opset 12 over all axes from `axis` on."""
     make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": ops.hardmax}[site.op]
     x, rank = site.x(0), site.rank(0)

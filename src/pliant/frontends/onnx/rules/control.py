@@ -19,8 +19,8 @@ from ....sym.simplify import simplify
 from ..emit import ops
 from ..items import Item, Known, Maybe, Sequence, as_expr, numbers
 from ..loops import Loop, as_tensor, wide
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 UNROLLED = 1024  # rounds at most
 MOST_ROUNDS = 1 << 20  # of a loop that collects rows, where only a run tells how many there are
@@ -28,7 +28,7 @@ MOST_ROWS = 1 << 30  # bytes of rows that memory is planned for then
 
 
 @rule("If")
-def if_(site: Site) -> Any:
+def if_(site: NodeContext) -> Any:
     """One of two graphs."""
     condition = site.item(0)
     branches = [site.graph("then_branch"), site.graph("else_branch")]
@@ -62,7 +62,7 @@ def if_(site: Site) -> Any:
     return list(builder.if_(value, bodies[0], bodies[1]))
 
 
-def _first_only(site: Site, chooses: Expr, branch: Any) -> Any:
+def _first_only(site: NodeContext, chooses: Expr, branch: Any) -> Any:
     """Of branches with different ranks, where dims decide between them: the first one, under the condition that it is taken.
 
     Exporters write such branches for a squeeze, and go on with the rank of the first.
@@ -71,7 +71,7 @@ def _first_only(site: Site, chooses: Expr, branch: Any) -> Any:
     return site.importer.body(branch, site.scope, {})
 
 
-def _common(site: Site, a: Value, b: Value, chooses: Expr | None) -> Tensor:
+def _common(site: NodeContext, a: Value, b: Value, chooses: Expr | None) -> Tensor:
     """What both branches result in; where their dims differ and dims decide between them, the dim of the one that is taken."""
     x, y = a.tensor, b.tensor
     if x.dtype is not y.dtype or len(x.shape) != len(y.shape):
@@ -89,7 +89,7 @@ def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
 
 
 @rule("Loop")
-def loop(site: Site) -> Any:
+def loop(site: NodeContext) -> Any:
     """Rounds of a graph, as many as said and as long as a condition holds."""
     body = site.graph("body")
     carried = [site.item(k) for k in range(2, len(site.items))]
@@ -112,7 +112,7 @@ def loop(site: Site) -> Any:
         return _unrolled(site, body, carried, number, keep)
 
 
-def _check_known(site: Site, what: str) -> None:
+def _check_known(site: NodeContext, what: str) -> None:
     """Number of rounds and condition must be known where a loop is unrolled."""
     for k in (0, 1):
         if site.has(k) and not (isinstance(site.item(k), Known) and not site.items[k].symbolic):
@@ -120,7 +120,7 @@ def _check_known(site: Site, what: str) -> None:
             raise error if error.inputs else site.unsupported(f"{what} whose rounds are not known is not supported")
 
 
-def _rounds(site: Site) -> Any:
+def _rounds(site: NodeContext) -> Any:
     """The largest number of rounds: an expression, a value, or None."""
     if not site.has(0):
         return None
@@ -131,7 +131,7 @@ def _rounds(site: Site) -> Any:
     return wide(site, site.x(0))
 
 
-def _unrolled(site: Site, body: Any, carried: list[Item], number: int | None, keep: Any) -> list[Item]:
+def _unrolled(site: NodeContext, body: Any, carried: list[Item], number: int | None, keep: Any) -> list[Item]:
     going = True if keep is None else bool(keep.array.reshape(-1)[0])
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - len(carried) - 1)]
     names, done = [i.name for i in body.input], 0
@@ -152,7 +152,7 @@ def _unrolled(site: Site, body: Any, carried: list[Item], number: int | None, ke
     return [*carried, *(ops.stack(scan, 0) for scan in scans)]
 
 
-def _compiled(site: Site, body: Any, carried: list[Item], count: Any, keep: Any) -> list[Any]:
+def _compiled(site: NodeContext, body: Any, carried: list[Item], count: Any, keep: Any) -> list[Any]:
     """The loop as one of the graph language. Where rows are collected and their number shows only at the end, it is run twice: rounds are
     counted first."""
     rows = len(body.output) > len(carried) + 1
@@ -164,7 +164,7 @@ def _compiled(site: Site, body: Any, carried: list[Item], count: Any, keep: Any)
     return _rounds_of(site, body, carried, number, None if keep is None or _true(keep) else keep, exact=True)
 
 
-def _row_bytes(site: Site, body: Any, carried: list[Item], keep: Any) -> Expr:
+def _row_bytes(site: NodeContext, body: Any, carried: list[Item], keep: Any) -> Expr:
     """The bytes of the largest row that a round gives, from a round that is left again."""
     importer, mark = site.importer, site.importer.mark()
     importer.open((), loop=True)
@@ -180,7 +180,9 @@ def _row_bytes(site: Site, body: Any, carried: list[Item], keep: Any) -> Expr:
     return simplify(largest)
 
 
-def _rounds_of(site: Site, body: Any, carried: list[Item], count: Any, keep: Any, counted: bool = False, exact: bool = False) -> list[Any]:
+def _rounds_of(
+    site: NodeContext, body: Any, carried: list[Item], count: Any, keep: Any, counted: bool = False, exact: bool = False
+) -> list[Any]:
     """The last states and the rows of a loop; with `counted` the number of its rounds alone, which is `count` where it is `exact`."""
     importer = site.importer
     init = [as_tensor(importer.value(c, site)) for c in carried]
@@ -216,7 +218,7 @@ def _goes_on(at: list[Value], count: Any) -> Any:
 
 
 @rule("Scan")
-def scan(site: Site) -> Any:
+def scan(site: NodeContext) -> Any:
     """A graph over the rows of tensors, with states that go from row to row."""
     if site.version < 9:
         return _scan_of_batches(site)
@@ -233,7 +235,9 @@ def scan(site: Site) -> Any:
     return [*found[:states], *_arranged(site, found[states:])]
 
 
-def _scanned(site: Site, body: Any, init: list[Any], sources: list[Any], axes: list[int], reverse: list[int], count: Any) -> list[Any]:
+def _scanned(
+    site: NodeContext, body: Any, init: list[Any], sources: list[Any], axes: list[int], reverse: list[int], count: Any
+) -> list[Any]:
     """The last states, and the rows that were collected, along axis 0."""
     importer, loop_, states = site.importer, Loop(site), len(init)
     with loop_.body() as at:
@@ -249,7 +253,7 @@ def _scanned(site: Site, body: Any, init: list[Any], sources: list[Any], axes: l
     return [*outs[1 : 1 + states], *(outs[k] for k in collected)]
 
 
-def _scan_of_batches(site: Site) -> Any:
+def _scan_of_batches(site: NodeContext) -> Any:
     """The Scan of opset 8: each element of a batch by itself, along axis 1."""
     if site.has(0):
         raise site.unsupported("lengths of sequences are not supported")
@@ -268,13 +272,13 @@ def _scan_of_batches(site: Site) -> Any:
     return [ops.stack(list(parts), 0) for parts in zip(*made, strict=True)]
 
 
-def _list(site: Site, name: str, length: int) -> list[int]:
+def _list(site: NodeContext, name: str, length: int) -> list[int]:
     found = site.ints(name, None) or [0] * length
     site.require(len(found) == length, f'attribute "{name}" has {len(found)} numbers, {length} are expected')
     return found
 
 
-def _arranged(site: Site, rows: list[Any]) -> list[Any]:
+def _arranged(site: NodeContext, rows: list[Any]) -> list[Any]:
     """Collected rows in the order and along the axis that are asked for."""
     axes, reverse = _list(site, "scan_output_axes", len(rows)), _list(site, "scan_output_directions", len(rows))
     found = []

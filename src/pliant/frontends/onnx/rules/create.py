@@ -11,12 +11,12 @@ from ....sym.expr import Cast, Const, Expr
 from ..emit import ops
 from ..inputs import dense
 from ..items import Known, numbers
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 @rule("Constant")
-def constant(site: Site) -> Any:
+def constant(site: NodeContext) -> Any:
     """A literal, in one of several forms."""
     given = [name for name in site.attributes if name != "name"]
     site.require(len(given) == 1, f"it has {len(given)} values")
@@ -35,7 +35,7 @@ def constant(site: Site) -> Any:
 
 
 @rule("ConstantOfShape")
-def constant_of_shape(site: Site) -> Any:
+def constant_of_shape(site: NodeContext) -> Any:
     """One number everywhere."""
     value = site.array("value")
     of = f32 if value is None else dtype(value.dtype)
@@ -52,7 +52,7 @@ def constant_of_shape(site: Site) -> Any:
 
 
 @rule("Range")
-def range_(site: Site) -> Any:
+def range_(site: NodeContext) -> Any:
     """start, start + delta, … before the limit."""
     of = site.dtype(0)
     ends = [_end(site, k) for k in range(3)]
@@ -64,7 +64,7 @@ def range_(site: Site) -> Any:
     return ops.arange(*(whole if any(isinstance(e, Expr) for e in ends) else ends), dtype=of)
 
 
-def _end(site: Site, k: int) -> Any:
+def _end(site: NodeContext, k: int) -> Any:
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)
@@ -80,7 +80,7 @@ def _end(site: Site, k: int) -> Any:
 
 
 @rule("EyeLike")
-def eye_like(site: Site) -> Any:
+def eye_like(site: NodeContext) -> Any:
     """Ones in a diagonal."""
     shape = site.shape(0)
     site.require(len(shape) == 2, f"the operand has {len(shape)} dims, 2 are expected")
@@ -88,7 +88,7 @@ def eye_like(site: Site) -> Any:
 
 
 @rule("OneHot")
-def one_hot(site: Site) -> Any:
+def one_hot(site: NodeContext) -> Any:
     """One of two values where the place along a new axis is the index."""
     depth = site.dims(1)[0] if isinstance(site.item(1), Known) and site.dtype(1).is_int else int(site.number(1))
     off, on = site.known(2).reshape(-1)
@@ -100,7 +100,7 @@ def one_hot(site: Site) -> Any:
 
 
 @rule("HannWindow", "HammingWindow", "BlackmanWindow")
-def window(site: Site) -> Any:
+def window(site: NodeContext) -> Any:
     """A window of cosines."""
     of = site.dtype_attribute("output_datatype", f32)
     size = int(site.number(0))
@@ -116,6 +116,6 @@ def window(site: Site) -> Any:
 
 
 @rule("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
-def random(site: Site) -> Any:
+def random(site: NodeContext) -> Any:
     """Values that the standard leaves open."""
     raise site.unsupported("random numbers, whose values the standard leaves open, are not supported")

@@ -9,8 +9,8 @@ from typing import Any
 from ....dtype import ALL, bool_, f32, f64, i8, i32, u8
 from ..emit import ops
 from ..items import Narrow, fills_bytes
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 # Operators that are one of ours under another name.
 ONE = {
@@ -26,11 +26,11 @@ TWO = {
 }  # fmt: skip
 
 
-def _one(make: Callable[..., Any]) -> Callable[[Site], Any]:
+def _one(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
     return lambda site: make(site.x(0))
 
 
-def _two(make: Callable[..., Any]) -> Callable[[Site], Any]:
+def _two(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
     return lambda site: make(site.x(0), _second(site))
 
 
@@ -40,7 +40,7 @@ for _name, _make in TWO.items():
     rule(_name)(_two(_make))
 
 
-def _second(site: Site) -> Any:
+def _second(site: NodeContext) -> Any:
     """The second operand; up to opset 6 it is aligned at an axis, where `broadcast` says so."""
     y = site.x(1)
     if site.version >= 7 or not site.integer("broadcast", 0) or "axis" not in site.attributes:
@@ -52,14 +52,14 @@ def _second(site: Site) -> Any:
 
 
 @rule("Div")
-def div(site: Site) -> Any:
+def div(site: NodeContext) -> Any:
     """Division, of integers towards zero."""
     x, y = site.x(0), _second(site)
     return ops.div(x, y) if site.dtype(0).is_float else ops.trunc_divide(x, y)
 
 
 @rule("Mod")
-def mod(site: Site) -> Any:
+def mod(site: NodeContext) -> Any:
     """The remainder, with the sign of the divisor, or of the dividend."""
     fmod = site.integer("fmod", 0)
     site.require(bool(fmod) or site.dtype(0).is_int or site.version >= 28, 'floats need attribute "fmod"')
@@ -67,7 +67,7 @@ def mod(site: Site) -> Any:
 
 
 @rule("Pow")
-def pow_(site: Site) -> Any:
+def pow_(site: NodeContext) -> Any:
     """A power, in the dtype of the base."""
     x, y = site.x(0), _second(site)
     of, other = site.dtype(0), site.dtype(1)
@@ -78,7 +78,7 @@ def pow_(site: Site) -> Any:
 
 
 @rule("Max", "Min", "Sum", "Mean")
-def many(site: Site) -> Any:
+def many(site: NodeContext) -> Any:
     """One of several operands, or their sum or mean."""
     xs = site.xs()
     total: Any = reduce({"Max": ops.maximum, "Min": ops.minimum}.get(site.op, ops.add), xs)
@@ -86,7 +86,7 @@ def many(site: Site) -> Any:
 
 
 @rule("Clip")
-def clip(site: Site) -> Any:
+def clip(site: NodeContext) -> Any:
     """Elements moved into a range; where it is empty, its upper end."""
     x = site.x(0)
     if site.version < 11:
@@ -98,13 +98,13 @@ def clip(site: Site) -> Any:
 
 
 @rule("Where")
-def where(site: Site) -> Any:
+def where(site: NodeContext) -> Any:
     """A choice by element."""
     return ops.where(site.x(0), site.x(1), site.x(2))
 
 
 @rule("IsInf")
-def is_inf(site: Site) -> Any:
+def is_inf(site: NodeContext) -> Any:
     """Where an element is infinite, of the signs that are asked for."""
     x = site.x(0)
     up, down = site.integer("detect_positive", 1), site.integer("detect_negative", 1)
@@ -116,19 +116,19 @@ def is_inf(site: Site) -> Any:
 
 
 @rule("BitShift")
-def bit_shift(site: Site) -> Any:
+def bit_shift(site: NodeContext) -> Any:
     """Bits moved to the left or the right."""
     way = site.text("direction", "", "LEFT", "RIGHT")
     return (ops.shift_left if way == "LEFT" else ops.shift_right)(site.x(0), site.x(1))
 
 
 @rule("Cast", "CastLike")
-def cast(site: Site) -> Any:
+def cast(site: NodeContext) -> Any:
     """Another data type."""
     return cast_to(site, site.x(0), site.dtype_attribute("to") if site.op == "Cast" else site.dtype(1))
 
 
-def cast_to(site: Site, x: Any, to: Any) -> Any:
+def cast_to(site: NodeContext, x: Any, to: Any) -> Any:
     """`x` in another dtype; one that is for storage only is rounded to as codes are."""
     of = site.dtype(0)
     if of is to:
@@ -146,7 +146,7 @@ def cast_to(site: Site, x: Any, to: Any) -> Any:
     return ops.not_equal(x, 0) if to is bool_ and of.is_int and not of.storage else ops.cast(x, to)
 
 
-def _power(site: Site, x: Any) -> Any:
+def _power(site: NodeContext, x: Any) -> Any:
     """The powers of two that f32 numbers are rounded to in f8e8m0, as `round_mode` says; infinity stands for its NaN. Signs are dropped."""
     mode = site.text("round_mode", "up", "up", "down", "nearest")
     bits = ops.bit_cast(x, i32)
@@ -181,7 +181,7 @@ def _four_bits(x: Any) -> Any:
 
 
 @rule("Identity", "Dropout")
-def identity(site: Site) -> Any:
+def identity(site: NodeContext) -> Any:
     """The operand as it is; a dropout does nothing in inference, and its mask is all true."""
     item = site.item(0)
     if site.op == "Identity":

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..items import numbers
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")  # those of the standard, by pillow's names
 _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 
 @rule("ImageDecoder")
-def image_decoder(site: Site) -> Any:
+def image_decoder(site: NodeContext) -> Any:
     """An image as (height, width, channels) of bytes; an empty one where the file cannot be read, as the standard says."""
     order = site.text("pixel_format", "RGB", *_MODES)
     data = site.known(0)

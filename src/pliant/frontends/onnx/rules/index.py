@@ -6,58 +6,58 @@ from typing import Any
 
 from ....dtype import i64
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 @rule("Gather")
-def gather(site: Site) -> Any:
+def gather(site: NodeContext) -> Any:
     """The parts at indices along an axis."""
     return ops.take(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherElements")
-def gather_elements(site: Site) -> Any:
+def gather_elements(site: NodeContext) -> Any:
     """An element for each index along an axis."""
     return ops.gather(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherND")
-def gather_nd(site: Site) -> Any:
+def gather_nd(site: NodeContext) -> Any:
     """Parts at index tuples."""
     _check_tuples(site)
     return ops.gather_nd(site.x(0), site.x(1), batch_dims=site.integer("batch_dims", 0))
 
 
 @rule("ScatterElements", "Scatter")
-def scatter_elements(site: Site) -> Any:
+def scatter_elements(site: NodeContext) -> Any:
     """An update for each index along an axis."""
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter(site.x(0), site.x(1), site.x(2), site.axis("axis", site.rank(0), 0), how)
 
 
 @rule("ScatterND")
-def scatter_nd(site: Site) -> Any:
+def scatter_nd(site: NodeContext) -> Any:
     """Updates at index tuples."""
     _check_tuples(site)
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter_nd(site.x(0), site.x(1), site.x(2), how)
 
 
-def _check_tuples(site: Site) -> None:
+def _check_tuples(site: NodeContext) -> None:
     """How long index tuples are must be known: the rank of a result depends on it."""
     if site.rank(1) and not isinstance(site.shape(1)[-1], int):
         raise site.needed_dim("the last dim of the indices must be known")
 
 
 @rule("ReverseSequence")
-def reverse_sequence(site: Site) -> Any:
+def reverse_sequence(site: NodeContext) -> Any:
     """The first elements of each sequence turned around."""
     return ops.reverse_sequence(site.x(0), site.x(1), axis=site.integer("time_axis", 0), batch_axis=site.integer("batch_axis", 1))
 
 
 @rule("TensorScatter")
-def tensor_scatter(site: Site) -> Any:
+def tensor_scatter(site: NodeContext) -> Any:
     """A cache with new elements from a place on, which each sequence has its own."""
     cache, update = site.x(0), site.x(1)
     axis = site.axis("axis", site.rank(0), -2)

@@ -13,8 +13,8 @@ from ....sym.expr import Max, const
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..ngrams import pool_of
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 ML = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]
@@ -75,7 +75,7 @@ def _default(given: dict[str, Any], values: Array) -> Any:
 
 
 @rule("LabelEncoder", domain=ML)
-def label_encoder(site: Site) -> Any:
+def label_encoder(site: NodeContext) -> Any:
     """The value of the key that an element is, or the default."""
 
     def refuse(_: Any) -> Array:
@@ -95,7 +95,7 @@ def label_encoder(site: Site) -> Any:
 
 
 @rule("Binarizer", domain=ML)
-def binarizer(site: Site) -> Any:
+def binarizer(site: NodeContext) -> Any:
     """1 above a threshold, 0 elsewhere."""
     of = site.dtype(0)
     threshold = site.real("threshold", 0.0)
@@ -104,7 +104,7 @@ def binarizer(site: Site) -> Any:
 
 
 @rule("ArrayFeatureExtractor", domain=ML)
-def array_feature_extractor(site: Site) -> Any:
+def array_feature_extractor(site: NodeContext) -> Any:
     """Elements along the last axis; of a vector as a row."""
     site.require(site.rank(0) >= 1, "the operand has no dims")
     found = ops.take(site.x(0), ops.reshape(site.x(1), (-1,)), site.rank(0) - 1)
@@ -112,7 +112,7 @@ def array_feature_extractor(site: Site) -> Any:
 
 
 @rule("TfIdfVectorizer")
-def tf_idf(site: Site) -> Any:
+def tf_idf(site: NodeContext) -> Any:
     """How often n-grams are in rows of integers: windows compared with the pool, and counted."""
     read = {2: site.integer, 3: site.text, 6: site.floats, 7: site.ints, 8: site.texts}
     pool = pool_of(site.wrong, lambda name, kind, default: read[kind](name, default), "pool_int64s")

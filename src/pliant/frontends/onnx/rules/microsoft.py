@@ -6,8 +6,8 @@ from typing import Any
 
 from ....dtype import f32, i64
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import plain
 from .spatial import conv
 
@@ -15,36 +15,36 @@ MS = "com.microsoft"
 
 
 @rule("Gelu", "BiasGelu", domain=MS)
-def gelu(site: Site) -> Any:
+def gelu(site: NodeContext) -> Any:
     """The unit with erf, of a sum where there is a bias."""
     return ops.gelu(_with_bias(site, 1))
 
 
 @rule("FastGelu", domain=MS)
-def fast_gelu(site: Site) -> Any:
+def fast_gelu(site: NodeContext) -> Any:
     """The unit with tanh, of a sum where there is a bias."""
     return ops.gelu(_with_bias(site, 1), approximate="tanh")
 
 
 @rule("QuickGelu", domain=MS)
-def quick_gelu(site: Site) -> Any:
+def quick_gelu(site: NodeContext) -> Any:
     """x * sigmoid(alpha * x)."""
     x = site.x(0)
     return ops.mul(x, ops.sigmoid(ops.mul(x, site.real("alpha", 1.702))))
 
 
-def _with_bias(site: Site, k: int) -> Any:
+def _with_bias(site: NodeContext, k: int) -> Any:
     return ops.add(site.x(0), site.x(k)) if site.has(k) else site.x(0)
 
 
 @rule("SimplifiedLayerNormalization")
 @rule("SimplifiedLayerNormalization", domain=MS)
-def simplified_layer_norm(site: Site) -> Any:
+def simplified_layer_norm(site: NodeContext) -> Any:
     """Over the root of the mean square of the last axes; onnxruntime has it in the default domain."""
     return _simplified(site, site.x(0), site.x(1), site.axis("axis", site.rank(0), -1))
 
 
-def _simplified(site: Site, x: Any, weight: Any, axis: int) -> Any:
+def _simplified(site: NodeContext, x: Any, weight: Any, axis: int) -> Any:
     of, rank = x.tensor.dtype, len(x.tensor.shape)
     wide: Any = ops.cast(x, f32) if of.bits == 16 else x
     mean = ops.mean(ops.mul(wide, wide), axis=list(range(axis, rank)), keepdims=True)
@@ -53,7 +53,7 @@ def _simplified(site: Site, x: Any, weight: Any, axis: int) -> Any:
 
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
-def skip_layer_norm(site: Site) -> Any:
+def skip_layer_norm(site: NodeContext) -> Any:
     """The norm of a sum, and the sum as fourth result."""
     simplified = site.op.startswith("SkipSimplified")
     total: Any = ops.add(site.x(0), site.x(1))
@@ -67,7 +67,7 @@ def skip_layer_norm(site: Site) -> Any:
 
 
 @rule("EmbedLayerNormalization", domain=MS)
-def embed_layer_norm(site: Site) -> Any:
+def embed_layer_norm(site: NodeContext) -> Any:
     """The norm of a sum of embeddings: of words, of positions, of segments; how many words count as second result."""
     total: Any = ops.take(site.x(2), site.x(0), 0)
     length = site.tensor(0).shape[1]
@@ -81,7 +81,7 @@ def embed_layer_norm(site: Site) -> Any:
 
 
 @rule("FusedMatMul", domain=MS)
-def fused_matmul(site: Site) -> Any:
+def fused_matmul(site: NodeContext) -> Any:
     """alpha * A' @ B'."""
     for name in ("transBatchA", "transBatchB"):
         if site.integer(name, 0):
@@ -93,7 +93,7 @@ def fused_matmul(site: Site) -> Any:
 
 
 @rule("FusedConv", domain=MS)
-def fused_conv(site: Site) -> Any:
+def fused_conv(site: NodeContext) -> Any:
     """A convolution, a residual, an activation."""
     y: Any = conv(site)
     y = ops.add(y, site.x(3)) if site.has(3) else y
@@ -108,7 +108,7 @@ def fused_conv(site: Site) -> Any:
 
 
 @rule("RotaryEmbedding", domain=MS)
-def rotary_embedding(site: Site) -> Any:
+def rotary_embedding(site: NodeContext) -> Any:
     """Pairs of each head, or of its first part, turned by angles whose cosines and sines are given for every position."""
     shape, x = site.tensor(0).shape, site.x(0)
     if site.integer("is_packed_batching", 0):
@@ -130,7 +130,7 @@ def rotary_embedding(site: Site) -> Any:
 
 
 def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
-    """The last dim's pairs turned, as many as there are angles: neighbours, or those half of that part apart. The rest of it stays."""
+    """The last dim's pairs turned, as many as there are angles: neighbors, or those half of that part apart. The rest of it stays."""
     rank, half, width = len(x.tensor.shape), plain(cos.tensor.shape[-1]), plain(x.tensor.shape[-1])
     if 2 * half != width:
         parts = ops.slice(x, rank - 1, 0, 2 * half), ops.slice(x, rank - 1, 2 * half, None)

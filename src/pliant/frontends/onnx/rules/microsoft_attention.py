@@ -6,14 +6,14 @@ from typing import Any
 
 from ....dtype import i32, i64
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import extent, plain
 from .microsoft import MS
 
 
 @rule("Attention", domain=MS)
-def attention(site: Site) -> Any:
+def attention(site: NodeContext) -> Any:
     """Attention of a tensor with itself; one product gives queries, keys and values."""
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
@@ -32,7 +32,7 @@ def attention(site: Site) -> Any:
 
 
 @rule("MultiHeadAttention", domain=MS)
-def multi_head_attention(site: Site) -> Any:
+def multi_head_attention(site: NodeContext) -> Any:
     """Attention of queries, keys and values that are given."""
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
@@ -51,7 +51,7 @@ def multi_head_attention(site: Site) -> Any:
     return y, k, v
 
 
-def _parts(site: Site) -> list[Any]:
+def _parts(site: NodeContext) -> list[Any]:
     """Queries, keys and values; one tensor [batch, n, heads, 3, d] may hold them all, or one with 2 keys and values."""
     if site.has(2):
         return [site.x(k) for k in range(3)]
@@ -80,7 +80,7 @@ def _heads(x: Any, heads: int) -> Any:
     return ops.permute(heads_of(x, heads), (0, 2, 1, 3))
 
 
-def _mask(site: Site, k: int, keys: Any) -> Any:
+def _mask(site: NodeContext, k: int, keys: Any) -> Any:
     """Which keys count, as a bool that broadcasts over [batch, heads, n, keys]; None where all do."""
     if not site.has(k):
         return None
@@ -95,7 +95,7 @@ def _mask(site: Site, k: int, keys: Any) -> Any:
     return ops.not_equal(ops.unsqueeze(given, (1, 2) if len(shape) == 2 else 1), 0)
 
 
-def _attended(site: Site, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
+def _attended(site: NodeContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
     """softmax(q @ k.T * scale + bias) @ v where the mask lets it, heads side by side again."""
     n, d = q.tensor.shape[2:]
     scale = site.real("scale", 0.0) or float(plain(d)) ** -0.5

@@ -2,7 +2,8 @@
 
 A code `c` of a block stands for (c - zero) * scale. Weights stay codes: they become bytes of our formats U4_16 … U8_256
 (`quantization/formats.py`), with the number -zero * scale for each block where zero points are given. A product is of 8-bit activations
-where `accuracy_level` is 4, which allows it, and of floats otherwise; `graph/ops/blocks.py` and `block_floats.py` tell how each is rounded.
+where `accuracy_level` is 4, which allows it, and of floats otherwise; `graph/ops/block_quantized.py` and `block_quantized_f32.py` tell how
+each is rounded.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ....quantization.formats import BLOCK_SIZES
 from ....support.record import dataclass
 from ..emit import ops
 from ..items import Known
+from ..node_context import Array, NodeContext
 from ..registry import rule
-from ..site import Array, Site
 from .microsoft import MS
 
 INT8_ACTIVATIONS = 4  # accuracy levels 1 to 3 are of 32- and 16-bit floats, 0 leaves it open
@@ -46,7 +47,7 @@ class _Codes:
 
 
 @rule("MatMulNBits", domain=MS)
-def matmul_nbits(site: Site) -> Any:
+def matmul_nbits(site: NodeContext) -> Any:
     """A product with a weight (n, k) of 4- or 8-bit codes in blocks along k, each of which has a scale and perhaps a zero point."""
     k, n, bits = site.integer("K", 0), site.integer("N", 0), site.integer("bits", 4)
     size = _block_size(site, 32)
@@ -54,7 +55,7 @@ def matmul_nbits(site: Site) -> Any:
     if bits not in (4, 8):
         raise site.unsupported(f"codes of {bits} bits are not supported", help="supported: 4, 8")
     if site.has(4):
-        raise site.unsupported("g_idx, an order of the blocks, is not supported", help="quantise the model without act_order")
+        raise site.unsupported("g_idx, an order of the blocks, is not supported", help="quantize the model without act_order")
     blocks = -(-k // size)
     codes = _unpacked(site, 1, (n, blocks, size), bits)
     format, raw = _Codes(codes, bits, _numbers(site, 2, (n, blocks)), _zeros(site, 3, (n, blocks), bits)).raw()
@@ -69,7 +70,7 @@ def matmul_nbits(site: Site) -> Any:
 
 
 @rule("GatherBlockQuantized", domain=MS)
-def gather_block_quantized(site: Site) -> Any:
+def gather_block_quantized(site: NodeContext) -> Any:
     """Rows of a matrix of codes in blocks, as numbers."""
     size, bits, data = _block_size(site, 128), site.integer("bits", 4), site.known(0)
     packed = data.dtype == np.uint8 and bits == 4
@@ -91,24 +92,24 @@ def gather_block_quantized(site: Site) -> Any:
     return found if site.dtype(2) is f32 else ops.cast(found, site.dtype(2))
 
 
-def _block_size(site: Site, default: int) -> int:
+def _block_size(site: NodeContext, default: int) -> int:
     size: int = site.integer("block_size", default)
     site.require(16 <= size <= 1 << 20 and size & (size - 1) == 0, f"blocks of {size}")
     return size
 
 
-def _literal(site: Site, raw: Array) -> Any:
+def _literal(site: NodeContext, raw: Array) -> Any:
     return site.value_of(Known(np.ascontiguousarray(raw), ALL["u8"]))
 
 
-def _numbers(site: Site, k: int, shape: tuple[int, int]) -> Array:
+def _numbers(site: NodeContext, k: int, shape: tuple[int, int]) -> Array:
     """A literal of floats, as f32."""
     array, of = site.known(k), site.dtype(k)
     site.require(of.is_float and array.size == shape[0] * shape[1], f"input {k} is {of}{list(array.shape)}, {shape} floats are expected")
     return np.ascontiguousarray(array).astype(np.float32).reshape(shape)
 
 
-def _unpacked(site: Site, k: int, shape: tuple[int, ...], bits: int) -> Array:
+def _unpacked(site: NodeContext, k: int, shape: tuple[int, ...], bits: int) -> Array:
     """Codes of a literal, one in each byte or two, the low half first."""
     array = site.known(k)
     held = int(np.prod(shape)) * bits // 8
@@ -119,7 +120,7 @@ def _unpacked(site: Site, k: int, shape: tuple[int, ...], bits: int) -> Array:
     return (flat if bits == 8 else np.stack([flat & 15, flat >> 4], axis=-1)).reshape(shape)
 
 
-def _zeros(site: Site, k: int, shape: tuple[int, int], bits: int) -> Array | None:
+def _zeros(site: NodeContext, k: int, shape: tuple[int, int], bits: int) -> Array | None:
     """Zero points, one for each block: codes in rows of whole bytes, or floats; None where they are the middle of the codes."""
     if not site.has(k):
         return None

@@ -18,8 +18,8 @@ from ....support.record import dataclass
 from ....sym.expr import Cast, Expr
 from ....sym.simplify import simplify
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import extent, most, plain
 from .microsoft import MS, rotated
 from .microsoft_attention import flat_heads, heads_of
@@ -59,7 +59,7 @@ class _Cache:
 
 
 @rule("GroupQueryAttention", domain=MS)
-def group_query_attention(site: Site) -> Any:
+def group_query_attention(site: NodeContext) -> Any:
     """Attention of new tokens to those of a cache and themselves; results are what is attended to, and the new cache."""
     heads, kv = site.integer("num_heads", 0), site.integer("kv_num_heads", 0)
     site.require(heads > 0 and kv > 0 and heads % kv == 0, f'attributes "num_heads" and "kv_num_heads" are {heads} and {kv}')
@@ -77,7 +77,7 @@ def group_query_attention(site: Site) -> Any:
     return flat_heads(_attended(site, ops.permute(q, (0, 2, 1, 3)), keys, values, cache)), keys, values
 
 
-def _tokens(site: Site, heads: int, kv: int) -> list[Any]:
+def _tokens(site: NodeContext, heads: int, kv: int) -> list[Any]:
     """Queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may hold all three."""
     if site.has(1):
         return [heads_of(site.x(n), count) for n, count in ((0, heads), (1, kv), (2, kv))]
@@ -87,7 +87,7 @@ def _tokens(site: Site, heads: int, kv: int) -> list[Any]:
     return [heads_of(part, n) for part, n in zip(ops.split(site.x(_QKV), [heads * d, kv * d, kv * d], 2), (heads, kv, kv), strict=True)]
 
 
-def _cache(site: Site, q: Any) -> _Cache:
+def _cache(site: NodeContext, q: Any) -> _Cache:
     new = q.tensor.shape[1]
     lengths: Any = ops.add(ops.cast(ops.reshape(site.x(_LENGTHS), (-1,)), i64), 1)
     start = ops.maximum(ops.sub(lengths, extent(new, i64)), 0)
@@ -98,7 +98,7 @@ def _cache(site: Site, q: Any) -> _Cache:
     return _Cache(start, new, most(past, Cast(i64, total) if isinstance(total, Expr) and total.dtype is not i64 else total))
 
 
-def _attended(site: Site, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
+def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
     """What queries attend to, [batch, heads, n, d]."""
     of, d = q.tensor.dtype, plain(q.tensor.shape[3])
     scale = site.real("scale", 0.0) or float(d) ** -0.5
@@ -112,7 +112,7 @@ def _attended(site: Site, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
     return _with_scores(q, k, v, mask, scale, softcap, sink)
 
 
-def _sink(site: Site) -> Any:
+def _sink(site: NodeContext) -> Any:
     """A score for each head that takes a part of the weights and has no value, or None."""
     if site.has(_SINK):
         return ops.reshape(ops.cast(site.x(_SINK), f32), (1, -1, 1, 1))

@@ -9,8 +9,8 @@ from typing import Any
 
 from ....dtype import f32
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .microsoft import MS
 from .products import integer_product
 from .quantize import dequantize, quantize
@@ -20,27 +20,27 @@ rule("QuantizeLinear", domain=MS)(quantize)
 rule("DequantizeLinear", domain=MS)(dequantize)
 
 
-def number(site: Site, k: int) -> Any:
+def number(site: NodeContext, k: int) -> Any:
     """What the codes of input `k` stand for; their scale and zero point are the next two inputs."""
     zero = ops.reshape(site.x(k + 2), ()) if site.has(k + 2) else None
     return ops.dequantize_linear(site.x(k), ops.reshape(site.x(k + 1), ()), zero)
 
 
-def code(site: Site, x: Any, scale: int, like: Any) -> Any:
+def code(site: NodeContext, x: Any, scale: int, like: Any) -> Any:
     """The codes of a result, by the inputs that are its scale and zero point."""
     zero = ops.reshape(site.x(scale + 1), ()) if site.has(scale + 1) else None
     return ops.quantize_linear(x, ops.reshape(site.x(scale), ()), zero, dtype=site.dtype(scale + 1) if site.has(scale + 1) else like)
 
 
 @rule("QLinearAdd", "QLinearMul", domain=MS)
-def two(site: Site) -> Any:
+def two(site: NodeContext) -> Any:
     """The sum or product of what codes stand for."""
     make = ops.add if site.op == "QLinearAdd" else ops.mul
     return code(site, make(number(site, 0), number(site, 3)), 6, site.dtype(0))
 
 
 @rule("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
-def one(site: Site) -> Any:
+def one(site: NodeContext) -> Any:
     """A unit of what codes stand for."""
     x = number(site, 0)
     if site.op == "QLinearSigmoid":
@@ -53,7 +53,7 @@ def one(site: Site) -> Any:
 
 
 @rule("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
-def average(site: Site) -> Any:
+def average(site: NodeContext) -> Any:
     """The mean of what codes of each window, or of each channel, stand for."""
     if site.integer("channels_last", 0):
         raise site.unsupported("channels last are not supported")
@@ -65,7 +65,7 @@ def average(site: Site) -> Any:
 
 
 @rule("QLinearConcat", domain=MS)
-def concat(site: Site) -> Any:
+def concat(site: NodeContext) -> Any:
     """Tensors of codes one after the other, under one scale; the result's scale and zero point come first."""
     site.require(len(site.items) % 3 == 2 and len(site.items) >= 5, f"it has {len(site.items)} inputs")
     parts = [number(site, k) for k in range(2, len(site.items), 3)]
@@ -73,7 +73,7 @@ def concat(site: Site) -> Any:
 
 
 @rule("QGemm", domain=MS)
-def qgemm(site: Site) -> Any:
+def qgemm(site: NodeContext) -> Any:
     """alpha * A' @ B' + C of codes, as codes, or as numbers where no scale of the result is given; C is in units of the product."""
     if site.integer("transA", 0):
         raise site.unsupported("a transposed left operand is not supported")
@@ -88,14 +88,14 @@ def qgemm(site: Site) -> Any:
 
 
 @rule("MatMulIntegerToFloat", domain=MS)
-def matmul_integer_to_float(site: Site) -> Any:
+def matmul_integer_to_float(site: NodeContext) -> Any:
     """The product of codes, scaled."""
     y: Any = ops.mul(ops.cast(integer_product(site, (0, 4), (1, 5)), f32), ops.mul(site.x(2), site.x(3)))
     return ops.add(y, site.x(6)) if site.has(6) else y
 
 
 @rule("DynamicQuantizeMatMul", domain=MS)
-def dynamic_quantize_matmul(site: Site) -> Any:
+def dynamic_quantize_matmul(site: NodeContext) -> Any:
     """The product of numbers, for which codes are found as it runs, with a weight of codes."""
     codes, scale, zero = ops.dynamic_quantize_linear(site.x(0))
     total: Any = ops.matmul_integer(codes, site.x(1), zero, site.get(3))

@@ -1,16 +1,16 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 @rule("BatchNormalization")
-def batch_norm(site: Site) -> Any:
+def batch_norm(site: NodeContext) -> Any:
     """Each channel by its own mean and variance: those that are given, or in training mode those of the batch."""
     if not site.integer("spatial", 1) and site.rank(0) > 2:
         raise site.unsupported("statistics of each element (spatial = 0) are not supported")
@@ -23,8 +23,8 @@ def batch_norm(site: Site) -> Any:
     return ops.batch_norm(x, *rest, eps=eps)
 
 
-def _of_the_batch(site: Site, x: Any, rest: list[Any], eps: float) -> Any:
-    """Normalised by the statistics of the batch; and the running ones, moved towards them."""
+def _of_the_batch(site: NodeContext, x: Any, rest: list[Any], eps: float) -> Any:
+    """Normalized by the statistics of the batch; and the running ones, moved towards them."""
     momentum, of = site.real("momentum", 0.9), site.dtype(0)
     axes = [k for k in range(site.rank(0)) if k != 1]
     wide: Any = ops.cast(x, "f32") if of.bits == 16 else x
@@ -39,13 +39,13 @@ def _of_the_batch(site: Site, x: Any, rest: list[Any], eps: float) -> Any:
 
 
 @rule("InstanceNormalization")
-def instance_norm(site: Site) -> Any:
+def instance_norm(site: NodeContext) -> Any:
     """Each channel of each image by itself."""
     return ops.instance_norm(site.x(0), site.x(1), site.x(2), eps=site.real("epsilon", 1e-5))
 
 
 @rule("LayerNormalization")
-def layer_norm(site: Site) -> Any:
+def layer_norm(site: NodeContext) -> Any:
     """Mean 0 and variance 1 over the last axes; the statistics where they are asked for."""
     x, rank, eps = site.x(0), site.rank(0), site.real("epsilon", 1e-5)
     axis = site.axis("axis", rank, -1)
@@ -66,8 +66,8 @@ def layer_norm(site: Site) -> Any:
 
 
 @rule("LRN")
-def lrn(site: Site) -> Any:
-    """Over a power of the squares of neighbouring channels."""
+def lrn(site: NodeContext) -> Any:
+    """Over a power of the squares of neighboring channels."""
     size = site.integer("size", None)
     site.require(size is not None and size > 0, f'attribute "size" is {size}')
     return ops.local_response_norm(
@@ -76,7 +76,7 @@ def lrn(site: Site) -> Any:
 
 
 @rule("LpNormalization")
-def lp_normalization(site: Site) -> Any:
+def lp_normalization(site: NodeContext) -> Any:
     """Over the p-norm along an axis; 0 where it is 0."""
     x, p = site.x(0), site.integer("p", 2)
     norm: Any = ops.norm(x, axis=site.axis("axis", site.rank(0), -1), keepdims=True, p=p)
@@ -84,7 +84,7 @@ def lp_normalization(site: Site) -> Any:
 
 
 @rule("RMSNormalization")
-def rms_norm(site: Site) -> Any:
+def rms_norm(site: NodeContext) -> Any:
     """Over the root of the mean square of the last axes."""
     x, rank, of = site.x(0), site.rank(0), site.dtype(0)
     axis = site.axis("axis", rank, -1)

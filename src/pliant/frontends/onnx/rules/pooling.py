@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import plain, total
 from .spatial import windows
 
 
-def pool_with_places(site: Site, kernel: list[int], named: dict[str, Any]) -> Any:
+def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]) -> Any:
     """The largest of each window, and its number in the whole tensor: counted row by row, or with the first dim of the image fastest."""
     x, y = site.x(0), ops.max_pool(site.x(0), kernel, **named)
     rank, of = len(kernel), site.dtype(0)
@@ -55,7 +55,7 @@ def _columns_first(place: Any, spatial: list[Any]) -> Any:
 
 
 @rule("MaxUnpool")
-def max_unpool(site: Site) -> Any:
+def max_unpool(site: NodeContext) -> Any:
     """Zeros with the elements at the places they came from; a larger shape that is asked for has more zeros behind."""
     kernel = site.ints("kernel_shape", None) or []
     rank = site.rank(0) - 2
@@ -75,7 +75,7 @@ def max_unpool(site: Site) -> Any:
 
 
 @rule("Col2Im")
-def col2im(site: Site) -> Any:
+def col2im(site: NodeContext) -> Any:
     """Windows that lie side by side as columns, added up to the image that they are of."""
     image, kernel = site.dims(1), site.known_ints(2)
     rank = len(kernel)

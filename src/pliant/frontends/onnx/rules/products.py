@@ -8,13 +8,13 @@ from ....dtype import i8, i32, u8
 from ....sym.expr import Const
 from ..emit import ops
 from ..loops import Loop
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import total
 
 
 @rule("MatMul")
-def matmul(site: Site) -> Any:
+def matmul(site: NodeContext) -> Any:
     """The matrix product, of vectors too."""
     return product(site.x(0), site.x(1), site.rank(0), site.rank(1))
 
@@ -29,7 +29,7 @@ def product(x: Any, y: Any, x_rank: int, y_rank: int) -> Any:
 
 
 @rule("Gemm")
-def gemm(site: Site) -> Any:
+def gemm(site: NodeContext) -> Any:
     """alpha * A' @ B' + beta * C."""
     of = site.dtype(0)
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
@@ -45,13 +45,13 @@ def _times(x: Any, factor: float, of: Any) -> Any:
 
 
 @rule("Einsum")
-def einsum(site: Site) -> Any:
+def einsum(site: NodeContext) -> Any:
     """The sum of products that an equation names."""
     return ops.einsum(site.text("equation", "").replace(" ", ""), *site.xs())
 
 
 @rule("Det")
-def det(site: Site) -> Any:
+def det(site: NodeContext) -> Any:
     """The determinant of square matrices: the product of pivots, a column after the other, the largest pivot of each."""
     *batch, n, m = site.tensor(0).shape
     if n is not m and not (isinstance(n, Const) and isinstance(m, Const)):
@@ -80,20 +80,20 @@ def det(site: Site) -> Any:
 
 
 @rule("MatMulInteger")
-def matmul_integer(site: Site) -> Any:
+def matmul_integer(site: NodeContext) -> Any:
     """A product of integers, in i32, each less its zero point."""
     return integer_product(site, (0, 2), (1, 3))
 
 
-def integer_product(site: Site, left: tuple[int, int], right: tuple[int, int]) -> Any:
+def integer_product(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
     """The product of codes less their zero points, in i32, by the numbers of these inputs."""
     (a, a_zero), (b, b_zero) = left, right
     if min(site.rank(a), site.rank(b)) > 1 and {site.dtype(a), site.dtype(b)} <= {i8, u8}:
         return ops.matmul_integer(site.x(a), site.x(b), *(site.x(k) if site.has(k) else None for k in (a_zero, b_zero)))
-    return product(centred(site, *left, row=True), centred(site, *right, row=False), site.rank(a), site.rank(b))
+    return product(centered(site, *left, row=True), centered(site, *right, row=False), site.rank(a), site.rank(b))
 
 
-def centred(site: Site, k: int, zero: int, row: bool) -> Any:
+def centered(site: NodeContext, k: int, zero: int, row: bool) -> Any:
     """Codes less their zero point, as i32; zero points of rows of the left operand stand in a column."""
     x: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):

@@ -8,15 +8,15 @@ from ....dtype import ALL, f32, i8, i32, u8
 from ....sym.expr import Const, const
 from ..emit import ops
 from ..items import WIDE, Known, Narrow, fills_bytes
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .elementwise import in_bytes
-from .products import centred, integer_product
+from .products import centered, integer_product
 from .spatial import _weights, windows
 
 
 @rule("QuantizeLinear")
-def quantize(site: Site) -> Any:
+def quantize(site: NodeContext) -> Any:
     """The codes of numbers."""
     to = site.dtype(2) if site.has(2) else _said(site, u8)
     zero = site.get(2) if to.is_int else None
@@ -39,7 +39,7 @@ def quantize(site: Site) -> Any:
 
 
 @rule("DequantizeLinear")
-def dequantize(site: Site) -> Any:
+def dequantize(site: NodeContext) -> Any:
     """The numbers of codes."""
     zero = site.get(2) if site.dtype(0).is_int else None
     x = site.x(0)
@@ -50,12 +50,12 @@ def dequantize(site: Site) -> Any:
     return found if scale.tensor.dtype is to else ops.cast(found, to)
 
 
-def _said(site: Site, default: Any) -> Any:
+def _said(site: NodeContext, default: Any) -> Any:
     """What `output_dtype` says; 0 says nothing."""
     return site.dtype_attribute("output_dtype", default) if site.integer("output_dtype", 0) else default
 
 
-def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
+def _scales(site: NodeContext, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     rank, block = site.rank(0), site.integer("block_size", 0)
     scale = site.x(1)
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
@@ -71,7 +71,7 @@ def _scales(site: Site, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
     return scale, zero, axis, block
 
 
-def _one(site: Site, k: int, value: Any) -> Any:
+def _one(site: NodeContext, k: int, value: Any) -> Any:
     """An input of one element as a tensor without dims: a literal stays one."""
     item = site.item(k)
     if isinstance(item, Known) and item.dtype.bits >= 8:
@@ -80,13 +80,13 @@ def _one(site: Site, k: int, value: Any) -> Any:
 
 
 @rule("DynamicQuantizeLinear")
-def dynamic(site: Site) -> Any:
+def dynamic(site: NodeContext) -> Any:
     """Codes with a scale and a zero point of their own."""
     return ops.dynamic_quantize_linear(site.x(0))
 
 
 @rule("QLinearMatMul")
-def qlinear_matmul(site: Site) -> Any:
+def qlinear_matmul(site: NodeContext) -> Any:
     """The codes of a product of codes: integers inside, one rounding."""
     total = integer_product(site, (0, 2), (3, 5))
     a_scale = _row(site, 1, row=True)
@@ -94,12 +94,12 @@ def qlinear_matmul(site: Site) -> Any:
     return _requantized(site, total, factor, 6, 7)
 
 
-def _row(site: Site, k: int, row: bool) -> Any:
+def _row(site: NodeContext, k: int, row: bool) -> Any:
     x = site.x(k)
     return ops.unsqueeze(x, 1) if row and site.rank(k) == 1 and site.shape(k) != (1,) else x
 
 
-def _requantized(site: Site, total: Any, factor: Any, scale: int, zero: int) -> Any:
+def _requantized(site: NodeContext, total: Any, factor: Any, scale: int, zero: int) -> Any:
     if any(not isinstance(n, int) for k in (scale, zero) for n in site.shape(k)):
         raise site.needed_dim("whether there is one scale of the result, or one for each row, must be known")
     real: Any = ops.mul(ops.cast(total, f32), factor)
@@ -109,12 +109,12 @@ def _requantized(site: Site, total: Any, factor: Any, scale: int, zero: int) -> 
 
 
 @rule("ConvInteger")
-def conv_integer(site: Site) -> Any:
+def conv_integer(site: NodeContext) -> Any:
     """A convolution of integers, in i32, each less its zero point."""
     return _integer_conv(site, (0, 2), (1, 3))
 
 
-def _centred_kernel(site: Site, k: int, zero: int) -> Any:
+def _centred_kernel(site: NodeContext, k: int, zero: int) -> Any:
     w: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
         return w
@@ -124,7 +124,7 @@ def _centred_kernel(site: Site, k: int, zero: int) -> Any:
     return ops.sub(w, z)
 
 
-def _integer_conv(site: Site, left: tuple[int, int], right: tuple[int, int]) -> Any:
+def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
     """The sums of products of codes less their zero points, in i32, by the numbers of these inputs."""
     kernel, rank = _weights(site, right[0])
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
@@ -133,11 +133,11 @@ def _integer_conv(site: Site, left: tuple[int, int], right: tuple[int, int]) -> 
     if all(isinstance(k, int) for k in kernel) and site.dtype(left[0]) in (i8, u8) and site.dtype(right[0]) in (i8, u8):
         zeros = [site.get(k) for k in (left[1], right[1])]
         return ops.conv_integer(site.x(left[0]), site.x(right[0]), *zeros, **named, groups=groups)
-    return ops.conv(centred(site, *left, row=False), _centred_kernel(site, *right), groups=groups, **named)
+    return ops.conv(centered(site, *left, row=False), _centred_kernel(site, *right), groups=groups, **named)
 
 
 @rule("QLinearConv")
-def qlinear_conv(site: Site) -> Any:
+def qlinear_conv(site: NodeContext) -> Any:
     """The codes of a convolution of codes: integers inside, one rounding."""
     total: Any = _integer_conv(site, (0, 2), (3, 5))
     tall = (-1, *[1] * (site.rank(0) - 2))

@@ -16,8 +16,8 @@ from ....dtype import f32, i64
 from ....support.record import dataclass
 from ..emit import ops
 from ..loops import Loop
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 Unit = Callable[[Any], Any]
 QUANTIZED = "DynamicQuantizeLSTM"
@@ -46,7 +46,7 @@ def _times(x: Any, w: Any) -> Any:
     return ops.mul(ops.cast(total, f32), ops.mul(scale, w.scale))
 
 
-def _unit(site: Site, name: str, alpha: float | None, beta: float | None) -> Unit:
+def _unit(site: NodeContext, name: str, alpha: float | None, beta: float | None) -> Unit:
     a = _ALPHA.get(name, 0.0) if alpha is None else alpha
     b = _BETA.get(name, 0.0) if beta is None else beta
     units: dict[str, Unit] = {
@@ -67,7 +67,7 @@ def _unit(site: Site, name: str, alpha: float | None, beta: float | None) -> Uni
     return units[name]
 
 
-def _units(site: Site, directions: int) -> list[list[Unit]]:
+def _units(site: NodeContext, directions: int) -> list[list[Unit]]:
     """The activations of each direction, with their parameters."""
     each = len(_DEFAULT[site.op])
     names = site.texts("activations", None) or _DEFAULT[site.op] * directions
@@ -91,7 +91,7 @@ def _clipped(unit: Unit, limit: float) -> Unit:
 
 @rule("RNN", "GRU", "LSTM")
 @rule(QUANTIZED, domain="com.microsoft")
-def recurrent(site: Site) -> Any:
+def recurrent(site: NodeContext) -> Any:
     """All directions of a recurrent layer."""
     way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
     directions = 2 if way == "bidirectional" else 1
@@ -120,12 +120,12 @@ def recurrent(site: Site) -> Any:
     return [y, *last]
 
 
-def _states(site: Site) -> int:
+def _states(site: NodeContext) -> int:
     """How many tensors go from step to step."""
     return 1 if site.op in ("RNN", "GRU") else 2
 
 
-def _weight(site: Site, k: int, direction: int) -> Any:
+def _weight(site: NodeContext, k: int, direction: int) -> Any:
     """W or R of one direction; scales and zero points of codes are among the last inputs."""
     w = _part(site, k, direction)
     if site.op != QUANTIZED:
@@ -137,14 +137,14 @@ def _weight(site: Site, k: int, direction: int) -> Any:
     return Codes(w, _part(site, scale, direction), _part(site, zero, direction))
 
 
-def _part(site: Site, k: int, direction: int) -> Any:
+def _part(site: NodeContext, k: int, direction: int) -> Any:
     """What belongs to one direction, None where it is not given."""
     if not site.has(k):
         return None
     return ops.reshape(ops.slice(site.x(k), 0, direction, direction + 1), list(site.shape(k)[1:]))
 
 
-def _direction(site: Site, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
+def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
     steps, batch = x.tensor.shape[:2]
     of, op = x.tensor.dtype, site.op
     lengths = None
@@ -181,7 +181,7 @@ def _direction(site: Site, x: Any, k: int, hidden: int, back: bool, units: list[
     return [y, *outs[1 : 1 + states]]
 
 
-def _initial(site: Site, k: int, direction: int, shape: tuple[Any, ...], of: Any) -> Any:
+def _initial(site: NodeContext, k: int, direction: int, shape: tuple[Any, ...], of: Any) -> Any:
     if not site.has(k):
         return ops.full(shape, 0, of)
     x = ops.permute(site.x(k), (1, 0, 2)) if site.integer("layout", 0) else site.x(k)
@@ -196,11 +196,11 @@ def _plus(x: Any, bias: Any) -> Any:
     return x if bias is None else ops.add(x, bias)
 
 
-def _rnn(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+def _rnn(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
     return [units[0](ops.add(row, _plus(ops.matmul(states[0], r, transpose_b=True), rb)))]
 
 
-def _gru(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
     h, (f, g) = states[0], units
     xz, xr, xh = _gates(row, 3, hidden)
     if site.integer("linear_before_reset", 0):
@@ -216,7 +216,7 @@ def _gru(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hi
     return [ops.add(ops.mul(ops.sub(1.0, z), new), ops.mul(z, h))]
 
 
-def _lstm(site: Site, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+def _lstm(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
     h, c = states
     f, g, out = units
     gates = ops.add(row, _plus(_times(h, r), rb))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 def _log_sum(x: Any, **named: Any) -> Any:
@@ -30,7 +30,7 @@ _FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
 @rule(*_MAKE)
-def reduce(site: Site) -> Any:
+def reduce(site: NodeContext) -> Any:
     """A reduction along axes: those of the attribute, or of the second input."""
     x, of = site.x(0), site.dtype(0)
     axes = site.ints("axes", None)
@@ -50,7 +50,7 @@ def reduce(site: Site) -> Any:
     return make(x, **named)
 
 
-def _over_nothing(site: Site, x: Any) -> Any:
+def _over_nothing(site: NodeContext, x: Any) -> Any:
     """Each element alone is reduced."""
     steps: dict[str, Callable[[Any], Any]] = {
         "ReduceL1": ops.abs,
@@ -62,7 +62,7 @@ def _over_nothing(site: Site, x: Any) -> Any:
 
 
 @rule("ArgMax", "ArgMin")
-def arg_extremum(site: Site) -> Any:
+def arg_extremum(site: NodeContext) -> Any:
     """The place of the largest or smallest element."""
     make = ops.argmax if site.op == "ArgMax" else ops.argmin
     last = bool(site.integer("select_last_index", 0))
@@ -71,7 +71,7 @@ def arg_extremum(site: Site) -> Any:
 
 
 @rule("CumSum", "CumProd")
-def cumulate(site: Site) -> Any:
+def cumulate(site: NodeContext) -> Any:
     """The sums or products of the elements up to each one."""
     make = ops.cumsum if site.op == "CumSum" else ops.cumprod
     axis = site.normal(int(site.number(1)), site.rank(0))

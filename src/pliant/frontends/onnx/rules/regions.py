@@ -6,12 +6,12 @@ from typing import Any
 
 from ....dtype import f32, f64, i64
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import extent, plain, total
 
 
-def _corners(site: Site, rois: Any, first: int, wide: Any) -> list[Any]:
+def _corners(site: NodeContext, rois: Any, first: int, wide: Any) -> list[Any]:
     """x1, y1, x2, y2 of each region, scaled: [regions] each."""
     scale = site.real("spatial_scale", 1.0)
     rois = rois if site.dtype(1) is wide else ops.cast(rois, wide)
@@ -19,7 +19,7 @@ def _corners(site: Site, rois: Any, first: int, wide: Any) -> list[Any]:
 
 
 @rule("RoiAlign")
-def roi_align(site: Site) -> Any:
+def roi_align(site: NodeContext) -> Any:
     """The mean (or the largest) of samples between the pixels in each bin of each region."""
     half = (
         site.version >= 16 and site.text("coordinate_transformation_mode", "half_pixel", "half_pixel", "output_half_pixel") == "half_pixel"
@@ -111,7 +111,7 @@ def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[An
 
 
 @rule("MaxRoiPool")
-def max_roi_pool(site: Site) -> Any:
+def max_roi_pool(site: NodeContext) -> Any:
     """The largest pixel in each bin of each region; 0 where a bin is empty. Rows and columns of a bin are taken one after the other."""
     bins, of = site.ints("pooled_shape", None) or [], site.dtype(0)
     site.require(

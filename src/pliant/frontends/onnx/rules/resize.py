@@ -11,8 +11,8 @@ from ....graph.ops.resize import fraction_of
 from ....sym.expr import Add, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..emit import ops
 from ..items import Known
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import plain
 from .resize_matrix import Axis, Weights, resize_by_matrix
 
@@ -24,7 +24,7 @@ _COORDINATES = (
 
 
 @rule("Upsample")
-def upsample(site: Site) -> Any:
+def upsample(site: NodeContext) -> Any:
     """A resize by scales; elements are repeated."""
     mode = site.text("mode", "nearest", "nearest", "linear", "bilinear")
     if site.version >= 9:
@@ -42,7 +42,7 @@ def _decimals(scales: Any) -> list[Any]:
     return [float(str(s)) for s in np.asarray(scales).reshape(-1)]
 
 
-def _scales(site: Site, k: int) -> list[Any]:
+def _scales(site: NodeContext, k: int) -> list[Any]:
     """Input `k` as numbers and expressions over dims."""
     item = site.item(k)
     if not isinstance(item, Known):
@@ -51,7 +51,7 @@ def _scales(site: Site, k: int) -> list[Any]:
 
 
 @rule("Resize")
-def resize(site: Site) -> Any:
+def resize(site: NodeContext) -> Any:
     """Interpolation to sizes or by scales."""
     rank = site.rank(0)
     if site.version < 11:
@@ -77,7 +77,7 @@ def resize(site: Site) -> Any:
     return _by_scales(site, at, _scales(site, 2), named)
 
 
-def _by_scales(site: Site, at: list[int], found: list[Any], named: dict[str, Any]) -> Any:
+def _by_scales(site: NodeContext, at: list[int], found: list[Any], named: dict[str, Any]) -> Any:
     """A resize by scales of the axes `at`."""
     plain_ones = [s for s in found if not isinstance(s, Expr)]
     site.require(len(found) == len(at) and min(plain_ones, default=1.0) > 0, f"{len(found)} scales for {len(at)} axes")
@@ -93,7 +93,7 @@ def _by_scales(site: Site, at: list[int], found: list[Any], named: dict[str, Any
     return ops.resize(site.x(0), sizes=sizes, ratios=ratios, **named)
 
 
-def _needs_matrix(site: Site, named: dict[str, Any]) -> bool:
+def _needs_matrix(site: NodeContext, named: dict[str, Any]) -> bool:
     return named["coordinates"] == "tf_crop_and_resize" or bool(site.integer("antialias", 0) and named["mode"] != "nearest")
 
 
@@ -134,7 +134,7 @@ def _whole(n: Any, ratio: tuple[Any, Any] | None) -> bool:
     return ratio is not None and (ratio[1] is n or plain(n * ratio[0] % ratio[1]) == 0)
 
 
-def _by_matrix(site: Site, at: list[int], sizes: list[Any], scales: list[Any] | None, named: dict[str, Any]) -> Any:
+def _by_matrix(site: NodeContext, at: list[int], sizes: list[Any], scales: list[Any] | None, named: dict[str, Any]) -> Any:
     cropped = named["coordinates"] == "tf_crop_and_resize"
     regions = _regions(site, at) if cropped else [None] * len(at)
     chosen = [
@@ -150,7 +150,7 @@ def _by_matrix(site: Site, at: list[int], sizes: list[Any], scales: list[Any] | 
     return resize_by_matrix(site, site.x(0), chosen, how)
 
 
-def _regions(site: Site, at: list[int]) -> list[Any]:
+def _regions(site: NodeContext, at: list[int]) -> list[Any]:
     """Start and end of the region along each axis: numbers, or values that a run tells."""
     if _given(site, 1):
         site.settle(1, 2 * len(at))
@@ -164,12 +164,12 @@ def _regions(site: Site, at: list[int]) -> list[Any]:
     return list(zip(ends[: len(at)], ends[len(at) :], strict=True))
 
 
-def _given(site: Site, k: int) -> bool:
+def _given(site: NodeContext, k: int) -> bool:
     """Whether an input is there; an empty tensor stands for none."""
     return site.has(k) and site.shape(k) != (0,)
 
 
-def _sizes(site: Site, at: list[int]) -> tuple[list[Any], list[Any] | None]:
+def _sizes(site: NodeContext, at: list[int]) -> tuple[list[Any], list[Any] | None]:
     """The sizes of all dims; and how many times larger they become, where a policy says that this is one number for all of them."""
     sizes: list[Any] = list(site.tensor(0).shape)
     wanted = site.dims(3)

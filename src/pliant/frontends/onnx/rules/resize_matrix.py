@@ -12,7 +12,7 @@ from ....dtype import f32, f64, i64
 from ....support.record import dataclass
 from ....sym.expr import Expr
 from ..emit import ops
-from ..site import Site
+from ..node_context import NodeContext
 from .extents import extent, plain
 
 
@@ -39,7 +39,7 @@ class Weights:
     extrapolation: float
 
 
-def resize_by_matrix(site: Site, x: Any, axes: list[Axis], how: Weights) -> Any:
+def resize_by_matrix(site: NodeContext, x: Any, axes: list[Axis], how: Weights) -> Any:
     """`x` with some of its dims resized, one after the other."""
     of = x.tensor.dtype
     wide = f64 if of is f64 else f32

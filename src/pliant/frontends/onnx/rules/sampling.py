@@ -13,8 +13,8 @@ from typing import Any
 
 from ....dtype import f32, f64, i64
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import extent, plain, total
 from .spatial import windows
 
@@ -106,7 +106,7 @@ def computed(*dtypes: Any) -> Any:
 
 
 @rule("GridSample")
-def grid_sample(site: Site) -> Any:
+def grid_sample(site: NodeContext) -> Any:
     """The image at the places of a grid, from -1 to 1, the last dim of the image first."""
     mode = site.text("mode", "linear", "linear", "nearest", "cubic", "bilinear", "bicubic").removeprefix("bi")
     outside = site.text("padding_mode", "zeros", "zeros", "border", "reflection")
@@ -139,7 +139,7 @@ def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
 
 
 @rule("DeformConv")
-def deform_conv(site: Site) -> Any:
+def deform_conv(site: NodeContext) -> Any:
     """A convolution whose taps are moved by offsets, and weighted by a mask."""
     x, w, rank, of = site.x(0), site.x(1), site.rank(0) - 2, site.dtype(0)
     if site.ints("kernel_shape", None):

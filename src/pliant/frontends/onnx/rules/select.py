@@ -7,12 +7,12 @@ from typing import Any
 from ....dtype import i32, i64
 from ..emit import ops
 from ..items import Known
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 @rule("NonZero")
-def nonzero(site: Site) -> Any:
+def nonzero(site: NodeContext) -> Any:
     """The indices of elements that are not zero, a row for each dim."""
     x = site.x(0)
     x = ops.reshape(x, (1,)) if site.rank(0) == 0 else x
@@ -20,7 +20,7 @@ def nonzero(site: Site) -> Any:
 
 
 @rule("Compress")
-def compress(site: Site) -> Any:
+def compress(site: NodeContext) -> Any:
     """The parts where a condition holds."""
     axis = site.integer("axis", None)
     axis = None if axis is None else site.normal(axis, site.rank(0))
@@ -28,14 +28,14 @@ def compress(site: Site) -> Any:
 
 
 @rule("Unique")
-def unique(site: Site) -> Any:
+def unique(site: NodeContext) -> Any:
     """The different elements."""
     if "axis" in site.attributes and site.rank(0) != 1:
         return _unique_along(site, site.axis("axis", site.rank(0)), bool(site.integer("sorted", 1)))
     return ops.unique(ops.reshape(site.x(0), (-1,)), bool(site.integer("sorted", 1)))
 
 
-def _unique_along(site: Site, axis: int, ordered: bool) -> Any:
+def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
     """The different slices along an axis, found by comparing every two of them.
 
     Slice j comes before slice i where it is smaller at the first place at which they differ.
@@ -61,7 +61,7 @@ def _unique_along(site: Site, axis: int, ordered: bool) -> Any:
 
 
 @rule("TopK")
-def topk(site: Site) -> Any:
+def topk(site: NodeContext) -> Any:
     """The largest or smallest elements along an axis, in order."""
     axis = site.axis("axis", site.rank(0), -1)
     k = site.integer("k", 0) if site.version < 10 else site.run_time_dims(1, site.tensor(0).shape[axis])[0]
@@ -69,7 +69,7 @@ def topk(site: Site) -> Any:
 
 
 @rule("NonMaxSuppression")
-def non_max_suppression(site: Site) -> Any:
+def non_max_suppression(site: NodeContext) -> Any:
     """The boxes that are kept."""
     most: Any = 0
     if site.has(2):

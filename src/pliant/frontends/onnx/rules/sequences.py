@@ -8,11 +8,11 @@ import numpy as np
 
 from ..emit import ops
 from ..items import Item, Known, Maybe, Sequence, numbers
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
-def sequence(site: Site, k: int) -> Sequence:
+def sequence(site: NodeContext, k: int) -> Sequence:
     """Input `k`, which must be a sequence."""
     found = site.item(k)
     found = found.item if isinstance(found, Maybe) else found
@@ -21,7 +21,7 @@ def sequence(site: Site, k: int) -> Sequence:
     return found
 
 
-def _place(site: Site, k: int, length: int, extra: int = 0) -> int:
+def _place(site: NodeContext, k: int, length: int, extra: int = 0) -> int:
     at = int(site.number(k))
     if not -length <= at < length + extra:
         raise site.wrong(f"place {at} of a sequence of {length}")
@@ -29,32 +29,32 @@ def _place(site: Site, k: int, length: int, extra: int = 0) -> int:
 
 
 @rule("SequenceConstruct")
-def construct(site: Site) -> Any:
+def construct(site: NodeContext) -> Any:
     """A sequence of the inputs."""
     return Sequence(tuple(site.items))
 
 
 @rule("SequenceEmpty")
-def empty(site: Site) -> Any:
+def empty(site: NodeContext) -> Any:
     """A sequence of nothing."""
     return Sequence(())
 
 
 @rule("SequenceLength")
-def length(site: Site) -> Any:
+def length(site: NodeContext) -> Any:
     """How many tensors there are."""
     return numbers(np.asarray(len(sequence(site, 0).items), np.int64))
 
 
 @rule("SequenceAt")
-def at(site: Site) -> Any:
+def at(site: NodeContext) -> Any:
     """One of the tensors."""
     items = sequence(site, 0).items
     return items[_place(site, 1, len(items))]
 
 
 @rule("SequenceInsert")
-def insert(site: Site) -> Any:
+def insert(site: NodeContext) -> Any:
     """With one more tensor, at the end if no place is said."""
     items = list(sequence(site, 0).items)
     items.insert(_place(site, 2, len(items), 1) if site.has(2) else len(items), site.item(1))
@@ -62,7 +62,7 @@ def insert(site: Site) -> Any:
 
 
 @rule("SequenceErase")
-def erase(site: Site) -> Any:
+def erase(site: NodeContext) -> Any:
     """Without one of the tensors, the last one if no place is said."""
     items = list(sequence(site, 0).items)
     site.require(bool(items), "the sequence is empty")
@@ -71,7 +71,7 @@ def erase(site: Site) -> Any:
 
 
 @rule("SplitToSequence")
-def split_to_sequence(site: Site) -> Any:
+def split_to_sequence(site: NodeContext) -> Any:
     """Parts along an axis as a sequence."""
     axis = site.axis("axis", site.rank(0), 0)
     n, x = site.shape(0)[axis], site.x(0)
@@ -92,7 +92,7 @@ def split_to_sequence(site: Site) -> Any:
 
 
 @rule("ConcatFromSequence")
-def concat_from_sequence(site: Site) -> Any:
+def concat_from_sequence(site: NodeContext) -> Any:
     """The tensors of a sequence one after the other, or along a new axis."""
     values = [site.value_of(i) for i in sequence(site, 0).items]
     site.require(bool(values), "the sequence is empty")
@@ -101,7 +101,7 @@ def concat_from_sequence(site: Site) -> Any:
 
 
 @rule("SequenceMap")
-def sequence_map(site: Site) -> Any:
+def sequence_map(site: NodeContext) -> Any:
     """A graph over the tensors of a sequence."""
     body, first = site.graph("body"), sequence(site, 0).items
     site.require(len(body.input) == len(site.items), f"the body has {len(body.input)} inputs, {len(site.items)} are given")
@@ -113,13 +113,13 @@ def sequence_map(site: Site) -> Any:
 
 
 @rule("Optional")
-def optional(site: Site) -> Any:
+def optional(site: NodeContext) -> Any:
     """An optional of the input, or an empty one."""
     return Maybe(site.item(0) if site.has(0) else None)
 
 
 @rule("OptionalHasElement")
-def has_element(site: Site) -> Any:
+def has_element(site: NodeContext) -> Any:
     """Whether there is something in an optional."""
     found: Item | None = site.items[0] if site.items else None
     filled = found is not None and not (isinstance(found, Maybe) and found.item is None)
@@ -127,7 +127,7 @@ def has_element(site: Site) -> Any:
 
 
 @rule("OptionalGetElement")
-def get_element(site: Site) -> Any:
+def get_element(site: NodeContext) -> Any:
     """What is in an optional."""
     found = site.item(0)
     if isinstance(found, Maybe):

@@ -14,12 +14,12 @@ from ....sym.simplify import simplify
 from ..emit import ops
 from ..fold import size_of
 from ..items import Known, known
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
 @rule("Shape")
-def shape(site: Site) -> Any:
+def shape(site: NodeContext) -> Any:
     """The extents, or some of them, as a known tensor."""
     dims, rank = site.tensor(0).shape, site.rank(0)
     start, end = site.integer("start", 0), site.integer("end", rank)
@@ -27,13 +27,13 @@ def shape(site: Site) -> Any:
 
 
 @rule("Size")
-def size(site: Site) -> Any:
+def size(site: NodeContext) -> Any:
     """The number of elements."""
     return size_of(site.tensor(0).shape)
 
 
 @rule("Reshape")
-def reshape(site: Site) -> Any:
+def reshape(site: NodeContext) -> Any:
     """The same elements under another shape; 0 keeps a dim, -1 is what remains."""
     from ....sym.expr import product
 
@@ -54,12 +54,12 @@ def reshape(site: Site) -> Any:
     return ops.reshape(site.x(0), final)
 
 
-def _wanted(site: Site, total: Any) -> list[Any]:
+def _wanted(site: NodeContext, total: Any) -> list[Any]:
     item = site.item(1)
     return site.dims(1) if isinstance(item, Known) else _at_run_time(site, total)
 
 
-def _at_run_time(site: Site, total: Any) -> list[Any]:
+def _at_run_time(site: NodeContext, total: Any) -> list[Any]:
     """A shape that only a run tells: each dim is one of the elements' number at most."""
     from ....dtype import i64
 
@@ -83,7 +83,7 @@ def _at_run_time(site: Site, total: Any) -> list[Any]:
 
 
 @rule("Transpose")
-def transpose(site: Site) -> Any:
+def transpose(site: NodeContext) -> Any:
     """The axes in another order, all of them turned around if none is said."""
     rank = site.rank(0)
     order = site.ints("perm", None)
@@ -93,14 +93,14 @@ def transpose(site: Site) -> Any:
 
 
 @rule("Concat")
-def concat(site: Site) -> Any:
+def concat(site: NodeContext) -> Any:
     """Tensors one after the other."""
     axis = site.axis("axis", site.rank(0), 1 if site.version < 4 else None)
     return ops.concat(site.xs(), axis)
 
 
 @rule("Flatten")
-def flatten(site: Site) -> Any:
+def flatten(site: NodeContext) -> Any:
     """A matrix: the dims before an axis, and those from it on."""
     rank, axis = site.rank(0), site.integer("axis", 1)
     site.require(-rank <= axis <= rank, f"axis {axis} of a tensor with {rank} dims")
@@ -113,14 +113,14 @@ def flatten(site: Site) -> Any:
     return ops.reshape(site.x(0), (rows, columns))
 
 
-def axes_of(site: Site, k: int = 1) -> list[int] | None:
+def axes_of(site: NodeContext, k: int = 1) -> list[int] | None:
     """Axes from the attribute, or from an input."""
     found = site.ints("axes", None)
     return site.known_ints(k) if found is None and site.has(k) else found
 
 
 @rule("Squeeze")
-def squeeze(site: Site) -> Any:
+def squeeze(site: NodeContext) -> Any:
     """Without dims of 1: those that are named, or all. What is not known of a dim is checked when the program runs."""
     axes, rank, dims = axes_of(site), site.rank(0), site.tensor(0).shape
     wanted = _ones(site) if axes is None else {site.normal(a, rank) for a in axes}
@@ -133,7 +133,7 @@ def squeeze(site: Site) -> Any:
     return ops.reshape(x, [n for k, n in enumerate(dims) if k not in wanted])
 
 
-def _ones(site: Site) -> set[int]:
+def _ones(site: NodeContext) -> set[int]:
     """The axes that a Squeeze without axes takes away.
 
     A dim that may be 1 decides about the rank of the result. It is 1 where the model declares a rank that asks for it, otherwise it is not.
@@ -151,7 +151,7 @@ def _ones(site: Site) -> set[int]:
 
 
 @rule("Unsqueeze")
-def unsqueeze(site: Site) -> Any:
+def unsqueeze(site: NodeContext) -> Any:
     """With new dims of 1."""
     axes = axes_of(site) or []
     rank = site.rank(0) + len(axes)
@@ -162,7 +162,7 @@ def unsqueeze(site: Site) -> Any:
 
 
 @rule("Expand")
-def expand(site: Site) -> Any:
+def expand(site: NodeContext) -> Any:
     """Broadcast with a shape, in both directions."""
     wanted = site.dims(1)
     old = site.tensor(0).shape
@@ -183,7 +183,7 @@ def _broadcast(n: Expr, m: Expr) -> Expr:
 
 
 @rule("Tile")
-def tile(site: Site) -> Any:
+def tile(site: NodeContext) -> Any:
     """The whole again and again."""
     if site.version < 6:
         times = [1] * site.rank(0)
@@ -195,7 +195,7 @@ def tile(site: Site) -> Any:
 
 
 @rule("DepthToSpace", "SpaceToDepth")
-def blocks(site: Site) -> Any:
+def blocks(site: NodeContext) -> Any:
     """Channels and blocks of pixels in each other's place."""
     block = site.integer("blocksize", 0)
     site.require(block >= 1, f'attribute "blocksize" is {block}')
@@ -204,7 +204,7 @@ def blocks(site: Site) -> Any:
     return ops.depth_to_space(site.x(0), block, site.text("mode", "DCR", "DCR", "CRD"))
 
 
-def space_to_depth(site: Site, block: int) -> Any:
+def space_to_depth(site: NodeContext, block: int) -> Any:
     """Blocks of pixels as channels: the pixels of a block first, or the channels first."""
     if site.text("mode", "DCR", "DCR", "CRD") == "DCR":
         return ops.space_to_depth(site.x(0), block)
@@ -216,7 +216,7 @@ def space_to_depth(site: Site, block: int) -> Any:
 
 
 @rule("Trilu")
-def trilu(site: Site) -> Any:
+def trilu(site: NodeContext) -> Any:
     """The part of matrices above or below a diagonal."""
     k = int(site.number(1)) if site.has(1) else 0
     x = site.x(0)
@@ -225,7 +225,7 @@ def trilu(site: Site) -> Any:
 
 
 @rule("BitCast")
-def bit_cast(site: Site) -> Any:
+def bit_cast(site: NodeContext) -> Any:
     """The same bits as another type."""
     item, to = site.item(0), site.dtype_attribute("to")
     if isinstance(item, Known) and not item.symbolic:

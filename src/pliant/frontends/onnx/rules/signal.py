@@ -15,13 +15,13 @@ from ....dtype import f32, f64, i64
 from ....sym.expr import Eq, Select, const
 from ..emit import ops
 from ..items import numbers
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import extent, least, plain
 
 
 @rule("DFT")
-def dft(site: Site) -> Any:
+def dft(site: NodeContext) -> Any:
     """The discrete Fourier transform along an axis; the last dim is the real part, or real and imaginary parts."""
     rank = site.rank(0)
     given = site.integer("axis", 1) if site.version < 20 else int(site.number(2)) if site.has(2) else -2
@@ -34,7 +34,7 @@ def dft(site: Site) -> Any:
     return transform(site, site.x(0), site.shape(0), axis, points, inverse, onesided)
 
 
-def transform(site: Site, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
+def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
     """The transform of `points` points along an axis that is cut, or goes on with zeros."""
     rank, of = len(shape), x.tensor.dtype
     if not isinstance(shape[-1], int):
@@ -84,7 +84,7 @@ def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: boo
 
 
 @rule("STFT")
-def stft(site: Site) -> Any:
+def stft(site: NodeContext) -> Any:
     """Transforms of windows that move over a signal (batch, length, 1 or 2), or a real one (batch, length)."""
     site.require(site.rank(0) in (2, 3), f"the signal has {site.rank(0)} dims, (batch, length) or (batch, length, 1 or 2) is expected")
     x = site.x(0) if site.rank(0) == 3 else ops.unsqueeze(site.x(0), 2)
@@ -102,7 +102,7 @@ def stft(site: Site) -> Any:
 
 
 @rule("MelWeightMatrix")
-def mel_weight_matrix(site: Site) -> Any:
+def mel_weight_matrix(site: NodeContext) -> Any:
     """The weights of triangular windows that are equally wide on the mel scale."""
     bins, points, rate = (int(site.number(k)) for k in range(3))
     low, high = (float(site.number(k)) for k in (3, 4))
@@ -113,11 +113,11 @@ def mel_weight_matrix(site: Site) -> Any:
     at = ((points + 1) * (700 * np.expm1(edges * np.log(10) / 2595)) // rate).astype(np.int64)
     site.require(bool(((at >= 0) & (at < rows + 1)).all()), "the edges lie outside of the spectrum")
     place = np.arange(rows)[:, None]
-    left, centre, right = at[None, :-2], at[None, 1:-1], at[None, 2:]
+    left, center, right = at[None, :-2], at[None, 1:-1], at[None, 2:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        rising = np.where((place >= left) & (place <= centre), np.where(left == centre, 1.0, (place - left) / (centre - left)), 0.0)
-        falling = (right - place) / (right - centre)
-    found = np.where((place >= centre) & (place < right), falling, rising)
+        rising = np.where((place >= left) & (place <= center), np.where(left == center, 1.0, (place - left) / (center - left)), 0.0)
+        falling = (right - place) / (right - center)
+    found = np.where((place >= center) & (place < right), falling, rising)
     return numbers(found.astype(of.numpy()))
 
 

@@ -12,14 +12,14 @@ from ....sym.prove import prove
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..items import Known
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .extents import plain
 
 FAR = 1 << 31  # a bound beyond this one means the end
 
 
-def slice_bounds(site: Site, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
+def slice_bounds(site: NodeContext, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
     """Axis, start, stop and step of each part of a Slice: integers, expressions, or values that only a run tells."""
     if site.version < 10:
         starts, stops, axes = site.ints("starts", []), site.ints("ends", []), site.ints("axes", None)
@@ -35,7 +35,7 @@ def slice_bounds(site: Site, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
     yield from zip(axes, starts, stops, steps, strict=True)
 
 
-def _bounds(site: Site, k: int) -> list[Any]:
+def _bounds(site: NodeContext, k: int) -> list[Any]:
     if isinstance(site.item(k), Known):
         return site.dims(k)
     shape = site.shape(k)
@@ -46,7 +46,7 @@ def _bounds(site: Site, k: int) -> list[Any]:
 
 
 @rule("Slice")
-def slice_(site: Site) -> Any:
+def slice_(site: NodeContext) -> Any:
     """Elements between bounds that are cut off at the ends."""
     x: Any = site.x(0)
     shape = site.tensor(0).shape
@@ -88,7 +88,7 @@ def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
 
 
 @rule("Split")
-def split(site: Site) -> Any:
+def split(site: NodeContext) -> Any:
     """Parts along an axis: of given sizes, or as equal as they can be."""
     axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
     sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
@@ -108,7 +108,7 @@ def split(site: Site) -> Any:
 
 
 @rule("Pad")
-def pad(site: Site) -> Any:
+def pad(site: NodeContext) -> Any:
     """Elements before and after."""
     rank = site.rank(0)
     pads: Any

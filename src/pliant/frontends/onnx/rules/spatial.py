@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 
 
-def windows(site: Site, kernel: list[Any], rank: int, spatial: tuple[Any, ...]) -> tuple[list[int], list[int], list[tuple[Any, Any]]]:
+def windows(
+    site: NodeContext, kernel: list[Any], rank: int, spatial: tuple[Any, ...]
+) -> tuple[list[int], list[int], list[tuple[Any, Any]]]:
     """Strides, dilations and paddings (before, after) of a window, each as long as there are spatial dims."""
     strides = _each(site, "strides", rank)
     dilations = _each(site, "dilations", rank)
@@ -24,7 +26,7 @@ def windows(site: Site, kernel: list[Any], rank: int, spatial: tuple[Any, ...]) 
     return strides, dilations, [_same(n, k, s, d, auto) for n, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)]
 
 
-def _each(site: Site, name: str, rank: int) -> list[int]:
+def _each(site: NodeContext, name: str, rank: int) -> list[int]:
     found = site.ints(name, None) or [1] * rank
     site.require(len(found) == rank and min(found) > 0, f'attribute "{name}" is {found}, {rank} positive numbers are expected')
     return found
@@ -46,7 +48,7 @@ def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[A
     return (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
 
 
-def _weights(site: Site, k: int) -> tuple[list[int], int]:
+def _weights(site: NodeContext, k: int) -> tuple[list[int], int]:
     """The spatial extents of a kernel, and their number."""
     rank = site.rank(0) - 2
     site.require(rank >= 1 and site.rank(k) == rank + 2, f"the kernel has {site.rank(k)} dims, the operand {site.rank(0)}")
@@ -59,13 +61,13 @@ def _weights(site: Site, k: int) -> tuple[list[int], int]:
 
 
 @rule("Conv")
-def conv(site: Site) -> Any:
+def conv(site: NodeContext) -> Any:
     """The convolution."""
     kernel, rank = _weights(site, 1)
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     groups, x, w = site.integer("group", 1), site.x(0), site.x(1)
     column = rank > 1 and site.shape(0)[-1] == 1 and site.shape(0)[-2] != 1 and kernel[-1] == 1 and pads[-1] == (0, 0)
-    if column:  # of images one element wide, as exporters write rows: tiles are of neighbours along the last dim
+    if column:  # of images one element wide, as exporters write rows: tiles are of neighbors along the last dim
         x, w = (ops.reshape(v, v.tensor.shape[:-1]) for v in (x, w))
         strides, dilations, pads = strides[:-1], dilations[:-1], pads[:-1]
     y = ops.conv(x, w, site.get(2), stride=strides, padding=pads, dilation=dilations, groups=groups)
@@ -73,7 +75,7 @@ def conv(site: Site) -> Any:
 
 
 @rule("ConvTranspose")
-def conv_transpose(site: Site) -> Any:
+def conv_transpose(site: NodeContext) -> Any:
     """The transposed convolution; `output_shape` says what the paddings are."""
     kernel, rank = _weights(site, 1)
     spatial = site.shape(0)[2:]
@@ -106,7 +108,7 @@ def conv_transpose(site: Site) -> Any:
 
 
 @rule("MaxPool", "AveragePool", "LpPool")
-def pool(site: Site) -> Any:
+def pool(site: NodeContext) -> Any:
     """One number of each window."""
     kernel, named = pool_of(site)
     if site.op == "MaxPool":
@@ -120,7 +122,7 @@ def pool(site: Site) -> Any:
     return ops.lp_pool(site.x(0), kernel, p=site.integer("p", 2), **named)
 
 
-def pool_of(site: Site) -> tuple[list[int], dict[str, Any]]:
+def pool_of(site: NodeContext) -> tuple[list[int], dict[str, Any]]:
     """The kernel of a pool, and how its windows lie."""
     kernel = site.ints("kernel_shape", None)
     rank = site.rank(0) - 2
@@ -131,7 +133,7 @@ def pool_of(site: Site) -> tuple[list[int], dict[str, Any]]:
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def global_pool(site: Site) -> Any:
+def global_pool(site: NodeContext) -> Any:
     """One number of each channel."""
     if site.op == "GlobalLpPool":
         return ops.global_lp_pool(site.x(0), p=site.integer("p", 2))

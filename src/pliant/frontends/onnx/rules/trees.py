@@ -12,8 +12,8 @@ import numpy as np
 from ....dtype import i64
 from ....support.record import dataclass
 from ..emit import ops
+from ..node_context import NodeContext
 from ..registry import rule
-from ..site import Site
 from .labels import ML
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +38,7 @@ class Trees:
 
 
 @rule("TreeEnsemble", domain=ML)
-def tree_ensemble(site: Site) -> Any:
+def tree_ensemble(site: NodeContext) -> Any:
     """What the leaves that rows come to say of each target, summed up."""
     site.require(site.rank(0) == 2, f"the operand has {site.rank(0)} dims, 2 are expected")
     trees = _trees(site)
@@ -66,7 +66,7 @@ def _holds(x: Any, at: Any, trees: Trees) -> Any:
     return ops.logical_or(found, ops.logical_and(ops.is_nan(value), ops.take(ops.constant(trees.missing), at)))
 
 
-def _gathered(site: Site, at: Any, nodes: int) -> Any:
+def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
     """What leaves say, by target: [rows, targets]."""
     weights, targets = site.array("leaf_weights"), np.asarray(site.ints("leaf_targetids", []), np.int64)
     assert weights is not None
@@ -87,14 +87,14 @@ def _gathered(site: Site, at: Any, nodes: int) -> Any:
     return ops.div(total, float(at.tensor.shape[1].value)) if how == 0 else total
 
 
-def _transformed(site: Site, y: Any) -> Any:
+def _transformed(site: NodeContext, y: Any) -> Any:
     kind = site.integer("post_transform", 0)
     if kind not in (0, 1, 2):
         raise site.unsupported(f"post_transform {kind} is not supported", help="supported: 0 (none), 1 (softmax), 2 (logistic)")
     return y if kind == 0 else ops.softmax(y, -1) if kind == 1 else ops.sigmoid(y)
 
 
-def _trees(site: Site) -> Trees:
+def _trees(site: NodeContext) -> Trees:
     """The attributes as one table, checked: every index is one of a node or a leaf, and no walk is without an end."""
     split, modes, weights = (site.array(n) for n in ("nodes_splits", "nodes_modes", "leaf_weights"))
     site.array("nodes_hitrates")
@@ -127,7 +127,7 @@ def _trees(site: Site) -> Trees:
     )  # fmt: skip
 
 
-def _members(site: Site, modes: Array, leaves: int, dtype: Any) -> Array:
+def _members(site: NodeContext, modes: Array, leaves: int, dtype: Any) -> Array:
     """The sets of nodes with the mode of membership, in the order of the nodes, each ended by NaN in the file."""
     given = site.array("membership_values")
     at = np.nonzero(modes == MEMBER)[0]
@@ -143,7 +143,7 @@ def _members(site: Site, modes: Array, leaves: int, dtype: Any) -> Array:
     return found
 
 
-def _depth(site: Site, ways: list[Array], roots: Array, count: int) -> int:
+def _depth(site: NodeContext, ways: list[Array], roots: Array, count: int) -> int:
     """How many steps lead from every root to a leaf."""
     at, steps = set(roots.tolist()), 0
     while at:

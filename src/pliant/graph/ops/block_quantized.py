@@ -1,0 +1,511 @@
+"""Products with weights of block formats (`quantization/formats.py`): small codes, a scale and perhaps a minimum for each group of them.
+
+Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart, codes, scales and
+minimums in packs of 16 rows, which `block_weights` puts together again, group after group: one stream through memory for a kernel. All
+this depends on literals alone, so it is done once, when a program is loaded. Activations become 8-bit codes with a scale for each part
+of a group, 16 elements at most (`quantize_groups`); sums of products of codes are exact. With the zero `z` of the format's codes
+
+    y[i, j] = sum over groups g of  d[j, g] * (sum over parts p of e[i, p] * sum of c[j, k] * q[i, k])  +  m[j, g] * s[i, g]
+    s[i, g] = sum over parts p of e[i, p] * sum of q[i, k]                            # m is -z * d where the format has no minimums
+
+in that order, each step one FMA. The error is that of the activations' codes: at most 1/254 of the largest element of its part for each.
+Parts are small because few elements are much larger than the others, and spoil only what shares a scale with them.
+
+    y = ops.block_linear(x, raw, format="Q4_1")        # x: f32[n, k], raw: u8[rows, k // 32, 20]  ->  f32[n, rows]
+    e = ops.block_take(raw, ids, format="Q8_0")        # rows as f32, as an embedding is read
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16, u32
+from ...quantization.dequantize import dequantize, unpack
+from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
+from ...support.errors import Error
+from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register
+from ..stage import Indices, Read, Stage
+from .shape import concat, reshape
+
+PACK = 16  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
+PART = 16  # activations that share a scale, at most
+
+
+@dataclass(frozen=True, slots=True)
+class FormatAttrs:
+    """The name of a block format."""
+
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMatmulAttrs:
+    """The format of the weights and the number of their rows."""
+
+    format: str
+    rows: int
+
+
+def format_of(name: str) -> Format:
+    """The block format of that name."""
+    found = BY_NAME.get(name)
+    if found is None or found.codes is None:
+        names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
+        raise Error(f"there is no block format `{name}`", help=f"one of {names}")
+    return found
+
+
+def group_of(format: Format) -> int:
+    """Elements that share a scale."""
+    assert format.scale is not None
+    return format.length // (format.scale.groups.count if format.scale.groups is not None else 1)
+
+
+def half_bytes(format: Format) -> bool:
+    """Whether two codes lie in a byte of the packed codes."""
+    assert format.codes is not None
+    return format.codes.width <= 4 and not format.codes.table
+
+
+def zero_of(format: Format) -> int:
+    """What is taken away from a packed code, which is never negative."""
+    codes = format.codes
+    assert codes is not None
+    return 128 if codes.signed or codes.table else codes.bias
+
+
+def _scale_dtype(factor: Factor) -> DType:
+    """The dtype of packed factors: that of the file where they are not products."""
+    return f16 if factor.groups is None and factor.dtype is f16 else f32
+
+
+# Reading the bytes of a block, as expressions. `at(byte)` is a byte of the block.
+
+
+def _u(value: int) -> Expr:
+    return Const(value, u8)
+
+
+def _bits(part: Bits, number: Expr, at: Any) -> Expr:
+    j = number - part.first
+    byte = part.offset + j // (part.run * part.steps) * part.run + j % part.run
+    shift = Cast(u8, part.shift + part.width * (j // part.run % part.steps))
+    return Shl(BitAnd(Shr(at(byte), shift), _u((1 << part.width) - 1)), _u(part.into))
+
+
+def _code(packed: Packed, number: Expr, at: Any) -> Expr:
+    """The bits of a number, u8; a table or a sign is not looked at."""
+    parts = [p for p in packed.bits if p.count == packed.count]
+    split = [p for p in packed.bits if p.count != packed.count]
+    found: Expr = _u(0)
+    for p in parts:
+        found = BitOr(found, _bits(p, number, at)) if p.into or found is not _u(0) else _bits(p, number, at)
+    for p in split:
+        inside = Select(Lt(number, Const(p.first, i64)), _u(0), _bits(p, _least(number, p.first), at))
+        if p.first == 0:
+            inside = Select(Lt(number, Const(p.count, i64)), _bits(p, _most(number, p.count - 1), at), _u(0))
+        found = BitOr(found, inside)
+    return found
+
+
+def _least(e: Expr, low: int) -> Expr:
+    return Max(e, Const(low, i64))
+
+
+def _most(e: Expr, high: int) -> Expr:
+    return Select(Lt(Const(high, i64), e), Const(high, i64), e)
+
+
+def _unsigned(packed: Packed, number: Expr, at: Any) -> Expr:
+    """A code as it is packed, u8: never negative, `zero_of` above what it means."""
+    bits = _code(packed, number, at)
+    if packed.table:
+        found: Expr = _u(packed.table[0] + 128)
+        for n, value in enumerate(packed.table[1:], 1):
+            found = Select(Eq(bits, _u(n)), _u(value + 128), found)
+        return found
+    return BitXor(bits, _u(128)) if packed.signed else bits
+
+
+def _number(packed: Packed, number: Expr, at: Any) -> Expr:
+    """A small integer, f32."""
+    if packed.table or packed.signed:
+        return Cast(f32, Cast(i32, _unsigned(packed, number, at)) - 128)
+    return Cast(f32, Cast(i32, _code(packed, number, at)) - packed.bias)
+
+
+def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
+    """The factor of a group, f32 or as it is stored."""
+    size = factor.dtype.itemsize
+    whole = u16 if size == 2 else u32
+    bits: Expr = Cast(whole, at(Const(factor.offset, i64)))
+    for k in range(1, size):
+        bits = BitOr(bits, Shl(Cast(whole, at(Const(factor.offset + k, i64))), Const(8 * k, whole)))
+    stored = Bitcast(factor.dtype, bits)
+    return stored if factor.groups is None else Cast(f32, stored) * _number(factor.groups, group, at)
+
+
+# The three parts of packed weights.
+
+
+def _raw(d: Deduction, format: str) -> tuple[Expr, Expr, Format]:
+    """Rows and elements of a row of the weights, and their format."""
+    known, raw = format_of(format), d.rank(0, 3)
+    if raw.dtype is not u8:
+        raise d.error(f"{d.what}: `{d.args[0].name}` is {raw.dtype}, not the bytes of blocks", arg=0)
+    d.equal(raw.shape[2], Const(known.size, i64), f"a block of {format} has {{1}} bytes, `{d.args[0].name}` has {{0}}", arg=0)
+    return raw.shape[0], raw.shape[1] * known.length, known
+
+
+def _packs(rows: Expr) -> Expr:
+    return (rows + (PACK - 1)) // PACK
+
+
+def _deduce_codes(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+    rows, length, format = _raw(d, attrs.format)
+    step = 8 if half_bytes(format) else 4
+    return (Tensor(u8, (_packs(rows), length // step, Const(PACK, i64), Const(4, i64))),)
+
+
+def _codes_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+    format = format_of(attrs.format)
+    halves, packed = half_bytes(format), format.codes
+    assert packed is not None
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        p, word, lane, t = i
+        row = p * PACK + lane
+        inside = Lt(row, args[0].shape[0])
+
+        def code(k: Expr) -> Expr:
+            at = partial(read, 0, row, k // format.length)
+            return _unsigned(packed, k % format.length, at)
+
+        found = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
+        return Select(inside, found, _u(0))
+
+    return (Stage("codes", u8, outs[0].shape, value),)
+
+
+def _codes_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+    format = format_of(attrs.format)
+    assert format.codes is not None
+    rows, blocks, size = args[0].shape
+    codes = unpack(format.codes, args[0].reshape(-1, size)).reshape(rows, blocks * format.length)
+    whole = np.zeros((-(-rows // PACK) * PACK, codes.shape[1]), np.uint8)
+    whole[:rows] = (codes + zero_of(format)).astype(np.uint8)
+    if half_bytes(format):
+        pairs = whole.reshape(-1, PACK, codes.shape[1] // 8, 2, 4)
+        return [(pairs[..., 0, :] | pairs[..., 1, :] << 4).transpose(0, 2, 1, 3)]
+    return [whole.reshape(-1, PACK, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)]
+
+
+register(OpDef("block_codes", _deduce_codes, _codes_reference, _codes_stages, (1, 1), FormatAttrs))
+
+
+def _register_factors(name: str, part: str) -> None:
+    """The operator that takes the scales, or the minimums, out of blocks."""
+
+    def deduce(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+        rows, length, format = _raw(d, attrs.format)
+        factor = getattr(format, part)
+        if factor is None:
+            raise d.error(f"{d.what}: blocks of {attrs.format} have no {part}")
+        size = PACK * _scale_dtype(factor).itemsize
+        return (Tensor(u8, (_packs(rows), length // group_of(format), Const(size, i64))),)
+
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+        format = format_of(attrs.format)
+        factor: Factor = getattr(format, part)
+        groups = format.length // group_of(format)
+
+        def value(i: Indices, r: Indices, read: Read) -> Expr:
+            p, g, byte = i
+            size = _scale_dtype(factor).itemsize
+            row = p * PACK + byte // size
+            at = partial(read, 0, row, g // groups)
+            found = _factor(factor, g % groups, at)
+            if part == "minimum" and format.sign < 0:
+                found = -found
+            bits = Bitcast(u16 if size == 2 else u32, found)
+            one = Cast(u8, Shr(bits, Cast(bits.dtype, byte % size * 8)))
+            return Select(Lt(row, args[0].shape[0]), one, _u(0))
+
+        return (Stage(part, u8, outs[0].shape, value),)
+
+    def reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+        format = format_of(attrs.format)
+        factor: Factor = getattr(format, part)
+        rows, blocks, size = args[0].shape
+        flat = np.ascontiguousarray(args[0].reshape(-1, size))
+        stored = flat[:, factor.offset : factor.offset + factor.dtype.itemsize].copy().view(factor.dtype.numpy())
+        if factor.groups is not None:
+            stored = stored.astype(np.float32) * unpack(factor.groups, flat)
+        sign = format.sign if part == "minimum" else 1
+        whole = np.zeros((-(-rows // PACK) * PACK, blocks * stored.shape[1]), stored.dtype)
+        whole[:rows] = (stored if sign > 0 else -stored).reshape(rows, -1)
+        lanes = np.ascontiguousarray(whole.reshape(-1, PACK, whole.shape[1]).transpose(0, 2, 1))
+        return [lanes.view(np.uint8)]
+
+    register(OpDef(name, deduce, reference, stages, (1, 1), FormatAttrs))
+
+
+_register_factors("block_scales", "scale")
+_register_factors("block_minimums", "minimum")
+
+
+# Activations, a row of groups each.
+
+
+def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
+    x = d.rank(0, 3)
+    if x.dtype is not f32:
+        raise d.error(f"quantize_groups of {x.dtype}", arg=0, help=f"write ops.cast({d.args[0].name}, f32)")
+    size = x.shape[2]
+    if not isinstance(size, Const) or size.value not in (4, 8, 16, 32, 64, 128, 256):
+        raise d.error(f"quantize_groups of groups of {size} elements", arg=0, help="a power of two from 4 to 256")
+    return Tensor(i8, x.shape), Tensor(f32, (*x.shape[:2], Const(parts_of(int(size.value)), i64))), Tensor(f32, x.shape[:2])
+
+
+def parts_of(group: int) -> int:
+    """The parts of a group of so many elements."""
+    return max(1, group // PART)
+
+
+def _quantize_reference(args: Sequence[Array], attrs: None) -> list[Array]:
+    n, groups, size = args[0].shape
+    x = args[0].reshape(n, groups, parts_of(size), size // parts_of(size))
+    most = np.abs(x).max(axis=3, initial=0)
+    with np.errstate(all="ignore"):
+        inverse = np.where(most == 0, np.float32(0), np.float32(127) / most)
+        codes = np.rint(x * inverse[..., None]).astype(np.int8)
+    scale = most / np.float32(127)
+    return [codes.reshape(args[0].shape), scale, _in_order(scale, codes.sum(axis=3, dtype=np.int32))]
+
+
+def _in_order(scale: Array, sums: Array) -> Array:
+    """The sum over the last axis of products, each step one FMA."""
+    found = np.zeros(np.broadcast_shapes(scale.shape, sums.shape)[:-1], np.float32)
+    for p in range(scale.shape[-1]):
+        found = (scale[..., p].astype(np.float64) * sums[..., p] + found).astype(np.float32)
+    return found
+
+
+register(OpDef("quantize_groups", _deduce_quantize, _quantize_reference, None, (1, 1), template="block_quantized.quantize"))
+
+
+# The product.
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The bytes of one group of packed weights: codes, then scales, then minimums, if there are any."""
+
+    codes: int
+    scale: DType
+    minimum: DType | None
+
+    @property
+    def at_minimum(self) -> int:
+        """Where the minimums begin."""
+        return self.codes + PACK * self.scale.itemsize
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return self.at_minimum + (PACK * self.minimum.itemsize if self.minimum is not None else 0)
+
+
+def group_bytes(format: Format) -> Group:
+    """How a group of packed weights lies."""
+    assert format.scale is not None
+    codes = group_of(format) * PACK // (2 if half_bytes(format) else 1)
+    return Group(codes, _scale_dtype(format.scale), None if format.minimum is None else _scale_dtype(format.minimum))
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Packed weights as arrays, code * scale + offset: codes i64[rows, k], which are not negative; factors f32[rows, groups]."""
+
+    codes: Array
+    scale: Array
+    offset: Array
+
+
+def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
+    """What `block_weights` put together, in numpy."""
+    lies = group_bytes(format)
+
+    def factors(start: int, kind: DType) -> Array:
+        part = np.ascontiguousarray(weights[:, :, start : start + PACK * kind.itemsize]).view(kind.numpy())  # [packs, groups, 16]
+        return np.moveaxis(part, 2, 1).reshape(-1, weights.shape[1])[:rows].astype(np.float32)
+
+    codes = weights[:, :, : lies.codes].reshape(len(weights), -1, PACK, 4)  # [packs, words, lanes, 4]
+    if half_bytes(format):
+        codes = np.stack([codes & 15, codes >> 4], axis=3)  # [packs, words, lanes, halves, 4]
+    plain = np.moveaxis(codes, 2, 1).reshape(len(weights) * PACK, -1).astype(np.int64)[:rows]
+    scale = factors(lies.codes, lies.scale)
+    return Unpacked(plain, scale, scale * np.float32(-zero_of(format)) if lies.minimum is None else factors(lies.at_minimum, lies.minimum))
+
+
+def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -> None:
+    """Argument `k` is packed weights of so many rows of `length` elements."""
+    weights, format = d.rank(k, 3), format_of(attrs.format)
+    name, size = d.args[k].name, group_bytes(format).size
+    d.equal(weights.shape[1] * group_of(format), length, f"`{name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    d.equal(weights.shape[2], Const(size, i64), f"a group of packed {attrs.format} has {{1}} bytes, `{name}` has {{0}}", arg=k)
+    packs = Const(-(-attrs.rows // PACK), i64)
+    d.equal(weights.shape[0], packs, f"{attrs.rows} rows are {{1}} packs, `{name}` has {{0}}", arg=k)
+
+
+def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:
+    q, group = d.rank(0, 2), group_of(format_of(attrs.format))
+    for k, rank in ((1, 3), (2, 2)):
+        factors = d.rank(k, rank)
+        d.equal(factors.shape[0], q.shape[0], f"`{d.args[k].name}` has {{0}} rows, `{d.args[0].name}` has {{1}}", arg=k)
+        d.equal(factors.shape[1] * group, q.shape[1], f"`{d.args[k].name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
+    d.equal(d.rank(1, 3).shape[2], Const(parts_of(group), i64), f"a group has {{1}} parts, `{d.args[1].name}` has {{0}}", arg=1)
+    check_weights(d, 3, q.shape[1], attrs)
+    return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
+
+
+def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
+    q, scale, sums, weights = args
+    format = format_of(attrs.format)
+    packed = unpacked(weights, format, attrs.rows)
+    n, groups, parts = scale.shape
+    shape = (groups, parts, group_of(format) // parts)
+    dots = np.einsum("igpk,jgpk->ijgp", q.astype(np.int64).reshape(n, *shape), packed.codes.reshape(attrs.rows, *shape))
+    out = np.zeros((len(q), attrs.rows), np.float32)
+    for g in range(groups):
+        found = _in_order(scale[:, None, g], dots[:, :, g])
+        out = (found.astype(np.float64) * packed.scale[:, g] + out).astype(np.float32)
+        out = (packed.offset[:, g].astype(np.float64) * sums[:, g, None] + out).astype(np.float32)
+    return [out]
+
+
+register(OpDef("block_matmul", _deduce_matmul, _matmul_reference, None, (4, 4), BlockMatmulAttrs, template="block_quantized.matmul"))
+
+
+# Rows as numbers.
+
+
+def _deduce_take(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
+    _, length, _ = _raw(d, attrs.format)
+    ids = d.tensor(1)
+    if not ids.dtype.is_int:
+        raise d.error(f"block_take: the indices `{d.args[1].name}` are {ids.dtype}, not integers", arg=1)
+    return (Tensor(f32, (*ids.shape, length)),)
+
+
+def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
+    format = format_of(attrs.format)
+    groups = format.length // group_of(format)
+    rows = args[0].shape[0]
+
+    def index(i: Indices, read: Read) -> Expr:
+        found = read(1, *i[:-1])
+        return found if found.dtype is i64 else Cast(i64, found)
+
+    def value(i: Indices, r: Indices, read: Read) -> Expr:
+        assert format.codes is not None and format.scale is not None
+        at = partial(read, 0, index(i, read), i[-1] // format.length)
+        k, g = i[-1] % format.length, i[-1] % format.length // group_of(format)
+        factor = _factor(format.scale, g if groups > 1 else Const(0, i64), at)
+        found = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
+        if format.minimum is None:
+            return found
+        least = _factor(format.minimum, g if groups > 1 else Const(0, i64), at)
+        least = least if least.dtype is f32 else Cast(f32, least)
+        return found + least if format.sign > 0 else found - least
+
+    def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
+        row = index(i, read)
+        inside = And(Lt(Const(-1, i64), row), Lt(row, rows))
+        return inside, "block_take: the index {0} is outside of the {1} rows", (row, rows)
+
+    return (Stage("rows", f32, outs[0].shape, value, check=check),)
+
+
+def _take_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
+    raw, ids = args
+    rows = dequantize(format_of(attrs.format), raw.reshape(len(raw), -1))
+    return [rows[ids]]
+
+
+register(OpDef("block_take", _deduce_take, _take_reference, _take_stages, (2, 2), FormatAttrs))
+
+
+# What users call.
+
+
+def block_codes(raw: Any, format: str) -> Any:
+    """The codes of weights, packed for `block_matmul`."""
+    return emit("block_codes", (raw,), FormatAttrs(format))
+
+
+def block_scales(raw: Any, format: str) -> Any:
+    """The scales of weights, packed for `block_matmul`."""
+    return emit("block_scales", (raw,), FormatAttrs(format))
+
+
+def block_minimums(raw: Any, format: str) -> Any:
+    """The minimums of weights, packed for `block_matmul`."""
+    return emit("block_minimums", (raw,), FormatAttrs(format))
+
+
+def quantize_groups(x: Any) -> Any:
+    """8-bit codes of f32[n, groups, elements], with the scale of each part of a group, and each group's sum."""
+    return emit("quantize_groups", (x,))
+
+
+def block_weights(raw: Any, format: str) -> Any:
+    """Weights packed for `block_matmul`: u8[packs, groups, bytes]."""
+    known = format_of(format)
+    codes = block_codes(raw, format)
+    groups = operand("block_weights", raw).tensor.shape[1] * (known.length // group_of(known))
+    parts = [reshape(codes, (codes.tensor.shape[0], groups, group_bytes(known).codes)), block_scales(raw, format)]
+    if known.minimum is not None:
+        parts.append(block_minimums(raw, format))
+    return concat(parts, axis=2)
+
+
+def block_matmul(q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
+    """The product of quantized activations and packed weights."""
+    return emit("block_matmul", (q, scale, sums, weights), BlockMatmulAttrs(format, rows))
+
+
+def block_take(raw: Any, ids: Any, format: str) -> Any:
+    """Rows of weights as f32."""
+    return emit("block_take", (raw, ids), FormatAttrs(format))
+
+
+def block_linear(x: Any, raw: Any, format: str) -> Any:
+    """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
+    a, weights, rows = linear_operands("block_linear", x, raw, format)
+    (n, k), group = a.tensor.shape, group_of(format_of(format))
+    q, scale, sums = quantize_groups(reshape(a, (n, k // group, group)))
+    return block_matmul(reshape(q, (n, k)), scale, sums, weights, format=format, rows=rows)
+
+
+def linear_operands(op: str, x: Any, raw: Any, format: str) -> tuple[Any, Any, int]:
+    """A matrix of activations, weights as packs, and how many rows these have; an error in the words of the operator `op`."""
+    value, a = operand(op, raw), operand(op, x)
+    weights = block_weights(value, format)
+    rows, shape = value.tensor.shape[0], a.tensor.shape
+    if not isinstance(rows, Const):
+        raise Error(f"{op}: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals")
+    if len(shape) != 2:
+        raise Error(f"{op}: `{a.name}` is {a.annotation}, a matrix is expected", help="reshape it to rows of elements")
+    return a, weights, int(rows.value)

@@ -1,0 +1,102 @@
+"""Variance and standard deviation along axes, about the mean in two passes; 16-bit floats in f32.
+
+ops.var(x, axis=-1), ops.std(x, axis=0, correction=0)
+"""
+
+# What users see is typed by their dtype (T); what is emitted is a graph value.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...support.record import dataclass
+from ...sym.expr import Call, Cast, Const, Div, Expr, Max, Mul, Sub, product
+from ..deduce import Deduction
+from ..node import Annotation, Tensor
+from ..operators import Array, OpDef, emit, operand, register
+from ..stage import Indices, Read, Stage
+from .reduce import accumulator, join_axes, normal_axes, reduced_shape
+from .window import ZERO, whole_numbers
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class VarAttrs:
+    """The axes, whether they stay as dims of 1, and what is taken off the number of elements that is divided by."""
+
+    axis: tuple[int, ...]
+    keepdims: bool = False
+    correction: int = 1
+
+
+def _deduce(d: Deduction, attrs: VarAttrs) -> tuple[Annotation, ...]:
+    d.floats()
+    x = d.tensor(0)
+    return (Tensor(x.dtype, reduced_shape(x.shape, attrs.axis, attrs.keepdims)),)
+
+
+def _stages(root: bool) -> Callable[..., tuple[Stage, ...]]:
+    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: VarAttrs) -> tuple[Stage, ...]:
+        x, shape = args[0], outs[0].shape
+        wide = accumulator(x.dtype)
+        extents = tuple(x.shape[a] for a in attrs.axis)
+        count = product(extents)
+
+        def element(i: Indices, r: Indices, read: Read) -> Expr:
+            found = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
+            return found if found.dtype is wide else Cast(wide, found)
+
+        def square(i: Indices, r: Indices, read: Read) -> Expr:
+            centered = Sub(element(i, r, read), read("mean", *i))
+            return Mul(centered, centered)
+
+        def finish(i: Indices, r: Indices, read: Read) -> Expr:
+            found: Expr = Div(read("squares", *i), Cast(wide, Max(count - attrs.correction, ZERO)))
+            found = Call("sqrt", found) if root else found
+            return found if wide is x.dtype else Cast(x.dtype, found)
+
+        return (
+            Stage("total", wide, shape, element, extents, "add", Const(0, wide)),
+            Stage("mean", wide, shape, lambda i, r, read: Div(read("total", *i), Cast(wide, count))),
+            Stage("squares", wide, shape, square, extents, "add", Const(0, wide)),
+            Stage("out", x.dtype, shape, finish),
+        )
+
+    return stages
+
+
+def _reference(fn: Callable[..., Any]) -> Callable[..., list[Array]]:
+    def reference(args: Sequence[Array], attrs: VarAttrs) -> list[Array]:
+        import warnings
+
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # numpy says that nothing is left to divide by
+            found = fn(args[0].astype(np.float64), axis=attrs.axis, keepdims=attrs.keepdims, ddof=attrs.correction)
+        return [np.asarray(found).astype(args[0].dtype)]
+
+    return reference
+
+
+register(OpDef("var", _deduce, _reference(np.var), _stages(False), (1, 1), VarAttrs))
+register(OpDef("std", _deduce, _reference(np.std), _stages(True), (1, 1), VarAttrs))
+
+
+def _moment(name: str, x: Any, axis: Any, keepdims: bool, correction: int) -> Any:
+    value = operand(name, x)
+    less = whole_numbers(name, "correction", correction, 1, least=0)[0]
+    return emit(name, (value,), VarAttrs(normal_axes(name, value, axis), bool(keepdims), less))
+
+
+def var(x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
+    """The variance along `axis`: squares about the mean, over their number less `correction`."""
+    return _moment("var", x, axis, keepdims, correction)
+
+
+def std(x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
+    """The root of the variance."""
+    return _moment("std", x, axis, keepdims, correction)

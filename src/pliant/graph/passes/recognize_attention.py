@@ -1,0 +1,157 @@
+"""Two matrix products with a softmax between them are attention, which never has all scores in memory.
+
+    t = ops.permute(k, [0, 1, 3, 2])                ->      y = ops.scaled_dot_product_attention(q, k, v, mask, scale=0.125)
+    s = ops.matmul(q, t)
+    p = ops.softmax(ops.add(ops.mul(s, 0.125), mask), axis=3)
+    y = ops.matmul(p, v)
+
+The scale (a product with a literal, or a quotient) and the mask may be missing. Heads have constant sizes; values get as many columns
+of zeros as the template of attention wants, which are not in the result. Nothing else reads the scores. The rounding is another one: for
+floats of 32 bits only. Where a query sees no key, a softmax is NaN and attention is zero: so masks are made of finite numbers, as
+exporters write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...dtype import f32
+from ...support.record import dataclass
+from ...sym.expr import Const, Expr, const
+from ...sym.simplify import simplify
+from ..node import Function, Node, Op, Require, Tensor, Value, is_state
+from ..operators import TABLE
+from ..ops.attention import AttentionAttrs
+from ..ops.linalg import PLAIN
+from ..ops.pad import PadAttrs
+from ..ops.shape import PermuteAttrs
+from ..ops.slicing import SliceAttrs
+from ..ops.window import ZERO
+from ..rewrite import Rewriter
+from .fold_batch_norm import count_uses
+
+MOVES = ("reshape", "expand", "permute", "slice", "take", "gather")  # what they give is in their first operand
+VECTOR = 8  # columns of values are a multiple of this
+ARITHMETIC = ("add", "sub", "mul", "neg")
+
+
+def recognize_attention(function: Function) -> Function:
+    """The function whose products around a softmax are attention; the same object where there are none."""
+    return _Recognition(function).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """A product of queries and keys, what it is multiplied by, what is added then, and what was checked on the way."""
+
+    product: Op
+    scale: float
+    mask: Value | None
+    checks: tuple[Require, ...]
+
+
+class _Recognition(Rewriter):
+    def __init__(self, function: Function) -> None:
+        super().__init__(function, lambda r, node: self.recognize(node))
+        self.counts = count_uses(function)
+
+    def recognize(self, node: Node) -> Sequence[Value] | None:
+        if not isinstance(node, Op) or node.op != "matmul" or (node.attrs or PLAIN) != PLAIN:
+            return None
+        softmax = self.alone(node.args[0], "softmax")
+        if softmax is None or softmax.attrs.axis != len(node.args[0].tensor.shape) - 1:
+            return None
+        scores = self.scores(softmax.args[0])
+        if scores is None or any(map(is_state, (*scores.product.args, node.args[1]))):
+            return None
+        (q, _), v = scores.product.args, node.args[1]
+        keys = self.keys(scores.product)
+        if keys is None or keys.tensor.shape[:-2] != v.tensor.shape[:-2] or q.tensor.shape[:-2] != v.tensor.shape[:-2]:
+            return None
+        return self.attention(q, keys, v, scores, (*scores.checks, *softmax.requires), node)
+
+    def attention(self, q: Value, keys: Value, v: Value, scores: _Scores, checks: Sequence[Require], node: Op) -> tuple[Value, ...] | None:
+        """What stands for the last product, if the template takes such operands."""
+        masks = () if scores.mask is None else (scores.mask,)
+        attrs = AttentionAttrs(False, scores.scale, None, ZERO)
+        attention = TABLE["scaled_dot_product_attention"]
+        width = v.tensor.shape[-1]
+        more = -int(width.value) % VECTOR if isinstance(width, Const) else 0
+        wide = Tensor(v.tensor.dtype, (*v.tensor.shape[:-1], simplify(width + more)))
+        if attention.fits is None or not attention.fits((q.tensor, keys.tensor, wide, *(m.tensor for m in masks)), attrs):
+            return None
+        if not more:
+            return self.op(attention.name, (q, keys, v, *masks), attrs, node, checks)
+        pads = (*((const(0), const(0)) for _ in v.tensor.shape[1:]), (const(0), const(more)))
+        padded = self.make("pad", (v,), PadAttrs(pads, "constant", Const(0.0, v.tensor.dtype)), node)
+        made = self.make(attention.name, (q, keys, *padded, *masks), attrs, node) if padded is not None else None
+        last = len(v.tensor.shape) - 1
+        return None if made is None else self.op("slice", made, SliceAttrs(last, const(0), width), node, checks)
+
+    def alone(self, value: Value, *names: str) -> Op | None:
+        """The operator that makes a value which has one reader, if it is one of these."""
+        found = self.op_of(value, *names)
+        return found if found is not None and self.counts[value] == 1 else None
+
+    def scores(self, value: Value) -> _Scores | None:
+        """The parts of what the softmax is of."""
+        mask: Value | None = None
+        checks: list[Require] = []
+        added = self.alone(value, "add")
+        if added is not None:
+            k = 0 if self.alone(added.args[0], "matmul", "mul", "div") is not None else 1
+            value, mask = added.args[k], added.args[1 - k]
+            checks += added.requires
+            if not self.is_finite(mask) or not _within(mask.tensor.shape, value.tensor.shape):
+                return None
+        scale, scaled = 1.0, self.alone(value, "mul", "div")
+        if scaled is not None:
+            k = 0 if scaled.op == "div" or self.array_of(scaled.args[1]) is not None else 1
+            factor = self.array_of(scaled.args[1 - k])
+            if factor is None or factor.size != 1 or not np.isfinite(factor).all() or not float(factor.item()):
+                return None
+            scale = float(factor.item()) if scaled.op == "mul" else 1 / float(factor.item())
+            checks += scaled.requires
+            value = scaled.args[k]
+        product = self.alone(value, "matmul")
+        if product is None or product.outs[0].tensor.dtype is not f32 or (product.attrs or PLAIN).transpose_a:
+            return None
+        if added is not None and added.outs[0].annotation != product.outs[0].annotation:
+            return None
+        return _Scores(product, scale, mask, (*checks, *product.requires))
+
+    def keys(self, product: Op) -> Value | None:
+        """The right operand of a product with its rows as keys: moved the other way where it is moved anyway."""
+        right = product.args[1]
+        rank = len(right.tensor.shape)
+        if rank < 2 or len(product.args[0].tensor.shape) != rank:
+            return None
+        if (product.attrs or PLAIN).transpose_b:
+            return right
+        moved = self.op_of(right, "permute")
+        source, axes = (moved.args[0], moved.attrs.axes) if moved is not None else (right, tuple(range(rank)))
+        axes = (*axes[:-2], axes[-1], axes[-2])
+        if axes == tuple(range(rank)):
+            return source
+        found = self.make("permute", (source,), PermuteAttrs(axes), product)
+        return None if found is None else found[0]
+
+    def is_finite(self, value: Value) -> bool:
+        """Whether a value is made of finite literals and of integers."""
+        array = self.array_of(value)
+        if array is not None:
+            return bool(np.isfinite(array).all()) if array.dtype.kind == "f" else True
+        node = self.makers.get(value)
+        if not isinstance(node, Op):
+            return False
+        if node.op == "cast":
+            return not node.args[0].tensor.dtype.is_float or self.is_finite(node.args[0])
+        parts = {"where": node.args[1:], **dict.fromkeys(MOVES, node.args[:1]), **dict.fromkeys(ARITHMETIC, node.args)}.get(node.op, ())
+        return bool(parts) and all(map(self.is_finite, parts))
+
+
+def _within(mask: tuple[Expr, ...], scores: tuple[Expr, ...]) -> bool:
+    """Whether every dim of a mask is 1, or that of the scores."""
+    return len(mask) <= len(scores) and all(n is m or n is const(1) for n, m in zip(mask, scores[len(scores) - len(mask) :], strict=True))

@@ -1,0 +1,373 @@
+"""What primitives ask of a program: the loops around a statement, what is known there, who reads and writes which buffer.
+
+loops_above(func, block)            # outermost first
+facts_at(func, block)               # ranges of loop variables, conditions of ifs, dims
+accesses(block)                     # loads and stores over the block's iterators
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from ...support.memos import remembered
+from ...support.record import dataclass
+from ...sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute, walk
+from ...sym.facts import DIM_MAX, EMPTY, Facts
+from ...sym.poly import Poly, add, poly_of, to_expr
+from ...sym.simplify import simplify
+from ..buffer import Buffer, Load
+from ..passes.simplify_indices import block_facts
+from ..stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A place that a block reads or writes, over its iterators."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    write: bool
+    block: Block
+
+    def over_loops(self) -> tuple[Expr, ...]:
+        """The indices over the loop variables that feed the iterators."""
+        values = {i.var: i.value for i in self.block.iters}
+        return tuple(substitute(e, values) for e in self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one walk through a program finds."""
+
+    parents: dict[Stmt, Stmt]  # the statement directly around each statement
+    allocations: dict[Buffer, Alloc]
+    blocks: dict[str, Block]  # every block, those inside of others too, by its name
+    all_blocks: tuple[Block, ...]  # in order of execution, outer before inner
+    has_views: bool
+    parallel: tuple[For, ...]
+
+
+@remembered(maxsize=16)
+def index(root: Stmt) -> Index:
+    """The index of a program with that body."""
+    above: dict[Stmt, Stmt] = {}
+    allocations: dict[Buffer, Alloc] = {}
+    named: dict[str, Block] = {}
+    every: list[Block] = []
+    views = False
+    threads: list[For] = []
+    for s in walk_stmts(root):
+        kind = type(s)
+        if kind is Alloc:
+            allocations[s.buffer] = s  # type: ignore[attr-defined, assignment]
+        elif kind is View:
+            views = True
+        else:
+            if kind is Block:
+                every.append(s)  # type: ignore[arg-type]
+                named.setdefault(s.name, s)  # type: ignore[attr-defined, arg-type]
+            elif kind is For and s.kind == "parallel":  # type: ignore[attr-defined]
+                threads.append(s)  # type: ignore[arg-type]
+            for child in children(s):
+                above[child] = s
+    return Index(above, allocations, named, tuple(every), views, tuple(threads))
+
+
+def path_to(func: Func, s: Stmt) -> list[Stmt]:
+    """The statements around `s`, outermost first, without `s`; empty for the body itself."""
+    above = index(func.body).parents
+    path: list[Stmt] = []
+    while s is not func.body and s in above:
+        s = above[s]
+        path.append(s)
+    return path[::-1]
+
+
+def loops_above(func: Func, s: Stmt) -> list[For]:
+    """The loops around `s`, outermost first; inside of a block, those inside of it: it hides what is around it."""
+    found: list[For] = []
+    for x in reversed(path_to(func, s)):
+        if isinstance(x, Block):
+            break
+        if isinstance(x, For):
+            found.append(x)
+    return found[::-1]
+
+
+def block_around(func: Func, s: Stmt) -> Block | None:
+    """The block that `s` is inside of."""
+    return next((x for x in reversed(path_to(func, s)) if isinstance(x, Block)), None)
+
+
+def blocks(s: Stmt) -> list[Block]:
+    """The outermost blocks of `s` in order of execution."""
+    return list(_blocks(s))
+
+
+@remembered(maxsize=4096)
+def _blocks(s: Stmt) -> tuple[Block, ...]:
+    if isinstance(s, Block):
+        return (s,)
+    return tuple(b for child in children(s) for b in _blocks(child))
+
+
+def loops_in(s: Stmt) -> list[For]:
+    """The loops of `s` outside of blocks, outer before inner."""
+    if isinstance(s, Block):
+        return []
+    return [x for child in children(s) for x in loops_in(child)] if not isinstance(s, For) else [s, *loops_in(s.body)]
+
+
+def base_facts(func: Func) -> Facts:
+    """What is known everywhere in a program: dims are not negative."""
+    facts = EMPTY
+    for v in func.symbols:
+        lo, hi = facts.range_of(v)
+        facts = facts.with_range(v, max(lo, 0), min(hi, DIM_MAX))
+    return facts
+
+
+def facts_at(func: Func, s: Stmt) -> Facts:
+    """What is known where `s` stands."""
+    facts = base_facts(func)
+    path = [*path_to(func, s), s]
+    for outer, inner in itertools.pairwise(path):
+        if isinstance(outer, For):
+            facts = loop_facts(facts, outer)
+        elif isinstance(outer, If):
+            facts = facts.with_condition(outer.cond if inner is outer.then else Not(outer.cond))
+        elif isinstance(outer, Block):
+            facts = block_facts(outer, facts)
+    return facts
+
+
+def loop_facts(facts: Facts, loop: For) -> Facts:
+    """Also the range of a loop's variable; an end that is a case distinction tells nothing that is worth its cost."""
+    return facts.with_range(loop.var, loop.start, None if has_cases(loop.stop) else loop.stop - 1)
+
+
+def has_cases(e: Expr) -> bool:
+    """Whether there is a select in an expression (memoized)."""
+    if e.memo is None:
+        e.memo = {}
+    found = e.memo.get("has_cases")
+    if found is None:
+        found = e.memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
+    return bool(found)
+
+
+def constant_extent(func: Func, loop: For) -> int | None:
+    """The number of iterations where it is a constant."""
+    e = simplify(loop.extent, facts_at(func, loop))
+    return max(0, int(e.value)) if isinstance(e, Const) else None
+
+
+def at_most_once(func: Func, loop: For) -> bool:
+    """Whether a loop has no two iterations."""
+    extent = constant_extent(func, loop)
+    return extent is not None and extent <= 1
+
+
+def bound_value(value: Expr, facts: Facts) -> Expr:
+    """The value of an iterator, simplified; loops of one iteration, or of none, stay in it: it is still seen which iterator they feed.
+
+    for i_0, i_1 in grid(8, 1): i_0 * 1 + i_1     is i_0 + i_1, not i_0
+
+    A loop that feeds no reduction iterator is around the init of its block: if it never runs, the init would not run either.
+    """
+    ranges = {v: facts.range_of(v) for v in free_vars(value) if not isinstance(v, Dim)}
+    empty: dict[Var, Expr] = {v: Var(v.name) for v, (low, high) in ranges.items() if low > high}
+    if empty:  # everything holds in a loop that never runs, so it is simplified as one that is not known
+        back: dict[Var, Expr] = {free: v for v, free in empty.items() if isinstance(free, Var)}
+        return substitute(bound_value(substitute(value, empty), facts), back)
+    units = {v: low for v, (low, high) in ranges.items() if low == high}
+    if not units:
+        return simplify(value, facts)
+    kept: Poly = poly_of(simplify(value, facts))
+    for m, c in poly_of(value).items():
+        found = [v for v in m if v in units]
+        if len(found) == 1:
+            rest, at = tuple(a for a in m if a is not found[0]), units[found[0]]
+            kept = add(add(kept, {m: c}), {rest: c * at} if at else {}, -1)
+    return to_expr(kept, value.dtype)
+
+
+def predicate_over_loops(block: Block) -> Expr:
+    """A block's predicate with its iterators replaced by their values."""
+    return substitute(block.predicate, {i.var: i.value for i in block.iters})
+
+
+def fed_by(block: Block, loop: For) -> set[IterKind]:
+    """The kinds of the iterators that a loop feeds."""
+    return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
+
+
+def repeats(func: Func, block: Block, loop: For) -> bool:
+    """Whether the iterations of a loop around a block are the same instances again."""
+    return not fed_by(block, loop) and constant_extent(func, loop) not in (0, 1)
+
+
+def accesses(block: Block) -> tuple[Access, ...]:
+    """Every place that the block touches, init included; over its iterators, and the loops inside of it."""
+    found = tuple(_accesses(block))
+    inner = {i.var: i.value for s in walk_stmts(block) if isinstance(s, Block) and s is not block for i in s.iters}
+    return found if not inner else tuple(Access(a.buffer, _settled(a.indices, inner), a.write, block) for a in found)
+
+
+def _settled(indices: tuple[Expr, ...], values: dict[Var, Expr]) -> tuple[Expr, ...]:
+    """Indices with the iterators of inner blocks replaced by what they are bound to, as often as blocks are nested."""
+    while any(not free_vars(e).isdisjoint(values) for e in indices):
+        indices = tuple(substitute(e, values) for e in indices)
+    return indices
+
+
+def bound_inside(block: Block) -> set[Var]:
+    """The variables that statements inside of a block bind."""
+    return {s.var for s in walk_stmts(block) if isinstance(s, (For, Let))}
+
+
+def _accesses(block: Block) -> Iterator[Access]:
+    for s in walk_stmts(block):
+        match s:
+            case Store():
+                yield Access(s.buffer, s.indices, True, block)
+            case Reduce():
+                for t in s.targets:
+                    yield Access(t.buffer, t.indices, True, block)
+                    yield Access(t.buffer, t.indices, False, block)
+            case Call():
+                for a in s.args:
+                    if isinstance(a, Buffer):  # a callee may touch all of it
+                        yield Access(a, (), True, block)
+        for e in exprs(s) if s is not block else (block.predicate,):
+            for node in walk(e):
+                if isinstance(node, Load):
+                    yield Access(node.buffer, node.indices, False, block)
+
+
+@remembered(maxsize=16)
+def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
+    """The blocks that read and that write each buffer, in order."""
+    reading: dict[Buffer, dict[Block, None]] = {}
+    writing: dict[Buffer, dict[Block, None]] = {}
+    for b in blocks(root):
+        for a in _outside_reads(b):
+            reading.setdefault(a.buffer, {}).setdefault(b)
+        for a in accesses(b):
+            if a.write:
+                writing.setdefault(a.buffer, {}).setdefault(b)
+    return {k: list(v) for k, v in reading.items()}, {k: list(v) for k, v in writing.items()}
+
+
+def readers(func: Func, buffer: Buffer) -> list[Block]:
+    """The blocks that read a buffer, in order; a reduction's own accumulation is no reading."""
+    return _users(func.body)[0].get(buffer, [])
+
+
+def writers(func: Func, buffer: Buffer) -> list[Block]:
+    """The blocks that write a buffer, in order."""
+    return _users(func.body)[1].get(buffer, [])
+
+
+def _outside_reads(block: Block) -> Iterator[Access]:
+    for s in walk_stmts(block):
+        for e in exprs(s) if s is not block else (block.predicate,):
+            for node in walk(e):
+                if isinstance(node, Load):
+                    yield Access(node.buffer, node.indices, False, block)
+        if isinstance(s, Call):
+            for a in s.args:
+                if isinstance(a, Buffer):
+                    yield Access(a, (), False, block)
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """The buffers that statements outside of any block read and write; views count as both, for they are other names."""
+
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+
+
+def bare_uses(func: Func) -> Bare:
+    """What a program does to buffers outside of its blocks."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    stack = [func.body]
+    while stack:
+        s = stack.pop()
+        reads.update(node.buffer for e in exprs(s) for node in walk(e) if isinstance(node, Load))
+        match s:
+            case Block():
+                continue
+            case Store():
+                writes.add(s.buffer)
+            case Reduce():
+                writes.update(t.buffer for t in s.targets)
+                reads.update(t.buffer for t in s.targets)
+            case View():
+                writes.update((s.buffer, s.source))
+            case Call():
+                writes.update(a for a in s.args if isinstance(a, Buffer))
+        stack.extend(children(s))
+    for s in walk_stmts(func.body):
+        if isinstance(s, View):  # inside of blocks too
+            writes.update((s.buffer, s.source))
+    return Bare(frozenset(reads | writes), frozenset(writes))
+
+
+def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) -> str:
+    """Why blocks alone do not tell what `around` does to a buffer, "" when they do; without `reads`, who writes it."""
+    views = [s for s in walk_stmts(func.body) if isinstance(s, View)] if index(func.body).has_views else []
+    if any(buffer in (s.buffer, s.source) for s in views):
+        return f"`{buffer.name}` has another name: the program makes views of it"
+    if _bare_use(around, buffer, reads):
+        return f"a statement outside of blocks {'uses' if reads else 'writes'} `{buffer.name}`"
+    return ""
+
+
+def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
+    if isinstance(s, Block):
+        return False
+    if reads and any(isinstance(node, Load) and node.buffer is buffer for e in exprs(s) for node in walk(e)):
+        return True
+    match s:
+        case Store() if s.buffer is buffer:
+            return True
+        case Reduce() if any(t.buffer is buffer for t in s.targets):
+            return True
+        case Call() if buffer in s.args:
+            return True
+    return any(_bare_use(child, buffer, reads) for child in children(s))
+
+
+def loaded(*parts: Expr) -> set[Buffer]:
+    """The buffers that expressions load from."""
+    return {node.buffer for e in parts for node in walk(e) if isinstance(node, Load)}
+
+
+def allocation(func: Func, buffer: Buffer) -> Alloc | None:
+    """The statement that allocates a buffer, None for a parameter."""
+    return index(func.body).allocations.get(buffer)
+
+
+def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
+    """Whether a buffer lives in a scope that `at` is in."""
+    alloc = allocation(func, buffer)
+    if alloc is None:
+        return True
+    around = path_to(func, alloc)
+    return not around or around[-1] in path_to(func, at)
+
+
+def block_names(func: Func) -> set[str]:
+    """The names of all blocks."""
+    return set(index(func.body).blocks)
+
+
+def plain_iters(indices: tuple[Expr, ...], block: Block) -> list[Var] | None:
+    """The iterators that `indices` are, when each index is one of them and none comes twice."""
+    own = {i.var for i in block.iters}
+    found = [e for e in indices if isinstance(e, Var) and e in own]
+    return found if len(found) == len(indices) == len(set(found)) else None

@@ -1,0 +1,289 @@
+"""Fusion: loop programs join the loop program that produces what they read, or that reads what they produce.
+
+What may join is decided by what the loops are (`loop.analysis.pattern`), not by what an operator was called:
+- an epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program),
+  reading it at the very index it writes;
+- a prologue: an elementwise producer or a gather joins its consumer, unless that is matmul-like and would compute it for each tile;
+- updates: what a scatter, or another program that has no simpler kind or updates state, reads once is computed where it is read;
+- decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
+- reductions over the same rows join each other, with what stands between them (`lower.fusion.row_fusion`): a norm written in parts is one
+program;
+- moves of what a template reads or writes are done where it does that (`lower.fusion.fold_data_movement`);
+- but where results of products lie side by side in one (`lower.host.copy_elision`), what is computed for another part of that is written
+there by
+  a program of its own, so that none of them is copied;
+- a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
+Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
+
+Otherwise the value between two programs must have no reader outside of the group. But for reductions over the same rows, a group
+has at most one program that is more than elementwise. It stands where its last member stood: readers of its results come after that.
+
+    c = matmul(a, b); s = sigmoid(c); y = mul(c, s)      ->      y = matmul_sigmoid_mul(a, b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from ...graph import node as g
+from ...loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_each_once, reads_elementwise, right_operand
+from ...support.record import dataclass
+from ...sym.expr import Expr, Le, product
+from ...sym.prove import prove
+from ..callee import func_of
+from ..host.copy_elision import ranges_at_1
+from .fold_data_movement import moves_into_templates
+from .merge import merge
+from .row_fusion import Extents, has_rows, reads_by_rows, rows_of
+
+CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
+PROLOGUES = (*CHEAP, Kind.GATHER)
+ROW_BY_ROW = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.REDUCTION)
+MOST_READERS = 4  # of a value that each of them computes for itself
+
+
+def fuse(function: g.Function) -> g.Function:
+    """The function with groups of its loop programs merged, also inside bodies."""
+    return function.with_(nodes=_fuse_nodes(function.nodes, function.results))
+
+
+def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
+    nodes = tuple(_fuse_inside(n) for n in nodes)
+    nodes = _copied_to_readers(moves_into_templates(nodes, _users(nodes, results)), results)
+    groups = _Groups(nodes, results)
+    for n in nodes:
+        if isinstance(n, g.CallLoop):
+            groups.join(n)
+    return tuple(merged for n in nodes for merged in groups.emit(n))
+
+
+def _fuse_inside(n: g.Node) -> g.Node:
+    match n:
+        case g.If():
+            return n.with_(then=_fuse_body(n.then), orelse=_fuse_body(n.orelse))
+        case g.While():
+            return n.with_(cond=_fuse_body(n.cond), body=_fuse_body(n.body))
+    return n
+
+
+def _fuse_body(b: g.Body) -> g.Body:
+    return g.Body(b.params, _fuse_nodes(b.nodes, b.results), b.results)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    nodes: list[g.CallLoop]
+    anchor: bool  # whether one of the programs is more than elementwise
+    rows: Extents | None = None  # over which all of those are reductions
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Which nodes of a list are merged; a group stands where its last node stood."""
+
+    nodes: Sequence[g.Node]
+    results: Sequence[g.Value]
+    users: dict[g.Value, list[g.Node | None]] = field(default_factory=dict)
+    maker: dict[g.Value, g.CallLoop] = field(default_factory=dict)
+    group: dict[g.CallLoop, _Group] = field(default_factory=dict)
+    kind: dict[g.CallLoop, Kind] = field(default_factory=dict)
+    order: dict[g.Node | None, int] = field(default_factory=dict)
+    side_by_side: dict[g.CallLoop, bool] = field(default_factory=dict)  # as far as it was asked
+
+    def __post_init__(self) -> None:
+        self.users = _users(self.nodes, self.results)
+        self.order = {n: i for i, n in enumerate(self.nodes)} | {None: len(self.nodes)}
+        for n in self.nodes:
+            if isinstance(n, g.CallLoop) and may_join(n):
+                self.kind[n] = pattern_kind(func_of(n.callee))
+                rows = rows_of(func_of(n.callee)) if self.kind[n] is Kind.REDUCTION else None
+                self.group[n] = _Group([n], self.kind[n] not in PROLOGUES, rows)
+                self.maker.update((out, n) for out in n.outs)
+            elif isinstance(n, g.CallLoop) and updates_state(n):
+                kind = pattern_kind(func_of(n.callee))  # it stays where it is, and others come to it
+                self.kind[n] = kind if kind in (Kind.ELEMENTWISE, Kind.BROADCAST) else Kind.OPAQUE
+                self.group[n] = _Group([n], self.kind[n] is Kind.OPAQUE)
+
+    def join(self, n: g.CallLoop) -> None:
+        """Has the makers of the node's arguments join its group where that is right, until none is."""
+        while n in self.group and any(self.join_maker(n, v) for v in self.read_by(n)):
+            pass
+
+    def read_by(self, n: g.CallLoop) -> list[g.Value]:
+        """What a node reads; with a reduction also what those read that it is preceded by."""
+        members = self.group[n].nodes if self.kind[n] is Kind.REDUCTION else [n]
+        return list(dict.fromkeys(a for m in members for a in m.args if isinstance(a, g.Value)))
+
+    def join_maker(self, n: g.CallLoop, value: g.Value) -> bool:
+        """Has the maker of an argument join the node's group; whether it did."""
+        made = self.maker.get(value)
+        if made is None or len(made.outs) != 1:
+            return False
+        mine, other = self.group[n], self.group[made]
+        inside = [u for u in self.users[value] if isinstance(u, g.CallLoop) and self.group.get(u) is mine]
+        if mine is other:
+            return False
+        by_rows = self.by_rows(made, value, mine, inside)
+        if not by_rows and ((mine.anchor and other.anchor) or not self.fits(made, value, n, inside)):
+            return False
+        if len(inside) < len(self.users[value]) and not by_rows and not self.may_be_sibling(made, n):
+            return False
+        joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor, other.rows if other.anchor else mine.rows)
+        if not self.in_order(joined) or (by_rows and not self.leads_to(joined, mine)):
+            return False
+        self.group.update((member, joined) for member in joined.nodes)
+        return True
+
+    def fits(self, made: g.CallLoop, value: g.Value, n: g.CallLoop, inside: Sequence[g.CallLoop]) -> bool:
+        """Whether the producer's program can be computed together with those that read its value in the consumer's group."""
+        if self.kind[n] is Kind.MATMUL:
+            return not self.group[made].anchor and self.is_decoded(made, value, n)
+        if self.kind[n] in (Kind.OPAQUE, Kind.SCATTER):
+            return self.is_read_once(made, value, n)
+        if self.kind[n] not in (*CHEAP, Kind.REDUCTION):
+            return False
+        if not self.group[made].anchor:
+            return self.kind[made] in PROLOGUES and (not self.joins_products(n) or ranges_at_1(made) == 1)
+        reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
+        places = all(reads_elementwise(func_of(u.callee), p) for u, p in reads)
+        return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
+
+    def joins_products(self, n: g.CallLoop) -> bool:
+        """Whether a node does nothing but put values side by side, for products to read, and products have made some of them."""
+        if n not in self.side_by_side:
+            makers = [self.maker.get(a) for a in n.args if isinstance(a, g.Value)]
+            readers = [u for v in n.outs for u in self.users.get(v, [])]
+            made = any(m is not None and self.group[m].anchor for m in makers)
+            read = all(isinstance(u, g.CallLoop) and self.kind.get(u) is Kind.MATMUL for u in readers)
+            self.side_by_side[n] = made and read and self.kind[n] is Kind.INJECTIVE and ranges_at_1(n) > 1
+        return self.side_by_side[n]
+
+    def by_rows(self, made: g.CallLoop, value: g.Value, mine: _Group, inside: Sequence[g.CallLoop]) -> bool:
+        """Whether a value comes from a group of reductions over rows, and those that read it go over the same rows, one by one."""
+        rows = self.group[made].rows
+        if rows is None or (mine.anchor and mine.rows != rows) or not has_rows(value.tensor.shape, rows):
+            return False
+        if any(self.kind[u] not in ROW_BY_ROW for u in (made, *mine.nodes)):
+            return False
+        reads = [(u, p) for u in inside for p, a in enumerate(u.args) if a is value]
+        return all(reads_by_rows(func_of(u.callee), p, rows) for u, p in reads)
+
+    def is_decoded(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
+        """Whether a value is the right-hand side of a matmul, and is made of at most half as many bits."""
+        members = self.group[made].nodes
+        inner = {v for m in members for v in m.outs}
+        sources = {a for m in members for a in m.args if isinstance(a, g.Value) and a not in inner}
+        read = [_bits(a.annotation) for a in sources if isinstance(a.annotation, g.Tensor)]
+        if any(self.kind[m] not in CHEAP for m in members) or not read or len(self.users[value]) != 1:
+            return False
+        total = read[0]
+        for bits in read[1:]:
+            total = total + bits
+        return right_operand(func_of(n.callee), n.args.index(value)) and prove(Le(total * 2, _bits(value.tensor)))
+
+    def is_read_once(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
+        """Whether a value is elementwise, and its reader, of whatever kind, would compute each element of it once."""
+        places = [p for p, a in enumerate(n.args) if a is value]
+        simple = self.kind[made] in PROLOGUES and not self.group[made].anchor
+        return simple and len(places) == 1 and reads_each_once(func_of(n.callee), places[0])
+
+    def may_be_sibling(self, made: g.CallLoop, n: g.CallLoop) -> bool:
+        """Whether what comes before a reduction may stay a result of its own: it is computed row by row like the reduction."""
+        return self.kind[n] is Kind.REDUCTION and self.kind[made] is Kind.ELEMENTWISE and self.group[made].nodes[-1] is made
+
+    def leads_to(self, group: _Group, last: _Group) -> bool:
+        """Whether everything in a group is read inside of it, but for what its last part gives: rows are computed where they are read."""
+        made = [v for m in group.nodes if m not in last.nodes for v in m.outs]
+        return all(any(u in group.nodes for u in self.users.get(v, [])) for v in made)
+
+    def in_order(self, group: _Group) -> bool:
+        """Whether everybody outside who reads a result of the group comes after its last member."""
+        members = set(group.nodes)
+        last = max(self.order[m] for m in members)
+        return all(self.order[u] > last for m in members for v in m.outs for u in self.users.get(v, []) if u not in members)
+
+    def emit(self, n: g.Node) -> tuple[g.Node, ...]:
+        """What stands in the place of `n`: itself, nothing, or the group that ends with it."""
+        if not isinstance(n, g.CallLoop) or n not in self.group:
+            return (n,)
+        group = self.group[n]
+        members = sorted(group.nodes, key=self.order.__getitem__)
+        if members[-1] is not n:
+            return ()
+        if len(members) == 1:
+            return (n,)
+        wanted = [v for m in members for v in m.outs if m is n or any(u not in members for u in self.users.get(v, []))]
+        return (merge(members, wanted),)
+
+
+def _bits(t: g.Annotation) -> Expr:
+    assert isinstance(t, g.Tensor)
+    return product(t.shape) * t.dtype.bits
+
+
+def _users(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> dict[g.Value, list[g.Node | None]]:
+    """Who reads each value, once each; None is the end of the list."""
+    found: dict[g.Value, dict[g.Node | None, None]] = {}
+    for n in nodes:
+        for v in g.all_uses(n):
+            found.setdefault(v, {})[n] = None
+    for v in results:
+        found.setdefault(v, {})[None] = None
+    return {v: list(users) for v, users in found.items()}
+
+
+def may_join(n: g.CallLoop) -> bool:
+    """State keeps its place in the order, and a program that was scheduled by hand is compiled as it stands."""
+    values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
+    return not any(map(g.is_state, values)) and not func_of(n.callee).attrs.get("scheduled")
+
+
+def updates_state(n: g.CallLoop) -> bool:
+    """Whether a program gives nothing but the new version of one state, and may have others before it."""
+    return len(n.outs) == 1 and g.is_state(n.outs[0]) and not func_of(n.callee).attrs.get("scheduled")
+
+
+def _copied_to_readers(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
+    """The nodes with cheap elementwise ones that have several readers standing before each of them, where all can compute them.
+
+    y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
+    """
+    kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
+    anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
+    users = _users(nodes, results)
+    left = len(nodes)
+    for n in reversed(nodes):
+        if n not in kinds or not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
+            continue
+        readers = users.get(n.outs[0], [])
+        takers = [u for u in readers if kinds.get(u) in (*CHEAP, Kind.REDUCTION)]  # type: ignore[call-overload]
+        if 1 < len(readers) == len(takers) <= MOST_READERS and left >= len(readers):
+            left -= len(readers)
+            nodes, copies = _with_copies(nodes, n, readers[1:])
+            kinds |= {new: kinds[old] for new, old in copies.items()}
+            users = _users(nodes, results)
+    return nodes
+
+
+def _with_copies(
+    nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]
+) -> tuple[tuple[g.Node, ...], dict[g.CallLoop, g.CallLoop]]:
+    """The nodes with a copy of `n` before each of the readers, which reads it; and what each new node is made of."""
+    found: list[g.Node] = []
+    made: dict[g.CallLoop, g.CallLoop] = {}
+    for m in nodes:
+        if m in readers and isinstance(m, g.CallLoop):
+            out = replace(n.outs[0])
+            copy = replace(n, outs=(out,))
+            reader = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
+            made |= {copy: n, reader: m}
+            found += [copy, reader]
+        else:
+            found.append(m)
+    return tuple(found), made
+
+
+def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
+    """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
+    return len(n.outs) == 1 and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)

@@ -1,0 +1,92 @@
+"""The package of a compiled function: its host program and kernels as machine code, and the interface that describes them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backend.base import Code
+from ...graph import node as g
+from ...runtime.interface import Constant, Input, Interface, Output, Site, Symbol
+from ...runtime.package import Package
+from ...sym.divmod import joined_quotients
+from ...sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
+from ...sym.semantics import evaluate
+from ..ops.foreign_calls import ForeignCalls
+from .host import HostProgram
+from .host import Output as HostOutput
+
+Array = np.ndarray[Any, Any]
+
+
+def make_package(
+    function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: ForeignCalls | None = None
+) -> Package:
+    """The finished code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
+    return Package(code.blob, interface_of(function, host, code, constants, leaving))
+
+
+def interface_of(
+    function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: ForeignCalls | None = None
+) -> Interface:
+    """What the runtime must know of a compiled function; `leaving` are its calls of functions outside."""
+    number = {id(array): str(i) for i, array in enumerate(constants)}
+    number |= {id(array): f"call:{i}" for i, array in enumerate(leaving.entries if leaving else ())}
+    return Interface(
+        name=function.name,
+        inputs=tuple(_input(p) for p in function.params),
+        outputs=tuple(
+            Output(o.name, o.annotation.dtype.name, _texts(map(joined_quotients, o.annotation.shape)), o.alias, o.counted_by)
+            for o in host.outputs
+        ),
+        symbols=tuple(_symbol(v) for v in host.layout.symbols),
+        counts=_texts(host.layout.counts),
+        sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in code.sites),
+        constants=tuple(_constant(c.array, number.get(id(c.array))) for c in host.constants),
+        workspace=str(host.plan.size),
+        workspace_max=_largest(host.plan.size),
+        kernels=code.kernels,
+        parallel=code.parallel or bool(leaving and leaving.calls),  # a library's function may use the threads too
+        calls=leaving.calls if leaving else (),
+    )
+
+
+def _constant(array: Array, name: str | None) -> Constant:
+    """A literal of the program by its number, an address by its call; what a pass has computed goes with the code."""
+    return Constant("", array.nbytes, b64encode(array.tobytes()).decode()) if name is None else Constant(name, array.nbytes)
+
+
+def _input(p: g.Value) -> Input:
+    if isinstance(p.annotation, g.Tensor):
+        shape, strides = _texts(p.annotation.shape), _texts(p.annotation.strides or ())
+        return Input(p.name, "tensor", p.annotation.dtype.name, shape, p.annotation.state, strides)
+    assert isinstance(p.annotation, g.Scalar)
+    return Input(p.name, "scalar", p.annotation.dtype.name)
+
+
+def _output(o: HostOutput) -> Output:
+    shape = _texts(map(joined_quotients, o.annotation.shape))
+    return Output(o.name, o.annotation.dtype.name, shape, o.alias, o.counted_by)
+
+
+def _texts(shape: Iterable[Expr]) -> tuple[str, ...]:
+    return tuple(map(str, shape))
+
+
+def _symbol(v: Var) -> Symbol:
+    if not isinstance(v, Dim):
+        return Symbol(v.name)
+    return Symbol(v.name, v.min, None if v.max == DIM_MAX else v.max, v.multiple_of)
+
+
+def _largest(size: Expr) -> int | None:
+    """The size at the upper end of the contract, where sizes are largest (they grow with every dim); None if a dim has no end."""
+    if isinstance(size, Const):
+        return int(size.value)
+    ends: dict[Var, int] = {v: v.max for v in free_vars(size) if isinstance(v, Dim)}
+    if len(ends) < len(free_vars(size)) or DIM_MAX in ends.values():
+        return None
+    return int(evaluate(size, ends))

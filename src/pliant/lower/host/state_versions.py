@@ -1,0 +1,62 @@
+"""Versions of state in a graph function: which value is the new version of which, and whose memory a result is.
+
+State is updated in place, so all versions of one are the same memory: a call that updates it, branches and loops hand it on.
+
+    k1 = update(k0, x); return k1        # versions(update) is [(k0, k1)]: the result is the memory of the parameter k0
+"""
+
+from __future__ import annotations
+
+from ...graph import node as g
+from ...graph.node import is_state
+from ...support.errors import UnsupportedError
+
+
+def alias_of(function: g.Function, result: g.Value) -> int | None:
+    """The number of the state parameter that `result` is the last version of."""
+    if not is_state(result):
+        return None
+    source = {new: old for n in function.nodes for old, new in versions(n)}
+    while result in source:
+        result = source[result]
+    if result not in function.params:
+        raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
+    return function.params.index(result)
+
+
+def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
+    """Pairs (consumed state, its new version) of a node."""
+    if isinstance(node, g.CallLoop):
+        inputs = [(p, a) for p, a in zip([p for p in node.callee.params if p.role != "out"], node.args, strict=True)]
+        consumed = [a for p, a in inputs if p.role == "inout" and isinstance(a, g.Value)]
+        kept = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
+        return list(zip(consumed, kept, strict=True))
+    if isinstance(node, g.If):
+        then, orelse = ([_first_version(b, r) for r in b.results] for b in (node.then, node.orelse))
+        pairs = [(a, b, out) for a, b, out in zip(then, orelse, node.outs, strict=True) if is_state(out)]
+        for a, b, out in pairs:
+            if a is not b:
+                raise UnsupportedError(
+                    f"state `{out.name}` is `{a.name}` in one branch and `{b.name}` in the other",
+                    where=node.span,
+                    help="state is updated in place: let both branches update the same one",
+                )
+        return [(a, out) for a, _, out in pairs]
+    if isinstance(node, g.While):
+        for p, result in zip(node.body.params, node.body.results, strict=True):
+            if is_state(p) and (first := _first_version(node.body, result)) is not p:
+                raise UnsupportedError(
+                    f"state `{p.name}` is `{first.name}` in the next round of a loop",
+                    where=node.span,
+                    help="state is updated in place: let each round update the same one",
+                )
+        return [(old, out) for old, out in zip(node.init, node.outs, strict=True) if is_state(out)]
+    return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and is_state(node.outs[0]) else []
+
+
+def _first_version(body: g.Body, value: g.Value) -> g.Value:
+    """What a result of a body was before the body changed it."""
+    older = {new: old for n in body.nodes for old, new in versions(n)}
+    while value in older:
+        value = older[value]
+    return value

@@ -1,0 +1,102 @@
+"""Loops of a graph function in its host program: what is carried has memory of its own, which each round reads and then overwrites.
+
+    while k < times:                 k_carried[()] = 1; copy(x, y_carried); go[()] = True
+        y = y @ x                    while go[()]:
+        k += 1                           k = k_carried[()]
+                                         go[()] = k < times
+                                         if go[()]:
+                                             k_1 = k_carried[()]
+                                             matmul(y_carried, x, y_1); copy(y_1, y_carried); k_carried[()] = k_1 + 1
+
+State is carried in place: every round updates the same memory. The memory of everything that is alive before the loop and used in it is
+kept until the loop ends, because the next round uses it again; what a round makes lives within the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...dtype import bool_
+from ...graph import node as g
+from ...graph.node import is_state
+from ...loop.buffer import Buffer
+from ...loop.stmt import If, Seq, Stmt, Store, While
+from ...sym.expr import TRUE
+
+if TYPE_CHECKING:
+    from .host import Run
+
+
+def emit_while(run: Run, n: g.While) -> list[Stmt]:
+    """The statements of a loop."""
+    known = len(run.temps)
+    carried = [run.buffer(v) if is_state(v) else run.temporary(out.name, _memory(out)) for v, out in zip(n.init, n.outs, strict=True)]
+    go = run.temporary("go", g.Tensor(bool_, ()))
+    before = [*run.poison_new(known), Store(go, (), TRUE)]
+    for value, buffer in zip(n.init, carried, strict=True):
+        before += [] if is_state(value) else run.copy(value, buffer)
+    run.step += 1
+    first = run.step
+    cond = [*_bind(run, n.cond.params, carried), *run.nodes(n.cond.nodes)]
+    run.step += 1
+    cond += [Store(go, (), run.scalar(n.cond.results[0])), *run.poison_dead()]
+    body = [*_bind(run, n.body.params, carried), *run.nodes(n.body.nodes), *_next_round(run, n, carried)]
+    run.step += 1
+    _keep(run, first, [go, *carried])
+    loop = While(go.load(), Seq((*cond, If(go.load(), Seq(tuple(body)), None, n.span))), n.span)
+    return [*before, loop, *_bind(run, n.outs, carried), *run.poison_dead()]
+
+
+def _memory(value: g.Value) -> g.Tensor:
+    a = value.annotation
+    assert isinstance(a, g.Tensor | g.Scalar)
+    return g.Tensor(a.dtype, a.shape if isinstance(a, g.Tensor) else ())
+
+
+def _bind(run: Run, values: Sequence[g.Value], carried: Sequence[Buffer]) -> list[Stmt]:
+    """Has the values stand for the carried memory; scalars are read now, because the memory changes."""
+    lets: list[Stmt] = []
+    for value, buffer in zip(values, carried, strict=True):
+        if isinstance(value.annotation, g.Scalar):
+            lets.append(run.let(value, buffer.load()))
+        else:
+            run.values[value] = buffer
+    return lets
+
+
+def _next_round(run: Run, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
+    """Moves the results of a round into the carried memory; what lies in memory that is about to change is moved away first."""
+    run.step += 1
+    known = len(run.temps)
+    lets: list[Stmt] = []
+    aside: list[Stmt] = []
+    moves: list[Stmt] = []
+    homes = {run.home[b]: b for out, b in zip(n.outs, carried, strict=True) if not is_state(out)}
+    for result, target in zip(n.body.results, carried, strict=True):
+        if is_state(result):
+            continue
+        if isinstance(result.annotation, g.Scalar):
+            lets.append(run.let(result, run.scalar(result)))
+            moves.append(Store(target, (), run.scalar(result)))
+            continue
+        source = run.buffer(result)
+        home = run.home.get(source)
+        if home is run.home[target]:  # it is there already, if under another shape
+            continue
+        if home in homes:
+            kept = run.temporary(result.name, g.Tensor(source.dtype, source.shape))
+            aside.append(run.copy_tensor(source, kept))
+            source = kept
+        moves.append(run.copy_tensor(source, target))
+    return [*run.poison_new(known), *lets, *aside, *moves, *run.poison_dead()]
+
+
+def _keep(run: Run, first: int, used: Sequence[Buffer]) -> None:
+    """Memory from before the loop that is used in it is alive until its end."""
+    for buffer in used:
+        if buffer in run.home:
+            run.home[buffer].last = run.step
+    for temp in run.temps:
+        if temp.first < first <= temp.last:
+            temp.last = run.step

@@ -1,0 +1,273 @@
+"""Images between convolutions lie in blocks of channels, `[n, c // 16, h, w, c % 16]`: what is a vector is a constant, whatever their size.
+
+    y = conv(x, w); z = relu(y); u = conv(concat(z, v), w2)        ->        the same calls, over y, z, v in blocks
+
+A layout belongs to a value, and every loop program goes through it (`transform_layout`), so no operator has to know of it. Values whose
+channels are gone through by one iterator of some program (sums, activations, pools, concat, slices, resizes) are a class, which
+lies one way; a convolution separates its operand from its result. A class lies in blocks if a convolution makes a part of it, and if all
+numbers of channels, and all places where parts begin, are multiples of a block. Arguments and results of the function stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import gcd
+
+from ...dtype import f32
+from ...graph import node as g
+from ...loop.analysis.nests import accesses, bare_uses, blocks, index, loops_above
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, Call, Func, View, walk_stmts
+from ...schedule.decisions import OfKernel
+from ...schedule.dependence import linear
+from ...schedule.library import block_sizes, makes_image
+from ...schedule.schedule import Schedule
+from ...support.errors import ScheduleError
+from ...support.refusal import Refusal
+from ...sym.expr import Const, Expr, FloorMod, Var, free_vars, substitute
+from ...sym.index_map import IndexMap
+from ...target import Target
+from ..callee import callee_of, func_of
+
+Key = g.Value | tuple[g.CallLoop, Buffer]  # a value of the function, or a temporary of one loop program
+_Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # programs over buffers in layouts
+
+
+def block_channels(function: g.Function, target: Target, known: set[g.Value], layouts: OfKernel) -> g.Function:
+    """The function with images in blocks of channels, where convolutions make them; how large blocks are is a decision for each class."""
+    left_out: set[g.CallLoop] = set()
+    made: _Made = {}
+    while True:
+        maps = _Classes(function, known, left_out).maps(target, layouts)
+        if not maps:
+            return function
+        changed = _Change(maps, made)
+        nodes = tuple(changed.node(n) for n in function.nodes)
+        if not changed.refused:
+            return function.with_(nodes=nodes)
+        left_out |= changed.refused
+
+
+def _stays(n: g.CallLoop) -> bool:
+    """Whether a program is compiled as it stands, or updates state, which lies as its owner has it."""
+    func = func_of(n.callee)
+    return bool(func.attrs.get("scheduled")) or any(p.role == "inout" for p in func.params)
+
+
+def _buffers(n: g.CallLoop) -> dict[Buffer, Key]:
+    """The buffers of the loop program that is called, and what they are outside; temporaries belong to the call."""
+    func = func_of(n.callee)
+    given = [p.value for p in func.params if p.role != "out"]
+    made = zip((p for p in func.params if p.role != "in"), n.outs, strict=True)
+    written = [(p.value, v) for p, v in made if p.role == "out"]
+    found: dict[Buffer, Key] = {b: (n, b) for b in index(func.body).allocations}
+    pairs = [*zip(given, n.args, strict=True), *written]
+    found.update((b, v) for b, v in pairs if isinstance(b, Buffer) and isinstance(v, g.Value))
+    return found
+
+
+class _Classes:
+    """Which buffers and values lie alike: sets that are joined as programs are looked at."""
+
+    def __init__(self, function: g.Function, known: set[g.Value], left_out: set[g.CallLoop]) -> None:
+        self.parents: dict[Key, Key] = {}
+        self.steps: dict[Key, int] = {}  # what a block has to divide, for each key
+        self.wanted: set[Key] = set()
+        self.shapes: dict[Key, tuple[Expr, ...]] = {}
+        self.calls = [n for n in function.nodes if isinstance(n, g.CallLoop)]
+        self.fixed: set[Key] = {*function.params, *function.results, *known}
+        for n in function.nodes:
+            if not isinstance(n, g.CallLoop) or n in left_out or _stays(n):
+                self.fixed.update(g.all_uses(n), n.outs)
+        for n in self.calls:
+            if n not in left_out and not _stays(n):
+                self.look(n)
+
+    def root(self, key: Key) -> Key:
+        while self.parents.get(key, key) is not key:
+            key = self.parents[key]
+        return key
+
+    def join(self, keys: Sequence[Key]) -> None:
+        for a, b in pairwise(keys):
+            self.parents[self.root(a)] = self.root(b)
+
+    def look(self, n: g.CallLoop) -> None:
+        """Join what one program goes through together."""
+        func = func_of(n.callee)
+        keys = {b: k for b, k in _buffers(n).items() if _is_image(b)}
+        bare = bare_uses(func)
+        for s in walk_stmts(func.body):
+            if isinstance(s, View):
+                self.fixed.update(keys[b] for b in (s.buffer, s.source) if b in keys)
+            elif isinstance(s, Call):
+                self.fixed.update(keys[b] for b in s.args if isinstance(b, Buffer) and b in keys)
+        self.fixed.update(k for b, k in keys.items() if b in bare.reads or b in bare.writes)
+        for b, k in keys.items():
+            self.parents.setdefault(k, k)
+            self.shapes[k] = b.shape
+            self.steps[k] = gcd(self.steps.get(k, 0), _extent(b.shape[1]))
+        for block in blocks(func.body):
+            self.channels(block, keys, _single(func, block))
+
+    def channels(self, block: Block, keys: dict[Buffer, Key], single: set[Var]) -> None:
+        """Join the buffers whose channels an iterator goes through."""
+        together: dict[Var, list[Key]] = {}
+        iters = {i.var for i in block.iters} - single
+        for a in accesses(block):
+            if a.buffer not in keys:
+                continue
+            found = _channel(a.indices, iters, single)
+            if found is None:
+                self.fixed.add(keys[a.buffer])
+                continue
+            together.setdefault(found[0], []).append(keys[a.buffer])
+            self.steps[keys[a.buffer]] = gcd(self.steps[keys[a.buffer]], found[1])
+        for same in together.values():
+            self.join([k for k in same if k not in self.fixed])
+        if makes_image(block):
+            self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
+
+    def maps(self, target: Target, layouts: OfKernel) -> dict[Key, IndexMap]:
+        """How the members of classes lie that are worth blocks."""
+        members: dict[Key, list[Key]] = {}
+        for k in self.parents:
+            if k not in self.fixed:
+                members.setdefault(self.root(k), []).append(k)
+        found: dict[Key, IndexMap] = {}
+        for same in members.values():
+            sizes = [n for n in block_sizes(target) if gcd(*(self.steps[k] for k in same)) % n == 0]
+            first = next((k.name for k in same if isinstance(k, g.Value)), None)
+            if not sizes or first is None or self.wanted.isdisjoint(same):
+                continue
+            why = "channels of a block: as many as a vector has lanes, or a half or a quarter of that; 0 is no blocks"
+            decide = layouts.about(first, target)
+            size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # parts of long sums begin elsewhere
+            if size:
+                found.update((k, _map(self.shapes[k], size)) for k in same)
+        return found
+
+
+def _is_image(b: Buffer) -> bool:
+    """Whether a buffer may be one of (n, channels, …)."""
+    return b.dtype is f32 and b.ndim >= 3 and b.strides is None and _extent(b.shape[1]) > 1
+
+
+def _single(func: Func, block: Block) -> set[Var]:
+    """The iterators of a block that can only be 0."""
+    loops = {x.var: x for x in loops_above(func, block)}
+    return {i.var for i in block.iters if isinstance(i.value, Var) and i.value in loops and _extent(loops[i.value].extent) == 1}
+
+
+def _extent(e: Expr) -> int:
+    """A constant; 0 for what is none."""
+    return int(e.value) if isinstance(e, Const) else 0
+
+
+def _channel(indices: tuple[Expr, ...], iters: set[Var], single: set[Var]) -> tuple[Var, int] | None:
+    """The iterator that goes through the channels of an access one by one, and where it begins; `single` ones are 0."""
+    used = free_vars(indices[1]) & iters
+    if len(used) != 1:
+        return None
+    (v,) = used
+    parts = linear(substitute(indices[1], {x: Const(0, x.dtype) for x in single}), v)
+    if parts is None or parts[0] != {(): 1} or set(parts[1]) - {()} or any(v in free_vars(e) for k, e in enumerate(indices) if k != 1):
+        return None
+    return v, abs(int(parts[1].get((), 0)))
+
+
+def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
+    """The map of an image in blocks, without the dims that have one element only."""
+    inputs = tuple(Var(f"d{k}") for k in range(len(shape)))
+    n, c, *places = inputs
+    one = _extent(shape[1]) == size
+    front = [v for v, e in ((n, shape[0]),) if _extent(e) != 1]
+    rest = [v for v, e in zip(places, shape[2:], strict=True) if _extent(e) != 1]
+    return IndexMap(inputs, (*front, *([] if one else [c // size]), *rest, c if one else c % size))
+
+
+class _Change:
+    """The calls over values in their new layouts."""
+
+    def __init__(self, maps: dict[Key, IndexMap], made: _Made) -> None:
+        self.maps = maps
+        self.made = made
+        self.values: dict[g.Value, g.Value] = {}
+        self.refused: set[g.CallLoop] = set()
+
+    def node(self, n: g.Node) -> g.Node:
+        if not isinstance(n, g.CallLoop):
+            return n
+        mapped = {b: self.maps[k] for b, k in _buffers(n).items() if k in self.maps}
+        if not mapped:
+            return n
+        func = self.program(func_of(n.callee), mapped)
+        if func is None:
+            self.refused.add(n)
+            return n
+        given = dict(zip(n.callee.symbols, n.dims, strict=True))
+        return n.with_(
+            callee=callee_of(func),
+            args=tuple(self.value(a) if isinstance(a, g.Value) else a for a in n.args),
+            outs=tuple(map(self.value, n.outs)),
+            dims=tuple(given[v] for v in func.symbols),
+        )
+
+    def program(self, func: Func, maps: dict[Buffer, IndexMap]) -> Func | None:
+        """A program over buffers in blocks, the same one for each of its calls; None where that cannot be."""
+        key = func, tuple((b, str(m)) for b, m in maps.items())
+        if key not in self.made:
+            try:
+                self.made[key] = _with_blocks(func, maps)
+            except ScheduleError:
+                self.made[key] = None
+        return self.made[key]
+
+    def value(self, v: g.Value) -> g.Value:
+        """A value in its layout."""
+        if v not in self.maps:
+            return v
+        if v not in self.values:
+            layout = self.maps[v].layout(v.tensor.shape)
+            assert not isinstance(layout, Refusal), layout
+            self.values[v] = g.Value(v.name, g.Tensor(v.tensor.dtype, layout.shape))
+        return self.values[v]
+
+
+def _with_blocks(func: Func, maps: dict[Buffer, IndexMap]) -> Func:
+    """A program over buffers in blocks, with iterators of its own for blocks and for what is inside of them."""
+    s = Schedule(func)
+    users = {a.buffer: b.name for b in blocks(func.body) for a in accesses(b)}
+    for buffer, map_ in maps.items():
+        if buffer in users:
+            s.transform_layout(buffer.name, map_, block=users[buffer])
+    blocked = {_extent(m.results[-1].args[1]) for m in maps.values() if isinstance(m.results[-1], FloorMod)}
+    for b in blocks(s.program.body):
+        iterators = _iterators(b, blocked, _single(s.program, b))
+        if iterators is not None:
+            s.transform_block_layout(b.name, iterators)
+    return s.program
+
+
+def _iterators(block: Block, sizes: set[int], single: set[Var]) -> IndexMap | None:
+    """New iterators of a block: those inside of blocks of channels last, none that is always 0 and in no result; None where that is so."""
+    named = {v for a in accesses(block) if a.write for e in a.indices for v in free_vars(e)}
+    inputs = tuple(Var(f"d{k}") for k in range(len(block.iters)))
+    lasts = [a.indices[-1] for a in accesses(block) if a.indices]
+    front: list[Expr] = []
+    inner: list[Expr] = []
+    reduced: list[Expr] = []
+    for i, d in zip(block.iters, inputs, strict=True):
+        size = next((n for n in sorted(sizes, reverse=True) if any(e is FloorMod(i.var, Const(n, i.var.dtype)) for e in lasts)), 0)
+        parts = [d // size, d % size] if size else [d]
+        if i.kind == "S" and i.var in single and i.var not in named:
+            continue
+        if i.kind == "S":
+            whole = not size and any(a.write and a.indices[-1] is i.var for a in accesses(block))
+            inner += parts[1:] if size else parts if whole else []
+            front += parts[:1] if size or not whole else []
+        else:
+            reduced += parts
+    results = (*front, *inner, *reduced)
+    return None if results == inputs else IndexMap(inputs, results)

@@ -1,0 +1,101 @@
+"""Operators that are templates become calls of the loop programs that these build (docs/design/0007-operator-templates.md).
+
+Where the results have dims that only a run can tell, the loop program fills memory of the capacity and counts; the count becomes
+the dim, and the result is the counted part of the memory:
+
+    y = ops.nonzero(x, count=u)     ->      y_all, u_count = call nonzero(x)          # Tensor[i64, n*m, 2], Tensor[i64]
+                                            u = ops.bind_dim(u_count, u, most=n*m)
+                                            y = ops.prefix(y_all, u)                  # Tensor[i64, u, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...dtype import i64
+from ...graph import node as g
+from ...graph.annotation import substitute_annotation
+from ...graph.deduce import Deduction
+from ...graph.operators import TABLE, node_defines, tensor_of, updated_state
+from ...graph.ops.dynamic_dims import BindAttrs, PrefixAttrs
+from ...loop.buffer import Buffer
+from ...loop.stmt import For, Func, Param, walk_stmts
+from ...sym.expr import Expr, Var
+from ..callee import callee_of
+from .lower_ops import Lowering, free_variables, sources_of
+from .templates import Site, build, moved, promoted
+
+
+def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
+    """An operator as a call of the loop program that its template builds, and what makes dims of its counts."""
+    op, dims = TABLE[n.op], node_defines(n)
+    most = op.capacity(tuple(tensor_of(a.annotation) for a in n.args), n.attrs) if op.capacity is not None else ()
+    limits = dict(zip(dims, most, strict=True))
+    full = tuple(_at_capacity(out, limits) for out in n.outs)
+    counts = tuple(g.Value(f"{d.name}_count", g.Tensor(i64, ())) for d in dims)
+    in_place = updated_state(n) is not None
+    call = _call(n, lowering, full, counts, in_place)
+    made: list[g.Node] = [call]
+    for dim, limit, count in zip(dims, most, counts, strict=True):
+        out = g.Value(dim.name, g.Scalar(i64, dim))
+        made.append(g.Op(op="bind_dim", args=(count,), attrs=BindAttrs(dim, limit), outs=(out,), origin=n.origin, span=n.span))
+    for out, whole in zip(n.outs, full, strict=True):
+        if whole is not out:
+            attrs = PrefixAttrs(out.tensor.shape[0])
+            d = Deduction("prefix", (whole,), span=n.span)
+            TABLE["prefix"].deduce(d, attrs)
+            made.append(
+                g.Op(op="prefix", args=(whole,), attrs=attrs, outs=(out,), requires=tuple(d.requires), origin=n.origin, span=n.span)
+            )
+    return tuple(made)
+
+
+def _contiguous(source: Buffer | Expr) -> Buffer | Expr:
+    """An argument as templates take it, which may view it under another shape: the host program copies one that has strides."""
+    return Buffer(source.name, source.dtype, source.shape) if isinstance(source, Buffer) and source.strides is not None else source
+
+
+def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
+    """The memory for a result: itself, or one of the largest size that it may have."""
+    whole = substitute_annotation(out.annotation, limits)
+    return out if whole == out.annotation else g.Value(f"{out.name}_all", whole)
+
+
+def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
+    sources = sources_of(n, lowering.numbers)
+    taken = [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)]
+    callee, extra, values = lowering.once(n, lambda: _program(n, taken, full, counts, in_place))
+    args = tuple(a for a in n.args if a not in lowering.numbers)
+    dims = tuple(values.get(v, v) for v in callee.symbols)
+    return g.CallLoop(
+        outs=(*full, *counts), requires=n.requires, origin=n.origin, span=n.span, callee=callee, args=(*args, *extra), dims=dims
+    )
+
+
+def _program(
+    n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool
+) -> tuple[g.Callee, tuple[Var, ...], dict[Var, Expr]]:
+    """The loop program of a template, the scalars it takes besides, and the values of the sizes that became symbols."""
+    outs = [Buffer(f"y{k}", v.tensor.dtype, v.tensor.shape) for k, v in enumerate(full)]
+    counters = [Buffer(f"count{k}", i64, ()) for k in range(len(counts))]
+    if in_place:
+        state = sources[0]
+        assert isinstance(state, Buffer)
+        outs[0] = state
+    dims = node_defines(n)
+    counted = {b.name: counters[dims.index(e)].name for b, out in zip(outs, n.outs, strict=True) for e in out.tensor.shape[:1] if e in dims}
+    site, values = promoted(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
+    body = build(TABLE[n.op].template, site)
+    given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(site.args) if isinstance(s, Buffer | Var)]
+    written = [Param(b, "out") for b in (*site.outs[in_place:], *counters)]
+    # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
+    shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
+    attrs: dict[str, Any] = {"scheduled": True} if shared else {}
+    if counted:
+        attrs["counted"] = counted
+    if free := moved(TABLE[n.op].template, site):
+        attrs["moved"] = tuple(b.name for b in free)
+    known = Func(n.op, (*given, *written), body, attrs)
+    extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
+    return callee_of(known.with_(params=(*given, *(Param(v) for v in extra), *written))), extra, values

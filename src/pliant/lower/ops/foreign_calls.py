@@ -1,0 +1,174 @@
+"""Calls of Python functions and of library symbols become calls of loop programs that have no body, only an address.
+
+The address is the first buffer: memory that the runtime fills (`runtime/foreign_calls.py`). To the rest of the compiler it is a literal
+tensor. Every dim of every tensor is a symbol of its own, so the `dims` that the function gets are the shapes of its tensors, one
+after the other, and then its scalars.
+
+    y = ops.call_host(f, [x], out=Tensor[f32, k])      ->      entry = <literal>; y = f(entry, x)
+
+    @kernel                                                    # attrs: external=0
+    def f(entry: Tensor[u8, 8], x: Tensor[f32, n0, n1], y: Out[f32, n2]) -> None: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dtype import i64, u8
+from ...graph import node as g
+from ...loop.buffer import Buffer
+from ...loop.stmt import Func, Param, Seq
+from ...runtime.interface import Operand, Outside
+from ...support.errors import Error, UnsupportedError
+from ...support.record import dataclass
+from ...sym.expr import Expr, Var, const
+from ..callee import callee_of, func_of
+
+Array = np.ndarray[Any, Any]
+HostFunction = Callable[..., Any]
+Node = g.CallHost | g.CallLibrary
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCalls:
+    """A function that no longer has such calls, what they call, and the literals that stand for the addresses."""
+
+    function: g.Function
+    calls: tuple[Outside, ...]
+    entries: tuple[Array, ...]
+    nodes: tuple[Node, ...] = ()  # the calls as they were
+
+
+def host_functions(function: g.Function) -> Iterator[HostFunction]:
+    """The Python functions that a graph function and those it calls call, in order of appearance."""
+    for n in g.walk_nodes(function.nodes):
+        if isinstance(n, g.CallHost):
+            yield n.fn
+        elif isinstance(n, g.CallFunction):
+            yield from host_functions(n.function)
+
+
+def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> ForeignCalls:
+    """The function with its calls of Python functions and library symbols as calls of loop programs, also inside bodies."""
+    calls: list[Outside] = []
+    entries: list[Array] = []
+    left: list[Node] = []
+
+    def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
+        return tuple(m for n in given for m in node(n))
+
+    def body(b: g.Body) -> g.Body:
+        return g.Body(b.params, nodes(b.nodes), b.results)
+
+    def node(n: g.Node) -> tuple[g.Node, ...]:
+        match n:
+            case g.CallHost() | g.CallLibrary():
+                entries.append(np.zeros(8, np.uint8))
+                calls.append(_outside(n, functions))
+                left.append(n)
+                return _lowered(n, len(calls) - 1, entries[-1])
+            case g.If():
+                return (n.with_(then=body(n.then), orelse=body(n.orelse)),)
+            case g.While():
+                return (n.with_(cond=body(n.cond), body=body(n.body)),)
+        return (n,)
+
+    made = nodes(function.nodes)
+    return ForeignCalls(function.with_(nodes=made) if calls else function, tuple(calls), tuple(entries), tuple(left))
+
+
+def with_calls(function: g.Function, leaving: ForeignCalls) -> g.Function:
+    """The function with such calls as they were: what has only an address means nothing without the address."""
+    entries = {id(a) for a in leaving.entries}
+
+    def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
+        return tuple(node(n) for n in given if not isinstance(n, g.Const) or id(n.array) not in entries)
+
+    def body(b: g.Body) -> g.Body:
+        return g.Body(b.params, nodes(b.nodes), b.results)
+
+    def node(n: g.Node) -> g.Node:
+        match n:
+            case g.CallLoop() if (number := external_number(n.callee)) is not None:
+                return leaving.nodes[number].with_(args=n.args[1:], outs=n.outs, requires=n.requires)
+            case g.If():
+                return n.with_(then=body(n.then), orelse=body(n.orelse))
+            case g.While():
+                return n.with_(cond=body(n.cond), body=body(n.body))
+        return n
+
+    return function.with_(nodes=nodes(function.nodes))
+
+
+def external_number(callee: g.Callee) -> int | None:
+    """Which call of a function outside a loop program without a body stands for, if it is such a one."""
+    found: int | None = func_of(callee).attrs.get("external")
+    return found
+
+
+def refuse_addresses(function: g.Function) -> None:
+    """A program begins with the names of functions outside, not with the addresses of another compilation."""
+    for n in g.walk_nodes(function.nodes):
+        if isinstance(n, g.CallFunction):
+            refuse_addresses(n.function)
+        elif isinstance(n, g.CallLoop) and external_number(n.callee) is not None:
+            raise Error(
+                f"`{n.callee.name}` is an address of a function outside, and this program does not say of which",
+                where=n.span,
+                facts=["the step `foreign_calls` put it in the place of a call_host or call_library"],
+                help="take the program of the state, which has the calls: compile_as_far_as(…).program",
+            )
+
+
+def _lowered(n: Node, number: int, array: Array) -> tuple[g.Node, ...]:
+    entry = g.Value(f"entry_{number}", g.Tensor(u8, (const(8),)))
+    func = _external(n, number)
+    dims: list[Expr] = [e for v in (*n.args, *n.outs) if isinstance(v.annotation, g.Tensor) for e in v.annotation.shape]
+    call = g.CallLoop(
+        outs=n.outs, requires=n.requires, origin=n.origin, span=n.span,
+        callee=callee_of(func), args=(entry, *n.args), dims=tuple(dims),
+    )  # fmt: skip
+    return g.Const(outs=(entry,), array=array, span=n.span), call
+
+
+def _external(n: Node, number: int) -> Func:
+    """The loop program without a body that stands for the function; `number` is that of the call."""
+    name = _name(n)
+    params = [Param(Buffer("entry", u8, (const(8),)))]
+    for k, v in enumerate((*n.args, *n.outs)):
+        match v.annotation:
+            case g.Tensor() as t if t.strides is None and not t.dtype.storage:
+                shape = tuple(Var(f"n{k}_{axis}", i64) for axis in range(len(t.shape)))
+                params.append(Param(Buffer(f"x{k}", t.dtype, shape), "in" if k < len(n.args) else "out"))
+            case g.Scalar(dtype) if k < len(n.args):
+                params.append(Param(Var(f"x{k}", dtype)))
+            case _:
+                facts = [f"`{v.name}` is {v.annotation}"]
+                raise UnsupportedError(f"`{name}` takes and gives contiguous tensors and takes scalars", where=n.span, facts=facts)
+    return Func(name, tuple(params), Seq(()), {"external": number, "scheduled": True})
+
+
+def _name(n: Node) -> str:
+    """The name of the function that is called, as an identifier."""
+    name = n.symbol.rpartition(":")[2] if isinstance(n, g.CallLibrary) else str(getattr(n.fn, "__name__", "function"))
+    return name if name.isidentifier() else "function"
+
+
+def _outside(n: Node, functions: Sequence[HostFunction]) -> Outside:
+    """What the runtime must know of a call; a Python function is known by its number among those of the program."""
+    if isinstance(n, g.CallLibrary):
+        library, _, symbol = n.symbol.rpartition(":")
+        return Outside("library", symbol, library, -1, _operands(n.args), _operands(n.outs))
+    number = next(i for i, f in enumerate(functions) if f is n.fn)
+    return Outside("host", _name(n), "", number, _operands(n.args), _operands(n.outs))
+
+
+def _operands(values: Sequence[g.Value]) -> tuple[Operand, ...]:
+    found = []
+    for v in values:
+        assert isinstance(v.annotation, g.Tensor | g.Scalar)
+        found.append(Operand(v.annotation.dtype.name, len(v.annotation.shape) if isinstance(v.annotation, g.Tensor) else -1))
+    return tuple(found)

@@ -1,0 +1,38 @@
+"""Variables that a match_cast introduces are replaced by what they equal.
+
+A match_cast of `x: Tensor[f32, n * 2]` to `Tensor[f32, m]` defines m, and m is n * 2 from there on; what else it asserts is a
+run-time condition (`requires`) that deduction put on the node. Afterwards every variable is defined by a parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...graph import node as g
+from ...graph.node import annotation_exprs
+from ...graph.rewrite import Renamer
+from ...support.errors import UnsupportedError
+from ...sym.expr import Var
+
+
+def resolve_casts(function: g.Function) -> g.Function:
+    """The function with the variables of its match_casts replaced."""
+    if not any(isinstance(n, g.MatchCast) for n in g.walk_nodes(function.nodes)):
+        return function
+    return _Resolution().function(function)
+
+
+class _Resolution(Renamer):
+    def node(self, node: g.Node) -> g.Node:
+        if isinstance(node, g.MatchCast):
+            source, target = self.use(node.value).annotation, node.outs[0].annotation
+            for found, wanted in zip(annotation_exprs(source), annotation_exprs(target), strict=False):
+                if isinstance(wanted, Var) and wanted in node.defines:
+                    self.dims.setdefault(wanted, found)
+            unknown = [v for v in node.defines if v not in self.dims]
+            if unknown:
+                raise UnsupportedError(
+                    f"dim `{unknown[0].name}` comes from a number that is known only while the program runs", where=node.span
+                )
+            node = replace(node, defines=())
+        return super().node(node)

@@ -1,0 +1,23 @@
+"""Functions for machines without fused multiply-add: all loop programs that they call as `loop.passes.without_fma` has them.
+
+A call of `softmax`, which computes decay(x[v] - top[v]), becomes one of a program that computes decay(x[v] - top[v], fused=False).
+"""
+
+from __future__ import annotations
+
+from ...graph import node as g
+from ...loop.passes.without_fma import without_fma as of_loops
+from ...loop.stmt import Func
+from ..callee import callee_of, func_of, map_calls
+
+
+def without_fma(function: g.Function) -> g.Function:
+    """The function over loop programs that need no fma but those that somebody wrote; the same object when nothing changes."""
+    made: dict[Func, Func] = {}
+
+    def change(n: g.CallLoop) -> g.Node:
+        func = of_loops(func_of(n.callee), made)
+        return n if func is n.callee.program else n.with_(callee=callee_of(func))
+
+    nodes = map_calls(function.nodes, change)
+    return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)

@@ -1,0 +1,163 @@
+"""Loop programs of a function made ready for code generation: scheduled for the target, their workspace lifted, equal ones shared.
+
+In checked mode the scheduled programs get their checks here, before the workspace is lifted: what checks need is workspace too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..backend import backend_of
+from ..graph import node as g
+from ..graph.stage import Stage
+from ..loop.buffer import Buffer
+from ..loop.lowering import Named, Watch
+from ..loop.passes.add_checks import add_checks
+from ..loop.printer import print_func
+from ..loop.stmt import Call, Func, walk_stmts
+from ..loop.structural import structural_hash
+from ..runtime.interface import Choice, Rule
+from ..schedule.decisions import Decision, Decisions, shown
+from ..support.errors import UnsupportedError
+from ..support.record import dataclass
+from ..sym.expr import Expr, Var, free_vars, substitute
+from ..target import Target
+from .callee import callee_of, func_of, map_calls
+from .host.lift_workspace import lift_workspace
+from .host.reuse_outputs import reuse_outputs
+from .ops.lower_ops import func_of_stages
+
+if TYPE_CHECKING:
+    from ..backend.base import Assembly
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledKernel:
+    """A scheduled loop program: what of its parameters is scratch memory, and which scalars became symbols of that memory's shapes."""
+
+    func: Func
+    before: Func  # with its workspace, whose lifetimes tell what blocks may do
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[tuple[int, Var], ...]  # position among the arguments, and the symbol
+    rule: Rule
+
+
+# What happens to each kernel between its schedule and the passes of `loop/lowering.py`.
+KERNEL_PASSES: tuple[Named, ...] = (
+    Named("reuse_outputs", "workspace that a last block turns into an output is that output's memory"),
+    Named("add_checks", "a checked program fails where it would do something undefined"),
+    Named("lift_workspace", "memory of a kernel is a parameter, which the memory plan of the host program places"),
+)
+
+
+class Kernels:
+    """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
+
+    def __init__(
+        self,
+        target: Target,
+        checked: bool = False,
+        assembly: Assembly | None = None,
+        decisions: Decisions | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.target = target
+        self.watch = watch  # is told of each of KERNEL_PASSES
+        self.decisions = decisions or Decisions()
+        self.backend = backend_of(target)
+        self.checked = checked
+        self.assembly = assembly  # the code that they will be part of, if it is made at once
+        self.ready: dict[bytes, ScheduledKernel] = {}
+        self.known: dict[tuple[Func, bool], bytes] = {}  # hashes of programs that were met before
+
+    def function(self, f: g.Function) -> g.Function:
+        """The function with each of its loop programs ready."""
+        return f.with_(nodes=map_calls(f.nodes, self.call))
+
+    def call(self, n: g.CallLoop) -> g.Node:
+        called = func_of(n.callee)
+        if self.checked and called.span is None:  # an operator: its place is that of the call
+            called = called.with_(span=n.span)
+        ready = self.schedule_kernel(called, self.checked)
+        values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
+        scalars = {i for i, _ in ready.sizes}
+        extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in ready.scratch)
+        return n.with_(
+            callee=callee_of(ready.func),
+            args=tuple(a for i, a in enumerate(n.args) if i not in scalars),
+            dims=tuple(values[v] for v in ready.func.symbols),
+            outs=(*n.outs, *extra),
+        )
+
+    def schedule_kernel(self, func: Func, checked: bool) -> ScheduledKernel:
+        """The scheduled program that serves `func`."""
+        key = self.known.get((func, checked))
+        if key is None:
+            key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
+        if key not in self.ready:
+            decisions = self.decisions.of_kernel(func.name, key.hex())
+            scheduled, why = self.backend.schedule(func, self.target, decisions)
+            if not func.attrs.get("scheduled"):
+                scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
+            before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
+            lifted, scratch = lift_workspace(before)
+            self._told("lift_workspace", before, lifted)
+            used = {v for b in scratch for e in b.shape for v in free_vars(e)}
+            given = [p.value for p in scheduled.params if p.role != "out"]
+            sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
+            params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
+            taken = ", ".join(repr(b) for b in func.buffers)
+            rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()))
+            self.ready[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
+            if self.assembly is not None:
+                self.assembly.kernel(self.ready[key].func)
+        return self.ready[key]
+
+    def _told(self, name: str, before: Func, after: Func) -> Func:
+        """What a pass made, once whoever watches was told of it."""
+        if self.watch is not None:
+            self.watch(next(p for p in KERNEL_PASSES if p.name == name), before, after)
+        return after
+
+    def rules(self) -> tuple[Rule, ...]:
+        """What was scheduled, how and why."""
+        return tuple(dict.fromkeys(r.rule for r in self.ready.values()))
+
+    def layouts(self) -> tuple[Choice, ...]:
+        """How values lie that kernels read, as it was decided before these were scheduled."""
+        made = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
+        return choices(made.values())
+
+    def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
+        """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""
+        stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
+        func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape, t.strides),), (stage,), 1)
+        return self.schedule_kernel(func, checked=False).func, func.symbols  # an equal one may be ready, over other variables
+
+
+def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
+    """Decisions that could have been otherwise, as texts."""
+    return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if d.domain.size > 1)
+
+
+def _size(n: g.CallLoop, position: int) -> Expr:
+    """The value of a scalar argument that memory is sized by."""
+    value = n.args[position]
+    if isinstance(value, g.Value) and isinstance(value.annotation, g.Scalar) and value.annotation.value is not None:
+        value = value.annotation.value
+    if isinstance(value, Expr):
+        return value
+    raise UnsupportedError(
+        f"`{n.callee.name}` needs memory of a size that is known only while the program runs: it depends on `{value.name}`",
+        where=n.span,
+        help="let the size depend on dims alone",
+    )
+
+
+def named_hash(func: Func) -> bytes:
+    """What the code of a program in checked mode depends on: also its names and its places in the source, which messages tell."""
+    places = [func.span, *(s.span for s in walk_stmts(func.body))]
+    callees = [named_hash(s.func) for s in walk_stmts(func.body) if isinstance(s, Call)]
+    return structural_hash(func) + hashlib.sha256(repr((print_func(func), places, callees)).encode()).digest()

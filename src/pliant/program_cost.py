@@ -1,0 +1,109 @@
+"""What a program costs, as formulas of its dims: operations, and bytes to and from memory. For `f.cost(n=128)`.
+
+print(f.cost)        # operations: n * 65536, read: n * 512 + 131072 bytes, written: n * 1024 bytes
+f.cost(n=128)        # Counts(operations=8388608, read=196608, written=131072)
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import cached_property
+from typing import NamedTuple
+
+from .dtype import i64
+from .graph.annotation import annotation_vars
+from .graph.node import CallLoop, walk_nodes
+from .loop.analysis.operation_count import Cost
+from .loop.analysis.operation_count import cost as loop_cost
+from .lower.callee import func_of
+from .pipeline import STEPS, State, run_steps
+from .program import Program
+from .support.errors import ShapeError, UnsupportedError
+from .support.source import caller_span
+from .sym.exact import exact
+from .sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute
+from .sym.simplify import simplify
+from .target import target
+
+
+class Counts(NamedTuple):
+    """The cost for certain dims; bytes are those that must move when caches do the rest."""
+
+    operations: int
+    read: int
+    written: int
+
+
+class ProgramCost:
+    """The cost of a program: text as formulas, callable for numbers. Worked out when it is first asked for."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @cached_property
+    def _calls(self) -> list[tuple[Cost, dict[Var, Expr]]]:
+        """The cost of each fused loop program over its own symbols, and what these are for the program."""
+        steps = STEPS[: [s.name for s in STEPS].index("schedule")]
+        function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps).function
+        calls = [n for n in walk_nodes(function.nodes) if isinstance(n, CallLoop)]
+        found = []
+        for n in calls:
+            func = func_of(n.callee)
+            one = loop_cost(func)
+            if not one.exact:
+                raise UnsupportedError(f"the cost of `{func.name}` is beyond what formulas can hold: its literal sizes are too large")
+            found.append((one, dict(zip(func.symbols, n.dims, strict=True))))
+        return found
+
+    @cached_property
+    def formulas(self) -> Cost:
+        """Operations, bytes read and bytes written, summed over the fused loop programs; both arms of an `if` count."""
+        sums: list[Expr] = [Const(0, i64)] * 3
+        for one, dims in self._calls:
+            sums = [a + substitute(b, dims) for a, b in zip(sums, one.counts, strict=True)]
+        operations, read, written = (simplify(e) for e in sums)
+        return Cost(operations, read, written)
+
+    @cached_property
+    def _dims(self) -> dict[str, Var]:
+        """The dims that the cost is a formula of."""
+        every = (v for one, dims in self._calls for e in one.counts for s in free_vars(e) for v in free_vars(dims.get(s, s)))
+        return {v.name: v for v in every}
+
+    def __call__(self, **dims: int) -> Counts:
+        """The cost for these values of the dims, which are of any size: nothing wraps."""
+        names = self._dims
+        missing = [name for name in names if name not in dims]
+        if missing:
+            known = ", ".join(sorted(names))
+            raise ShapeError(f"the cost depends on dim `{missing[0]}`", where=caller_span(), facts=[f"it is a formula of {known}"])
+        declared = {v.name for p in self._program.entry.params for v in annotation_vars(p.annotation)} | names.keys()
+        if unknown := [name for name in dims if name not in declared]:
+            facts = [f"the dims are: {', '.join(sorted(declared)) or 'none'}"]
+            raise ShapeError(f"dim `{unknown[0]}` is no dim of the contract", where=caller_span(), facts=facts)
+        values = {v: _size(v, dims[name]) for name, v in names.items()}
+        sums = [0, 0, 0]
+        for one, symbols in self._calls:
+            inside = {s: exact(e, values) for s, e in symbols.items() if free_vars(e) <= values.keys()}
+            sums = [a + exact(e, inside) for a, e in zip(sums, one.counts, strict=True)]
+        return Counts(*sums)
+
+    def __str__(self) -> str:
+        c = self.formulas
+        return f"operations: {c.operations}, read: {c.read} bytes, written: {c.written} bytes"
+
+    def __repr__(self) -> str:
+        return f"<cost of {self._program.entry.name}>"
+
+
+def _size(dim: Var, value: object) -> int:
+    """The value of a dim, which must be one of its contract."""
+    try:
+        size = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ShapeError(f"dim `{dim.name}` is {value!r}, expected a whole number", where=caller_span()) from None
+    low, high, step = (dim.min, dim.max, dim.multiple_of) if isinstance(dim, Dim) else (0, DIM_MAX, 1)
+    if not low <= size <= high or size % step:
+        contract = dim.contract if isinstance(dim, Dim) else f"{dim.name} in {low}..{high}"
+        raise ShapeError(f"{dim.name} = {size} is outside its contract {contract}", where=caller_span())
+    return size

@@ -1,0 +1,81 @@
+"""What an executable was compiled from, and what can be told with it: its cost, its artifact, its profile, its report.
+
+The runtime knows no programs; an executable holds its lineage for these four and asks it. Nothing here is made before it is asked
+for: a program that was loaded from a file is parsed when its text is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .program import Program
+from .target import Target
+
+if TYPE_CHECKING:
+    from .pipeline import State
+    from .program_cost import ProgramCost
+    from .report.profile import Profile
+    from .runtime.executable import Executable
+
+
+class Lineage:
+    """The program of an executable, the machine it was compiled for, and how."""
+
+    def __init__(
+        self, make: Callable[[], Program], target: Target, checked: bool = False, decisions: Mapping[str, Any] | None = None
+    ) -> None:
+        self._make = make
+        self.target = target
+        self.checked = checked
+        self.decisions = decisions  # of schedules, for that target
+        self.profiled: Profile | None = None  # the last one, which reports show
+
+    @cached_property
+    def program(self) -> Program:
+        """The program as it was before compilation."""
+        return self._make()
+
+    @cached_property
+    def cost(self) -> ProgramCost:
+        """What a call costs."""
+        from .program_cost import ProgramCost
+
+        return ProgramCost(self.program)
+
+    @cached_property
+    def fused(self) -> State:
+        """The program as calls of loop programs that are not scheduled yet."""
+        from .pipeline import compile_as_far_as
+        from .schedule.decisions import Decisions
+
+        return compile_as_far_as("place", self.program, self.target, self.checked, decisions=Decisions(self.decisions))
+
+    @cached_property
+    def lowered(self) -> State:
+        """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
+        from .pipeline import STEPS, run_steps
+
+        later = 1 + [s.name for s in STEPS].index("place")
+        return run_steps(self.fused, [s for s in STEPS[later:] if s.name != "emit"])
+
+    def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
+        """Writes the artifact."""
+        from .artifact import save
+
+        save(f, self, path, targets)
+
+    def profile(self, f: Executable, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
+        """Runs the program and times its kernels."""
+        from .report.profile import take_profile
+
+        self.profiled = take_profile(f, self, args, named, runs)
+        return self.profiled
+
+    def report(self, f: Executable, path: str | os.PathLike[str]) -> None:
+        """Writes the page."""
+        from .report.page import write_report
+
+        write_report(f, self, path)

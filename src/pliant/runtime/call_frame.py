@@ -1,0 +1,107 @@
+"""The memory of one call: context, pointers, dims, workspace.
+
+The frame of a slot is what native code sees of it. An executable keeps a few slots and reuses a free one for each call, so that
+calls from several threads never share one.
+
+    slot = Slot(layout, constants)
+    slot.dims[0] = n
+    code = prepare(*slot.addresses)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..support.errors import OutOfMemoryError
+from ..support.source import caller_span
+from .cpython_api import function_address
+from .ctx import WORKSPACE_ALIGNMENT
+from .interface import Interface
+from .native import native
+from .records import Frame
+from .threads import EPOCH, WITHIN, current_launcher
+
+
+class Layout:
+    """Where the regions of `dims` begin, and which buffers are inputs, outputs and constants."""
+
+    __slots__ = ("b", "buffers", "c", "constants", "d", "e", "inputs", "objects", "read_cd", "scalars", "total")
+
+    def __init__(self, interface: Interface) -> None:
+        tensors = [i for i in interface.inputs if i.kind == "tensor"]
+        ranks = [len(o.shape) for o in interface.outputs]
+        self.scalars = sum(2 * len(i.shape) for i in tensors)
+        self.b = self.scalars + len(interface.inputs) - len(tensors)
+        self.c = self.b + len(interface.symbols)
+        self.d = self.c + sum(ranks)
+        self.e = self.d + 1
+        self.total = self.e + len(interface.counts)
+        self.inputs = len(tensors)
+        self.constants = self.inputs + len(interface.outputs)
+        self.buffers = self.constants + len(interface.constants)
+        self.objects = max(1, len(interface.inputs) + len(interface.outputs))
+        self.read_cd = struct.Struct(f"={sum(ranks) + 1}q")
+
+
+class CallFrame:
+    """The memory of one call."""
+
+    __slots__ = ("address", "addresses", "buffers", "ctx", "dims", "flag", "frame", "held", "within", "workspace")
+
+    def __init__(self, layout: Layout, constants: Sequence[int]) -> None:
+        self.buffers = (ctypes.c_size_t * max(1, layout.buffers))()
+        self.buffers[layout.constants : layout.buffers] = list(constants)
+        self.dims = (ctypes.c_int64 * layout.total)()
+        self.held = (ctypes.c_int64 * layout.objects)(), (ctypes.c_int64 * (2 * layout.objects))()
+        self.frame = Frame(
+            buffers=ctypes.addressof(self.buffers),
+            dims=ctypes.addressof(self.dims),
+            objects=ctypes.addressof(self.held[0]),
+            ranges=ctypes.addressof(self.held[1]),
+            epoch=-1,
+            allocate=function_address(ctypes.pythonapi.PyMem_RawMalloc),
+            free=function_address(ctypes.pythonapi.PyMem_RawFree),
+        )
+        self.address = ctypes.addressof(self.frame)
+        self.flag = self.address + Frame.flag.offset
+        self.ctx = self.frame.ctx
+        self.ctx.alloc = native().address("allocate")
+        self.addresses = self.address, self.frame.buffers, self.frame.dims
+        self.workspace: Any = None
+        self.within: Any = None  # held, because the frame has its address
+
+    def use_threads(self, count: int | None) -> None:
+        """Run parallel loops from now on by what the caller's choice of threads asks for."""
+        epoch, self.within = EPOCH.value, WITHIN.get()
+        launcher = current_launcher(count)
+        self.ctx.parallel_for, self.ctx.pool = launcher
+        self.frame.epoch, self.frame.within = epoch, id(self.within)
+
+    def reserve(self, size: int) -> None:
+        """Have a workspace of at least `size` bytes."""
+        self.workspace = None  # first give back what is too small
+        self.frame.room = 0
+        self.workspace, address = aligned_bytes(size)
+        self.frame.room = size
+        self.ctx.workspace, self.ctx.workspace_size = address, size
+
+    def take_error(self) -> bytes:
+        """The error record, which is empty again after."""
+        record = bytes(self.ctx.error)
+        ctypes.memset(ctypes.addressof(self.ctx.error), 0, len(record))
+        return record
+
+
+def aligned_bytes(size: int) -> tuple[Any, int]:
+    """Fresh memory, and the address in it that is aligned as workspaces are."""
+    try:
+        memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
+    except MemoryError:
+        raise OutOfMemoryError(f"no memory for a workspace of {size} bytes", where=caller_span()) from None
+    address = memory.ctypes.data
+    return memory, address + -address % WORKSPACE_ALIGNMENT

@@ -1,0 +1,299 @@
+"""Long sums of floats are summed in parts: by one mechanism, in every rule and every layout.
+
+    for k in range(n): tile[…] = fma(a[k], b[k], tile[…])
+
+->  for part in range(ceil(n / 128)):
+        own[…] = 0
+        for k in range(min(128, n - part * 128)): own[…] = fma(a[part * 128 + k], b[part * 128 + k], own[…])
+        tile[…] += own[…]
+
+The rounding error of a sum grows with the number of terms that are added one after the other, fastest where terms are alike: 1024 equal
+products are off by 5e-6 in one piece, and by 5e-7 in parts. Sums of many parts are summed in parts themselves, or in f64. Where parts begin
+depends on the sizes of the sum alone: a row equals the row in a batch. (docs/design/0015-error-of-sums.md, 0025-totals-in-f64.md)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, log, prod
+
+from ...dtype import f32
+from ...loop.analysis.nests import constant_extent, facts_at, fed_by, predicate_over_loops
+from ...loop.buffer import Scope
+from ...loop.stmt import Block, For, Func, Reduce
+from ...support.errors import ScheduleError
+from ...support.record import dataclass
+from ...sym.bounds import bounds
+from ...sym.expr import Mul, conjuncts, free_vars
+from ...sym.simplify import simplify
+from ...target import Target
+from ..decisions import Decide
+from ..schedule import BlockHandle, LoopHandle, Schedule
+from .match import alone, find_block
+
+# MANY, EVEN, SLACK and the `Sizes` below say in which order terms are added. Errors are bounded for that order (docs/design/0015),
+# and results are the same on all machines and in all variants, so it is no choice of a kernel. `part` moves it as a whole.
+MANY = 16  # more parts than this are summed in parts themselves: the last sums round the most
+EVEN = 0.8  # times parts^(2/3): with groups of so many parts their sums and the sum of groups have the least error together
+MOST_UNROLLED = 8  # limit of `unroll`: steps of a sum
+SLACK = 1.5  # times more, or less, where parts are of one size then
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How sums are cut: the terms of a part; how many parts are summed apart, and how many of these, where their number is not known.
+
+    Where `wide`, the outermost sum, of all that the levels below leave, is in f64, so it may have any number of terms.
+    """
+
+    part: int
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]  # the same for rows of unknown length: first parts of a row, then rows
+    long: int  # more terms than this are summed in parts
+    wide: bool = False
+
+
+PRODUCTS = Sizes(128, (32,), (32, 16), long=256)  # of which each part costs the registers of a tile
+# Of elements, which wait for memory and for each other.
+SUMS = Sizes(32, (16, 32), (16, 8, 16), long=64)
+WIDE_SUMS = Sizes(8, (4,), (4,), long=8, wide=True)
+WIDE_WINDOWS = Sizes(8, (4,), (4,), long=64, wide=True)  # a pool of up to 7x7 is one chain, as it is in other libraries
+# Many sums, of which each part is added by halves: the steps of 64 lanes.
+IN_LANES = Sizes(128, (16,), (16, 16), long=256)
+WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sum of its own: the block that makes it, the outermost loop of its terms, and the block that adds it to what it is a part of."""
+
+    name: str
+    terms: LoopHandle
+    total: BlockHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """How a sum in registers goes: its parts, and how many of its steps are unrolled."""
+
+    how: Sizes
+    unroll: int = 1
+
+
+def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Summing:
+    """The decisions about a sum over these loops, outermost first: the length of its parts, and how many steps are unrolled."""
+    how = decide_parts(func, block, reduced, decide)
+    step = _steps_inside(func, block, reduced, how)
+    unroll = decide("unroll", [n for n in range(1, MOST_UNROLLED + 1) if step % n == 0], 1, why="the tile alone is unrolled")
+    return Summing(how, unroll)
+
+
+def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide, windows: bool = False) -> Sizes:
+    """How a sum over these loops is cut into parts, where it is long and nobody has said so before (`lower/layout/promote_sizes.py`)."""
+    how = sizes_of(block, decide.target)
+    how = WIDE_WINDOWS if windows and how is WIDE_SUMS else how
+    if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= how.long:
+        return how
+    why = f"parts of about {how.part} terms: longer ones round more, and shorter ones cost more (docs/design/0015-error-of-sums.md)"
+    part = decide("part", [how.part // 2, how.part, 2 * how.part, 4 * how.part], how.part, reorders=True, why=why)
+    return Sizes(part, how.groups, how.rows, how.long, how.wide)
+
+
+def _steps_inside(func: Func, block: Block, reduced: Sequence[For], how: Sizes) -> int:
+    """How many steps the innermost loop of a sum has once it is cut into parts; 1 where that is not known."""
+    last = constant_extent(func, reduced[-1])
+    size = next((c.size for c in cuts_for(func, block, reduced, how=how) if c.at == len(reduced) - 1), None)
+    if last is None or (size is not None and last % size):
+        return 1
+    return size or max(last, 1)
+
+
+def sum_tile(
+    s: Schedule,
+    name: str,
+    at: LoopHandle | None,
+    written: BlockHandle,
+    reduced: Sequence[LoopHandle],
+    inner: Sequence[LoopHandle],
+    summing: Summing,
+) -> str:
+    """Sum in the registers of a tile: `reduced` are the loops of the sum, outermost first, `inner` those over the tile in them.
+
+    The tile is what one iteration of `at` touches, and `written` copies it to the result. The answer says how, in words.
+    """
+    parts = in_parts(s, name, reduced, "register", summing.how)
+    over_tile(s, inner)
+    for block in (written, *(p.total for p in parts)):
+        over_tile(s, [h for h in s.loops(block) if h.loop in alone(s.program, block.block) and fed_by(block.block, h.loop) <= {"S"}])
+    begin(s, name, reduced[0], parts)
+    if summing.unroll > 1:
+        s.unroll(s.split(s.loops(name)[-1 - len(inner)], None, summing.unroll)[1])
+    if parts and summing.how.wide:
+        s.widen(parts[-1].total)
+    return "in registers, long sums in parts" if parts else "in registers"
+
+
+def over_tile(s: Schedule, loops: Sequence[LoopHandle]) -> None:
+    """Loops over a tile of registers: the last one are the lanes of vectors; the others are unrolled."""
+    *outer, lane = loops
+    for h in outer:
+        s.unroll(h)
+    lanes(s, lane)
+
+
+def lanes(s: Schedule, loop: LoopHandle) -> None:
+    """A loop over the columns of a vector; one column alone is none."""
+    (s.unroll if constant_extent(s.program, loop.loop) == 1 else s.vectorize)(loop)
+
+
+def in_parts(s: Schedule, name: str, reduced: Sequence[LoopHandle], scope: Scope = "stack", how: Sizes = PRODUCTS) -> list[Part]:
+    """Sum the block `name` in parts where its sum over the loops `reduced`, outermost first, is long: the levels of parts, innermost first.
+
+    `begin` must follow when the loops inside have become what they are to be.
+    """
+    return with_parts(s, name, cut(s, name, reduced, how=how), scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of a sum after cutting, outermost first, and the places of those of which each iteration is a part."""
+
+    loops: tuple[LoopHandle, ...]
+    parts: tuple[int, ...] = ()
+
+
+def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, how: Sizes = PRODUCTS) -> Loops:
+    """Split the loops of a sum where its parts begin, if it is long.
+
+    `inner` steps of the last loop become a loop of their own.
+    """
+    cuts = cuts_for(s.program, find_block(s.program, name), [h.loop for h in reduced], inner, how)
+    loops: list[LoopHandle] = []
+    parts: list[int] = []
+    for at, loop in enumerate(reduced):
+        sizes = [c.size for c in reversed(cuts) if c.at == at]
+        parts += range(len(loops), len(loops) + len(sizes))
+        factors = [*(n for n in sizes if n > 1), *([inner] if at == len(reduced) - 1 and inner > 1 else [])]
+        loops += s.split(loop, None, *factors) if factors else [loop]
+    return Loops(tuple(loops), tuple(parts))
+
+
+def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, how: Sizes = PRODUCTS) -> list[Cut]:
+    """How the sum of a block over these loops is cut: as its annotation `parts` asks, else by the extents of the loops.
+
+    The annotation keeps the order of a sum where a constant extent has become an argument (`lower/layout/promote_sizes.py`).
+    """
+    asked = block.annotations.get("parts")
+    if asked is not None:
+        return [Cut(at, size) for at, size in asked]
+    if not _sums_floats(block) or most_terms(func, reduced) <= how.long * inner:
+        return []
+    extents = [constant_extent(func, x) for x in reduced]
+    extents[-1] = None if extents[-1] is None else -(-extents[-1] // inner)
+    return cuts_of(extents, how)
+
+
+def with_parts(s: Schedule, name: str, cut: Loops, scope: Scope = "stack") -> list[Part]:
+    """Sum a block in the parts of its loops."""
+    found: list[Part] = []
+    for at in reversed(cut.parts):
+        total = s.sum_in_parts(name, cut.loops[at], scope=scope)
+        found.append(Part(name, cut.loops[at + 1], total))
+        name = total.block.name
+    return found
+
+
+def parts_in_order(s: Schedule, name: str) -> None:
+    """Sum a block in parts where it stands; an error where it is no long sum, or where parts would be of unknown size."""
+    reduced = [h for h in s.loops(name) if fed_by(find_block(s.program, name), h.loop) == {"R"}]
+    with s.attempt():
+        parts = in_parts(s, name, reduced) if reduced else []
+        if not parts:
+            raise ScheduleError(f"block `{name}` is no long sum")
+        begin(s, name, reduced[0], parts)
+
+
+def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> None:
+    """Take the inits of a sum and of its parts out of their loops, `first` the outermost; the last part ends where the sum does."""
+    firsts = [*(p.terms for p in parts), first]
+    for block, loop in zip((name, *(p.total.block.name for p in parts)), firsts, strict=True):
+        s.decompose_reduction(block, loop)
+        _end(s, block, loop)
+
+
+def _end(s: Schedule, name: str, loop: LoopHandle) -> None:
+    """Let a loop end with the sum, so that no term of the last part has a predicate."""
+    if any(loop.loop.var in free_vars(c) for c in conjuncts(predicate_over_loops(find_block(s.program, name)))):
+        s.partition(loop)
+
+
+def most_terms(func: Func, loops: Sequence[For]) -> float:
+    """How many terms a sum over the loops has at most."""
+    return prod(_most(func, x) for x in loops)
+
+
+def _most(func: Func, loop: For) -> float:
+    facts = facts_at(func, loop)
+    most = bounds(simplify(loop.extent, facts), facts)[1]
+    return inf if most is None else max(most, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which of several loops is cut, and how many of its steps are a part; the loops inside of it are whole."""
+
+    at: int
+    size: int
+
+
+def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
+    """How a long sum over loops of these extents, None where they are not known, is cut into parts, and these again, innermost first."""
+    found = [_cut(extents, how.part)]
+    outer = _parts_of(extents, found[0])
+    rows = outer[-1] is None and any(n != 1 for n in outer[:-1])
+    groups = how.rows if rows else how.groups
+    for level, group in enumerate(groups):
+        known = prod(n or 0 for n in outer) if None not in outer else None
+        if known is not None and known <= (group if how.wide else MANY):
+            break
+        last = level == len(groups) - 1
+        wanted = group if known is None or how.wide else EVEN * known ** (2 / 3) if last else known ** (1 / 3)
+        found.append(_cut([*outer[:-1], 1] if rows and level == 1 else outer, wanted))  # groups of rows, however many parts a row has
+        outer = _parts_of(outer, found[-1])
+    return found
+
+
+def _parts_of(extents: Sequence[int | None], cut: Cut) -> list[int | None]:
+    """The loops over parts: their extents."""
+    steps = extents[cut.at]
+    return [*extents[: cut.at], None if steps is None else -(-steps // cut.size)]
+
+
+def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
+    """Parts of about so many terms: all of one size where that is not far off."""
+    terms, at, extent = 1, 0, extents[0]
+    for at in reversed(range(len(extents))):
+        extent = extents[at]
+        if extent is None or at == 0 or terms * extent > wanted * SLACK:
+            break
+        terms *= extent
+    sizes = [n for n in range(1, extent or 1) if (extent or 1) % n == 0 and 1 / SLACK <= terms * n / wanted <= SLACK]
+    return Cut(at, min(sizes, key=lambda n: abs(log(terms * n / wanted)), default=max(1, round(wanted / terms))))
+
+
+def sizes_of(block: Block, target: Target) -> Sizes:
+    """The parts of a sum in registers: those of products where it adds products of different factors."""
+    body = block.body
+    assert isinstance(body, Reduce)
+    factors = body.values if body.combiner.name == "fma" else body.values[0].args if isinstance(body.values[0], Mul) else ()
+    return PRODUCTS if len(set(factors)) > 1 else WIDE_SUMS if widens(block, target) else SUMS
+
+
+def widens(block: Block, target: Target) -> bool:
+    """Whether the last additions of a block's sum are in f64: it is a sum of f32, and the machine computes in f64."""
+    return target.has_f64 and _sums_floats(block) and isinstance(block.body, Reduce) and block.body.targets[0].dtype is f32
+
+
+def _sums_floats(block: Block) -> bool:
+    body = block.body
+    return isinstance(body, Reduce) and body.combiner.name in ("add", "fma") and body.targets[0].dtype.is_float

@@ -1,0 +1,293 @@
+"""The default rule of reductions over windows, with vectors along rows: `y[…, p, q] += x[…, p * 2 + a, q * 2 + b] * w[…, a, b]`.
+
+Depthwise convolutions and pools are tiled over rows of images:
+
+    for …, tile of R rows p (parallel):
+        rows of x that the tile reads, with their padding, on the stack
+        for vector of q:
+            tile of y in registers = 0
+            for a, b unrolled: for p unrolled: for q as a vector: tile[p, q] = fma(x[p * 2 + a, q * 2 + b], w[a, b], tile[p, q])
+            y = epilogue(tile)
+
+Convolutions whose sums are too short for vectors of channels (`along_channels`) are tiled over channels, and over a few vectors
+each: what is read of `x` serves all channels of a tile.
+
+Vectors lie along the last index of the result; what is read there are its neighbors, and everything else is the same in all
+lanes. Rows that windows have in common are read once, as the windows are unrolled. The reduction runs in the order of the
+program, long sums in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+
+from ...loop.analysis.nests import accesses, allocation, constant_extent, readers, writers
+from ...loop.buffer import Buffer
+from ...loop.stmt import Block, For, Func, Reduce, Store
+from ...support.errors import ScheduleError
+from ...support.refusal import Refusal
+from ...sym.expr import Const, Mul, Var
+from ...target import Target
+from ..decisions import Decide
+from ..plain_nest import elementwise, iter_named
+from ..schedule import LoopHandle, Schedule
+from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
+from ..workloads import ConvOverRow, Gemm, SlidingWindow
+from .accumulate import Summing, cuts_for, decide_parts, sum_tile
+from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
+from .match import find_block, known_sums, matmul_of
+from .matmul import with_epilogue
+from .parallelize import share
+from .record import Promotable, Rule, tried
+
+MOST_TAPS = 64  # limit of what `unroll` may be: more code than this does not stay in the first cache
+MOST_ROWS = 8  # limit of the default: the model knows nothing of the code's size
+TALLEST = 12  # limit of `tile`: rows, or channels, of any tile
+DYNAMIC_ROWS = 4  # limit of the default where there is a body for each smaller number of rows
+MOST_CHANNELS = 8  # limit of the default, as MOST_ROWS
+MOST_VECTORS = 4  # limit of `tile`: streams through the image
+SOME_COLUMNS = 64  # what the model is asked about where their number is not known
+SOME_ROWS = 40  # of an image: the same
+SHARED_VECTORS = 64  # the default of `grain`: are handed out together
+GRAINS = (16, 64, 256)
+LARGEST_COPY = 2**15  # limit of `copy_rows`: bytes of rows on the stack
+
+
+def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
+    """The roles of the iterators of a reduction over windows that is no product; pools of blocks of channels reduce columns, too."""
+    if isinstance(matmul_of(block), Refusal) or in_blocks(func, block, target):
+        return windows_of(block)
+    return Refusal(f"block `{block.name}` is a product")
+
+
+def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
+    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    block = find_block(s.program, decide.block)
+    if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block, decide.target):
+        choose_lanes(s.program, block, decide)  # it is a convolution along rows
+    known_sums(s.program, block)
+    rule = _Rule(s, roles, decide)
+    return with_epilogue(s, block, rule.apply)
+
+
+def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
+    """The sizes that windows over blocks of channels need not know: all but rows, columns and windows."""
+    roles = windows_of(block)
+    if isinstance(roles, Refusal) or not in_blocks(func, block, decide.target):
+        return None
+    tile = _Rule(Schedule(func), roles, decide).tile
+    rows = frozenset(v for v in nest if v.name in (roles.tiled, roles.column, *roles.reduced))
+    return Promotable(frozenset(nest) - rows, rows, {}, (tile.rows, tile.vectors))
+
+
+class _Rule:
+    """One application of the rule."""
+
+    sums = "in registers"
+
+    def __init__(self, s: Schedule, roles: Windows, decide: Decide) -> None:
+        self.s, self.roles, self.decide = s, roles, decide
+        self.name, self.target = name, target = decide.block, decide.target
+        body = find_block(s.program, name).body
+        assert isinstance(body, Reduce)
+        self.reduce = body
+        self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
+        self.depth = len(roles.reduced)
+        self.copies = False  # rows may be copied with their padding: they have one channel, which no other result needs
+        self.tile = self._tile_size()
+        block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
+        self.summing = Summing(decide_parts(s.program, block, loops, decide, windows=True))
+        self.unrolled = self._choose_unrolled(block, loops)
+
+    def _tile_size(self) -> Choice:
+        """The tile that the model takes: of rows of images that are copied, so many as divide the image."""
+        func, r = self.s.program, self.roles
+        block = find_block(func, self.name)
+        tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
+        rows = SOME_ROWS if tiled is None else max(tiled, 1)
+        depth, batch = (max(prod(self._extent(v) or SOME_ROWS for v in names), 1) for names in (r.reduced, r.outer))
+        size = self.reduce.targets[0].dtype.bits // 8
+        sizes = rows, SOME_COLUMNS if width is None else max(width, 1), depth, batch, size, size
+        taps = taps_of(func, block)
+        vectors = range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
+        if not r.rows:
+            work = ConvOverRow(*sizes, taps, overlap_of(func, block, iter_named(block, r.column).var).stride)
+            best = choose_tile(self.target, (work,), Sizes(range(1, min(MOST_CHANNELS, rows) + 1), vectors))
+            return self._decide_tile(best, work, Sizes(range(1, min(TALLEST, rows) + 1), vectors))
+        over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
+        windows = SlidingWindow(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
+        self.copies = taps == depth
+        most = min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows)
+        heights = tuple(n for n in range(1, most + 1) if tiled is None or not self.copies or tiled % n == 0)
+        best = choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
+        chosen = self._decide_tile(best, windows, Sizes(range(1, min(MOST_ROWS if tiled is None else TALLEST, rows) + 1), vectors))
+        self.copies = self.copies and (tiled is None or tiled % chosen.rows == 0)
+        return chosen
+
+    def _decide_tile(self, best: Choice, work: Gemm, sizes: Sizes) -> Choice:
+        """The tile that the cost model takes, or another one that fits the registers."""
+        domain = legal_tiles(self.target, work, sizes)
+        domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
+        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
+        return Choice(rows, vectors, best.text)
+
+    def _choose_unrolled(self, block: Block, loops: list[For]) -> int:
+        """How many of the last loops of the reduction are unrolled: where rows have windows in common, as many as are not too many taps."""
+        taps, most = 1, 0
+        for x in reversed(loops):
+            taps *= constant_extent(self.s.program, x) or MOST_TAPS + 1
+            if taps > MOST_TAPS:
+                break
+            most += 1
+        whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=self.summing.how)), default=-1)
+        best = most if self.roles.rows else 0
+        why = "what windows of neighboring rows have in common is loaded once" if self.roles.rows else "rows share no windows"
+        unrolled: int = self.decide("unroll", sorted({best, *range(min(most, whole) + 1)}), best, why=why)
+        return unrolled
+
+    def _loop(self, iterator: str) -> LoopHandle:
+        return self.s.loop(self.name, iterator)
+
+    def _extent(self, iterator: str) -> int | None:
+        return constant_extent(self.s.program, self._loop(iterator).loop)
+
+    def apply(self) -> str:
+        """Schedule the block; what was done, in words."""
+        s, r, t = self.s, self.roles, self.tile
+        s.reorder(*(self._loop(v) for v in (*([r.tiled] if r.tiled else []), *r.outer, r.column, *r.reduced)))
+        if self._sums_products() and self.target.has_fma:
+            s.contract(self.name)
+        copied = False
+        if r.tiled is None:
+            self._nest(self.name, [], [])
+        elif (extent := self._extent(r.tiled)) is not None and extent <= t.rows:
+            copied = self._nest(self.name, [], [self._loop(r.tiled)])
+        elif extent is None and r.outer:
+            self._any_rows(self._loop(r.tiled))
+        else:
+            tiles, within = rows = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
+            for rest in rows.tails:
+                *around, own = s.loops(rest, r.tiled)
+                self._nest(rest, around, [own])
+            copied = self._nest(self.name, [tiles], [within])
+        side = ", rows with their padding on the stack" if copied else ""
+        return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
+
+    def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle]) -> bool:
+        """Threads over the tiles of one size; whether the rows that they read are copied."""
+        s = self.s
+        chain = s.loops(name)
+        outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
+        column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
+        s.reorder(*outer, *tiles, column, *within, *reduced)
+        at = self._share(outer, tiles)
+        copied = self.copies and at is not None and self._padded_rows(at)
+        self._columns(name, column, len(within))
+        return copied
+
+    def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
+        """Threads over images and tiles of rows, or over images alone; the loop around a tile."""
+        why = "there are more tiles than images: they keep more threads busy"
+        if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", why=why) == "tiles":
+            return share(self.s, [*outer, *tiles])
+        share(self.s, outer)
+        return tiles[-1]
+
+    def _any_rows(self, tiled: LoopHandle) -> None:
+        """Tiles of rows whose number is not known: no proof is found that they and the loops around are one, so threads share these."""
+        s = self.s
+        outer = [self._loop(v) for v in self.roles.outer]
+        s.reorder(*outer, tiled)
+        share(s, outer)
+        for name in (self.name, *s.split(tiled, None, self.tile.rows, tail="balance").tails):
+            column, reduced = s.loop(name, self.roles.column), [s.loop(name, v) for v in self.roles.reduced]
+            *_, within = s.loops(name, self.roles.tiled)
+            s.reorder(column, within, *reduced)
+            self._columns(name, column, 1)
+
+    def _sums_products(self) -> bool:
+        r = self.reduce
+        return r.combiner.name == "add" and isinstance(r.values[0], Mul) and r.targets[0].dtype.is_float
+
+    def _padded_rows(self, at: LoopHandle) -> bool:
+        """Copy the rows that a tile reads where they are made by an elementwise block: that is done there then."""
+        made = self._producer()
+        if made is None or not self.decide("copy_rows", (False, True), True, why="rows with their padding are read without conditions"):
+            return False
+        return tried(partial(self._copy, at, *made))
+
+    def _producer(self) -> tuple[str, str] | None:
+        """The elementwise block that makes an operand that only this block reads, and the operand."""
+        func = self.s.program
+        block = find_block(func, self.name)
+        for buffer in {a.buffer: None for a in accesses(block) if not a.write}:
+            by = writers(func, buffer)
+            if allocation(func, buffer) is not None and len(by) == 1 and elementwise(by[0]) and readers(func, buffer) == [block]:
+                return by[0].name, buffer.name
+        return None
+
+    def _copy(self, at: LoopHandle, producer: str, buffer: str) -> None:
+        s = self.s
+        with s.attempt():
+            copy = s.cache_read(self.name, buffer, at, scope="stack")
+            store = copy.block.body
+            if not isinstance(store, Store) or _bytes(store.buffer) > LARGEST_COPY:
+                raise ScheduleError(f"the rows of `{buffer}` that a tile reads are too long for the stack")
+            s.compute_inline(producer)
+            s.vectorize(s.loops(copy)[-1])
+
+    def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
+        """Vectors of columns, and a masked one for those that remain."""
+        s, v = self.s, self.tile.vectors
+        extent = constant_extent(s.program, column.loop)
+        if extent is not None and extent < self.lanes:
+            self._masked(name, column, extent, tiled)
+            return
+        vectors, _ = columns = s.split(column, None, self.lanes, tail="cut")
+        for rest in columns.tails:
+            left = s.loop(rest, self.roles.column)
+            self._masked(rest, left, constant_extent(s.program, left.loop), tiled)
+        if len(s.loops(name)) == 2 + tiled + self.depth:  # a row is all there is
+            grain = self.decide("grain", GRAINS, SHARED_VECTORS, why="vectors that a thread takes at a time")
+            tried(partial(s.parallel, vectors, grain=grain))
+            v = 1
+        if v == 1:
+            self._tile(name, vectors, tiled, 1)
+            return
+        panels, _ = whole = s.split(vectors, None, v, tail="cut")
+        for rest in whole.tails:
+            chain, (left, _) = s.loops(rest), s.loops(rest, self.roles.column)
+            around = chain[chain.index(left) - 1] if left is not chain[0] else None
+            known = constant_extent(s.program, left.loop) is not None
+            self._tile(rest, around if known else left, tiled, 2 if known else 1)
+        self._tile(name, panels, tiled, 2)
+
+    def _masked(self, name: str, column: LoopHandle, extent: int | None, tiled: int) -> None:
+        """Less columns than lanes."""
+        if extent == 1:
+            chain = self.s.loops(name)
+            at = chain.index(column)
+            self._tile(name, chain[at - 1] if at else None, tiled, 1)
+        else:
+            self._tile(name, self.s.split(column, self.lanes)[0], tiled, 1)
+
+    def _tile(self, name: str, at: LoopHandle | None, tiled: int, vectors: int) -> None:
+        """Reduce one tile in registers; the loops inside of `at` are `vectors` (the last of lanes), then `tiled`, then the reduced ones."""
+        s = self.s
+        inner = s.loops(name)[-vectors - tiled - self.depth :]
+        *others, lane = inner[:vectors]
+        rows, reduced = list(inner[vectors : vectors + tiled]), inner[vectors + tiled :]
+        s.reorder(*reduced, *rows, *others, lane)
+        written = s.cache_write(name, at, scope="register")
+        for h in reversed(reduced[len(reduced) - self.unrolled :]):
+            s.unroll(h)
+        self.sums = sum_tile(s, name, at, written, reduced, [*rows, *others, lane], self.summing)
+
+
+def _bytes(b: Buffer) -> int:
+    return prod(int(e.value) for e in b.shape if isinstance(e, Const)) * b.dtype.bits // 8
+
+
+WINDOWS = Rule("windows", "windows", windows_for_lanes, schedule_windows, promotable=promotable)
