@@ -166,3 +166,24 @@ def f(x: Tensor[i32, n], out: Out[bool_, n]) -> None:
     s = Schedule(func)
     s.transform_layout("out", "lambda a: (a // 4, a % 4)", 1)
     check_schedule(func, s)
+
+
+def test_branches_that_no_run_enters_keep_their_indices() -> None:
+    """`j < 4` always holds, so that facts of the other branch contradict each other: no constant outside of the buffer may come of them."""
+
+    pick = parse(
+        """
+n = dim("n")
+@kernel
+def pick(x: Tensor[f32, n, 2], y: Out[f32, n, 2]) -> None:
+    for i, j in grid(n, 2):
+        with block("y", "SS", i, j) as (vi, vj):
+            if vj < 4:
+                y[vi, vj] = x[vi, vj]
+            else:
+                y[vi, vj] = 3.0
+"""
+    )
+    s = Schedule(pick)
+    s.transform_layout("y", "lambda a, b: (b // 4, a // 3, b % 4, a % 3)", 3)
+    check_schedule(pick, s)

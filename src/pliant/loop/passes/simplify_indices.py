@@ -120,12 +120,18 @@ class _Leaf(Replacer):
         """The same element."""
         if not self.owner.looked_at(e.buffer):
             return e
-        return Load(e.buffer, tuple(self.index(i) if has_quotient(i) else i for i in e.indices))
+        places = zip(e.indices, e.buffer.shape, strict=True)
+        return Load(e.buffer, tuple(self.index(i, extent) if has_quotient(i) else i for i, extent in places))
 
-    def index(self, i: Expr) -> Expr:
-        """An index, simplified. Below 0 it stays as it is: no element is there, so nothing reads it, and no program may spell it out."""
+    def index(self, i: Expr, extent: Expr) -> Expr:
+        """An index, simplified, unless that is a constant outside of the buffer.
+
+        The statement is then in a branch that no run enters, where facts contradict each other. The verifier refuses such a constant.
+        """
         done = simplify(i, self.facts)
-        return i if isinstance(done, Const) and done.value < 0 else done
+        if isinstance(done, Const) and (done.value < 0 or (isinstance(extent, Const) and done.value >= extent.value)):
+            return i
+        return done
 
     def target(self, e: Load) -> Load:
         """The place of a write."""
