@@ -33,11 +33,10 @@ from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func
 from pliant.lower.host.host import HostProgram
 from pliant.lower.host.lift_workspace import lift_workspace
-from pliant.pipeline import STEPS, compile_as_far_as
+from pliant.pipeline import CODE, compile_as_far_as
 from pliant.program import Program
 from pliant.runtime.ctx import Ctx, Entry
-from pliant.runtime.executable import Executable
-from pliant.runtime.loading import all_literals
+from pliant.runtime.loading import open_package
 from pliant.sym.semantics import evaluate
 from pliant.target import Target, target
 
@@ -141,10 +140,10 @@ class Model:
         self.library = build(self.files, *flags)
         # The kernels that are scheduled for the C target, as code for this machine.
         state = compile_as_far_as("host", program, target(to), load_here=True)
-        package = STEPS[-1].run(replace(state, assembly=backend_of(target("native")).assembly(target("native")))).package
+        package = CODE[-1].run(replace(state, assembly=backend_of(target("native")).assembly(target("native")))).package
         assert package is not None
         self.interface = package.interface
-        self.native = Executable(package, constants=package.interface.memory(all_literals(package, program.constants)))
+        self.native = open_package(package, program.constants)
 
     def arena_bytes(self, **dims: int) -> int:
         """What `model_arena_bytes` answers."""

@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from pliant.compilation import State, Step
 from pliant.dtype import u8
 from pliant.graph import node as g
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import Func, Param, Replacer
 from pliant.lower.host.host import HostProgram
-from pliant.pipeline import STEPS, State, Step, run_steps
+from pliant.pipeline import STEPS, run_steps
+from pliant.pipeline import without as steps_without
 from pliant.program import Program
 from pliant.runtime.executable import Executable
-from pliant.runtime.loading import all_literals
+from pliant.runtime.loading import open_package
 from pliant.sym.expr import const
 from pliant.target import target
 
@@ -32,7 +34,7 @@ Array = np.ndarray[Any, Any]
 def without(*names: str) -> tuple[Step, ...]:
     """The steps of the pipeline without some of them."""
     assert {s.name for s in STEPS} >= set(names)
-    return tuple(s for s in STEPS if s.name not in names)
+    return steps_without(STEPS, names)
 
 
 def lowered(function: g.Function, steps: Sequence[Step] = STEPS, **options: Any) -> State:
@@ -47,8 +49,7 @@ def compiled(
     """A function as native code, not from the cache."""
     state = lowered(function, steps, level=level, poison=poison, checked=checked)
     assert state.package is not None
-    constants = state.package.interface.memory(all_literals(state.package, state.constants), state.functions)
-    return Executable(state.package, constants=constants)
+    return open_package(state.package, state.constants, state.functions)
 
 
 def host_of(function: g.Function, steps: Sequence[Step] = STEPS, poison: bool = False) -> HostProgram:

@@ -15,9 +15,8 @@ import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, kernel, ops
 from pliant.api import program_of
 from pliant.lower.host.host import HostProgram
-from pliant.pipeline import STEPS, compile_as_far_as, run_steps
-from pliant.runtime.executable import Executable
-from pliant.runtime.loading import all_literals
+from pliant.pipeline import CODE, compile_as_far_as, run_steps
+from pliant.runtime.loading import open_package
 from pliant.target import target
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -127,7 +126,7 @@ class Interpreted:
         self.host: HostProgram = state.host
         if state.load is not None:
             start = replace(state, function=state.load, load=None, derived=(), moves=None, kernels=None, host=None)
-            load = run_steps(start, STEPS[-5:-1]).host
+            load = run_steps(start, CODE[:-1]).host
             assert load is not None
             computed = {id(array): value for array, value in zip(state.derived, interpret_host(load, []), strict=True)}
             constants = tuple(replace(c, array=computed.get(id(c.array), c.array)) for c in self.host.constants)
@@ -141,8 +140,7 @@ class Interpreted:
 def run_scheduled_for(program: pliant.Program, name: str, arguments: Mapping[str, Any]) -> list[Array]:
     """What the programs that are scheduled for a target compute, as native code of this machine, whatever it has itself."""
     start = compile_as_far_as("host", program, target(name), load_here=True)
-    package = STEPS[-1].run(replace(start, target=target("native"))).package
+    package = CODE[-1].run(replace(start, target=target("native"))).package
     assert package is not None
-    literals = all_literals(package, start.constants)
-    results = Executable(package, constants=package.interface.memory(literals))(**arguments)
+    results = open_package(package, start.constants)(**arguments)
     return list(results) if isinstance(results, tuple) else [results]

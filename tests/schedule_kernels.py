@@ -272,7 +272,7 @@ def pack(scheduled: Func, arguments: list[np.ndarray], dims: list[int]) -> list[
     made = []
     for p, a in zip(scheduled.params, arguments, strict=True):
         b = p.value
-        note = scheduled.attrs.get("layouts", {}).get(b.name)
+        note = scheduled.attrs.layouts.get(b.name)
         if note is None:
             made.append(clone(a))
             continue
@@ -288,7 +288,7 @@ def unpack(scheduled: Func, packed: list[np.ndarray], like: list[np.ndarray]) ->
     """What `pack` made in the layouts it came from; the padding holds what the program says it does."""
     made = []
     for p, a, old in zip(scheduled.params, packed, like, strict=True):
-        note = scheduled.attrs.get("layouts", {}).get(p.value.name)
+        note = scheduled.attrs.layouts.get(p.value.name)
         if note is None:
             made.append(a)
             continue

@@ -75,8 +75,12 @@ def _measured(item: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 def _scheduled(state: Any) -> list[Any]:
     """The loop programs of a program, each once, those that run when it is loaded too."""
-    from pliant.lower.schedule_kernels import Kernels
     from pliant.program import Program
+
+    try:
+        from pliant.lower.schedule_kernels import Kernels
+    except ImportError:  # its name in older commits
+        from pliant.lower.kernels import Kernels  # type: ignore[import-not-found, no-redef]
 
     found = list(Program.of(state.function).kernels)
     if state.load is not None:
@@ -88,7 +92,8 @@ def _kernel(func: Any, machine: Any, text: bool) -> dict[str, str]:
     from pliant.codegen.emit import emit_assembly
     from pliant.codegen.llvm import compile_module, generate
 
-    if "external" in func.attrs:
+    attrs = func.attrs  # a mapping in older commits
+    if (attrs.get("external") if isinstance(attrs, dict) else attrs.external) is not None:
         return {"name": func.name, "code": ""}
     module = generate([func], machine)
     made = {"name": func.name, "code": hashlib.sha256(compile_module(module).code).hexdigest()}

@@ -26,7 +26,7 @@ from .pipeline import compile_program
 from .program import Program
 from .provenance import Lineage
 from .runtime.executable import Executable
-from .runtime.loading import all_literals
+from .runtime.loading import open_package
 from .support.errors import Error, InternalError, UnsupportedError
 from .support.source import caller_span
 from .sym.expr import Expr
@@ -132,7 +132,7 @@ def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
 
     func = parse_kernel(fn)
     if scheduled:
-        func = func.with_(attrs={**func.attrs, "scheduled": True})
+        func = func.with_(attrs=func.attrs.with_(scheduled=True))
     verify_written(func)
     return Kernel(func, fn)
 
@@ -169,8 +169,8 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions)
-    constants = package.interface.memory(all_literals(package, program.constants), program.functions)
-    return Executable(package, threads=threads, constants=constants, lineage=Lineage(lambda: program, machine, checked, decisions))
+    lineage = Lineage(lambda: program, machine, checked, decisions)
+    return open_package(package, program.constants, program.functions, threads, lineage)
 
 
 def _check_runs_here(machine: Target) -> None:

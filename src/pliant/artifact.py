@@ -36,7 +36,7 @@ from .runtime import container, interface
 from .runtime.container import Container, Section, Writer, broken
 from .runtime.ctx import Ctx
 from .runtime.executable import Executable
-from .runtime.loading import all_literals
+from .runtime.loading import open_package
 from .runtime.package import ENTRIES, Package
 from .support.errors import Error, InternalError, UnsupportedError
 from .target import Target
@@ -159,7 +159,10 @@ def load(
 
         package = compile_program(lineage.program, here, checked)
         literals = list(lineage.program.constants)
-    return Executable(package, threads=threads, constants=_memory(file, package, literals), lineage=lineage)
+    try:
+        return open_package(package, literals, (), threads, lineage)
+    except ValueError as problem:
+        raise broken(file.file, str(problem)) from None
 
 
 def read_program(path: str | os.PathLike[str]) -> Program:
@@ -216,24 +219,6 @@ def _tensor(section: Section) -> Array:
     if size != len(section.data):
         raise broken(section.file, f"tensor {container.shown(section.name)} of shape {shape[:8]} has {len(section.data)} bytes")
     return np.frombuffer(section.data, dtype).reshape(shape) if size else np.zeros(shape, dtype)
-
-
-def _memory(file: Container, package: Package, literals: Sequence[Array]) -> list[Any]:
-    """The constants of a package: literals of the program, and what the package inside makes of them, of just the sizes it expects."""
-    if package.load is not None:
-        _check_sizes(file, package.load, literals)
-        literals = all_literals(package, literals)
-    return _check_sizes(file, package, literals)
-
-
-def _check_sizes(file: Container, package: Package, literals: Sequence[Array]) -> list[Any]:
-    try:
-        found = package.interface.memory(literals)
-    except (ValueError, IndexError):
-        raise broken(file.file, "its code needs constants that are not there") from None
-    if [a.nbytes for a in found] != [c.size for c in package.interface.constants]:
-        raise broken(file.file, "the constants of its code have other sizes than its tensors")
-    return found
 
 
 def _program(file: Container, literals: Sequence[Array]) -> Program:

@@ -19,11 +19,12 @@ from .codegen.llvm_types import memory_type
 from .codegen.try_emit import problem_of
 from .dtype import DType
 from .interp.loop import run_loop
+from .loop.attributes import SCHEDULED
 from .loop.buffer import Buffer, Load
 from .loop.stmt import INSTRUCTION, For, Func, Reduce, Store
-from .pipeline import compiler_version
 from .runtime import code_cache
 from .schedule.primitives.tensorize import inner_tile
+from .support.compiler_version import compiler_version
 from .support.errors import Error
 from .sym.expr import Const, Expr, Var, walk
 from .target import aarch64, wasm, x86
@@ -252,4 +253,4 @@ def marked(record: Instruction, implementation: Func) -> Func:
     loop = only_loop(implementation.body)
     assert isinstance(loop, For)
     body = loop.with_(annotations={**loop.annotations, INSTRUCTION: record.name})
-    return implementation.with_(name="f", body=body, attrs={"scheduled": True})
+    return implementation.with_(name="f", body=body, attrs=SCHEDULED)

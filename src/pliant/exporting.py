@@ -27,7 +27,7 @@ from .loop.stmt import Func
 from .lower.host.argument_checks import shapes_func
 from .pipeline import compile_as_far_as, compile_program
 from .program import Program
-from .runtime.loading import all_literals
+from .runtime.loading import constants_of
 from .support.errors import ModelFileError, UnsupportedError
 from .support.source import caller_span
 from .target import Target
@@ -69,7 +69,7 @@ def exported(program: Program, machine: Target, name: str) -> Exported:
             where=caller_span(),
             help="write it with operators or as a @kernel, or compile the program where it runs",
         )
-    arrays = package.interface.memory(all_literals(package, literals))
+    arrays = constants_of(package, literals)
     return Exported(name, machine, package, tuple(map(np.ascontiguousarray, arrays)), host)
 
 

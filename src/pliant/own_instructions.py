@@ -26,6 +26,7 @@ from typing import Any
 
 from .api import Kernel, kernel
 from .check_instruction import check_arguments, check_description, check_form, check_same, check_where, check_with_llvm, run_on_machine
+from .loop.attributes import NO_ATTRS
 from .loop.printer import print_func
 from .loop.stmt import Func
 from .support.errors import Error
@@ -105,7 +106,7 @@ def _plain(description: Func) -> Func:
 
 
 def _text(func: Func) -> str:
-    return print_func(func.with_(name="f", attrs={}))
+    return print_func(func.with_(name="f", attrs=NO_ATTRS))
 
 
 def _check(record: Instruction, description: Func, implementation: Func) -> None:

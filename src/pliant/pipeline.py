@@ -3,28 +3,28 @@
     PLIANT_SHOW=fuse,host python my_program.py      # prints the program after these steps; `all` for every one
     PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice)
 
-The steps up to `fuse` are the same for all targets. Every step is verified, timed and can be shown; a step that changes nothing
-says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and compiled from there, and gives the same.
+The steps are five phases: GRAPH, LOWER, FUSE, LAYOUT, CODE. The first three are the same for all targets. Every step is verified, timed and
+can be shown; a step that changes nothing says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and
+compiled from there, and gives the same code.
 
-Kernels are lowered and written as soon as they are scheduled, one by one, while LLVM works on those before
-(`codegen/background_compile.py`). The passes that each kernel goes through are lists of their own: `KERNEL_PASSES` in
-`lower/schedule_kernels.py`, then `LOOP_PASSES` in `loop/lowering.py` (for C also `SOURCE_PASSES` in `loop/source_lowering.py`), through
-which the host program goes as well. Their names work in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed;
-`PLIANT_VERIFY=1` verifies each of them.
+Code generation begins in the step `schedule`: as soon as a kernel is scheduled, it is lowered and LLVM compiles it in the background
+(`codegen/background_compile.py`), while the next one is being scheduled. `emit` waits for the last kernel and links. The passes that each
+kernel goes through are lists of their own: `KERNEL_PASSES` in `lower/schedule_kernels.py`, then `LOOP_PASSES` in `loop/lowering.py` (for C
+also `SOURCE_PASSES` in `loop/source_lowering.py`), through which the host program goes as well. Their names work in `PLIANT_SHOW` like
+those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .cache_key import cache_key
+from .compilation import State, Step
 from .graph.node import (
     CallFunction,
     CallHost,
@@ -35,16 +35,15 @@ from .graph.node import (
     Node,
     Op,
     annotation_exprs,
-    output_names,
     stride_exprs,
     walk_nodes,
 )
-from .loop.stmt import Check, walk_stmts
 from .program import Program
 from .runtime import code_cache
 from .runtime.package import Package
+from .step_watch import show_step, verify_step, warn_of_unknown, watch_loop_passes
 from .support.collector import fewer_collections
-from .support.errors import Error, InternalError
+from .support.errors import Error
 from .support.memos import forget
 from .support.settings import read as read_settings
 from .sym.expr import free_vars
@@ -53,66 +52,7 @@ from .target import target as find_target
 from .target.declared import declared_text
 
 if TYPE_CHECKING:
-    from .backend.base import Assembly
-    from .loop.lowering import Named, Watch
-    from .loop.stmt import Func
-    from .lower.host.copy_elision import CopyElision
-    from .lower.host.host import HostProgram
-    from .lower.ops.foreign_calls import ForeignCalls
-    from .lower.schedule_kernels import Kernels
     from .schedule.decisions import Decisions
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What is being compiled, as far as it has come."""
-
-    function: Function
-    target: Target
-    constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
-    level: int = 2  # of LLVM's optimization
-    checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
-    poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
-    plan: bool = True  # temporaries share memory
-    fused: bool = True  # functions have their forms with fma
-    load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
-    load_here: bool = False  # `load` becomes code for this machine, though its kernels are scheduled for the target
-    derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
-    functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
-    leaving: ForeignCalls | None = None  # calls of functions outside of compiled code
-    moves: CopyElision | None = None  # calls that need not run where what they move lies in place
-    assembly: Assembly | None = None  # code at work, of what is scheduled so far
-    decisions: Decisions | None = None  # what somebody asks the rules to choose, and all that they have chosen
-    kernels: Kernels | None = None
-    host: HostProgram | None = None
-    package: Package | None = None
-
-    @property
-    def program(self) -> Program:
-        """The program as it stands, whole: what is computed when it is loaded and what is called outside are in it again.
-
-        Its text, with `named_constants`, is all that a compilation needs to begin anew from here.
-        """
-        function = self.function
-        if self.leaving is not None:
-            from .lower.ops.foreign_calls import with_calls
-
-            function = with_calls(function, self.leaving)
-        if self.load is not None:
-            from .lower.layout.lift_constants import whole
-
-            function = whole(function, self.load, self.derived)
-        return Program(function)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step of the pipeline: its name, what it does, what holds afterwards."""
-
-    name: str
-    run: Callable[[State], State]
-    holds: str
-    optional: bool = False  # programs are right without it
 
 
 def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
@@ -154,6 +94,14 @@ def _name_sizes(s: State) -> State:
     from .lower.layout.name_sizes import name_sizes
 
     return replace(s, function=name_sizes(s.function))
+
+
+def _layout_nchwc(s: State) -> State:
+    if not s.constants:
+        return s
+    from .lower.layout.layout_nchwc import layout_nchwc
+
+    return replace(s, function=layout_nchwc(s.function, s.target, s.decisions))
 
 
 def _choose_layouts(s: State) -> State:
@@ -228,7 +176,7 @@ def _without_fma(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.schedule_kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, _watch_loop_passes())
+    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, watch_loop_passes())
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -251,7 +199,7 @@ def _emit(s: State) -> State:
 
     assert s.host is not None
     assert s.kernels is not None
-    assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, _watch_loop_passes())
+    assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
     package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.leaving)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules(), layouts=s.kernels.layouts()))
@@ -268,8 +216,7 @@ def _load_package(s: State, machine: Target) -> Package:
     """
     assert s.load is not None
     start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
-    steps = [step for step in STEPS[-5:] if step.name not in read_settings().disable]
-    package = _to_code(start, steps, machine).package
+    package = _to_code(start, without(CODE, read_settings().disable), machine).package
     assert package is not None
     return package
 
@@ -279,11 +226,12 @@ def _to_code(start: State, steps: Sequence[Step], machine: Target | None = None)
     from .backend import backend_of
 
     machine = machine or start.target
-    with backend_of(machine).assembly(machine, start.level, _watch_loop_passes()) as assembly:
+    with backend_of(machine).assembly(machine, start.level, watch_loop_passes()) as assembly:
         return run_steps(replace(start, assembly=assembly), steps)
 
 
-STEPS: tuple[Step, ...] = (
+# Optimizations of the graph, the same for all targets.
+GRAPH: tuple[Step, ...] = (
     Step("unique_dims", _unique_dims, "dims that are different have different names"),
     Step(
         "inline_functions",
@@ -345,28 +293,87 @@ STEPS: tuple[Step, ...] = (
         "no pure node stands twice",
         optional=True,
     ),
+)
+
+# From operators to loop programs.
+LOWER: tuple[Step, ...] = (
     Step("lower_ops", _pass(".lower.ops.lower_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
     Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
     Step("resolve_casts", _pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
     Step("narrow_dims", _narrow_dims, "what every run asks of a dim is part of its contract"),
     Step("infer_blocks", _pass(".lower.ops.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
+)
+
+# Fusion of loop programs.
+FUSE: tuple[Step, ...] = (
+    Step(
+        "fold_data_movement",
+        _pass(".lower.fusion.fold_data_movement:fold_data_movement", CallLoop, least=2),
+        "moves of what a template reads or writes are done in its own loads and stores",
+        optional=True,
+        part_of="fuse",
+    ),
+    Step(
+        "rematerialize",
+        _pass(".lower.fusion.rematerialize:rematerialize", CallLoop, least=2),
+        "a cheap value that several programs can compute is computed for each of them",
+        optional=True,
+        part_of="fuse",
+    ),
     Step(
         "fuse",
         _pass(".lower.fusion.fuse:fuse", CallLoop, least=2),
         "elementwise loop programs have joined their producers and consumers",
         optional=True,
     ),
+)
+
+# What depends on the target: layouts of weights and images, and what is computed when a program is loaded.
+LAYOUT: tuple[Step, ...] = (
     Step("name_sizes", _name_sizes, "loop programs have symbols for sizes that they use as a whole; none stands twice", optional=True),
+    Step(
+        "layout_nchwc",
+        _layout_nchwc,
+        "images between convolutions are in blocks of channels (NCHWc)",
+        optional=True,
+        part_of="choose_layouts",
+    ),
     Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
     Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
     Step("foreign_calls", _foreign_calls, "calls of functions outside of compiled code go through an address"),
     Step("copy_elision", _copy_elision, "calls that only move ranges of memory are known", optional=True),
+)
+
+# From scheduled loop programs to code. What is computed when a program is loaded goes through this phase on its own.
+CODE: tuple[Step, ...] = (
     Step("promote_sizes", _promote_sizes, "no two loop programs differ only in sizes that no schedule needs to know", optional=True),
     Step("without_fma", _without_fma, "a machine without fused multiply-add computes only those that a user wrote", optional=True),
-    Step("schedule", _schedule, "every loop program is scheduled (and checked, if asked), needs no workspace, and stands once"),
+    Step(
+        "schedule",
+        _schedule,
+        "every loop program is scheduled (and checked, if asked), needs no workspace, stands once, and is being compiled in the background",
+    ),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
 )
+
+STEPS: tuple[Step, ...] = (*GRAPH, *LOWER, *FUSE, *LAYOUT, *CODE)
+
+
+def steps_to(last: str) -> tuple[Step, ...]:
+    """The steps up to the one of that name, which is the last of them."""
+    names = [s.name for s in STEPS]
+    return STEPS[: names.index(last) + 1]
+
+
+def steps_after(name: str) -> tuple[Step, ...]:
+    """The steps behind the one of that name."""
+    return STEPS[len(steps_to(name)) :]
+
+
+def without(steps: Sequence[Step], names: Collection[str]) -> tuple[Step, ...]:
+    """The steps but those of some names, and those that only prepare one of these."""
+    return tuple(s for s in steps if s.name not in names and s.part_of not in names)
 
 
 def compile_program(
@@ -424,12 +431,12 @@ def compile_as_far_as(
     _refuse_addresses(program)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
     start = replace(start, load_here=load_here, decisions=decisions or Decisions())
-    steps = [s for s in STEPS[: 1 + [s.name for s in STEPS].index(last)] if s.name not in disabled]
+    steps = without(steps_to(last), disabled)
     return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
 
 
 def _refuse_addresses(program: Program) -> None:
-    if any("external" in f.attrs for f in program.kernels):
+    if any(f.attrs.external is not None for f in program.kernels):
         from .lower.ops.foreign_calls import refuse_addresses
 
         refuse_addresses(program.entry)
@@ -443,138 +450,16 @@ def check_disabled(names: frozenset[str]) -> frozenset[str]:
     return names
 
 
-@functools.cache
-def compiler_version() -> str:
-    """What this compiler is: sizes and times of its own source files, so that no code of another version is ever taken for its own."""
-    found: list[tuple[str, int, int]] = []
-    root = os.path.dirname(__file__)
-    folders = [root]
-    while folders:
-        for entry in os.scandir(folders.pop()):
-            if entry.is_dir() and entry.name != "__pycache__":
-                folders.append(entry.path)
-            elif entry.name.endswith((".py", ".h")):
-                status = entry.stat()
-                found.append((entry.path[len(root) :], status.st_size, status.st_mtime_ns))
-    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
-
-
-def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes:
-    """What a package is found by: the whole program, the machine, and the compiler's own version.
-
-    Code depends on structure alone, but a package also tells where its checks stand in the user's source, so these places are part of it.
-    """
-    from .graph.structural import canonical
-    from .loop.structural import canonical_text
-
-    parts = [compiler_version(), repr(machine), repr(canonical(program.entry)), *output_names(program.entry)]
-    parts += map(repr, _places(program.entry))
-    for func in program.kernels:
-        checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
-        parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
-    key = "\n".join(parts).encode()
-    if checked:  # what may fail is every access: its names and places are told
-        from .lower.schedule_kernels import named_hash
-
-        spans = [n.span for n in walk_nodes(program.entry.nodes)]
-        return b"\n".join([b"checked", key, str(program).encode(), repr(spans).encode(), *map(named_hash, program.kernels)])
-    return key
-
-
-def _places(function: Function) -> list[Any]:
-    nodes = list(walk_nodes(function.nodes))
-    inner = [place for n in nodes if isinstance(n, CallFunction) for place in _places(n.function)]
-    return [*((r.message, r.help, r.span) for n in nodes for r in n.requires), *inner]
-
-
-@functools.cache
-def _warn_of_unknown(names: frozenset[str]) -> None:
-    """Says once, for each setting of `PLIANT_SHOW`, which of its names are no steps."""
-    if not names:
-        return
-    known = [*(s.name for s in STEPS), *(p.name for p in _kernel_passes()), "all"]
-    for name in sorted(names - set(known)):
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"steps are: {', '.join(known)}"
-        print(f"PLIANT_SHOW: there is no step `{name}`; {hint}", file=sys.stderr)
-
-
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
     """Runs the steps, verifying, showing and timing as asked."""
     settings = read_settings()
-    _warn_of_unknown(settings.show)
+    warn_of_unknown(settings.show, tuple(s.name for s in STEPS))
     for step in steps:
         start = time.perf_counter()
         after = step.run(state)
         elapsed = time.perf_counter() - start
         if settings.shows(step.name):
-            _show(step, state, after, elapsed)
-        _verify(step, state, after)
+            show_step(step, state, after, elapsed)
+        verify_step(step, state, after)
         state = after
     return state
-
-
-def _kernel_passes() -> Sequence[Named]:
-    """The passes that each kernel goes through, in order."""
-    from .loop.lowering import all_passes
-    from .lower.schedule_kernels import KERNEL_PASSES
-
-    return (*KERNEL_PASSES, *all_passes())
-
-
-def _watch_loop_passes() -> Watch | None:
-    """Shows and verifies passes over loop programs; None where nobody asks for it."""
-    settings = read_settings()
-    if not settings.verify and not (settings.show and any(settings.shows(p.name) for p in _kernel_passes())):
-        return None
-    from .loop.passes.outline_parallel import chunks
-    from .loop.verify import verify
-
-    def watch(step: Named, before: Func, after: Func) -> None:
-        if settings.shows(step.name) and after is not before:
-            print(f"# {step.name} of `{after.name}`: {step.holds}\n{after}", file=sys.stderr)
-        if not settings.verify:
-            return
-        try:
-            for func in (*chunks(after), after):
-                verify(func, claims=False)
-        except Error as error:
-            what = f"the pass `{step.name}` made a wrong program of `{before.name}`: {error.what}"
-            raise InternalError(what, where=error.where, facts=error.facts) from error
-
-    return watch
-
-
-def _verify(step: Step, before: State, after: State) -> None:
-    """Checks what a step has made: the graph, the scheduled loop programs, the host program."""
-    from .graph.verify import verify as verify_graph
-    from .loop.verify import verify as verify_loops
-    from .loop.verify_blocks import check_claims
-    from .lower.callee import func_of, given_by
-
-    try:
-        if after.function is not before.function:
-            verify_graph(after.function)
-        if after.kernels is not None and after.kernels is not before.kernels:
-            calls = [n for n in walk_nodes(after.function.nodes) if isinstance(n, CallLoop)]
-            for func, given in dict.fromkeys((func_of(n.callee), given_by(n)) for n in calls):
-                verify_loops(func, given, claims=False)
-            for ready in after.kernels.ready.values():
-                check_claims(ready.before, certain=True)
-        if after.host is not None and after.host is not before.host:
-            for func in (after.host.prepare, after.host.size, after.host.run):
-                verify_loops(func)
-    except Error as error:
-        raise InternalError(f"the step `{step.name}` made a wrong program: {error.what}", where=error.where, facts=error.facts) from error
-
-
-def _show(step: Step, before: State, after: State, elapsed: float) -> None:
-    changed = before.function is not after.function or before.host is not after.host or before.package is not after.package
-    print(f"# {step.name}: {step.holds} ({elapsed * 1e3:.1f} ms){'' if changed else ' (unchanged)'}", file=sys.stderr)
-    if before.function is not after.function:
-        print(after.program, file=sys.stderr)
-    if before.host is not after.host and after.host is not None:
-        for f in (after.host.prepare, after.host.size, after.host.run):
-            print(f, file=sys.stderr)

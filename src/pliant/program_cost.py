@@ -10,13 +10,14 @@ import operator
 from functools import cached_property
 from typing import NamedTuple
 
+from .compilation import State
 from .dtype import i64
 from .graph.annotation import annotation_vars
 from .graph.node import CallLoop, walk_nodes
 from .loop.analysis.operation_count import Cost
 from .loop.analysis.operation_count import cost as loop_cost
 from .lower.callee import func_of
-from .pipeline import STEPS, State, run_steps
+from .pipeline import run_steps, steps_to
 from .program import Program
 from .support.errors import ShapeError, UnsupportedError
 from .support.source import caller_span
@@ -43,8 +44,7 @@ class ProgramCost:
     @cached_property
     def _calls(self) -> list[tuple[Cost, dict[Var, Expr]]]:
         """The cost of each fused loop program over its own symbols, and what these are for the program."""
-        steps = STEPS[: [s.name for s in STEPS].index("schedule")]
-        function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps).function
+        function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps_to("without_fma")).function
         calls = [n for n in walk_nodes(function.nodes) if isinstance(n, CallLoop)]
         found = []
         for n in calls:

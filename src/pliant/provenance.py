@@ -15,7 +15,7 @@ from .program import Program
 from .target import Target
 
 if TYPE_CHECKING:
-    from .pipeline import State
+    from .compilation import State
     from .program_cost import ProgramCost
     from .report.profile import Profile
     from .runtime.executable import Executable
@@ -51,15 +51,14 @@ class Lineage:
         from .pipeline import compile_as_far_as
         from .schedule.decisions import Decisions
 
-        return compile_as_far_as("place", self.program, self.target, self.checked, decisions=Decisions(self.decisions))
+        return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=Decisions(self.decisions))
 
     @cached_property
     def lowered(self) -> State:
         """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
-        from .pipeline import STEPS, run_steps
+        from .pipeline import run_steps, steps_after, without
 
-        later = 1 + [s.name for s in STEPS].index("place")
-        return run_steps(self.fused, [s for s in STEPS[later:] if s.name != "emit"])
+        return run_steps(self.fused, without(steps_after("copy_elision"), ("emit",)))
 
     def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
         """Writes the artifact."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pliant
+from pliant.compilation import State
 from pliant.graph.node import CallLoop
 from pliant.graph.verify import verify as verify_graph
 from pliant.interp.graph import run_graph
@@ -18,7 +19,7 @@ from pliant.loop.printer import print_func
 from pliant.loop.stmt import Func
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
-from pliant.pipeline import STEPS, State
+from pliant.pipeline import STEPS
 from pliant.target import target
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

@@ -24,12 +24,13 @@ from test_dtypes import STORAGE, even, passed, program, values
 from pliant.backend import backend_of
 from pliant.codegen.c_render import render
 from pliant.codegen.c_types import helper_texts
+from pliant.compilation import State
 from pliant.dtype import DType, dtype
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer, loaded_dtype
 from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import For, Func, Param, Seq, Store, View
-from pliant.pipeline import STEPS, State, run_steps
+from pliant.pipeline import STEPS, run_steps
 from pliant.program import Program
 from pliant.sym.expr import EXPANDED_FUNCTIONS, BitNot, Call, Cast, Const, Dim, Expr, Fma, Lt, Var
 from pliant.sym.semantics import evaluate

@@ -22,6 +22,7 @@ from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.dtype import dtype, i64
 from pliant.interp.loop import run_loop
+from pliant.loop.attributes import SCHEDULED
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import For, Func, Param, Store
 from pliant.sym.expr import Const, Fma, Var
@@ -48,7 +49,7 @@ def multiply_add(element: str, lanes: int) -> Func:
     store = Store(y, (i, j), Fma(*(x.load(i, j) for x in (a, b, c))))
     inner = For(j, Const(0, i64), width, "vector" if lanes else "serial", store)
     body = For(i, Const(0, i64), rows, "serial", inner)
-    return Func(f"fma_{element}_{lanes}", (*map(Param, (a, b, c)), Param(y, "out")), body, {"scheduled": True})
+    return Func(f"fma_{element}_{lanes}", (*map(Param, (a, b, c)), Param(y, "out")), body, SCHEDULED)
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "f16"])

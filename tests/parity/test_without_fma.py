@@ -18,6 +18,7 @@ import pliant
 from pliant import Out, Tensor, block, dim, exp, f16, f32, f64, fma, function, kernel, muladd, ops, tanh
 from pliant.codegen.llvm import generate
 from pliant.codegen.llvm_float import Floats
+from pliant.compilation import State
 from pliant.dtype import DType, i64
 from pliant.graph.node import Function
 from pliant.interp.loop import run_loop
@@ -29,7 +30,7 @@ from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import For, Func, Param, Seq, Store
 from pliant.loop.structural import assert_same
 from pliant.lower.host.host import HostProgram
-from pliant.pipeline import STEPS, State, run_steps
+from pliant.pipeline import CODE, STEPS, run_steps, steps_to
 from pliant.program import Program
 from pliant.runtime.executable import Executable
 from pliant.sym.expr import EXPANDED_FUNCTIONS, UNFUSED, Call, Const, Var
@@ -76,7 +77,7 @@ def text_of(entry: Function, name: str) -> str:
 
 def native(entry: Function, name: str) -> Executable:
     """A function as native code for a machine, everything computed in the call."""
-    state = STEPS[-1].run(lowered(entry, name))
+    state = CODE[-1].run(lowered(entry, name))
     assert state.package is not None
     return Executable(state.package, constants=state.package.interface.memory(state.constants, state.functions))
 
@@ -148,10 +149,10 @@ def test_no_template_emulates_an_fma(make: tuple[Callable[[str], Function], str]
 
 @pytest.mark.parametrize("name", WITH)
 def test_machines_with_fma_keep_their_programs(name: str) -> None:
-    (step,) = (s for s in STEPS if s.name == "without_fma")
+    *before, step = steps_to("without_fma")
     for case in ("gelu", "attention_tiles", "block_linear_Q4_1"):
         entry = operator(case)
-        state = run_steps(State(entry, target(name), Program.of(entry).constants), STEPS[: STEPS.index(step)])
+        state = run_steps(State(entry, target(name), Program.of(entry).constants), before)
         assert step.run(state) is state
         assert step.run(replace(state, target=target("wasm"))).function is not state.function
 

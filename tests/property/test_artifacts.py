@@ -20,7 +20,7 @@ from pliant.graph.structural import assert_same
 from pliant.program import Program
 from pliant.provenance import Lineage
 from pliant.runtime.executable import Executable
-from pliant.runtime.loading import all_literals
+from pliant.runtime.loading import constants_of
 from pliant.target import target
 
 
@@ -31,7 +31,7 @@ def test_random_graphs_are_saved_and_loaded(seed: int, tmp_path: Path) -> None:
         pytest.skip("Python functions are not saved")
     state = lowered(function, level=0)
     assert state.package is not None
-    constants = state.package.interface.memory(all_literals(state.package, state.constants), state.functions)
+    constants = constants_of(state.package, state.constants, state.functions)
     f = Executable(state.package, constants=constants, lineage=Lineage(lambda: Program.of(function), target("native")))
     f.save(tmp_path / "f.pliant")
     assert_same(read_program(tmp_path / "f.pliant").entry, function)

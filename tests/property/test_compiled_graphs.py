@@ -21,11 +21,12 @@ from op_cases import CASES, build
 from random_graphs import RANDOM, make_arguments, make_function
 
 import pliant
+from pliant.compilation import Step
 from pliant.graph.node import Function, Scalar
 from pliant.graph.operators import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
-from pliant.pipeline import STEPS, Step
+from pliant.pipeline import STEPS
 
 BATCH = 10
 OPTIMIZED = 10  # one function in so many is compiled at level 2

@@ -15,8 +15,12 @@ import pytest
 
 import pliant
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, i32, init, kernel, match_cast, ops, pipeline
+from pliant.compilation import State as Compilation
+from pliant.compilation import Step
 from pliant.runtime import code_cache
+from pliant.support import compiler_version
 from pliant.support.errors import Error, ShapeError
+from pliant.target import target
 
 n = dim("n", min=1, max=512, multiple_of=2)
 m = dim("m", max=1024)
@@ -64,9 +68,9 @@ CHILD = """
 import sys
 import numpy as np
 import pliant
-from pliant import Tensor, dim, f32, function, ops, pipeline
+from pliant import Tensor, cache_key, dim, f32, function, ops
 
-pipeline.compiler_version = lambda: "{version}"
+cache_key.compiler_version = lambda: "{version}"
 n = dim("n")
 
 @function
@@ -109,8 +113,8 @@ def test_a_second_process_does_not_load_llvm(tmp_path: Path) -> None:
 
 
 def test_a_changed_source_file_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "pipeline.py"))
-    version = pipeline.compiler_version.__wrapped__
+    monkeypatch.setattr(compiler_version, "ROOT", str(tmp_path))
+    version = compiler_version.compiler_version.__wrapped__
     source = tmp_path / "lower" / "host" / "memory_plan.py"
     source.parent.mkdir(parents=True)
     source.write_text("x = 1")
@@ -409,11 +413,11 @@ def test_steps_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_a_step_that_makes_a_wrong_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    def forgetful(s: pipeline.State) -> pipeline.State:
+    def forgetful(s: Compilation) -> Compilation:
         return replace(s, function=s.function.with_(nodes=s.function.nodes[1:]))
 
-    steps = (pipeline.Step("forget", forgetful, "the first node is lost"),)
-    state = pipeline.State(layer.graph, pipeline.find_target("native"))
+    steps = (Step("forget", forgetful, "the first node is lost"),)
+    state = Compilation(layer.graph, target("native"))
     with pytest.raises(pliant.InternalError, match="the step `forget` made a wrong program"):
         pipeline.run_steps(state, steps)
 

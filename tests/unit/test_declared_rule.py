@@ -18,8 +18,9 @@ from wasm_programs import run_host
 
 import pliant
 from pliant import Program
+from pliant.compilation import State
 from pliant.interp.graph import run_graph
-from pliant.pipeline import State, compile_as_far_as, run_steps
+from pliant.pipeline import compile_as_far_as, run_steps
 from pliant.target import target
 
 onnx = pytest.importorskip("onnx", reason="builds ONNX models")

@@ -8,6 +8,7 @@ import pytest
 import pliant
 from pliant import InOut, Out, Tensor, block, dim, f32, grid, i32, kernel
 from pliant.interp.loop import run_loop
+from pliant.loop.attributes import SCHEDULED
 from pliant.loop.passes.infer_blocks import infer_blocks
 from pliant.loop.stmt import Block, walk_stmts
 from pliant.loop.structural import assert_same
@@ -102,7 +103,7 @@ def test_what_stays_as_it_is(k: pliant.Kernel) -> None:
 
 
 def test_a_program_scheduled_by_hand_stays_as_it_is() -> None:
-    func = axpy.func.with_(attrs={"scheduled": True})
+    func = axpy.func.with_(attrs=SCHEDULED)
     assert infer_blocks(func) is func
 
 

@@ -10,7 +10,8 @@ from compiled_graphs import compiled, lowered
 
 from pliant import Tensor, dim, f16, f32, function, ops
 from pliant.graph import node as g
-from pliant.pipeline import STEPS
+from pliant.loop.attributes import SCHEDULED
+from pliant.pipeline import STEPS, without
 from pliant.runtime.package import Package
 from pliant.schedule.library.layouts import wanted_layouts
 from pliant.support.errors import ModelFileError
@@ -83,7 +84,7 @@ def test_results(rows: int) -> None:
 
 
 def test_packed_and_plain_give_the_same_bits() -> None:
-    plain = [s for s in STEPS if s.name != "choose_layouts"]
+    plain = without(STEPS, ("choose_layouts",))
     x = RNG.standard_normal((17, 40), dtype=np.float32)
     assert compiled(twice.graph)(x)[0].tobytes() == compiled(twice.graph, plain)(x)[0].tobytes()
     half = RNG.standard_normal((9, 56)).astype(np.float16)
@@ -105,7 +106,7 @@ def test_what_is_scheduled_by_hand_keeps_its_layout() -> None:
     call = next(m for m in lowered(parameter.graph, BEFORE).function.nodes if isinstance(m, g.CallLoop))
     func = call.callee.program
     assert len(wanted_layouts(func, target("native"))) == 1
-    assert wanted_layouts(func.with_(attrs={"scheduled": True}), target("native")) == {}
+    assert wanted_layouts(func.with_(attrs=SCHEDULED), target("native")) == {}
 
 
 @function

@@ -44,6 +44,7 @@ from pliant import (
 )
 from pliant.dtype import ALL, f64, i64
 from pliant.interp.loop import run_loop
+from pliant.loop.attributes import SCHEDULED
 from pliant.loop.buffer import Buffer, Load, loaded_dtype
 from pliant.loop.lowering import LOOP_PASSES, LoopPass, Machine, lower_func
 from pliant.loop.parse import parse_module
@@ -216,7 +217,7 @@ def test_the_text_of_an_expanded_function_is_short_and_read_back() -> None:
     """f64's `pow` has 17,797,748,919 operations when each use of a part is written out."""
     x, y, i = Buffer("x", f64, (n,)), Buffer("y", f64, (n,)), Var("i")
     body = For(i, Const(0, i.dtype), n, "serial", Store(y, (i,), Call("pow", x.load(i), Const(0.3, f64))))
-    func = expand_math(Func("power", (Param(x), Param(y, "out")), body, {"scheduled": True}))
+    func = expand_math(Func("power", (Param(x), Param(y, "out")), body, SCHEDULED))
     text = print_func(func)
     assert len(text) < 20_000
     assert_same(func, parse_module(text)["power"])

@@ -13,6 +13,7 @@ import pytest
 
 from pliant.dtype import ALL, DType, bool_, f32, i32, i64, u8
 from pliant.loop import stmt
+from pliant.loop.attributes import SCHEDULED
 from pliant.loop.buffer import Buffer, Load
 from pliant.loop.parse import parse_module
 from pliant.loop.printer import print_func
@@ -252,10 +253,10 @@ def test_annotations_and_attributes() -> None:
     x = Buffer("x", f32, (c(4),))
     notes = {"text": 'a "b"', "tuple": (1, (2.5,), None), "dict": {"k": [True]}, "a.b": -1}
     loop = For(K, ZERO, c(4), "serial", Block("b", (), Store(x, (ZERO,), c(0, f32)), annotations=notes), notes)
-    made = Func("f", (Param(x, "out"),), loop, {"scheduled": True})
+    made = Func("f", (Param(x, "out"),), loop, SCHEDULED)
     assert "@kernel(scheduled=True)" in print_func(made)
     again = round_trip(made)
-    assert dict(again.attrs) == {"scheduled": True}
+    assert again.attrs == SCHEDULED
     assert isinstance(again.body, For) and dict(again.body.annotations) == notes
 
 

@@ -19,10 +19,10 @@ from pliant.interp.graph import run_graph
 from pliant.loop.analysis.proof import unproved_accesses
 from pliant.lower.callee import func_of
 from pliant.lower.fusion.fuse import fuse
-from pliant.pipeline import STEPS
+from pliant.pipeline import steps_to
 
 b, n = dim("b", max=8), dim("n", max=64)
-BEFORE = STEPS[: [s.name for s in STEPS].index("fuse")]
+BEFORE = steps_to("rematerialize")
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:

@@ -17,10 +17,10 @@ from random_graphs import make_arguments, make_function
 import pliant
 from pliant import Error, InOut, Out, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
+from pliant.compilation import State as Compilation
 from pliant.graph.node import Const, MatchCast, walk_nodes
 from pliant.interp.graph import run_graph
-from pliant.pipeline import STEPS, compile_as_far_as
-from pliant.pipeline import State as Compilation
+from pliant.pipeline import STEPS, compile_as_far_as, steps_to
 from pliant.program import Program
 from pliant.target import target
 
@@ -121,7 +121,7 @@ def test_a_program_goes_on_from_the_text_after_every_step(name: str) -> None:
     expected = call(compiled(program.entry), copy.deepcopy(arguments))
     last = ""
     for k in range(len(NAMES)):
-        state = lowered(program.entry, STEPS[: k + 1])
+        state = lowered(program.entry, steps_to(STEPS[k].name))
         if str(state.program) == last:
             continue
         last = str(state.program)
@@ -142,7 +142,7 @@ def test_random_programs_go_on_from_the_text_after_steps_that_lower(seed: int) -
     assert arguments is not None
     expected = call(compiled(source), copy.deepcopy(arguments))
     for name in ("lower_ops", "fuse", "promote_sizes", "schedule"):
-        state = lowered(source, STEPS[: 1 + [s.name for s in STEPS].index(name)])
+        state = lowered(source, steps_to(name))
         assert same(call(compiled(resumed(state).entry), copy.deepcopy(arguments)), expected), f"after {name}"
 
 

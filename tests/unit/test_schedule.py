@@ -232,7 +232,7 @@ def test_a_kernel_can_be_scheduled() -> None:
     made = Kernel(kernel("matmul"))
     s = Schedule(made)
     s.unroll(s.loops("c")[2])
-    assert s.func.attrs["scheduled"] and s.trace.apply(made).name == "matmul"
+    assert s.func.attrs.scheduled and s.trace.apply(made).name == "matmul"
     assert s.program.attrs == kernel("matmul").attrs
 
 

@@ -78,7 +78,7 @@ class State:
     def inner(self, func: Func) -> str:
         """The C name of a program's inner function; its text is made if it is not there."""
         if func not in self.names:
-            if "external" in func.attrs:
+            if func.attrs.external is not None:
                 raise UnsupportedError(f"`{func.name}` is a function outside of the program, which C code cannot call", where=func.span)
             plain = re.sub(r"\W", "_", func.name, flags=re.ASCII)
             self.names[func] = unused_name(f"f_{plain}", self.used)
@@ -101,7 +101,7 @@ class State:
 
 def _outer(func: Func, inner: str, linkage: str) -> str:
     """The exported function: takes what the inner one wants from the arrays of the ABI."""
-    entry = bool(func.attrs.get("entry"))  # the first buffer of an entry function is the `dims` array itself
+    entry = func.attrs.entry  # the first buffer of an entry function is the `dims` array itself
     args = ["ctx"] * can_fail(func) + ["dims"] * entry
     args += [f"({pointer_type(b.dtype, func.role(b) == 'in')})buffers[{n}]" for n, b in enumerate(func.buffers[entry:])]
     for n, v in enumerate((*func.symbols, *func.scalars)):
@@ -136,7 +136,7 @@ class _Function(Expressions):
         """The whole function; that of an expanded function answers `result`."""
         func, fails = self.func, can_fail(self.func)
         params = {"ctx": "Ctx *"} if fails else {}
-        restrict = "" if func.attrs.get("host") or func.attrs.get("entry") else "restrict "
+        restrict = "" if func.attrs.host or func.attrs.entry else "restrict "
         for b in func.buffers:
             self.pointers[b] = parameter = self.name(b.name)
             params[parameter] = f"{pointer_type(b.dtype, b in self.constant)}{restrict}"
@@ -215,7 +215,7 @@ class _Function(Expressions):
         b = s.buffer
         self.pointers[b] = name = self.name(b.name)
         if b.scope == "workspace":
-            if not self.func.attrs.get("host") or b.dtype is not u8:
+            if not self.func.attrs.host or b.dtype is not u8:
                 raise InternalError(f"workspace buffer `{b.name}` was not lifted into the memory plan of the host program")
             self.line(f"if ({self.expr(product(b.shape)).at(1)} > ctx->workspace_size) return pl_fail(ctx, 3, 0, {_NO_VALUES});")
             self.line(f"uint8_t *{name} = ctx->workspace;")
@@ -318,7 +318,7 @@ class _Function(Expressions):
         buffers = [a for a in s.args if isinstance(a, Buffer)]
         args = ["ctx"] * can_fail(s.func) + [self._argument(a, p, s.func) for a, p in zip(buffers, s.func.buffers, strict=True)]
         args += [self.expr(e).text for e in (*s.dims, *(a for a in s.args if isinstance(a, Expr)))]
-        if self.func.attrs.get("host"):
+        if self.func.attrs.host:
             self.line(f"if (*ctx->cancel != 0) return pl_fail(ctx, 1, 0, {_NO_VALUES});")
         if not can_fail(s.func):
             self.line(f"{name}({', '.join(args)});")

@@ -75,7 +75,7 @@ class State(ModuleState):
         found = self.names.get(func)
         if found is None:
             found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
-            if "external" in func.attrs:
+            if func.attrs.external is not None:
                 self.functions.append(_thunk(func, found, self))
             else:
                 _Function(self, lower_func(func, machine_of(self.target), self.watch), found).emit()
@@ -137,7 +137,7 @@ def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -
     b = Floats(declarations)
     operands = ["ptr %ctx"]
     width = target.pointer_bits // 8
-    entry = bool(func.attrs.get("entry"))  # the first buffer of an entry function is the `dims` array itself
+    entry = func.attrs.entry  # the first buffer of an entry function is the `dims` array itself
     if entry:
         operands.append("ptr %dims")
     for n, _ in enumerate(func.buffers[entry:]):
@@ -173,7 +173,7 @@ def _thunk(func: Func, name: str, state: ModuleState) -> str:
     code = b.raw(f"call {convention}i32 {address}(ptr %ctx, ptr %buffers, ptr %dims)")
     failed, wide = b.raw(f"icmp ne i32 {code}, 0"), b.raw(f"sext i32 {code} to i64")
     b.line(f"br i1 {failed}, label %failed, label %out")
-    tell = f'call void @"pliant.fail"(ptr %ctx, i64 5, i64 {func.attrs["external"]}, i64 {wide}{", i64 0" * 5})'
+    tell = f'call void @"pliant.fail"(ptr %ctx, i64 5, i64 {func.attrs.external}, i64 {wide}{", i64 0" * 5})'
     parameters = [f"ptr %b{n}" for n in range(len(tensors) + 1)] + [f"{register_type(v.dtype)} %s{n}" for n, v in enumerate(values)]
     parameters.insert(0, "ptr %ctx")
     state.signatures[name] = ", ".join(p.split()[0] for p in parameters)

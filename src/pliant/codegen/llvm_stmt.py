@@ -47,7 +47,7 @@ class Statements(Failures):
     def __init__(self, state: ModuleState, func: Func) -> None:
         super().__init__(state)
         self.func = func
-        self.is_host = bool(func.attrs.get("host"))
+        self.is_host = func.attrs.host
         self.serial_depth = 0  # serial loops around what is being emitted
         self.cancel_nest = 1  # an outermost serial loop looks at the cancel flag if loops are nested so deep in it
 

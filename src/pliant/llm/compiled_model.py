@@ -54,9 +54,10 @@ class CompiledModel:
         self._folder, self._key = model_programs(), _key(file, cache, self._machine)
         self._name = _name(file, cache, repr(self._machine))
         self._kept = self._folder.find(self._name, self._key) if self._folder is not None and self._key else None
+        self._model: Any = None  # built at most once: a cold start needs its settings first, then its program
         config = None if self._kept is None else _config(self._kept)
         if config is None:
-            s = _model(file, cache).settings
+            s = self._built().settings
             self._kept, config = None, DecoderConfig(s.layers, s.kv_heads, s.head_dim, s.vocab_size, s.context)
         self.config: DecoderConfig = config
 
@@ -64,21 +65,32 @@ class CompiledModel:
         """The program."""
         from ..provenance import Lineage
 
-        found = self._kept or self._compiled()
-        return Executable(found.package, threads=threads, constants=found.constants, lineage=Lineage(self._program, self._machine))
+        stored = self._kept or self._compiled()
+        return Executable(stored.package, threads=threads, constants=stored.constants, lineage=Lineage(self._program, self._machine))
+
+    def _built(self) -> Any:
+        """The model over its file's tensors."""
+        if self._model is None:
+            import pliant
+
+            from .models import build
+
+            self._model = build(self._file, getattr(pliant, self._cache))
+        return self._model
 
     def _program(self) -> Any:
-        return _model(self._file, self._cache).to_program()
+        return self._built().to_program()
 
     def _compiled(self) -> StoredProgram:
         from ..pipeline import compile_program
-        from ..runtime.loading import all_literals
+        from ..runtime.loading import constants_of
 
         program = self._program()
         package = compile_program(program)
-        constants = package.interface.memory(all_literals(package, program.constants))
+        constants = constants_of(package, program.constants)
         config = {name: getattr(self.config, name) for name in DecoderConfig.__dataclass_fields__}
         found = StoredProgram(package, constants, {"config": config, "models": [stamp.path for stamp in self._file.stamps]})
+        self._model = None  # the program has its weights, and a report builds it again
         if self._folder is not None and self._key:  # the next start needs it, and this one does not wait for it
             threading.Thread(target=_keep, args=(self._folder, self._name, self._key, self._file, found), name="pliant-keep").start()
         return found
@@ -94,14 +106,6 @@ def forget(path: Path) -> int:
     """Removes what was kept of a model's file; answers how many bytes that frees."""
     folder = model_programs()
     return 0 if folder is None else folder.remove(_place(os.path.realpath(path)))
-
-
-def _model(file: GgufFile, cache: str) -> Any:
-    import pliant
-
-    from .models import build
-
-    return build(file, getattr(pliant, cache))
 
 
 def _config(kept: StoredProgram) -> DecoderConfig | None:
@@ -145,7 +149,7 @@ def _key(file: GgufFile, cache: str, machine: Target) -> bytes | None:
     patterns = sys.modules.get("pliant.graph.patterns")  # what users register decides it too
     if not file.stamps or (patterns is not None and patterns.REGISTERED):
         return None
-    from ..pipeline import compiler_version
+    from ..support.compiler_version import compiler_version
     from ..support.settings import read as read_settings
     from ..target.declared import declared_text
 

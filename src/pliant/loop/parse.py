@@ -22,6 +22,7 @@ from ..sym.annotation import read_annotation
 from ..sym.expr import TRUE, Const, Expr, Var
 from ..sym.spec import TensorSpec
 from . import script
+from .attributes import NO_ATTRS, FuncAttrs, read_attrs
 from .buffer import Buffer
 from .parse_compute import ComputeParser
 from .scope import kernel_of
@@ -258,7 +259,7 @@ class KernelParser(ComputeParser):
 
     # The function.
 
-    def kernel(self, attrs: Mapping[str, Any]) -> Func:
+    def kernel(self, attrs: FuncAttrs) -> Func:
         """The whole function."""
         tree = self.source.tree
         a = tree.args
@@ -307,9 +308,9 @@ class KernelParser(ComputeParser):
         return Param(buffer, role)
 
 
-def parse_kernel(fn: Callable[..., Any], attrs: Mapping[str, Any] | None = None) -> Func:
-    """The loop program of a Python function; `attrs` are what its decorator says (`scheduled`)."""
-    return KernelParser(source_of(fn)).kernel(attrs or {})
+def parse_kernel(fn: Callable[..., Any]) -> Func:
+    """The loop program of a Python function."""
+    return KernelParser(source_of(fn)).kernel(NO_ATTRS)
 
 
 _LANGUAGE: dict[str, object] = {
@@ -346,9 +347,13 @@ def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
     return found
 
 
-def _attrs(parser: KernelParser, node: ast.FunctionDef) -> dict[str, Any]:
-    """What the decorator `@kernel(scheduled=True)` says."""
-    return {k: v for d in node.decorator_list if isinstance(d, ast.Call) for k, v in parser.annotations(d).items()}
+def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
+    """The attributes of the decorator, `@kernel(scheduled=True)`."""
+    values = {k: v for d in node.decorator_list if isinstance(d, ast.Call) for k, v in parser.annotations(d).items()}
+    attrs = read_attrs(values)
+    if isinstance(attrs, str):
+        raise parser.error(node.decorator_list[0], attrs)
+    return attrs
 
 
 def _constant(node: ast.Assign, file: str, lines: list[str], scope: Mapping[str, object]) -> object:

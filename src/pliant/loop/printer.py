@@ -206,7 +206,7 @@ class _Printer:
         """The lines of the function."""
         names = [(p, self.name(p.value)) for p in self.func.params]
         params = [f"{name}: {self.annotation(p)}" for p, name in names]
-        attrs = self.keywords(self.func.attrs)
+        attrs = self.keywords(dict(self.func.attrs.items()))
         decorator = f"@kernel({attrs})" if attrs else "@kernel"
         head = f"def {self.file.functions[self.func]}("
         line = f"{head}{', '.join(params)}) -> None:"

@@ -66,6 +66,7 @@ from ..dtype import i64
 from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, rewrite, walk
+from .attributes import NO_ATTRS, FuncAttrs
 from .buffer import Buffer, Load
 
 INSTRUCTION = "instruction"  # the annotation of loops that tensor instructions do
@@ -270,7 +271,7 @@ class Func:
     name: str
     params: tuple[Param, ...]
     body: Stmt
-    attrs: Mapping[str, Any] = field(default_factory=dict)  # "scheduled": compile exactly as it stands
+    attrs: FuncAttrs = NO_ATTRS
     span: Span | None = None
 
     @property

@@ -60,7 +60,7 @@ def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
     _Verifier(func, given).run()
     check_memory(func, given)
     if claims:
-        check_claims(func, certain=bool(func.attrs.get("scheduled")))
+        check_claims(func, certain=func.attrs.scheduled)
     _check_written(func)
 
 
@@ -96,7 +96,7 @@ def _check_written(func: Func) -> None:
             b = views[b]
             written.add(b)
     for p in func.params:
-        if p.role == "out" and p.value not in written and "entry" not in func.attrs and "external" not in func.attrs:
+        if p.role == "out" and p.value not in written and not func.attrs.entry and func.attrs.external is None:
             raise Error(
                 f"nothing is written to the output `{p.value.name}`",
                 where=func.span,

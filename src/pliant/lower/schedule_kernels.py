@@ -99,7 +99,7 @@ class Kernels:
         if key not in self.ready:
             decisions = self.decisions.of_kernel(func.name, key.hex())
             scheduled, why = self.backend.schedule(func, self.target, decisions)
-            if not func.attrs.get("scheduled"):
+            if not func.attrs.scheduled:
                 scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
             before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
             lifted, scratch = lift_workspace(before)

@@ -1,7 +1,6 @@
-"""What a package computes once, before it is first called: its literals in the layouts that its kernels want.
+"""From a package to an executable: what the package computes once, before it is first called, and all constants of its code.
 
-literals = all_literals(package, program.constants)
-f = Executable(package, constants=package.interface.memory(literals))
+f = open_package(package, program.constants, program.functions, threads=2)
 """
 
 from __future__ import annotations
@@ -14,15 +13,35 @@ from .executable import Executable
 from .interface import Output
 from .package import Package
 
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # of each array: a cache line, and the widest vector load
 
 
-def all_literals(package: Package, literals: Sequence[Any]) -> list[Any]:
-    """The literals of a program, and behind them the arrays that its package computes from them."""
-    if package.load is None:
-        return list(literals)
-    load = Executable(package.load, constants=package.load.interface.memory(literals))
-    return [*literals, *load.run({}, out=_side_by_side(load.outputs)).values()]
+def open_package(
+    package: Package, literals: Sequence[Any], functions: Sequence[Any] = (), threads: int | None = None, lineage: Any = None
+) -> Executable:
+    """The executable of a package, for the literals and the Python functions of its program."""
+    return Executable(package, threads=threads, constants=constants_of(package, literals, functions), lineage=lineage)
+
+
+def constants_of(package: Package, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
+    """The arrays that a package's code reads: literals, what its `load` computes from them (packed weights), addresses of functions.
+
+    A ValueError says why the literals are not those of the package: files are not trusted to fit each other.
+    """
+    if package.load is not None:
+        load = Executable(package.load, constants=_fitting(package.load, literals))
+        literals = [*literals, *load.run({}, out=_side_by_side(load.outputs)).values()]
+    return _fitting(package, literals, functions)
+
+
+def _fitting(package: Package, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
+    try:
+        arrays = package.interface.memory(literals, functions)
+    except IndexError:
+        raise ValueError("its code needs constants that are not there") from None
+    if any(a.nbytes != c.size for a, c in zip(arrays, package.interface.constants, strict=True)):
+        raise ValueError("the constants of its code have other sizes than its tensors")
+    return arrays
 
 
 def _side_by_side(outputs: Sequence[Output]) -> dict[str, Any]:

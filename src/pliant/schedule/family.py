@@ -45,7 +45,7 @@ class Family:
         body, names = last.func.body, set(block_names(last.func))
         for v in reversed(guarded):
             body = If(v.guard, _renamed(_with_own_memory(v.func.body), names), body)
-        return last.func.with_(body=body, attrs={**last.func.attrs, "scheduled": True})
+        return last.func.with_(body=body, attrs=last.func.attrs.with_(scheduled=True))
 
     def why(self) -> str:
         """Which rules made it, for which dims."""

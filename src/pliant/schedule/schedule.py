@@ -188,7 +188,7 @@ class Schedule(Sampling):
     def func(self) -> Func:
         """The program as it is to be compiled: exactly as it stands. Decisions that were asked for must all have been made."""
         self._choices.check_used()
-        return self.program.with_(attrs={**self.program.attrs, "scheduled": True})
+        return self.program.with_(attrs=self.program.attrs.with_(scheduled=True))
 
     @property
     def trace(self) -> Trace:

@@ -172,7 +172,7 @@ class _Proof:
         self.found: list[Access] = []
         self.callees: dict[Func, None] = {}
         # Shapes of a host program are those of a graph's values, which are shapes by deduction and the checks it asks for.
-        views = [s.buffer for s in walk_stmts(func.body) if isinstance(s, View)] if func.attrs.get("host") else []
+        views = [s.buffer for s in walk_stmts(func.body) if isinstance(s, View)] if func.attrs.host else []
         self.extents = [E.Le(zero(), e) for e in dict.fromkeys(e for b in views for e in b.shape) if e.args]
 
     def run(self) -> list[Access]:
@@ -309,7 +309,7 @@ class _Proof:
     def view(self, s: View) -> None:
         """The view is empty or lies inside of what it views, taken as a whole from its start."""
         source, view = s.source, s.buffer
-        if self.func.attrs.get("host") and source in self.func.buffers:
+        if self.func.attrs.host and source in self.func.buffers:
             return  # a bare pointer: its size is what the function that checks the arguments has found
         low, high = reach(view)
         start = source.flat_index(s.start)

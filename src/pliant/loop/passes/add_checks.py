@@ -313,7 +313,7 @@ class _Checks(ExprChecks):
         message = f"output `{b.name}` of `{self.name}` is not completely written: nothing is stored to `{b.name}[{place}]`"
         test = self.check(track.is_written(b, tuple(at)), message, at, "an output has a value everywhere on return")
         made: Stmt = test.with_(span=self.span)
-        counts = self.func.attrs.get("counted", {})
+        counts = self.func.attrs.counted
         if b.name in counts and b in self.func.buffers:
             count = next(c for c in self.func.buffers if c.name == counts[b.name])
             made = If(E.Lt(at[0], count.load()), made)

@@ -56,7 +56,7 @@ def decode_storage(func: Func) -> Func:
     """The function without loads and stores of signed or floating-point storage types."""
     stored = [b for b in func.buffers if has_codes(b.dtype)]
     stored += [s.buffer for s in walk_stmts(func.body) if isinstance(s, (Alloc, View)) and has_codes(s.buffer.dtype)]
-    if not stored or "external" in func.attrs:
+    if not stored or func.attrs.external is not None:
         return func
     return func.with_(body=_Decoder(func).whole())
 

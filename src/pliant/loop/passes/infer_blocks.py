@@ -20,7 +20,7 @@ from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduc
 
 def infer_blocks(func: Func) -> Func:
     """The program with its plain nests of loops as blocks; itself when there are none, or when it was scheduled by hand."""
-    if func.attrs.get("scheduled"):
+    if func.attrs.scheduled:
         return func
     inference = _Inference({s.name for s in walk_stmts(func.body) if isinstance(s, Block)})
     body = inference.visit(func.body, ())

@@ -32,6 +32,7 @@ from ...support.names import unused_name
 from ...sym.expr import Const, Eq, Expr, Not, Var, free_vars
 from ..analysis.byte_ownership import owns_bytes
 from ..analysis.known import Known, not_negative, within
+from ..attributes import FuncAttrs
 from ..buffer import Buffer, has_load, loads_in
 from ..stmt import (
     Alloc,
@@ -54,12 +55,10 @@ from ..stmt import (
     writes,
 )
 
-CHUNK = "chunk"  # the attribute of functions over a range of iterations; the last two parameters are where it begins and ends
-
 
 def is_launch(s: Stmt) -> bool:
     """Whether a loop hands chunks of iterations to a function."""
-    return isinstance(s, For) and s.kind == "parallel" and isinstance(s.body, Call) and bool(s.body.func.attrs.get(CHUNK))
+    return isinstance(s, For) and s.kind == "parallel" and isinstance(s.body, Call) and s.body.func.attrs.chunk
 
 
 def chunks(func: Func) -> list[Func]:
@@ -177,7 +176,7 @@ class _Outliner:
             body = Replacer(buffers=memory.replaced).stmt(body)
         loop = For(s.var, begin, end, "serial", seq(*map(_assume, _usable([within(s)])), body), span=s.span)
         params = [*memory.params, *(Param(v) for v in (*scalars, begin, end))]
-        attrs = {CHUNK: True, "scheduled": True} | ({"host": True} if self.func.attrs.get("host") else {})
+        attrs = FuncAttrs(chunk=True, scheduled=True, host=self.func.attrs.host)
         name = unused_name(f"{self.func.name}_{s.var.name}", self.names)
         chunk = Func(name, tuple(params), seq(*constant, *map(_assume, facts), *memory.views, loop), attrs, self.func.span)
         args: tuple[Buffer | Expr, ...] = (*memory.args, *scalars, s.var, s.var + 1)

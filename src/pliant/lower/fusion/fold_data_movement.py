@@ -19,8 +19,12 @@ from ...support.record import dataclass
 from ...sym.expr import TRUE, Const, Expr, Var, substitute, walk
 from ..callee import callee_of, func_of
 from .merge import merge
+from .node_lists import Users, map_node_lists, users_of
 
-Users = dict[g.Value, list[g.Node | None]]
+
+def fold_data_movement(function: g.Function) -> g.Function:
+    """The function whose templates do moves in their own loads and stores, also inside bodies."""
+    return map_node_lists(function, lambda nodes, results: moves_into_templates(nodes, users_of(nodes, results)))
 
 
 def moves_into_templates(nodes: Sequence[g.Node], users: Users) -> tuple[g.Node, ...]:
@@ -42,7 +46,7 @@ def _free(n: g.CallLoop) -> set[Param]:
     for p, a in zip(given, n.args, strict=True):
         if isinstance(p.value, Buffer) and isinstance(a, g.Value) and a.tensor.strides != p.value.strides:
             return set()  # the host program makes a copy for it
-    return {p for p in func.params if p.value.name in func.attrs.get("moved", ())}
+    return {p for p in func.params if p.value.name in func.attrs.moved}
 
 
 def _before(n: g.CallLoop, maker: dict[g.Value, g.Node], users: Users) -> list[g.CallLoop]:
@@ -72,7 +76,7 @@ def is_move(n: g.CallLoop, permutes: bool = False) -> bool:
     func = func_of(n.callee)
     tensors = [p for p in func.params if isinstance(p.value, Buffer)]
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
-    if len(tensors) != 2 or any(map(g.is_state, values)) or func.attrs.get("scheduled"):
+    if len(tensors) != 2 or any(map(g.is_state, values)) or func.attrs.scheduled:
         return False
     move = _Move.of(func.body)
     return move is not None and (not permutes or move.permutes())
@@ -129,8 +133,7 @@ def _joined(before: Sequence[g.CallLoop], n: g.CallLoop, after: Sequence[g.CallL
     kept = [out for out in n.outs if not any(out in m.args for m in after)]
     call = merge([*before, n, *after], [*kept, *moved])
     func = func_of(n.callee)
-    attrs = {name: value for name, value in func.attrs.items() if name != "moved"}
-    made = _in_place(func_of(call.callee)).with_(name=func.name, attrs=attrs)
+    made = _in_place(func_of(call.callee)).with_(name=func.name, attrs=func.attrs.with_(moved=()))
     return replace(call, callee=callee_of(made))
 
 

@@ -8,12 +8,12 @@ What may join is decided by what the loops are (`loop.analysis.pattern`), not by
 - decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
 - reductions over the same rows join each other, with what stands between them (`lower.fusion.row_fusion`): a norm written in parts is one
 program;
-- moves of what a template reads or writes are done where it does that (`lower.fusion.fold_data_movement`);
 - but where results of products lie side by side in one (`lower.host.copy_elision`), what is computed for another part of that is written
 there by
   a program of its own, so that none of them is copied;
 - a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
-Where every reader of a cheap value could compute it, each does: first such values are copied to their readers.
+Two steps come first: `fold_data_movement` has templates do moves in their own loads and stores, `rematerialize` gives every reader of a
+cheap value a copy of its producer.
 
 Otherwise the value between two programs must have no reader outside of the group. But for reductions over the same rows, a group
 has at most one program that is more than elementwise. It stands where its last member stood: readers of its results come after that.
@@ -24,51 +24,35 @@ has at most one program that is more than elementwise. It stands where its last 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from ...graph import node as g
-from ...loop.analysis.pattern import Kind, cheap_store, pattern_kind, reads_each_once, reads_elementwise, right_operand
+from ...loop.analysis.pattern import Kind, pattern_kind, reads_each_once, reads_elementwise, right_operand
 from ...support.record import dataclass
 from ...sym.expr import Expr, Le, product
 from ...sym.prove import prove
 from ..callee import func_of
 from ..host.copy_elision import ranges_at_1
-from .fold_data_movement import moves_into_templates
 from .merge import merge
+from .node_lists import map_node_lists, may_join, users_of
+from .rematerialize import CHEAP
 from .row_fusion import Extents, has_rows, reads_by_rows, rows_of
 
-CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
 PROLOGUES = (*CHEAP, Kind.GATHER)
 ROW_BY_ROW = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.REDUCTION)
-MOST_READERS = 4  # of a value that each of them computes for itself
 
 
 def fuse(function: g.Function) -> g.Function:
     """The function with groups of its loop programs merged, also inside bodies."""
-    return function.with_(nodes=_fuse_nodes(function.nodes, function.results))
+    return map_node_lists(function, _fuse_nodes)
 
 
 def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    nodes = tuple(_fuse_inside(n) for n in nodes)
-    nodes = _copied_to_readers(moves_into_templates(nodes, _users(nodes, results)), results)
     groups = _Groups(nodes, results)
     for n in nodes:
         if isinstance(n, g.CallLoop):
             groups.join(n)
     return tuple(merged for n in nodes for merged in groups.emit(n))
-
-
-def _fuse_inside(n: g.Node) -> g.Node:
-    match n:
-        case g.If():
-            return n.with_(then=_fuse_body(n.then), orelse=_fuse_body(n.orelse))
-        case g.While():
-            return n.with_(cond=_fuse_body(n.cond), body=_fuse_body(n.body))
-    return n
-
-
-def _fuse_body(b: g.Body) -> g.Body:
-    return g.Body(b.params, _fuse_nodes(b.nodes, b.results), b.results)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +76,7 @@ class _Groups:
     side_by_side: dict[g.CallLoop, bool] = field(default_factory=dict)  # as far as it was asked
 
     def __post_init__(self) -> None:
-        self.users = _users(self.nodes, self.results)
+        self.users = users_of(self.nodes, self.results)
         self.order = {n: i for i, n in enumerate(self.nodes)} | {None: len(self.nodes)}
         for n in self.nodes:
             if isinstance(n, g.CallLoop) and may_join(n):
@@ -222,68 +206,6 @@ def _bits(t: g.Annotation) -> Expr:
     return product(t.shape) * t.dtype.bits
 
 
-def _users(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> dict[g.Value, list[g.Node | None]]:
-    """Who reads each value, once each; None is the end of the list."""
-    found: dict[g.Value, dict[g.Node | None, None]] = {}
-    for n in nodes:
-        for v in g.all_uses(n):
-            found.setdefault(v, {})[n] = None
-    for v in results:
-        found.setdefault(v, {})[None] = None
-    return {v: list(users) for v, users in found.items()}
-
-
-def may_join(n: g.CallLoop) -> bool:
-    """State keeps its place in the order, and a program that was scheduled by hand is compiled as it stands."""
-    values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
-    return not any(map(g.is_state, values)) and not func_of(n.callee).attrs.get("scheduled")
-
-
 def updates_state(n: g.CallLoop) -> bool:
     """Whether a program gives nothing but the new version of one state, and may have others before it."""
-    return len(n.outs) == 1 and g.is_state(n.outs[0]) and not func_of(n.callee).attrs.get("scheduled")
-
-
-def _copied_to_readers(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    """The nodes with cheap elementwise ones that have several readers standing before each of them, where all can compute them.
-
-    y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
-    """
-    kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
-    anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
-    users = _users(nodes, results)
-    left = len(nodes)
-    for n in reversed(nodes):
-        if n not in kinds or not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
-            continue
-        readers = users.get(n.outs[0], [])
-        takers = [u for u in readers if kinds.get(u) in (*CHEAP, Kind.REDUCTION)]  # type: ignore[call-overload]
-        if 1 < len(readers) == len(takers) <= MOST_READERS and left >= len(readers):
-            left -= len(readers)
-            nodes, copies = _with_copies(nodes, n, readers[1:])
-            kinds |= {new: kinds[old] for new, old in copies.items()}
-            users = _users(nodes, results)
-    return nodes
-
-
-def _with_copies(
-    nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]
-) -> tuple[tuple[g.Node, ...], dict[g.CallLoop, g.CallLoop]]:
-    """The nodes with a copy of `n` before each of the readers, which reads it; and what each new node is made of."""
-    found: list[g.Node] = []
-    made: dict[g.CallLoop, g.CallLoop] = {}
-    for m in nodes:
-        if m in readers and isinstance(m, g.CallLoop):
-            out = replace(n.outs[0])
-            copy = replace(n, outs=(out,))
-            reader = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
-            made |= {copy: n, reader: m}
-            found += [copy, reader]
-        else:
-            found.append(m)
-    return tuple(found), made
-
-
-def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
-    """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
-    return len(n.outs) == 1 and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)
+    return len(n.outs) == 1 and g.is_state(n.outs[0]) and not func_of(n.callee).attrs.scheduled

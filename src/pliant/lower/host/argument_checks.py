@@ -23,6 +23,7 @@ from dataclasses import field
 from ...dtype import i64
 from ...graph import node as g
 from ...graph.node import stride_exprs
+from ...loop.attributes import FuncAttrs
 from ...loop.buffer import Buffer, Load
 from ...loop.passes.instantiate import instantiate
 from ...loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
@@ -134,9 +135,9 @@ def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, 
     return entry("prepare", (Param(dims, "inout"),), body)
 
 
-def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], **attrs: bool) -> Func:
+def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], host: bool = False) -> Func:
     """An entry function; its symbols are lets, hence plain variables instead of the dims that the graph has for them."""
-    draft = Func(name, params, Seq(tuple(body)), {"entry": True, "scheduled": True, **attrs})
+    draft = Func(name, params, Seq(tuple(body)), FuncAttrs(entry=True, scheduled=True, host=host))
     return draft.with_(body=instantiate(draft, draft.buffers, ()))
 
 

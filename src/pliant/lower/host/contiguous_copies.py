@@ -46,7 +46,7 @@ def ranges_of(n: g.CallLoop, ones: frozenset[Var] = frozenset()) -> tuple[Range,
     """The ranges that a call's only result consists of, in order, where all of the dims `ones` are 1; None where it is something else."""
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
     plain = all(isinstance(v.annotation, g.Tensor) and not v.tensor.state and v.tensor.strides is None for v in values)
-    if len(n.outs) != 1 or not plain or n.outs[0].tensor.dtype.bits < 8 or func_of(n.callee).attrs.get("scheduled"):
+    if len(n.outs) != 1 or not plain or n.outs[0].tensor.dtype.bits < 8 or func_of(n.callee).attrs.scheduled:
         return None
     try:
         return tuple(_Reading(n, ones).ranges())

@@ -32,6 +32,7 @@ from ...graph import node as g
 from ...graph.node import annotation_exprs, is_state
 from ...graph.operators import TABLE, tensor_of
 from ...graph.stage import Stage
+from ...loop.attributes import SCHEDULED
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq, walk_stmts
 from ...support.errors import InternalError, UnsupportedError
@@ -152,7 +153,7 @@ def poison_kernel() -> Func:
     """A loop program that fills memory with bytes of which no float is a number."""
     memory, i = Buffer("memory", u8, (Var("size", i64),)), Var("i", i64)
     fill = For(i, const(0), memory.shape[0], "serial", Store(memory, (i,), Const(0xFF, u8)))
-    return Func("poison", (Param(memory, "out"),), fill, {"scheduled": True})
+    return Func("poison", (Param(memory, "out"),), fill, SCHEDULED)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from ...sym.index_map import IndexMap, Layout
 from ...target import Target
 from ..callee import callee_of, func_of
 from ..ops.lower_ops import func_of_stages
-from .layout_nchwc import block_channels
 from .lift_constants import known_values
 
 
@@ -30,7 +29,6 @@ def choose_layouts(function: g.Function, target: Target, decisions: Decisions | 
     """The function with its weights packed for the target; how each lies is a decision `<value>.pack`, which all of its readers share."""
     known = known_values(function)
     layouts = (decisions or Decisions()).of_kernel(function.name)
-    function = block_channels(function, target, known, layouts)
     packed: dict[tuple[g.Value, str], g.Value] = {}
     nodes: list[g.Node] = []
     for n in function.nodes:

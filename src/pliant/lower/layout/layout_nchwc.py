@@ -19,7 +19,7 @@ from ...graph import node as g
 from ...loop.analysis.nests import accesses, bare_uses, blocks, index, loops_above
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Call, Func, View, walk_stmts
-from ...schedule.decisions import OfKernel
+from ...schedule.decisions import Decisions, OfKernel
 from ...schedule.dependence import linear
 from ...schedule.library import block_sizes, makes_image
 from ...schedule.schedule import Schedule
@@ -29,13 +29,15 @@ from ...sym.expr import Const, Expr, FloorMod, Var, free_vars, substitute
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..callee import callee_of, func_of
+from .lift_constants import known_values
 
 Key = g.Value | tuple[g.CallLoop, Buffer]  # a value of the function, or a temporary of one loop program
 _Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # programs over buffers in layouts
 
 
-def block_channels(function: g.Function, target: Target, known: set[g.Value], layouts: OfKernel) -> g.Function:
+def layout_nchwc(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
     """The function with images in blocks of channels, where convolutions make them; how large blocks are is a decision for each class."""
+    known, layouts = known_values(function), (decisions or Decisions()).of_kernel(function.name)
     left_out: set[g.CallLoop] = set()
     made: _Made = {}
     while True:
@@ -52,7 +54,7 @@ def block_channels(function: g.Function, target: Target, known: set[g.Value], la
 def _stays(n: g.CallLoop) -> bool:
     """Whether a program is compiled as it stands, or updates state, which lies as its owner has it."""
     func = func_of(n.callee)
-    return bool(func.attrs.get("scheduled")) or any(p.role == "inout" for p in func.params)
+    return func.attrs.scheduled or any(p.role == "inout" for p in func.params)
 
 
 def _buffers(n: g.CallLoop) -> dict[Buffer, Key]:

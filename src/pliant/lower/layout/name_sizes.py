@@ -41,7 +41,7 @@ class _Programs:
     def call(self, n: g.CallLoop) -> g.Node:
         """The call of the program that stands for all of its like."""
         func = func_of(n.callee)
-        if func.attrs.get("scheduled"):
+        if func.attrs.scheduled:
             return n
         if func not in self.named:
             named, sizes = name_dims(func)

@@ -40,7 +40,7 @@ def promote_sizes(function: g.Function, target: Target, decisions: Decisions | N
 
     def look(n: g.CallLoop) -> g.Node:
         func = func_of(n.callee)
-        if func not in opened and not func.attrs.get("scheduled"):
+        if func not in opened and not func.attrs.scheduled:
             opened[func] = _open(func, target, decisions.of_kernel(func.name))
         return n
 

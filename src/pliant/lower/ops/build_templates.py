@@ -11,7 +11,6 @@ the dim, and the result is the counted part of the memory:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...dtype import i64
 from ...graph import node as g
@@ -19,6 +18,7 @@ from ...graph.annotation import substitute_annotation
 from ...graph.deduce import Deduction
 from ...graph.operators import TABLE, node_defines, tensor_of, updated_state
 from ...graph.ops.dynamic_dims import BindAttrs, PrefixAttrs
+from ...loop.attributes import FuncAttrs
 from ...loop.buffer import Buffer
 from ...loop.stmt import For, Func, Param, walk_stmts
 from ...sym.expr import Expr, Var
@@ -91,11 +91,7 @@ def _program(
     written = [Param(b, "out") for b in (*site.outs[in_place:], *counters)]
     # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
     shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
-    attrs: dict[str, Any] = {"scheduled": True} if shared else {}
-    if counted:
-        attrs["counted"] = counted
-    if free := moved(TABLE[n.op].template, site):
-        attrs["moved"] = tuple(b.name for b in free)
+    attrs = FuncAttrs(scheduled=shared, counted=counted, moved=tuple(b.name for b in moved(TABLE[n.op].template, site)))
     known = Func(n.op, (*given, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
     return callee_of(known.with_(params=(*given, *(Param(v) for v in extra), *written))), extra, values

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...dtype import i64, u8
 from ...graph import node as g
+from ...loop.attributes import FuncAttrs
 from ...loop.buffer import Buffer
 from ...loop.stmt import Func, Param, Seq
 from ...runtime.interface import Operand, Outside
@@ -105,8 +106,7 @@ def with_calls(function: g.Function, leaving: ForeignCalls) -> g.Function:
 
 def external_number(callee: g.Callee) -> int | None:
     """Which call of a function outside a loop program without a body stands for, if it is such a one."""
-    found: int | None = func_of(callee).attrs.get("external")
-    return found
+    return func_of(callee).attrs.external
 
 
 def refuse_addresses(function: g.Function) -> None:
@@ -148,7 +148,7 @@ def _external(n: Node, number: int) -> Func:
             case _:
                 facts = [f"`{v.name}` is {v.annotation}"]
                 raise UnsupportedError(f"`{name}` takes and gives contiguous tensors and takes scalars", where=n.span, facts=facts)
-    return Func(name, tuple(params), Seq(()), {"external": number, "scheduled": True})
+    return Func(name, tuple(params), Seq(()), FuncAttrs(external=number, scheduled=True))
 
 
 def _name(n: Node) -> str:

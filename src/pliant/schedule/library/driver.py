@@ -29,7 +29,7 @@ from .units import without_units
 
 def default_schedule(func: Func, target: Target, decisions: OfKernel | None = None) -> tuple[Func, str]:
     """The program scheduled by the rules for the target, and which rule was applied to what, and why."""
-    if func.attrs.get("scheduled"):
+    if func.attrs.scheduled:
         return func, "as it stands: the program says that it is scheduled"
     family = default_family(func, target, decisions)
     return family.program(), family.why()

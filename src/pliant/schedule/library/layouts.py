@@ -31,7 +31,7 @@ Choose = Callable[[Buffer, Packing], IndexMap | None]  # None: as it is
 
 def wanted_layouts(func: Func, target: Target, choose: Choose | None = None) -> dict[Buffer, IndexMap]:
     """The parameters that are only read, by one product, and how they should lie."""
-    if func.attrs.get("scheduled"):
+    if func.attrs.scheduled:
         return {}
     asked: dict[Buffer, Packing] = {}
     rules = [r.layouts for r in rules_for(target) if r.layouts is not None]
@@ -44,7 +44,7 @@ def operand_layouts(func: Func, known: set[Buffer], target: Target, choose: Choo
     """How the parameters of a program should lie of which the contents are `known` before it runs; the rules see it without units."""
     squeezed = without_units(func)
     own = dict(zip(squeezed.func.buffers, func.buffers, strict=True))
-    if not func.attrs.get("layouts"):
+    if not func.attrs.layouts:
         return squeezed.layouts(wanted_layouts(squeezed.func, target, lambda b, p: choose(own[b], p)))
     literals = {b for b in squeezed.func.buffers if own[b] in known}  # images are in blocks of channels
     return squeezed.layouts(_chosen(dict(channel_packs(squeezed.func, literals, target)), lambda b, p: choose(own[b], p)))
@@ -58,7 +58,7 @@ def _chosen(asked: Mapping[Buffer, Packing], choose: Choose | None) -> dict[Buff
 
 def with_casts_inside(func: Func) -> Func:
     """The program with casts of parameters computed where a product reads them: weights are then read, and packed, in their own dtype."""
-    if func.attrs.get("scheduled"):
+    if func.attrs.scheduled:
         return func
     s = Schedule(func)
     for b in blocks(func.body):

@@ -8,7 +8,7 @@ stands in the padding (None: anything, nobody reads it). `layouts_of` reads it f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ...dtype import DType, bool_
 from ...loop.analysis.nests import accesses, allocation, base_facts, block_names, facts_at, index
@@ -38,8 +38,7 @@ class Packing:
 
 def layouts_of(func: Func) -> dict[str, Packing]:
     """The parameters of a program whose layout was transformed."""
-    found: Mapping[str, tuple[str, Number | None]] = func.attrs.get("layouts", {})
-    return {name: Packing(index_map(text), pad) for name, (text, pad) in found.items()}
+    return {name: Packing(index_map(text), pad) for name, (text, pad) in func.attrs.layouts.items()}
 
 
 @legal
@@ -215,5 +214,5 @@ def _filled(func: Func, body: Stmt, buffer: Buffer, layout: Layout, pad: Number,
 def _noted(func: Func, old: Buffer, new: Buffer, map: IndexMap, pad: Number | None) -> Func:
     """The program that takes the parameter in its new layout, and says so."""
     params = tuple(Param(new, p.role) if p.value is old else p for p in func.params)
-    notes = {**func.attrs.get("layouts", {}), old.name: (str(map), pad)}
-    return func.with_(params=params, attrs={**func.attrs, "layouts": notes})
+    notes = {**func.attrs.layouts, old.name: (str(map), pad)}
+    return func.with_(params=params, attrs=func.attrs.with_(layouts=notes))

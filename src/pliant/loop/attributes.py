@@ -1,0 +1,91 @@
+"""Attributes of a loop program: what the compiler knows of it beside its parameters and its body.
+
+They print as keywords of the decorator, `@kernel(scheduled=True)`, and a text is read back with the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from typing import Any
+
+from ..support.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FuncAttrs:
+    """The attributes of a `Func`. A field that has its default does not print."""
+
+    entry: bool = False  # `prepare`, `size` or `run`: the first buffer is the `dims` array itself, and it may fail
+    chunk: bool = False  # the body of a parallel loop, over a range of iterations: the last two parameters are its bounds
+    external: int | None = None  # a foreign function without a body: its number in the table of addresses
+    scheduled: bool = False  # compiled exactly as it stands: no rule schedules it, and nothing is fused into it
+    host: bool = False  # the host program, whose buffers are raw bytes that may alias
+    counted: Mapping[str, str] = field(default_factory=dict)  # outputs that are filled up to a count: the buffer that holds it
+    moved: tuple[str, ...] = ()  # operands that the program touches once an element: any permutation of them costs the same
+    layouts: Mapping[str, tuple[str, Any]] = field(default_factory=dict)  # packed parameters: index map, and the value of the padding
+
+    def items(self) -> list[tuple[str, Any]]:
+        """The attributes that differ from their defaults, by name."""
+        return [(name, value) for name in _NAMES if (value := getattr(self, name)) != getattr(NO_ATTRS, name)]
+
+    def with_(self, **changes: Any) -> FuncAttrs:
+        """These attributes with some changed."""
+        return replace(self, **changes)
+
+
+NO_ATTRS = FuncAttrs()
+SCHEDULED = FuncAttrs(scheduled=True)
+_NAMES = tuple(f.name for f in fields(FuncAttrs))
+
+
+def read_attrs(values: Mapping[str, Any]) -> FuncAttrs | str:
+    """The attributes that a text spells out, or what is wrong with them: texts come from anybody."""
+    for name, value in values.items():
+        if name not in _NAMES:
+            return f"`@kernel` takes no `{name}`; it takes {', '.join(f'`{n}`' for n in _NAMES)}"
+        if not _FITS[name](value):
+            return f"`{name}` cannot be {value!r}"
+    return FuncAttrs(**values)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+
+
+def _is_table_of_names(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+
+
+def _are_layouts(value: object) -> bool:
+    """True for `{parameter: (index map, padding)}`; a padding is a number, or None where any value may stand there."""
+    if not isinstance(value, dict):
+        return False
+    return all(
+        isinstance(name, str)
+        and isinstance(layout, tuple)
+        and len(layout) == 2
+        and isinstance(layout[0], str)
+        and isinstance(layout[1], int | float | None)
+        for name, layout in value.items()
+    )
+
+
+_FITS = {
+    "entry": _is_flag,
+    "chunk": _is_flag,
+    "external": _is_number,
+    "scheduled": _is_flag,
+    "host": _is_flag,
+    "counted": _is_table_of_names,
+    "moved": _are_names,
+    "layouts": _are_layouts,
+}

@@ -1,0 +1,66 @@
+"""Rematerialization: a cheap elementwise value that several programs read is computed by each of them.
+
+    y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
+
+Each copy has one reader, so that `fuse` joins it to that, and the value is never written to memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...graph import node as g
+from ...loop.analysis.pattern import Kind, cheap_store, pattern_kind
+from ..callee import func_of
+from .node_lists import map_node_lists, may_join, users_of
+
+CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
+MOST_READERS = 4  # beyond this, loads of one stored value cost less than computing it again
+
+
+def rematerialize(function: g.Function) -> g.Function:
+    """The function in which cheap values have one reader each, also inside bodies."""
+    return map_node_lists(function, _copied_to_readers)
+
+
+def _copied_to_readers(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
+    """The nodes with a copy of each cheap producer before each of its readers, where all of them can compute it."""
+    kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
+    anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
+    users = users_of(nodes, results)
+    left = len(nodes)
+    for n in reversed(nodes):
+        if n not in kinds or not isinstance(n, g.CallLoop) or not _is_cheap(n, anchors):
+            continue
+        readers = users.get(n.outs[0], [])
+        takers = [u for u in readers if kinds.get(u) in (*CHEAP, Kind.REDUCTION)]  # type: ignore[call-overload]
+        if 1 < len(readers) == len(takers) <= MOST_READERS and left >= len(readers):
+            left -= len(readers)
+            nodes, copies = _with_copies(nodes, n, readers[1:])
+            kinds |= {new: kinds[old] for new, old in copies.items()}
+            users = users_of(nodes, results)
+    return tuple(nodes)
+
+
+def _with_copies(
+    nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]
+) -> tuple[tuple[g.Node, ...], dict[g.CallLoop, g.CallLoop]]:
+    """The nodes with a copy of `n` before each of the readers, which reads it; and what each new node is made of."""
+    found: list[g.Node] = []
+    made: dict[g.CallLoop, g.CallLoop] = {}
+    for m in nodes:
+        if m in readers and isinstance(m, g.CallLoop):
+            out = replace(n.outs[0])
+            copy = replace(n, outs=(out,))
+            reader = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
+            made |= {copy: n, reader: m}
+            found += [copy, reader]
+        else:
+            found.append(m)
+    return tuple(found), made
+
+
+def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
+    """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
+    return len(n.outs) == 1 and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)
