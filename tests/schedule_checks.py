@@ -259,6 +259,10 @@ class Sketch(Case):
 
     def __init__(self, seed: int) -> None:
         super().__init__(kernel("epilogue" if seed % 2 else "matmul"), seed)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with the program as it is."""
         self.program = self.func
         self.s = Schedule(self.func)
 
