@@ -51,6 +51,7 @@ TIER = (
     "test_random_lowering.py",
     "test_random_onnx.py",
     "test_random_nodes.py",
+    "test_random_microsoft.py",
     "test_artifacts.py",
     "test_replays.py",
     "test_mutated_text.py",
@@ -69,7 +70,7 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
         "lower/",
         ("test_compiled_graphs.py", "test_random_operators.py", "test_random_places.py", "test_convolutions.py", "test_random_rows.py"),
     ),
-    ("frontends/onnx/", ("test_random_nodes.py", "test_random_onnx.py")),
+    ("frontends/onnx/", ("test_random_nodes.py", "test_random_microsoft.py", "test_random_onnx.py")),
 )
 # The moves of random schedules that use a file of primitives: the player then makes them more often.
 FOCUS: dict[str, str] = {
@@ -121,9 +122,14 @@ class Lab:
 
     def __post_init__(self) -> None:
         for name in ("changed", "clean"):
-            for part in ("src", "tests"):
+            for part in ("src", "tests", "benchmarks"):  # whose layers some tests take
                 shutil.copytree(ROOT / part, self.work / name / part, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
             shutil.copy(ROOT / "pyproject.toml", self.work / name)
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *tier()]
+        environment = {**os.environ, "PYTHONPATH": str(self.work / "clean" / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        ended = subprocess.run(command, cwd=self.work / "clean", env=environment, capture_output=True, text=True, check=False)
+        if ended.returncode:  # every mutant would seem found
+            raise SystemExit(f"the tests cannot be collected in a copy of the tree:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
 
     def test(self, mutant: Mutant, seed: int) -> Outcome:
         """Run the tier against a mutant."""
@@ -157,11 +163,11 @@ class Lab:
         known = self.reach.order(tests, 2 * self.limit)
         if known:
             self._round(outcome, known, 0)
-        functions = self.reach.functions(tests) or tier(outcome.mutant.path)
+        functions = self.reach.functions(tests) or relevant(outcome.mutant.path)
         first = seed * STEP
         while outcome.seconds < self.limit and outcome.result == "survived":
             before = outcome.seconds
-            self._round(outcome, functions, first, turns=bool(tests))
+            self._round(outcome, functions, first, turns=True)
             if outcome.seconds - before < 1:  # nothing could be run
                 return
             first += STEP * 1000
@@ -191,6 +197,7 @@ class Lab:
             "PLIANT_CACHE": str(cache),
             "PLIANT_SEED": str(first),
             "PLIANT_FOCUS": FOCUS.get(Path(path).stem, "") if first and "primitives/" in path else "",
+            "PLIANT_OPERATORS": operators(path) if first else "",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
@@ -242,8 +249,18 @@ def children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def tier(path: str = "") -> list[str]:
-    """The random tests, in the order for a file; those that a tree does not have are left out."""
-    first = next((tests for prefix, tests in ORDER if path.startswith(prefix)), ())
-    listed = dict.fromkeys([*first, *TIER])
-    return [f"{PROPERTY}/{t}" for t in listed if (ROOT / PROPERTY / t.split("::")[0]).exists()]
+def operators(path: str) -> str:
+    """The operators that a file of the importer is about: the names in it that begin with a capital letter."""
+    if not path.startswith("frontends/onnx/"):
+        return ""
+    return " ".join(sorted(set(re.findall(r'"([A-Z][A-Za-z0-9]+)"', (ROOT / SOURCE / path).read_text(encoding="utf-8")))))
+
+
+def relevant(path: str) -> list[str]:
+    """The tests that find mistakes in a file soonest."""
+    return [f"{PROPERTY}/{t}" for t in next((tests for prefix, tests in ORDER if path.startswith(prefix)), TIER)]
+
+
+def tier() -> list[str]:
+    """The random tests."""
+    return [f"{PROPERTY}/{t}" for t in TIER]
