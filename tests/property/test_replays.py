@@ -19,7 +19,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from counts import count
+from counts import FIRST, count
 from schedule_invariant import check_schedule, check_text
 from schedule_kernels import kernel, parse
 
@@ -204,7 +204,7 @@ def replayed(func: Func, trace: Trace, decisions: list[Any], seed: int) -> Sched
 @pytest.mark.parametrize("name", SKETCHES)
 def test_other_decisions(name: str) -> None:
     func, trace = sketch(name)
-    rng = random.Random(name)
+    rng = random.Random(f"{name}{FIRST or ''}")
     made: dict[str, Schedule] = {}
     refused: Counter[str] = Counter()
     total = count(60, 2000)
@@ -235,7 +235,7 @@ def test_the_same_decisions(name: str) -> None:
 def test_decisions_by_name(name: str) -> None:
     """What a search does: take the records of one schedule, draw another value for some of the names, replay."""
     func, trace = sketch(name)
-    start, stream = trace.schedule(func), Stream(name)
+    start, stream = trace.schedule(func), Stream(f"{name}{FIRST or ''}")
     assert [d.domain.encode(d.value) for d in start.decisions] == list(trace.decisions)
     accepted = 0
     for seed in range(count(20, 500)):
@@ -331,7 +331,7 @@ def mutated(rng: random.Random, value: Any) -> Any:
 @pytest.mark.parametrize("name", SKETCHES)
 def test_a_trace_with_something_changed_is_refused_or_right(name: str) -> None:
     func, trace = sketch(name)
-    text, rng = trace.to_json(), random.Random(name)
+    text, rng = trace.to_json(), random.Random(f"{name}{FIRST or ''}")
     for _ in range(count(60, 3000)):
         changed = json.loads(text)
         for _ in range(rng.choice([1, 1, 2])):

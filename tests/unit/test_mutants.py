@@ -9,7 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tools"))
 
-import mutants
+import mutant_lab as mutants
+import mutate
+from reach import Reach
 from schedule_player import Player
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,18 +25,50 @@ def rule(decide, n, self):
     rows = decide("rows", (1, 2, 4), 2, why="5")
     lanes = decide.of("b")("lanes", (8, 16), 16)
     part = self.decide("part", [32, 64], 32)
+    if not decide("inline", (False, True), True):
+        return 0
+    if rows > MOST or rows > 9:
+        raise InternalError("cannot be")
     return rows + lanes + part + max(n, 7)
+
+def __repr__(self):
+    return 5
 """
 
 
 def found(group: str) -> list[str]:
-    finder = mutants.Finder(group, "x.py", TEXT)
+    finder = mutate.Finder(group, "x.py", TEXT)
     finder.visit(ast.parse(TEXT))
     return [m.before for m in finder.found]
 
 
 def test_decisions_and_named_numbers_of_rules_stay() -> None:
-    assert sorted(set(found("rules"))) == ["0", "2", "4", "7", "n < 4", "n < 4 and n % 2 == 0"]
+    assert sorted(set(found("rules"))) == ["0", "2", "4", "7", "9", "n < 4", "n < 4 and n % 2 == 0", "rows > 9"]
+
+
+def test_checks_of_the_compiler_itself_and_choices_stay() -> None:
+    finder = mutate.Finder("passes", "x.py", TEXT)
+    finder.visit(ast.parse(TEXT))
+    assert [m.before for m in finder.found if m.kind in ("check", "guard")] == ["n < 4 and n % 2 == 0"]
+    assert not any("MOST" in m.before for m in finder.found if m.kind == "bound")
+
+
+def test_what_has_to_run_for_a_change_to_show() -> None:
+    """Of a check, the line that raises; of another change, its own line."""
+    finder = mutate.Finder("passes", "x.py", TEXT)
+    finder.visit(ast.parse(TEXT))
+    lines = TEXT.splitlines()
+    (check,) = [m for m in finder.found if m.kind == "check"]
+    assert [lines[n - 1].strip() for n in check.seen_at] == ['raise ValueError("odd")']
+    assert all(str(m.before) in lines[m.seen_at[0] - 1] for m in finder.found if m.kind == "constant")
+
+
+def test_the_cheapest_tests_of_every_function_come_first() -> None:
+    map_of_lines = Reach(["a.py::f[0]", "a.py::f[1]", "b.py::g"], [3.0, 1.0, 2.0], {"x.py": {7: 0b111, 9: 0b100}})
+    assert map_of_lines.order([0, 1, 2], 100) == ["a.py::f[1]", "b.py::g", "a.py::f[0]"]
+    assert map_of_lines.order([0, 1, 2], 1.5) == ["a.py::f[1]", "b.py::g"]
+    assert map_of_lines.functions([0, 2]) == ["b.py::g", "a.py::f"]
+    assert map_of_lines.mask("x.py", [8, 9]) == 0b100
 
 
 def test_numbers_of_other_files_change() -> None:

@@ -1,8 +1,10 @@
 """sin, cos and tan, for |x| < 2^30 in f32 and < 2^45 in f64; NaN beyond.
 
-x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f32 subtracts in f64; f64 takes pi/2 in three parts and keeps r as a
-pair, because near a multiple of pi/2 all but the last digits cancel. Without fma, f32 takes pi/2 in parts that are so short that their
-products are exact.
+In f32 the sine and the cosine are ±sin r with x = n * pi + r, or |x| = (n + 1/2) * pi - r: one polynomial in f64, rounded once, with the
+sign in the last bit of n. It takes as long as sin r and cos r in f32 of an r from f64, of which one is selected, and is twice as precise.
+tan, and all three in f64, have x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f64 takes pi/2 in three parts and keeps r
+as a pair, because near a multiple of pi/2 all but the last digits cancel. Without fma, f32 takes pi/2 in parts that are so short that
+their products are exact.
 """
 
 from __future__ import annotations
@@ -11,18 +13,20 @@ import math
 from typing import NamedTuple
 
 from ...dtype import f32, f64
-from ..expr import Add, BitAnd, Bitcast, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, MulAdd, Ne, Neg, Select, Shl, Sub
-from .build import absolute, bits, number, pattern, polynomial, two_product, two_sum, unsigned
+from ..expr import Add, BitAnd, Bitcast, BitXor, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, MulAdd, Ne, Neg, Select, Shl, Sub
+from .build import absolute, bits, horner, number, pattern, polynomial, sign_bit, two_product, two_sum, unsigned
 
 RANGE = {f32: 2.0**30, f64: 2.0**45}
 _HALF_PI = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
 # Of the first two parts a product with a whole number of 31 bits is exact.
 _HALF_PI_PARTS = (float.fromhex("0x1.921fbp+0"), float.fromhex("0x1.5110bp-22"), float.fromhex("0x1.18469898cc517p-44"))
-_ROUND = 1.5 * 2.0**52
+_ROUND = 1.5 * 2.0**52  # adding it rounds to whole numbers
 
+# (sin r / r - 1) / r^2 in r^2 on 0..pi/2: relative error of the sine 2^-27
+_SIN_32 = (2.60343538843998e-06, -1.980859241968377e-4, 8.3330532472218e-3, -1.666665908086172e-1)
+# (r / tan r - 1) / r^2 in r^2 on 0..pi/4: relative error 2^-27
+_COT_32 = (-2.4785311835e-4, -2.09664501384e-3, -2.22264206883e-2, -3.33333055503e-1)
 # (sin r / r - 1) / r^2, and (cos r - 1 + r^2/2) / r^4, in r^2 on 0..pi/4
-_SIN_32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS_32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 _SIN_64 = (
     1.58969099521155010221e-10, -2.50507602534068634195e-8, 2.75573137070700676789e-6, -1.98412698298579493134e-4,
     8.33333333332248946124e-3, -1.66666666666666324348e-1,
@@ -41,22 +45,44 @@ class _Angle(NamedTuple):
     cosine: Expr
 
 
-def _reduce(x: Expr, fused: bool) -> _Angle:
-    return _reduce32(x, fused) if x.dtype is f32 else _reduce64(x, fused)
+def _rest(x: Expr, n: Expr, turn: float, fused: bool) -> Expr:
+    """x - n * turn*pi/2, where x is an f32 in f64 and `turn` a power of two, perhaps negative; precise where little is left."""
+    for part in _HALF_PI[:2] if fused else _HALF_PI_PARTS:
+        x = Fma(n, number(-turn * part, x), x) if fused else Sub(x, Mul(n, number(turn * part, x)))
+    return x
 
 
-def _reduce32(x: Expr, fused: bool) -> _Angle:
+def _sine32(r: Expr, n: Expr) -> Expr:
+    """The sine of an angle in -pi/2..pi/2 in f64, as an f32; it is turned where the last bit of `n` is set."""
+    z = Mul(r, r)
+    size = MulAdd(Mul(r, z), horner(z, _SIN_32), r)
+    return Cast(f32, Bitcast(f64, BitXor(bits(size), Shl(bits(n), pattern(63, r)))))
+
+
+def _sin32(x: Expr, fused: bool) -> Expr:
+    wide = Cast(f64, absolute(x))
+    t = MulAdd(wide, number(1.0 / math.pi, wide), number(_ROUND, wide))
+    value = _sine32(_rest(wide, Sub(t, number(_ROUND, wide)), 2.0, fused), t)
+    return _within(Bitcast(f32, BitXor(bits(value), sign_bit(x))), x)
+
+
+def _cos32(x: Expr, fused: bool) -> Expr:
+    """|x| = (n + 1/2) * pi - r."""
+    wide, half = Cast(f64, absolute(x)), Const(0.5, f64)
+    t = Add(MulAdd(wide, number(1.0 / math.pi, wide), Neg(half)), number(_ROUND, wide))
+    middle = Add(Sub(t, number(_ROUND, wide)), half)
+    return _within(_sine32(_rest(Neg(wide), middle, -2.0, fused), t), x)
+
+
+def _tan32(x: Expr, fused: bool) -> Expr:
+    """r / c, or -c / r of an odd number of quarter turns, where c = r / tan r is a polynomial."""
     wide = Cast(f64, x)
     t = MulAdd(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
-    n = Sub(t, number(_ROUND, wide))
-    rest: Expr = wide
-    for part in _HALF_PI[:2] if fused else _HALF_PI_PARTS:
-        rest = Fma(n, number(-part, wide), rest) if fused else Sub(rest, Mul(n, number(part, wide)))
-    r = Cast(f32, rest)
+    r = Cast(f32, _rest(wide, Sub(t, number(_ROUND, wide)), 1.0, fused))
     z = Mul(r, r)
-    sine = MulAdd(Mul(r, z), polynomial(z, _SIN_32), r)
-    cosine = MulAdd(Mul(z, z), polynomial(z, _COS_32), MulAdd(z, number(-0.5, r), number(1.0, r)))
-    return _Angle(Cast(unsigned(f32), bits(t)), sine, cosine)
+    c = horner(z, (*_COT_32, 1.0))
+    odd = _odd(Cast(unsigned(f32), bits(t)))
+    return Select(Eq(x, number(0.0, x)), x, _within(Div(Select(odd, Neg(c), r), Select(odd, r, c)), x))  # 0 keeps its sign
 
 
 def _reduce64(x: Expr, fused: bool) -> _Angle:
@@ -97,17 +123,21 @@ def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
 
 def sin(x: Expr, fused: bool = True) -> Expr:
     """The sine."""
-    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce(x, fused), 0))  # 0 keeps its sign
+    if x.dtype is f32:
+        return _sin32(x, fused)
+    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce64(x, fused), 0))  # 0 keeps its sign
 
 
 def cos(x: Expr, fused: bool = True) -> Expr:
     """The cosine."""
-    return _wave(x, _reduce(x, fused), 1)
+    return _cos32(x, fused) if x.dtype is f32 else _wave(x, _reduce64(x, fused), 1)
 
 
 def tan(x: Expr, fused: bool = True) -> Expr:
     """The tangent: of an odd number of quarter turns, -cos r / sin r."""
-    angle = _reduce(x, fused)
+    if x.dtype is f32:
+        return _tan32(x, fused)
+    angle = _reduce64(x, fused)
     odd = _odd(angle.quarters)
     above = Select(odd, Neg(angle.cosine), angle.sine)
     below = Select(odd, angle.sine, angle.cosine)

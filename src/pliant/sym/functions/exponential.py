@@ -34,10 +34,11 @@ _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2 = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
 
-# q on -ln2/2..ln2/2 (f64: -ln2..ln2) for the relative error of e^r, on -0.35..0.7 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
+# q on -ln2/2..ln2/2 (f64: -ln2..ln2) for the relative error of e^r, on -0.36..0.73 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
 _EXP_32 = (1.3814602e-3, 8.3687156e-3, 4.1668389e-2, 1.6666521e-1, 4.9999994e-1)
 _DECAY_32 = (8.312520298e-3, 1.666711465e-1, 5.039405126, -0.3399311151)  # q = (a*r^2 + b) * (r + c) + d on -ln2/2..ln2/2
-_EXPM1_32 = (2.91037536e-5, 1.973734288e-4, 1.38808503e-3, 8.333605086e-3, 4.16667106e-2, 1.66666654e-1, 4.999999993e-1)
+_EXPM1_32 = (2.2774753545e-4, 1.388582461e-3, 8.327345417e-3, 4.1667015736e-2, 1.6666695307e-1)  # (q - 1/2) / r
+_STEP = 1.4365  # times 88.75 is less than 127.5
 _EXP2_32 = (1.302196798e-6, 1.545922195e-5, 1.540888459e-4, 1.333226837e-3, 9.618096462e-3, 5.550413268e-2, 2.402265121e-1, math.log(2.0))
 EXP_64 = (
     7.5947459215601249e-13, 1.1559956726222521e-11, 1.606048388480002e-10, 2.0876087954580982e-9, 2.5052097216495985e-8,
@@ -122,10 +123,31 @@ def exp2(x: Expr, fused: bool = True) -> Expr:
 
 def expm1(x: Expr) -> Expr:
     """e^x - 1, precise near zero."""
-    single = x.dtype is f32
-    r, power = _reduce(clamp(x, -30.0, 89.0), 1.0, 127.0) if single else _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
-    near = MulAdd(polynomial(r, _EXPM1_32 if single else _EXPM1_64), Mul(r, r), r)
+    if x.dtype is f32:
+        return _expm1_32(x)
+    r, power = _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
+    near = MulAdd(polynomial(r, _EXPM1_64), Mul(r, r), r)
     return signed(MulAdd(power, near, Sub(power, number(1.0, x))), x)
+
+
+def _expm1_32(x: Expr) -> Expr:
+    """e^x - 1 in f32, as 2^n * (r + r^2 * q) + (2^n - 1) where r = (x - n*high) - n*low is not rounded.
+
+    x - n*high has no error. 2^n times it is added to 2^n - 1 first: a sum that rounds for negative n alone, and the error is kept. All
+    that is added then is small. _STEP is a little less than 1 / ln2, so that the largest n is 127; r goes up to 0.73 there.
+    """
+    size, one, bias = clamp(x, -30.0, 88.75), number(1.0, x), number(whole_bias(f32), x)
+    t = MulAdd(size, number(_STEP, x), bias)
+    n = Sub(t, bias)
+    high, low = MulAdd(n, number(-_LN2_32[0], x), size), Mul(n, number(-_LN2_32[1], x))
+    r = Add(high, low)
+    square = Mul(r, r)
+    q = MulAdd(by_pairs(r, square, _EXPM1_32), r, number(0.5, x))
+    power = power_of_two(t)
+    less = Sub(power, one)
+    near = MulAdd(power, high, less)
+    error = MulAdd(power, high, Sub(less, near))
+    return signed(Add(near, MulAdd(power, MulAdd(q, square, low), error)), x)
 
 
 def decay(x: Expr, fused: bool = True) -> Expr:

@@ -114,16 +114,22 @@ def rotary_embedding(site: NodeContext) -> Any:
     if site.integer("is_packed_batching", 0):
         raise site.unsupported("packed batches are not supported")
     site.require(len(shape) in (3, 4), f"the operand has {len(shape)} dims")
-    scale = site.real("scale", 1.0)
+    scale, part, heads = site.real("scale", 1.0), site.integer("rotary_embedding_dim", 0), site.integer("num_heads", 0)
+    angles = plain(site.tensor(2).shape[1])
+    site.require(not part or part == 2 * angles, f'attribute "rotary_embedding_dim" is {part}, there are {angles} angles')
     if len(shape) == 3:
-        part, heads = site.integer("rotary_embedding_dim", 0), site.integer("num_heads", 0)
         site.require(not part or heads > 0, f'attribute "num_heads" is {heads}')
         x = ops.reshape(x, (shape[0], shape[1], heads, -1) if heads else (shape[0], shape[1], -1, site.tensor(2).shape[1] * 2))
         length, axis = shape[1], 2
     else:
+        site.require(not heads or heads == plain(shape[1]), f'attribute "num_heads" is {heads}, the operand has {shape[1]}')
         length, axis = shape[2], 1
+    first = site.rank(1) < 2  # one number is the place of the first token of every sequence
+    if site.rank(1) == 1:
+        site.settle(1, 1)
+    site.require(site.shape(1) in ((1,), ()) if first else site.rank(1) == 2, f"the places are {site.tensor(1)}")
     places = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
-    places = ops.add(ops.reshape(places, (1, 1)), ops.unsqueeze(ops.arange(length), 0)) if site.shape(1) in ((1,), ()) else places
+    places = ops.add(ops.reshape(places, (1, 1)), ops.unsqueeze(ops.arange(length), 0)) if first else places
     cos, sin = (ops.unsqueeze(ops.take(site.x(k), places, 0), axis) for k in (2, 3))
     found: Any = ops.reshape(rotated(x, cos, sin, bool(site.integer("interleaved", 0))), shape)
     return found if scale == 1.0 else ops.mul(found, scale)

@@ -28,6 +28,8 @@ def attention(site: NodeContext) -> Any:
         k, v = (ops.concat([ops.squeeze(ops.slice(past, 0, i, i + 1), 0), new], 2) for i, new in ((0, k), (1, v)))
     mask = _mask(site, 3, k.tensor.shape[2])
     y = _attended(site, q, k, v, mask, site.get(5), bool(site.integer("unidirectional", 0)))
+    if len(site.node.output) < 2 or not site.node.output[1]:
+        return y  # keys and values may have heads of different widths then, which no cache holds
     return y, ops.stack([k, v], 0)
 
 
