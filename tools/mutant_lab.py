@@ -34,6 +34,7 @@ TIER = (
     SKETCHES,
     "test_wrong_claims.py",
     "test_random_claims.py",
+    "test_broken_programs.py",
     RULES,
     KERNELS,
     LOOPS,
@@ -43,6 +44,7 @@ TIER = (
     "test_compiled_graphs.py",
     "test_graphs.py",
     "test_random_passes.py",
+    "test_random_patterns.py",
     "test_random_operators.py",
     "test_random_places.py",
     "test_random_rows.py",
@@ -52,6 +54,7 @@ TIER = (
     "test_random_onnx.py",
     "test_random_nodes.py",
     "test_random_microsoft.py",
+    "test_random_regex.py",
     "test_artifacts.py",
     "test_replays.py",
     "test_mutated_text.py",
@@ -63,13 +66,27 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("schedule/library/sliding_window", ("test_convolutions.py", "test_compiled_graphs.py", RULES)),
     ("schedule/library/", (KERNELS, RULES, "test_compiled_graphs.py", "test_convolutions.py", "test_random_rows.py", LOOPS)),
     ("schedule/", (SKETCHES, SCHEDULES, RULES, "test_wrong_claims.py")),
-    ("loop/verify", ("test_wrong_claims.py", "test_random_claims.py", SCHEDULES, "test_loop_programs.py", "test_checked_programs.py")),
+    (
+        "loop/verify",
+        (
+            "test_broken_programs.py",
+            "test_wrong_claims.py",
+            "test_random_claims.py",
+            SCHEDULES,
+            "test_loop_programs.py",
+            "test_checked_programs.py",
+        ),
+    ),
     ("loop/passes/", ("test_loop_programs.py", SCHEDULES, RULES, "test_checked_programs.py", "test_loop_regions.py")),
-    ("graph/passes/", ("test_random_passes.py", "test_graphs.py", "test_compiled_graphs.py", "test_random_operators.py")),
+    (
+        "graph/passes/",
+        ("test_random_patterns.py", "test_random_passes.py", "test_graphs.py", "test_compiled_graphs.py", "test_random_operators.py"),
+    ),
     (
         "lower/",
         ("test_compiled_graphs.py", "test_random_operators.py", "test_random_places.py", "test_convolutions.py", "test_random_rows.py"),
     ),
+    ("frontends/onnx/regex", ("test_random_regex.py",)),
     ("frontends/onnx/", ("test_random_nodes.py", "test_random_microsoft.py", "test_random_onnx.py")),
 )
 # The moves of random schedules that use a file of primitives: the player then makes them more often.

@@ -131,3 +131,14 @@ def test_heads_of_odd_sizes_get_columns_of_zeros_which_nobody_sees() -> None:
     v[0, 0, 3, 14] = np.inf
     expected = truth(q, np.swapaxes(k, -1, -2), v, 1.0)
     np.testing.assert_allclose(pliant.compile(of_odd_heads)(q, k, v), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_that_is_a_product_may_come_first() -> None:
+    @function
+    def f(q: Tensor[f32, 2, n, 4], k: Tensor[f32, 2, m, 4], v: Tensor[f32, 2, m, 8], on: Tensor[bool_, m]) -> Tensor[f32, 2, n, 8]:
+        hidden = ops.mul(ops.cast(on, f32), -3.0)
+        return ops.matmul(ops.softmax(ops.add(hidden, ops.mul(ops.matmul(q, k, transpose_b=True), 0.5)), -1), v)
+
+    assert found(f) == ["cast", "mul", "scaled_dot_product_attention"]
+    q, k, v, on = numbers(2, 5, 4), numbers(2, 7, 4), numbers(2, 7, 8), np.arange(7) % 2 == 0
+    np.testing.assert_allclose(f(q, k, v, on), truth(q, k, v, 0.5, on * -3.0), rtol=1e-5, atol=1e-6)

@@ -101,7 +101,7 @@ class _Recognition(Rewriter):
         checks: list[Require] = []
         added = self.alone(value, "add")
         if added is not None:
-            k = 0 if self.alone(added.args[0], "matmul", "mul", "div") is not None else 1
+            k = 0 if self.is_product(added.args[0]) else 1
             value, mask = added.args[k], added.args[1 - k]
             checks += added.requires
             if not self.is_finite(mask) or not _within(mask.tensor.shape, value.tensor.shape):
@@ -121,6 +121,11 @@ class _Recognition(Rewriter):
         if added is not None and added.outs[0].annotation != product.outs[0].annotation:
             return None
         return _Scores(product, scale, mask, (*checks, *product.requires))
+
+    def is_product(self, value: Value) -> bool:
+        """Whether a value is a product of matrices, perhaps scaled; a mask may be a product with a number, too."""
+        node = self.alone(value, "matmul", "mul", "div")
+        return node is not None and (node.op == "matmul" or any(self.alone(a, "matmul") is not None for a in node.args))
 
     def keys(self, product: Op) -> Value | None:
         """The right operand of a product with its rows as keys: moved the other way where it is moved anyway."""
