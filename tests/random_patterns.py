@@ -158,7 +158,7 @@ def attention(m: Maker) -> list[Any]:
     alone = m.chance(0.85)
     results += [] if alone else [ops.relu(p)]
     if len(batch) == 2 and axis == rank - 1 and alone and masked != "float":
-        m.passes.append("recognise_attention")
+        m.passes.append("recognize_attention")
     m.near = 1e-4
     return results
 

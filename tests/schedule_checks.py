@@ -21,7 +21,6 @@ from error_bounds import Bounds
 from generate_loops import clone
 from generate_loops import make_arguments as loop_arguments
 from native_loops import Lifted, poisoned, same_bits
-from pliant.lower.host.lift_workspace import lift_workspace
 from schedule_kernels import kernel, make_arguments, pack, unpack
 from schedule_player import Player
 
@@ -33,6 +32,7 @@ from pliant.loop.printer import print_func
 from pliant.loop.stmt import Alloc, Func, Replacer, Stmt, map_children, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify, verify_written
+from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import Schedule, Trace, default_schedule
 from pliant.support.errors import ScheduleError, UnsupportedError
 from pliant.sym.expr import Dim

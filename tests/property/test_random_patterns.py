@@ -22,7 +22,7 @@ from pliant.graph.passes.fold_batch_norm import fold_batch_norm
 from pliant.graph.passes.fold_constants import fold_constants
 from pliant.graph.passes.integer_products import integer_products
 from pliant.graph.passes.pointwise_convolutions import pointwise_convolutions
-from pliant.graph.passes.recognise_attention import recognise_attention
+from pliant.graph.passes.recognize_attention import recognize_attention
 from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.transposes_into_matmul import transposes_into_matmul
 from pliant.graph.verify import verify
@@ -31,7 +31,7 @@ from pliant.interp.graph import run_graph
 BATCH = 24
 COMPILED = 24  # one function in so many is compiled
 PASSES: tuple[Callable[[Function], Function], ...] = (
-    integer_products, fold_constants, fold_batch_norm, pointwise_convolutions, recognise_attention, combine_matmuls,
+    integer_products, fold_constants, fold_batch_norm, pointwise_convolutions, recognize_attention, combine_matmuls,
     transposes_into_matmul, simplify,
 )  # fmt: skip
 
