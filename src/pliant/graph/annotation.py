@@ -1,4 +1,4 @@
-"""Annotations compared and rebuilt: subsumption, substitution, and the expressions and variables inside of them.
+"""Operations on annotations: subsumption, substitution, and iteration over their dims and variables.
 
 subsumes(Tensor(f32, (n,)), Tensor(f32, (m,))).fit      # Fit.CHECK: whether n == m is known only at run time
 substitute_annotation(Tensor(f32, (n, n * 2)), {n: const(3)})   # Tensor[f32, 3, 6]
@@ -21,9 +21,9 @@ ONE = const(1)
 
 
 class Fit(Enum):
-    """Whether a value of one annotation may stand where another is expected."""
+    """Whether a value with one annotation can be passed where another is expected. Ordered from worst to best."""
 
-    IMPOSSIBLE = "impossible"  # another kind, dtype or rank
+    IMPOSSIBLE = "impossible"  # different kind, dtype or rank
     IMPOSSIBLE_DIMS = "impossible for known dims"
     CHECK = "needs a run-time check"
     HOLDS = "holds"
@@ -31,7 +31,7 @@ class Fit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The answer of `subsumes`: the fit, why it is not better, and the conditions to check."""
+    """The result of `subsumes`: the fit, the reason if it is impossible, and the conditions to check at run time."""
 
     fit: Fit
     reason: str = ""
@@ -39,11 +39,11 @@ class Match:
 
 
 def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:
-    """True or false where the facts settle the condition, else None."""
-    done = simplify(condition, facts)
-    if done is TRUE or prove(done, facts):
+    """True or False if the facts prove or refute the condition, else None."""
+    simple = simplify(condition, facts)
+    if simple is TRUE or prove(simple, facts):
         return True
-    return False if done is FALSE or prove(Not(done), facts) else None
+    return False if simple is FALSE or prove(Not(simple), facts) else None
 
 
 def shape_text(shape: Sequence[Expr]) -> str:
@@ -52,12 +52,12 @@ def shape_text(shape: Sequence[Expr]) -> str:
 
 
 def kind_text(a: Annotation) -> str:
-    """What kind of value has the annotation, in words."""
+    """The kind of value that the annotation describes, for messages."""
     return {Tensor: "a tensor", Shape: "a shape", Scalar: "a scalar", Tuple: "a tuple"}[type(a)]
 
 
 def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> Match:
-    """Whether a value annotated `found` may stand where `expected` is asked for."""
+    """Compares the annotation `found` of a value with the one `expected` by its user."""
     if type(expected) is not type(found):
         return Match(Fit.IMPOSSIBLE, f"{kind_text(found)} where {kind_text(expected)} is expected")
     if isinstance(expected, Tuple):
@@ -84,7 +84,7 @@ def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> M
             return Match(Fit.IMPOSSIBLE, "it is not state" if expected.state else "it is state")
         shapes = _dims(expected.shape, found.shape, facts, "dim {}")
         if (expected.strides is None and (found.strides is None or not expected.state)) or shapes.fit is Fit.IMPOSSIBLE:
-            return shapes  # what is only read may lie anywhere
+            return shapes  # a tensor that is only read may have any strides: the callee reads through them
         return _worst([shapes, _dims(expected.element_strides(), found.element_strides(), facts, "stride {}")])
     assert isinstance(found, Shape)
     return _dims(expected.values, found.values, facts, "value {}")
@@ -113,7 +113,7 @@ def _worst(matches: Iterable[Match]) -> Match:
 
 
 def substitute_annotation(a: Annotation, values: Mapping[Var, Expr], facts: Facts = EMPTY) -> Annotation:
-    """`a` with variables replaced, and its dims simplified where something was."""
+    """`a` with variables replaced; dims in which a variable was replaced are simplified."""
 
     def swap(e: Expr) -> Expr:
         return simplify(substitute(e, dict(values)), facts) if not free_vars(e).isdisjoint(values) else e
@@ -140,12 +140,12 @@ def annotation_vars(a: Annotation) -> frozenset[Var]:
 
 
 def defined_vars(annotations: Iterable[Annotation]) -> tuple[Var, ...]:
-    """The variables that stand alone as a dim, then as a stride, in order: those that parameters or match_casts with these define."""
+    """The variables that parameters or match_casts with these annotations define: whole dims first, then whole strides, in order."""
     every = [a for a in annotations if not isinstance(a, Scalar)]
-    found = (e for part in (annotation_exprs, stride_exprs) for a in every for e in part(a) if isinstance(e, Var))
-    return tuple(dict.fromkeys(found))
+    variables = (e for part in (annotation_exprs, stride_exprs) for a in every for e in part(a) if isinstance(e, Var))
+    return tuple(dict.fromkeys(variables))
 
 
 def blank(a: Annotation) -> Annotation:
-    """`a` with every dim the same, so that only its kind, dtype, rank and state are compared."""
+    """`a` with every dim replaced by 1, to compare only kind, dtype, rank and state."""
     return Scalar(a.dtype) if isinstance(a, Scalar) else map_dims(a, lambda e: ONE)

@@ -1,7 +1,7 @@
-"""The builder of graph functions: emits nodes with deduced annotations, unique names, spans and origins.
+"""The builder of graph functions: appends nodes with deduced annotations, unique names, source spans and origins.
 
-What it emits is right by construction: every annotation is deduced, every dim is defined before it is used, and state is
-consumed once. Bodies of `if` and `while` are built between `open` and `close`; values of an enclosing body may be used inside.
+Its output is correct by construction: every annotation is deduced, every dim is defined before it is used, and state is
+consumed once. Bodies of `if` and `while` are built between `open` and `close`; they may use values of enclosing bodies.
 
     b = Builder("f")
     x = b.param("x", Tensor(f32, (n, 64)))
@@ -61,25 +61,25 @@ class _Frame:
 
     params: tuple[Value, ...] = ()
     nodes: list[Node] = field(default_factory=list)
-    dims: set[Var] = field(default_factory=set)  # the variables that are defined here or outside
-    values: set[Value] = field(default_factory=set)  # those defined in this body
-    consumed: dict[Value, Span | None] = field(default_factory=dict)  # state that is gone, and where it went
+    dims: set[Var] = field(default_factory=set)  # the variables that are defined in this body or around it
+    values: set[Value] = field(default_factory=set)  # the values that are defined in this body
+    consumed: dict[Value, Span | None] = field(default_factory=dict)  # consumed state, and where it was consumed
     loop: bool = False
 
 
 class Builder:
-    """Builds one graph function; see the module."""
+    """Builds one graph function; see the module docstring."""
 
-    value: type[Value] = Value  # what the function's values are made as
+    value: type[Value] = Value  # the class of new values; tracers use a subclass with operators
 
     def __init__(self, name: str, *, names: Sequence[str] = (), span: Span | None = None) -> None:
         self.name = name
         self.function_span = span
         self.origin: tuple[str, ...] = ()
-        self.span: Span | None = None  # of what is being emitted
-        self.spans: dict[Value, Span] = {}  # where the arguments of what is being emitted are written
-        self.hint = ""  # the name wanted for the next result
-        self._checks: list[Require] = []  # what the next node checks besides
+        self.span: Span | None = None  # the source span of the node being emitted
+        self.spans: dict[Value, Span] = {}  # the source spans of its arguments
+        self.hint = ""  # the preferred name of the next result
+        self._checks: list[Require] = []  # user conditions that the next node will check
         self._used = set(names)
         self._params: list[Value] = []
         self._frames = [_Frame()]
@@ -97,11 +97,11 @@ class Builder:
     # Names, parameters, dims.
 
     def unique(self, hint: str) -> str:
-        """`hint`, with a number behind it where the name is taken."""
+        """A name that is not used yet: `hint`, with a numeric suffix if it is taken."""
         return unused_name(hint, self._used)
 
     def param(self, name: str, annotation: Annotation) -> Value:
-        """A parameter; the dims that stand alone in it become defined."""
+        """Adds a parameter, which defines the variables that are whole dims of it."""
         value = self.value(self.unique(name), annotation)
         self._params.append(value)
         self._frames[0].dims.update(defined_vars([annotation]))
@@ -109,7 +109,7 @@ class Builder:
         return value
 
     def check_dims(self, expressions: Sequence[Expr], where: Span | None = None) -> None:
-        """Every variable of the expressions is defined here."""
+        """Raises if a variable of the expressions is not defined here."""
         known = self._frames[-1].dims
         for e in expressions:
             for var in free_vars(e):
@@ -118,13 +118,13 @@ class Builder:
 
     @property
     def dims(self) -> frozenset[Var]:
-        """The variables that are defined here."""
+        """The variables that are defined at this point."""
         return frozenset(self._frames[-1].dims)
 
     # State.
 
     def use(self, value: Value) -> None:
-        """Notes a use of a value: an error if it is consumed state."""
+        """Records a use of a value; raises if it is state that was consumed."""
         frame = self._frames[-1]
         if value in frame.consumed:
             where, gone = self.spans.get(value, self.span), frame.consumed[value]
@@ -137,7 +137,7 @@ class Builder:
             )
 
     def consume(self, value: Value) -> None:
-        """Notes that state is consumed by what is being emitted."""
+        """Records that the node being emitted consumes `value`; raises inside a loop that does not carry it."""
         self.use(value)
         frame = self._frames[-1]
         for inner in reversed(self._frames):
@@ -156,7 +156,7 @@ class Builder:
     def emit(
         self, node: Callable[..., Node], annotations: Sequence[Annotation], used: Sequence[Value], /, **fields: Any
     ) -> tuple[Value, ...]:
-        """Appends a node with new values of the annotations; the values it has `used` (and not consumed) are noted."""
+        """Appends a node and returns its outs, new values with the annotations; `used` are the operands that it does not consume."""
         for a in used:
             self.use(a)
         hints = self.hint.split(",") if self.hint else []
@@ -168,19 +168,19 @@ class Builder:
         self.hint = ""
         frame = self._frames[-1]
         if self._checks:
-            said, self._checks = {r.cond: r for r in self._checks}, []
-            fields["requires"] = (*said.values(), *(r for r in fields.get("requires", ()) if r.cond not in said))
+            checks, self._checks = {r.cond: r for r in self._checks}, []
+            fields["requires"] = (*checks.values(), *(r for r in fields.get("requires", ()) if r.cond not in checks))
         frame.nodes.append(node(outs=outs, origin=self.origin, span=self.span, **fields))
         frame.values.update(outs)
         return outs
 
     def deduction(self, what: str, args: Sequence[Value]) -> Deduction:
-        """The scratch pad for deducing a node over the arguments."""
+        """A new `Deduction` for a node with these arguments, at the current source span."""
         return Deduction(what, tuple(args), span=self.span, spans=tuple(self.spans.get(a) for a in args))
 
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """A graph operator."""
-        found = TABLE[name]
+        """Appends a graph operator."""
+        operator = TABLE[name]
         defines = defined_dims(name, attrs)
         self.check_dims([e for e in attr_exprs(attrs) if e not in defines])
         for var in defines:
@@ -188,40 +188,40 @@ class Builder:
                 help_ = "give a dim that nothing else defines"
                 raise ShapeError(f"{name}: dim `{var.name}` has a value already", where=self.span, help=help_)
         d = self.deduction(name, args)
-        outs = found.deduce(d, attrs)
+        outs = operator.deduce(d, attrs)
         self._frames[-1].dims.update(defines)
         live = list(args)
-        if found.updates and is_state(args[0]):
+        if operator.updates and is_state(args[0]):
             self._consume_once(live.pop(0), args)
         return self.emit(Op, outs, live, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
-        """A literal tensor that is an operand of what is being emitted."""
+        """Appends a literal tensor as an operand of the node being emitted."""
         return self._aside(lambda: self.literal(array), "const")
 
     def literal(self, array: np.ndarray[Any, Any]) -> Value:
-        """A literal tensor."""
+        """Appends a literal tensor."""
         if not _is_fixed(array):
-            array = np.array(array)  # a copy: the program does not change with the user's array
+            array = np.array(array)  # a copy: the user may write to the array later, the program must not change
             array.setflags(write=False)
         annotation = Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
         return self.emit(Const, [annotation], (), array=array)[0]
 
     def scalar(self, value: Expr) -> Value:
-        """A host scalar with a value over dims."""
+        """Appends a host scalar whose value is an expression over dims."""
         from .ops.shape import ScalarAttrs
 
         return self._aside(lambda: self.op("scalar", (), ScalarAttrs(value))[0], "scalar")
 
     def _aside(self, make: Callable[[], Value], hint: str) -> Value:
-        """An operand made on the way: it does not take the name that is meant for the result."""
-        kept, self.hint = self.hint, hint
+        """Emits an operand under the name `hint` and saves the pending name for the result."""
+        pending, self.hint = self.hint, hint
         value = make()
-        self.hint = kept
+        self.hint = pending
         return value
 
     def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
-        """A condition that the next node checks; its message is the one that is told, also where the node asks for the same by itself."""
+        """Adds a run-time condition to the next node; its message replaces that of an equal condition found by deduction."""
         if condition.dtype is not bool_:
             raise Error(f"require: a condition is a bool, and this is {condition.dtype}", where=self.span)
         self.check_dims([condition, *values])
@@ -232,16 +232,16 @@ class Builder:
             raise Error("nothing comes after this that could check it", where=self._checks[0].span, help="write `require` before a node")
 
     def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
-        """A call of a loop program: values for its `in` and `inout` parameters; expressions and numbers for its scalars.
+        """Appends a call of a loop program. `args` are values for its tensors, and values, expressions or numbers for its scalars.
 
-        `symbols` are the values of the callee's symbols, where the arguments do not tell them.
+        `symbols` are the values of the callee's symbols; they are needed if the argument shapes do not determine them.
         """
-        given = [p for p in callee.params if p.role != "out"]
-        if len(args) != len(given):
-            raise self._wrong_count(callee.name, [f"{p.name}: {_parameter_text(p)}" for p in given], len(args))
+        params = [p for p in callee.params if p.role != "out"]
+        if len(args) != len(params):
+            raise self._wrong_count(callee.name, [f"{p.name}: {_parameter_text(p)}" for p in params], len(args))
         final: list[Value | Expr] = []
         shown: list[Value] = []
-        for p, a in zip(given, args, strict=True):
+        for p, a in zip(params, args, strict=True):
             if p.shape is None and not isinstance(a, Value):
                 value = a if isinstance(a, Expr) else Literal(a, p.dtype)
                 self.check_dims([value])
@@ -257,7 +257,7 @@ class Builder:
             self._check_symbols(callee, symbols)
         outs, dims = deduce_call(d, callee, symbols)
         values = [a for a in final if isinstance(a, Value)]
-        for p, a in zip(given, final, strict=True):
+        for p, a in zip(params, final, strict=True):
             if p.role == "inout" and isinstance(a, Value):
                 self._consume_once(a, values)
         fields: dict[str, Any] = {"callee": callee, "args": tuple(final), "dims": dims, "requires": tuple(d.requires)}
@@ -287,7 +287,7 @@ class Builder:
         )
 
     def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
-        """A call of another graph function; `results` may name the dims that it defines inside."""
+        """Appends a call of another graph function; `results` may name the dims that the callee defines inside."""
         if len(args) != len(function.params):
             raise self._wrong_count(function.name, [repr(p) for p in function.params], len(args))
         d = self.deduction(function.name, args)
@@ -306,7 +306,7 @@ class Builder:
         return self.emit(CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))
 
     def _named_results(self, function: Function, found: Sequence[Annotation], wanted: Sequence[Annotation]) -> tuple[Annotation, ...]:
-        """What a call returns, with the dims that it newly defines called as `wanted` calls them."""
+        """The result annotations `found` of a call, with its newly defined dims renamed as in `wanted`; raises if the rest differs."""
         dims = [[e for a in annotations for e in annotation_exprs(a)] for annotations in (found, wanted)]
         pairs = list(zip(*dims, strict=False))
         names = {e: w for e, w in pairs if isinstance(e, Var) and isinstance(w, Var) and e not in self.dims and w not in self.dims}
@@ -321,13 +321,13 @@ class Builder:
         return outs
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
-        """A call of an external symbol, with the results it is said to give."""
+        """Appends a call of an external symbol; the caller declares the annotations of its results."""
         self._check_results(results)
         self.hint = self.hint or symbol
         return self.emit(CallLibrary, results, args, symbol=symbol, args=tuple(args))
 
     def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
-        """A call of a Python function on arrays, with the results it is said to give."""
+        """Appends a call of a Python function on arrays; the caller declares the annotations of its results."""
         self._check_results(results)
         self.hint = self.hint or getattr(fn, "__name__", "host")
         return self.emit(CallHost, results, args, fn=fn, args=tuple(args))
@@ -339,10 +339,10 @@ class Builder:
                     raise undefined_dim(var, self.span)
 
     def match_cast(self, value: Value, annotation: Annotation, what: str = "match_cast") -> Value:
-        """`value` under a finer annotation, checked at run time; new variables that stand alone are defined by it.
+        """Returns `value` under a more precise annotation, checked at run time; it defines new variables that are whole dims.
 
-        `what` begins the messages of the checks.
-        State stays state under a State annotation, which consumes it; under a Tensor annotation it is read.
+        `what` is the prefix of the check messages.
+        A State annotation consumes a state value and returns the new state; a Tensor annotation only reads it.
         """
         d = self.deduction(what, [value])
         defines = deduce_match(d, annotation, self.dims)
@@ -357,31 +357,31 @@ class Builder:
     # Bodies.
 
     def open(self, params: Sequence[Value] = (), *, loop: bool = False) -> None:
-        """Begins a body; nodes go into it until `close`."""
+        """Begins a body; nodes are appended to it until `close`."""
         outer = self._frames[-1]
         self._frames.append(_Frame(tuple(params), [], set(outer.dims), set(params), dict(outer.consumed), loop))
 
     def pause(self) -> _Frame:
-        """Leaves a body for now; `resume` continues it."""
+        """Suspends the current body and returns it, for `resume`."""
         return self._frames.pop()
 
     def resume(self, frame: _Frame) -> None:
-        """Continues a body that was left with `pause`."""
+        """Continues a body that `pause` returned."""
         self._frames.append(frame)
 
     def close(self, results: Sequence[Value]) -> tuple[Body, dict[Value, Span | None]]:
-        """Ends a body: it, and the state from outside that it consumed."""
+        """Ends a body; returns it and the outer state that it consumed."""
         self._no_checks_left()
         frame = self._frames.pop()
         gone = {v: s for v, s in frame.consumed.items() if v not in frame.values and v not in self._frames[-1].consumed}
         return Body(frame.params, tuple(frame.nodes), tuple(results)), gone
 
     def carried(self, name: str, annotation: Annotation) -> Value:
-        """A parameter for the body of a loop; it is printed under the name of the loop's result."""
+        """Returns a new parameter for a loop body; it is printed under the name of the loop's result."""
         return Value(name, annotation)
 
     def carry(self, name: str, annotation: Annotation) -> Value:
-        """One more parameter of the body that is being built: what a loop carries may show only while its body is made."""
+        """Adds a parameter to the body being built, for a loop-carried value that is discovered only while tracing the body."""
         value, frame = self.carried(name, annotation), self._frames[-1]
         frame.params += (value,)
         frame.values.add(value)
@@ -390,7 +390,7 @@ class Builder:
     def if_(
         self, cond: Value, then: tuple[Body, Mapping[Value, Span | None]], orelse: tuple[Body, Mapping[Value, Span | None]]
     ) -> tuple[Value, ...]:
-        """A choice between two closed bodies with the same number of results."""
+        """Appends an `If` over two closed bodies (as `close` returns them) with the same number of results."""
         check_condition(cond, self.span)
         gone = [{**consumed, **dict.fromkeys(passed_state(body))} for body, consumed in (then, orelse)]
         for value in {**gone[0], **gone[1]}:
@@ -408,7 +408,7 @@ class Builder:
         return outs
 
     def while_(self, init: Sequence[Value], cond: Body, body: Body) -> tuple[Value, ...]:
-        """A loop over carried values from two closed bodies with the same parameters."""
+        """Appends a `While` over loop-carried values, from two closed bodies with the same parameters."""
         check_condition(cond.results[0], self.span)
         for value in init:
             if is_state(value):
@@ -435,7 +435,7 @@ class Builder:
                 )
 
     def finish(self, results: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Function:
-        """The function, with these results."""
+        """Returns the finished function with these results."""
         self._no_checks_left()
         for position, value in enumerate(results):
             self.use(value)
@@ -451,7 +451,7 @@ class Builder:
 
 
 def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
-    """Whether nobody can change an array: it lies in memory that is only read, such as that of a mapped file."""
+    """True if the memory of the array is read-only through the whole chain of bases, e.g. that of a file mapped by mmap."""
     memory: Any = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:

@@ -1,8 +1,8 @@
-"""Deduction: what a node's results are, from the annotations of what it is given. Forward, local, done at construction.
+"""Shape inference: deduces the annotations of a node's results from those of its arguments, when the node is built.
 
 A `Deduction` is the scratch pad of one node: it decides conditions on dims, raises located errors for those that cannot hold,
-and collects a `Require` for each that only a run can decide. What one node's check has found is no fact for another node
-(nodes have no order but that of their values); a `match_cast` value carries what was checked to whoever uses it.
+and collects a `Require` for each that only run time can decide. A check of one node is not a fact for another, because nodes have
+no order except that of their values; a `match_cast` passes a checked fact on to the users of its result.
 
     d = Deduction("matmul")
     d.equal(a.shape[1], b.shape[0], "…")       # proven: nothing; impossible: ShapeError; else a Require
@@ -27,7 +27,7 @@ from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, 
 
 @dataclass(slots=True)
 class Deduction:
-    """The scratch pad of one node's deduction; see the module."""
+    """The scratch pad for deducing one node; see the module docstring."""
 
     what: str  # the operator or callee, for messages
     args: tuple[Value, ...] = ()
@@ -37,13 +37,13 @@ class Deduction:
     requires: list[Require] = field(default_factory=list)
 
     def error(self, what: str, *, facts: Sequence[str] = (), help: str = "", arg: int | None = None, note: str = "") -> ShapeError:
-        """A located error; the facts begin with the annotations of the arguments."""
+        """Returns an error at the source span of argument `arg` or of the node; its facts begin with the argument annotations."""
         shown = [f"`{a.name}` is {a.annotation}" for a in dict.fromkeys(self.args)]
         where = self.spans[arg] if arg is not None and arg < len(self.spans) and self.spans[arg] else self.span
         return ShapeError(what, where=where, note=note, facts=[*shown, *facts], help=help)
 
     def require(self, condition: Expr, message: str, values: tuple[Expr, ...] = (), *, help: str = "", arg: int | None = None) -> None:
-        """`condition` proven: nothing; impossible: an error; else a run-time check. `{0}` in the message is the first value."""
+        """Does nothing if `condition` is proven, raises if it is refuted, else adds a run-time check; `{0}` in the message: values[0]."""
         answer = decide(condition, self.facts)
         if answer is False:
             raise self.error(message.format(*values), help=help, arg=arg)
@@ -75,7 +75,7 @@ class Deduction:
         return t
 
     def same_dtype(self) -> None:
-        """All arguments have one dtype."""
+        """Raises if the arguments have different dtypes."""
         first = self.tensor(0).dtype
         for k in range(1, len(self.args)):
             other = self.tensor(k).dtype
@@ -87,14 +87,14 @@ class Deduction:
                 )
 
     def floats(self) -> None:
-        """All arguments are floats."""
+        """Raises if an argument is not a float."""
         for k in range(len(self.args)):
             if not self.tensor(k).dtype.is_float:
                 help_ = f"write ops.cast({self.args[k].name}, f32)"
                 raise self.error(f"{self.what} is for floats, and `{self.args[k].name}` is {self.tensor(k).dtype}", help=help_, arg=k)
 
     def broadcast(self, *shapes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The common shape of several under broadcasting."""
+        """The numpy broadcast of several shapes."""
         result: tuple[Expr, ...] = ()
         for k, shape in enumerate(shapes):
             rank = max(len(result), len(shape))
@@ -104,7 +104,7 @@ class Deduction:
         return result
 
     def _broadcast_dim(self, n: Expr, m: Expr, axis: int, arg: int) -> Expr:
-        """One total rule: `select(n == 1, m, n)`, checked; facts remove what they can."""
+        """The broadcast of two dims: `select(n == 1, m, n)` under the check `n == m or n == 1 or m == 1`, simplified by the facts."""
         if n is m or m is ONE:
             return n
         if n is ONE:
@@ -135,7 +135,7 @@ class Deduction:
         return simplify(Select(Eq(n, ONE), m, n), facts)
 
     def contract(self, dim: Var, value: Expr, name: str) -> None:
-        """`value` lies in the range that the declaration of `dim` states."""
+        """Requires that `value` satisfies the contract of `dim`: its range and divisibility."""
         if not isinstance(dim, Dim) or value is dim:
             return
         inside = And(Le(const(dim.min), value), Le(value, const(dim.max)))
@@ -145,7 +145,7 @@ class Deduction:
     def bind(
         self, names: Sequence[str], expected: Sequence[Annotation], found: Sequence[Annotation], known: Mapping[Var, Expr] | None = None
     ) -> dict[Var, Expr]:
-        """The callee's variables by matching parameters with arguments: bound where they stand alone, all else must match."""
+        """Binds the callee's variables: a variable that is a whole dim gets the argument's dim, all other dims must then be equal."""
         values: dict[Var, Expr] = dict(known or {})
         for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
             self._same_kind(k, name, e, f)
@@ -166,7 +166,7 @@ class Deduction:
         return values
 
     def _bind_strides(self, k: int, name: str, e: Tensor, f: Tensor, values: dict[Var, Expr]) -> None:
-        """The strides of an argument are those that its parameter declares; only what is read may lie as it likes where none are."""
+        """Requires the declared strides of a parameter; a read-only parameter without declared strides accepts any."""
         if e.strides is None and (f.strides is None or not e.state):
             return
         for i, (stride, value) in enumerate(zip(e.element_strides(), f.element_strides(), strict=True)):
@@ -176,12 +176,12 @@ class Deduction:
             self.bound(stride, values, f"stride {i} of parameter `{name}`")
             expected = substitute(stride, values)
             if expected is not value:
-                single = Le(f.shape[i], ONE)  # no step is made along such a dim
+                single = Le(f.shape[i], ONE)  # the stride of a dim of extent 1 is never used, so any value is fine
                 shown = (value, expected)
                 self.require(Or(single, Eq(value, expected)), f"{self.what}: {which} is {{0}}, {stride} = {{1}} is expected", shown, arg=k)
 
     def bound(self, dim: Expr, values: Mapping[Var, Expr], which: str) -> None:
-        """Every variable of `dim` has a value."""
+        """Raises if a variable of `dim` is not bound in `values`."""
         for var in free_vars(dim):
             if var not in values:
                 raise self.error(
@@ -191,7 +191,7 @@ class Deduction:
                 )
 
     def _same_kind(self, k: int, name: str, expected: Annotation, found: Annotation) -> None:
-        """Kind, dtype, rank and state of an argument are those of its parameter."""
+        """Raises if kind, dtype, rank or state of an argument differ from its parameter's."""
         match = subsumes(blank(expected), blank(found))
         if match.fit is Fit.HOLDS:
             return
@@ -208,14 +208,14 @@ class Deduction:
         if expected is found:
             return
         condition = Eq(found, expected)
-        # Before a run there is no value of a dim to show: what is expected is the dim.
+        # An error at compile time has no run-time value of a dim to show, so the message then shows the dim itself.
         plain = written is expected and (isinstance(expected, Const) or decide(condition, self.facts) is False)
         shown = text(expected) if plain else f"{written} = {{1}}"
         self.require(condition, f"{self.what}: {which} is {{0}}, {shown} is expected", (found, expected), arg=arg)
 
 
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
-    """The variables that `match_cast(args[0], target)` defines; the rest of the target is checked."""
+    """Returns the variables that `match_cast(args[0], target)` defines, and requires that the other dims match."""
     found = _as_read(target, d.args[0].annotation)
     if stride_exprs(target) and target != found:
         raise d.error(f"{d.what}: only the parameters of a function have strides", help="leave the strides out")
@@ -224,7 +224,7 @@ def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tup
         raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)
     defines = tuple(v for v in defined_vars([target]) if v not in known)
     values: dict[Var, Expr] = {}
-    known_value = not isinstance(target, Scalar) or target.value is not None  # a scalar may forget its value
+    known_value = not isinstance(target, Scalar) or target.value is not None  # a cast may drop the symbolic value of a scalar
     pairs = list(zip(annotation_exprs(target), annotation_exprs(found), strict=True)) if known_value else []
     for i, (dim, value) in enumerate(pairs):
         if isinstance(dim, Var) and dim in defines and dim not in values:
@@ -239,7 +239,7 @@ def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tup
 
 
 def undefined_dim(var: Var, where: Span | None) -> Error:
-    """The error for a dim that no parameter and no match_cast before has defined."""
+    """Returns the error for a dim that is used before a parameter or match_cast defines it."""
     return ShapeError(
         f"dim `{var.name}` is used before it is defined",
         where=where,
@@ -248,18 +248,21 @@ def undefined_dim(var: Var, where: Span | None) -> Error:
 
 
 def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
-    """The results of a call of a loop program (its `inout` and `out` parameters) and the values of its symbols, unless these are given."""
-    given = [p for p in callee.params if p.role != "out"]
+    """Deduces a call of a loop program: returns the annotations of its `inout` and `out` parameters, and the values of its symbols.
+
+    `dims` gives the values of the symbols if the arguments do not determine them.
+    """
+    params = [p for p in callee.params if p.role != "out"]
     expected: list[Annotation] = [
-        Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout", p.strides) for p in given
+        Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout", p.strides) for p in params
     ]
     found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
     values = dict(zip(callee.symbols, dims, strict=True)) if dims is not None else {}
-    for p, f in zip(given, found, strict=True):
+    for p, f in zip(params, found, strict=True):
         if p.var is not None and isinstance(f, Scalar) and f.value is not None:
             values[p.var] = f.value
-    values = d.bind([p.name for p in given], expected, found, values)
-    strides = {p.name: f.strides for p, f in zip(given, found, strict=True) if isinstance(f, Tensor)}
+    values = d.bind([p.name for p in params], expected, found, values)
+    strides = {p.name: f.strides for p, f in zip(params, found, strict=True) if isinstance(f, Tensor)}
     outs: list[Annotation] = []
     for p in callee.params:
         if p.shape is not None and p.role != "in":
@@ -268,7 +271,7 @@ def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None
             out = substitute_annotation(Tensor(p.dtype, p.shape, p.role == "inout"), values, d.facts)
             assert isinstance(out, Tensor)
             for stride, plain in zip(p.strides or (), out.element_strides(), strict=False):
-                if isinstance(stride, Var) and stride not in values:  # the memory of an output is ours to choose, and it is contiguous
+                if isinstance(stride, Var) and stride not in values:  # the compiler allocates outputs, always contiguous
                     values[stride] = plain
                     d.contract(stride, plain, f"the stride `{stride.name}` of `{p.name}`")
             outs.append(replace(out, strides=strides.get(p.name)) if p.role == "inout" else out)
@@ -278,14 +281,14 @@ def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None
 
 
 def _as_read(expected: Annotation, found: Annotation) -> Annotation:
-    """State that is only read is like any tensor, and a rank-0 tensor's place may be taken by a host scalar."""
+    """The annotation of an argument as its parameter sees it: state passed to a read-only parameter is a plain tensor."""
     if isinstance(expected, Tensor) and not expected.state and isinstance(found, Tensor):
         return Tensor(found.dtype, found.shape, strides=found.strides)
     return found
 
 
 def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
-    """The results of a call of a graph function; dims that the callee defines inside become fresh variables."""
+    """Deduces the result annotations of a call of a graph function; dims that the callee defines inside become fresh variables."""
     strided = next((p for p in function.params if stride_exprs(p.annotation)), None)
     if strided is not None:
         what = f"{d.what}: its parameter `{strided.name}` has strides, which only a caller from outside can give"
@@ -301,7 +304,7 @@ def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
 
 
 def check_condition(cond: Value, where: Span | None) -> None:
-    """A condition is a bool: a host scalar, or a tensor of one element."""
+    """Raises unless `cond` is one bool: a host scalar or a rank-0 tensor."""
     a = cond.annotation
     if isinstance(a, Scalar | Tensor) and a.dtype is bool_ and (isinstance(a, Scalar) or not a.shape):
         return
@@ -313,7 +316,7 @@ def check_condition(cond: Value, where: Span | None) -> None:
 
 
 def join(a: Value, b: Value, where: Span | None) -> Annotation:
-    """The annotation of a value that is `a` or `b`; they must agree (a scalar forgets its value where they differ)."""
+    """The common annotation of `a` and `b`, results of two branches; raises if they differ. Different scalar values become unknown."""
     x, y = made(a.annotation), made(b.annotation)
     if isinstance(x, Scalar) and isinstance(y, Scalar) and x.dtype is y.dtype:
         return x if x.value is y.value else Scalar(x.dtype)

@@ -1,7 +1,7 @@
-"""What of a node follows from its arguments, as the builder deduces it: only the rest needs words in a text.
+"""Tells which parts of a node deduction reproduces from its arguments, so that the printer writes only the others.
 
 deduced_requires(node)           # the run-time conditions that building the node again would give it
-follows_from_arguments(call)     # whether building the call again would give it the same dims
+follows_from_arguments(call)     # True if building the call again would give it the same dims
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .operators import TABLE
 
 
 def deduced_requires(node: Node) -> Sequence[Require]:
-    """The conditions that deduction finds for a node."""
+    """The run-time conditions that deduction gives for a node."""
     if not node.requires:
-        return ()  # what else would be found is known to hold
+        return ()  # a pass has proven the others: there is nothing to print
     d = Deduction("match_cast", node_args(node), span=node.span)
     match node:
         case Op():
@@ -37,7 +37,7 @@ def deduced_requires(node: Node) -> Sequence[Require]:
 
 
 def follows_from_arguments(node: CallLoop) -> bool:
-    """Whether the arguments of a call give its dims."""
+    """True if the dims of a call can be deduced from its arguments."""
     try:
         _, dims = deduce_call(_of_call(node), node.callee)
     except Error:
@@ -46,6 +46,6 @@ def follows_from_arguments(node: CallLoop) -> bool:
 
 
 def _of_call(node: CallLoop) -> Deduction:
-    given = [p for p in node.callee.params if p.role != "out"]
-    args = (a if isinstance(a, Value) else Value(p.name, Scalar(a.dtype, a)) for p, a in zip(given, node.args, strict=True))
+    params = [p for p in node.callee.params if p.role != "out"]
+    args = (a if isinstance(a, Value) else Value(p.name, Scalar(a.dtype, a)) for p, a in zip(params, node.args, strict=True))
     return Deduction(node.callee.name, tuple(args), span=node.span)

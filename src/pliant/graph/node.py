@@ -1,6 +1,6 @@
 """Graph programs: functions over annotated values. The grammar, and what it means.
 
-    program  = Program(entry, kernel)                      an entry function, with all it calls; the kernel it is, if any (program.py)
+    program  = Program(entry, kernel)                      an entry function and its callees; or a single kernel (program.py)
     function = Function(name, params, nodes, results)
     node     = Const(array)                                a literal tensor
              | Op(op, args, attrs)                         a graph operator of `graph.ops`
@@ -8,31 +8,31 @@
              | CallLibrary(symbol, args)                   an external symbol, same convention
              | CallHost(fn, args)                          a Python callback, same convention
              | CallFunction(function, args)                another graph function; no recursion
-             | MatchCast(value, defines)                   asserts a finer annotation, which may define variables; checked at run time
+             | MatchCast(value, defines)                   asserts a more precise annotation at run time; may define variables
              | If(cond, then, orelse)                      two dataflow bodies with the same result annotations
              | While(init, cond, body)                     bodies over the carried values
     annotation a = Tensor(dtype, shape, state, strides) | Shape(values) | Scalar(dtype, value) | Tuple(items)
 
-Every node defines `outs`, new values with annotations; a function is a list of nodes in order of definition, each value defined
-once. Bodies of `If` and `While` are functions' worth of nodes (`Body`) that may use the values in scope outside.
+Programs are in SSA form: every node defines `outs`, new values with annotations, and each value is defined once. A function is a
+list of nodes in order of definition. `If` and `While` hold nested regions (`Body`), which may use the values of enclosing scopes.
 
 Semantics:
-- Dataflow: nodes have no effect but their outs; any order that respects uses is the same program. A node also depends on
-  the variables in its annotations: a value whose annotation defines a variable (a parameter, a MatchCast) comes before every
-  node that uses the variable in any annotation or attribute.
-- A dimension is an i64 `sym` expression. Variables are defined by standing alone as a dim of a parameter, of a MatchCast, or of a
-  result of a function that defines it inside; or by an operator whose result has a size that only a run tells, as its attribute.
-- **State is linear.** A Tensor annotated `state=True` is used at most once as an argument that consumes it (an `inout`
-  parameter, a state parameter of a function, or the first of an operator that updates), never after that; each consuming call
-  returns the new state as an out. It may be read (`in` parameters, operators, a match_cast to a plain Tensor) before it is
-  consumed; what was read does not change. A state parameter of the entry function that is returned is updated in place. Both
-  branches of an `If` consume the same state, or give it as a result as it is.
+- Dataflow: nodes have no side effects; every order that respects uses is the same program. A node also depends on the variables
+  in its annotations: the value whose annotation defines a variable (a parameter, a MatchCast) comes before every node that uses
+  the variable in an annotation or attribute.
+- A dimension is an i64 `sym` expression. A variable is defined where it is a whole dim of a parameter, of a MatchCast, or of the
+  result of a called function that defines it inside. An operator whose result size is data-dependent defines one as its attribute.
+- **State is linear.** A Tensor annotated `state=True` is consumed at most once (as an `inout` parameter, a state parameter of a
+  function, or the first argument of an updating operator) and never used after that; each consuming call returns the new state
+  as an out. Before it is consumed it may be read (`in` parameters, operators, a match_cast to a plain Tensor); a value that was
+  read does not change later. A state parameter of the entry function that is returned is updated in place. Both branches of an
+  `If` consume the same state, or return it unchanged.
 - CallLoop: binds the callee's symbols by matching argument shapes (`dims` gives all of them, in order), allocates the `out`
   parameters, and returns the `inout` and `out` parameters in the callee's order.
-- CallFunction: the callee's variables are bound by matching its parameter annotations with the arguments; its results are its
-  result annotations with these substituted.
-- `requires` of a node are run-time conditions that deduction could not decide (broadcasting of two symbols, a match_cast, an argument that
-  is only known at run time to fit): the program fails with the message where one does not hold.
+- CallFunction: binds the callee's variables by matching its parameter annotations with the arguments. Its results have the
+  callee's result annotations with these variables substituted.
+- `requires` of a node are the run-time conditions that deduction could neither prove nor refute (broadcasting of two symbols, a
+  match_cast, the shape of an argument). If one does not hold, the program fails with its message.
 
     @function
     def mlp(x: Tensor[f32, n, 64], w: Tensor[f32, 64, 128]) -> Tensor[f32, n, 128]:
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 # Annotations: immutable, compared by structure (expressions are interned).
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a dtype and a symbolic shape; `state` when it is linear; `strides` in elements where it is not row-major contiguous.
+    """A tensor with a dtype and a symbolic shape; `state` if it is linear; `strides` in elements if it is not row-major contiguous.
 
-    Only parameters, and the new versions of their state, have strides: what a node makes is contiguous.
+    Only parameters and the new versions of state parameters have strides: results of nodes are contiguous.
     """
 
     dtype: DType
@@ -68,7 +68,7 @@ class Tensor:
     strides: tuple[Expr, ...] | None = None
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """The strides in elements, made up when they are not given."""
+        """The strides in elements: the declared ones, or those of a contiguous row-major tensor."""
         if self.strides is not None:
             return self.strides
         return tuple(product(self.shape[i + 1 :]) for i in range(len(self.shape)))
@@ -90,7 +90,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar on the host; `value` when it is known as an expression over dims."""
+    """A scalar on the host; `value` is its symbolic value over dims, if it is known."""
 
     dtype: DType
     value: Expr | None = None
@@ -113,7 +113,7 @@ Annotation = Tensor | Shape | Scalar | Tuple
 
 
 def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
-    """The dims and values in an annotation, in order; strides are apart (`stride_exprs`)."""
+    """The dims and symbolic values in an annotation, in order; without strides (see `stride_exprs`)."""
     match a:
         case Tensor():
             return a.shape
@@ -131,20 +131,20 @@ def stride_exprs(a: Annotation) -> tuple[Expr, ...]:
 
 
 def made(a: Annotation) -> Annotation:
-    """The annotation of what a node makes of a value: contiguous, unless it is state, which stays where it is."""
+    """The annotation of a node result: `a` without strides, unless it is state, which keeps its memory and so its strides."""
     return Tensor(a.dtype, a.shape) if isinstance(a, Tensor) and not a.state else a
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """A value: defined once, by a parameter or a node; compared by identity."""
+    """An SSA value: defined once, by a parameter or a node; compared by identity."""
 
     name: str
     annotation: Annotation
 
     @property
     def tensor(self) -> Tensor:
-        """The annotation of a value that is a tensor."""
+        """The annotation, if the value is known to be a tensor."""
         assert isinstance(self.annotation, Tensor)
         return self.annotation
 
@@ -153,13 +153,13 @@ class Value:
 
 
 def is_state(value: Value) -> bool:
-    """True for a value that is linear."""
+    """True if the value is a state tensor, i.e. linear."""
     return isinstance(value.annotation, Tensor) and value.annotation.state
 
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """A condition that is checked at run time; `{0}` in the message stands for the first of `values`."""
+    """A condition checked at run time; `{0}` in the message is replaced by the first of `values`."""
 
     cond: Expr
     message: str
@@ -170,7 +170,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a callee: `in`, `out` or `inout`; a scalar has the shape None, and the variable that shapes know it by."""
+    """A parameter of a callee, with role `in`, `out` or `inout`. A scalar has shape None; `var` is its name in shape expressions."""
 
     name: str
     dtype: DType
@@ -182,7 +182,7 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Callee:
-    """A loop program as the graph sees it: its signature; the program itself is somebody else's to read."""
+    """The signature of a loop program. `program` is opaque here, because `graph/` does not import `loop/`."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -192,11 +192,11 @@ class Callee:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Node:
-    """A step of a function: defines `outs`."""
+    """Base class of nodes: a node defines the values `outs`."""
 
     outs: tuple[Value, ...]
     requires: tuple[Require, ...] = ()
-    origin: tuple[str, ...] = ()  # the user's layers this comes from, kept through every pass
+    origin: tuple[str, ...] = ()  # the user's layers that this node comes from; every pass preserves it
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Node:
@@ -213,7 +213,7 @@ class Const(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Op(Node):
-    """A graph operator applied to values; `attrs` is the operator's own typed record."""
+    """A graph operator applied to values; `attrs` is the operator's typed attribute record."""
 
     op: str
     args: tuple[Value, ...]
@@ -222,7 +222,7 @@ class Op(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallLoop(Node):
-    """A call of a loop program: values for its `in` and `inout` parameters in order, and for its symbols."""
+    """A call of a loop program: `args` for its `in` and `inout` parameters in order, `dims` for its symbols."""
 
     callee: Callee
     args: tuple[Value | Expr, ...]
@@ -231,7 +231,7 @@ class CallLoop(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallLibrary(Node):
-    """A call of an external symbol under the ABI: `args`, then `outs`."""
+    """A call of an external symbol by the C ABI: pointers to `args`, then to `outs`."""
 
     symbol: str
     args: tuple[Value, ...]
@@ -255,7 +255,7 @@ class CallFunction(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class MatchCast(Node):
-    """`value` under a finer annotation (that of the out); `defines` are the variables it introduces."""
+    """`value` under a more precise annotation (that of the out); `defines` are the variables it introduces."""
 
     value: Value
     defines: tuple[Var, ...] = ()
@@ -263,7 +263,7 @@ class MatchCast(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Body:
-    """Nodes and the values they result in, inside an `If` or a `While`; `params` are the carried values of a `While`."""
+    """A nested region of an `If` or `While`: nodes and their results; `params` are the loop-carried values of a `While`."""
 
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
@@ -272,7 +272,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class If(Node):
-    """One of two bodies, by a scalar bool (a host scalar or a tensor of one element)."""
+    """Runs one of two bodies, selected by a scalar bool (a host scalar or a rank-0 tensor)."""
 
     cond: Value
     then: Body
@@ -281,7 +281,7 @@ class If(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class While(Node):
-    """`body` as long as `cond` results in true, over the carried values."""
+    """Runs `body` on the loop-carried values for as long as `cond` returns true."""
 
     init: tuple[Value, ...]
     cond: Body
@@ -296,7 +296,7 @@ class Function:
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
     results: tuple[Value, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)  # `outputs`: the names of the results, if not those of their values
+    attrs: Mapping[str, Any] = field(default_factory=dict)  # `outputs`: the names of the results; default: the names of the values
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Function:
@@ -310,26 +310,26 @@ class Function:
 
 
 def output_names(function: Function) -> tuple[str, ...]:
-    """What the results are called: after the variables that are returned, each name once and no parameter's; else `result`."""
+    """The names of the results, unique and distinct from parameters: those of the returned variables, else `result`, `result_0`, …"""
     wanted = function.attrs.get("outputs") or tuple(r.name for r in function.results)
     taken = {p.name for p in function.params}
-    found: list[str] = []
+    names: list[str] = []
     for number, name in enumerate(wanted):
         plain = "result" if len(wanted) == 1 else f"result_{number}"
         choices = (name, plain, *(f"{plain}_{k}" for k in range(1, len(taken) + 2)))
-        found.append(next(n for n in choices if n and n not in taken))
-        taken.add(found[-1])
-    return tuple(found)
+        names.append(next(n for n in choices if n and n not in taken))
+        taken.add(names[-1])
+    return tuple(names)
 
 
 def all_uses(n: Node) -> list[Value]:
-    """The values that a node uses, and those that its bodies use and give."""
+    """The values that a node uses, including those that its bodies use and return."""
     inner = [v for b in bodies(n) for m in b.nodes for v in all_uses(m)]
     return [*node_args(n), *inner, *(v for b in bodies(n) for v in b.results)]
 
 
 def node_args(node: Node) -> tuple[Value, ...]:
-    """The values a node uses directly (not those used inside its bodies)."""
+    """The operands of a node, without the values used inside its bodies."""
     match node:
         case Op() | CallLibrary() | CallHost() | CallFunction():
             return node.args
@@ -345,7 +345,7 @@ def node_args(node: Node) -> tuple[Value, ...]:
 
 
 def passed_state(body: Body) -> list[Value]:
-    """State from outside that a branch gives as a result without updating it: it is the branch's then, as if it were consumed."""
+    """The outer state that a branch returns unchanged. The branch counts as its consumer, so that the other branch must consume it too."""
     own = {out for n in body.nodes for out in n.outs} | set(body.params)
     return [r for r in body.results if is_state(r) and r not in own]
 
@@ -361,7 +361,7 @@ def bodies(node: Node) -> tuple[Body, ...]:
 
 
 def walk_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """Every node, outer before inner, in order."""
+    """Every node in order, including those inside bodies; a node comes before the nodes of its bodies."""
     for node in nodes:
         yield node
         for body in bodies(node):

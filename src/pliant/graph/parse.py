@@ -1,6 +1,6 @@
-"""Graph functions from Python: `parse_function` reads a decorated function, `parse_module` printed text. Neither executes anything.
+"""The parser of graph functions: `parse_function` reads a decorated function, `parse_module` printed text. Neither executes user code.
 
-Statements are read by `parse_stmt`, expressions by `parse_expr`.
+`parse_stmt` parses statements, `parse_expr` expressions.
 
     @function
     def mlp(x: Tensor[f32, n, 64], w: Tensor[f32, 64, 128]) -> Tensor[f32, n, 128]:
@@ -34,7 +34,7 @@ PUBLIC: dict[str, object] = {
 
 
 def parse_function(fn: Callable[..., Any]) -> Function:
-    """The graph function that a decorated Python function describes."""
+    """Parses the source of a decorated Python function into a graph function."""
     source = source_of(fn)
     return _parse(source)
 
@@ -50,7 +50,7 @@ def _parse(source: Source) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A graph function or a loop program, as a name in printed text means it."""
+    """What a name in printed text refers to: a graph function or a loop program."""
 
     graph: Function | None = None
     callee: Callee | None = None
@@ -64,7 +64,7 @@ def parse_module(
     constants: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Callable[..., Any]] | None = None,
 ) -> dict[str, Function]:
-    """The graph functions of printed text, by name; kernels, large constants and Python callbacks are given by name."""
+    """Parses printed text; returns its graph functions by name. `callees`, `constants` and `hosts` resolve what the text only names."""
     lines = text.splitlines(keepends=True)
     try:
         tree = ast.parse(text)
@@ -73,7 +73,7 @@ def parse_module(
         raise Error(f"this is not Python: {problem.msg}", where=where) from None
     scope: dict[str, object] = {**ALLOWED_BUILTINS, **PUBLIC, "constants": dict(constants or {}), **(hosts or {})}
     scope.update({name: _Named(callee=c) for name, c in callees.items()})
-    found: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for node in tree.body:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant(str())):
@@ -81,27 +81,27 @@ def parse_module(
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("dim"))):
                 scope[name] = _dim(node, file, lines)
             case ast.FunctionDef(name) if any(ast.unparse(d) == "function" for d in node.decorator_list):
-                found[name] = _parse(Source(file, lines, node, scope))
-                scope[name] = _Named(graph=found[name])
+                functions[name] = _parse(Source(file, lines, node, scope))
+                scope[name] = _Named(graph=functions[name])
             case ast.FunctionDef(name) if name in callees:
                 pass
             case _:
                 help_ = near(getattr(node, "name", ""), callees) or "a module has imports, dims, and functions decorated with @function"
                 raise UnsupportedError("this is not part of a graph module", where=span_of(node, file, lines), help=help_)
-    return found
+    return functions
 
 
 def _dim(node: ast.Assign, file: str, lines: Sequence[str]) -> object:
-    """The dim that `n = dim("n", max=64)` declares; its arguments are literals."""
+    """Parses a declaration `n = dim("n", max=64)`, whose arguments must be literals."""
     call = node.value
     assert isinstance(call, ast.Call)
     try:
         args = [ast.literal_eval(a) for a in call.args]
         keywords = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-        made: object = spec._dim(*args, **keywords)
+        dim: object = spec._dim(*args, **keywords)
     except (ValueError, TypeError) as problem:
         raise Error(f"a dim is declared with literals: {problem}", where=span_of(node, file, lines)) from None
     except Error as error:
         error.places = [(span_of(node, file, lines), "")]
         raise
-    return made
+    return dim

@@ -1,7 +1,7 @@
-"""Expressions of graph functions: from the syntax tree to nodes in the builder. Nothing of the user's code is executed.
+"""Parses the expressions of graph functions: turns the Python syntax tree into nodes. User code is not executed.
 
-An expression means one of: a graph `Value`; a scalar over dims (`Expr`); a Python number, text, tuple or list of these; an
-array or an annotation. What is made of dims and numbers alone is read by `sym.parse`; the rest becomes operators and calls.
+An expression evaluates to one of: a graph `Value`; a scalar over dims (`Expr`); a Python number, string, tuple or list of these; an
+array; an annotation. `sym.parse` evaluates expressions of dims and numbers alone; all others become operators and calls.
 
     x @ w + 1.0        ->  matmul, const, add
     x.shape[0] * 2     ->  the expression n * 2
@@ -56,7 +56,7 @@ ANNOTATIONS = (Tensor, Shape, Scalar, Tuple)
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A name that has no one meaning here; the error says why."""
+    """The value of a name that must not be used here (e.g. assigned in one branch only), with the error for its use."""
 
     what: str
     notes: tuple[tuple[Span, str], ...] = ()
@@ -65,7 +65,7 @@ class Unusable:
 
 
 class _Scalars(ExprParser):
-    """Scalars over dims, with the function's own names."""
+    """Parses scalars over dims; names are looked up in the graph function."""
 
     def __init__(self, owner: Expressions) -> None:
         super().__init__(owner.source)
@@ -79,7 +79,7 @@ class _Scalars(ExprParser):
 
 
 class Expressions:
-    """Evaluates the expressions of one function; statements are `parse`'s."""
+    """Evaluates the expressions of one function; `parse_stmt.Statements` adds statements."""
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
@@ -88,18 +88,18 @@ class Expressions:
         self._scalars = _Scalars(self)
 
     def error(self, node: ast.AST, what: str, *, facts: list[str] | None = None, help: str = "", note: str = "") -> Error:
-        """A user error at `node`."""
+        """Returns a user error located at `node`."""
         return Error(what, where=self.source.span(node), facts=facts or [], help=help, note=note)
 
     # Names.
 
     def lookup(self, node: ast.Name) -> Any:
-        """What a name means here: the function's own names first, then those around it."""
+        """The value of a name: local names first, then those of the enclosing scope."""
         if node.id in self.names:
-            found = self.names[node.id]
-            if isinstance(found, Unusable):
-                raise Error(found.what, where=self.source.span(node), notes=found.notes, facts=found.facts, help=found.help)
-            return found
+            local = self.names[node.id]
+            if isinstance(local, Unusable):
+                raise Error(local.what, where=self.source.span(node), notes=local.notes, facts=local.facts, help=local.help)
+            return local
         if node.id == self.builder.name:
             raise self.error(node, f"`{node.id}` calls itself", help="graph functions do not recurse; use `while`")
         if node.id in self.source.scope:
@@ -107,7 +107,7 @@ class Expressions:
         raise self.source.undefined(node, self.names)
 
     def resolve(self, node: ast.expr) -> Any:
-        """The object behind a name or a dotted name."""
+        """The object that a name or dotted name refers to."""
         if isinstance(node, ast.Name):
             return self.lookup(node)
         if isinstance(node, ast.Attribute):
@@ -128,7 +128,7 @@ class Expressions:
     # Evaluation.
 
     def evaluate(self, node: ast.expr, hint: str = "") -> Any:
-        """What the expression means; `hint` is the name wanted for its value."""
+        """Evaluates an expression; `hint` is the preferred name of its value."""
         if self._is_scalar(node):
             return self._scalar(node)
         match node:
@@ -151,10 +151,10 @@ class Expressions:
                     return self.evaluate(operand, hint)
                 return self._operator(node, type(op), [operand], hint)
             case ast.BoolOp(op, values):
-                found = values[0]
-                result = self.evaluate(found)
+                first = values[0]
+                result = self.evaluate(first)
                 for v in values[1:]:
-                    result = self._emit(node, _OPERATORS[type(op)], [(found, result), (v, self.evaluate(v))], hint)
+                    result = self._emit(node, _OPERATORS[type(op)], [(first, result), (v, self.evaluate(v))], hint)
                 return result
             case ast.Compare(left, [op], [right]):
                 return self._operator(node, type(op), [left, right], hint)
@@ -167,13 +167,13 @@ class Expressions:
         )
 
     def _is_scalar(self, node: ast.expr) -> bool:
-        """True for what is made of dims and numbers alone."""
+        """True if the expression consists of dims and numbers alone."""
         match node:
             case ast.Constant(value):
                 return isinstance(value, bool | int | float)
             case ast.Name(name):
-                found = self.names.get(name, self.source.scope.get(name))
-                return isinstance(found, Expr | bool | int | float) and not isinstance(found, np.generic)
+                target = self.names.get(name, self.source.scope.get(name))
+                return isinstance(target, Expr | bool | int | float) and not isinstance(target, np.generic)
             case ast.Attribute(base):
                 return not isinstance(self._peek(base), Value) and isinstance(self._peek(node), bool | int | float)
             case ast.BinOp(left, op, right):
@@ -189,25 +189,25 @@ class Expressions:
             case ast.Subscript(ast.Attribute(_, "shape"), index):
                 return self._is_scalar(index)
             case ast.Call(ast.Name() | ast.Attribute() as func, args, []):
-                found = self._peek(func)
-                known = isinstance(found, DType) or id(found) in _FUNCTION_NAMES
-                start = 1 if _FUNCTION_NAMES.get(id(found)) in ("cast", "bitcast") else 0
+                target = self._peek(func)
+                known = isinstance(target, DType) or id(target) in _FUNCTION_NAMES
+                start = 1 if _FUNCTION_NAMES.get(id(target)) in ("cast", "bitcast") else 0
                 return known and all(map(self._is_scalar, args[start:]))
         return False
 
     def _peek(self, node: ast.expr) -> Any:
-        """What a dotted name means, or None."""
+        """The object that a dotted name refers to, or None; never raises."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, self.source.scope.get(node.id))
         return getattr(self._peek(node.value), node.attr, None) if isinstance(node, ast.Attribute) else None
 
     def _scalar(self, node: ast.expr) -> Any:
-        found = self._scalars.value(node)
-        if isinstance(found, Open):
-            return found.number if found.number is not None else found.build(found.default)
-        if isinstance(found, Const) and isinstance(found.value, bool):
-            return found.value
-        return found
+        scalar = self._scalars.value(node)
+        if isinstance(scalar, Open):
+            return scalar.number if scalar.number is not None else scalar.build(scalar.default)
+        if isinstance(scalar, Const) and isinstance(scalar.value, bool):
+            return scalar.value
+        return scalar
 
     def _attribute(self, node: ast.Attribute) -> Any:
         owner = self.evaluate(node.value)
@@ -220,7 +220,7 @@ class Expressions:
         return self.resolve(node)
 
     def subscript(self, node: ast.Subscript, hint: str) -> Any:
-        """`a[...]`: an annotation, an item of a tuple or a dictionary, or a slice of a tensor."""
+        """Evaluates `a[...]`: an annotation, an item of a tuple or dictionary, or a slice of a tensor."""
         owner = self.evaluate(node.value)
         if isinstance(owner, Marker):
             return self._located(node, lambda: annotation_of(self._spec(owner, node), "here"))
@@ -240,16 +240,16 @@ class Expressions:
 
     def _spec(self, marker: Marker, node: ast.Subscript) -> TensorSpec:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        found = [self.evaluate(i) for i in items]
-        for item, value in zip(items[1:], found[1:], strict=True):
+        parts = [self.evaluate(i) for i in items]
+        for item, value in zip(items[1:], parts[1:], strict=True):
             if not isinstance(value, Expr | int | Strides) or isinstance(value, bool):
                 shown = f"is {value}" if isinstance(value, Value | float | str) else f"is an object of type `{type(value).__name__}`"
                 raise self.error(item, "an extent is a dim or a whole number", facts=[f"`{ast.unparse(item)}` {shown}"])
             if isinstance(value, int) and value < 0:
                 raise self.error(item, f"an extent cannot be negative: {value}")
-        if isinstance(found[0], str):
-            found[0] = self._located(items[0], lambda: to_dtype(found[0]))
-        return make_spec(marker.role, tuple(found))
+        if isinstance(parts[0], str):
+            parts[0] = self._located(items[0], lambda: to_dtype(parts[0]))
+        return make_spec(marker.role, tuple(parts))
 
     def _slices(self, node: ast.Subscript, owner: Value, hint: str) -> Value:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -284,7 +284,7 @@ class Expressions:
         return self.run(node, lambda: getattr(ops, name)(*(v for _, v in operands)), operands, hint)
 
     def run(self, node: ast.AST, make: Callable[[], Any], operands: list[tuple[ast.expr, Any]], hint: str) -> Any:
-        """Emits with the place, the places of the operands and the wanted name set."""
+        """Calls `make` with the builder set to the source spans of the node and its operands and to the preferred name."""
         b = self.builder
         b.span, b.hint = self.source.span(node), hint
         b.spans = {v: self.source.span(at) for at, v in operands if isinstance(v, Value)}
@@ -295,17 +295,17 @@ class Expressions:
             return make()
         except Error as error:
             raise error.at(self.source.span(node)) from None
-        except (TypeError, ValueError, OverflowError) as problem:  # a literal of another type or size than the operator takes
+        except (TypeError, ValueError, OverflowError) as problem:  # a literal whose type or size the operator does not accept
             shown = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
             raise self.error(node, f"`{shown}` cannot take these arguments: {problem}") from None
 
     def _call(self, node: ast.Call, hint: str) -> Any:
-        found = self.resolve(node.func)
-        if id(found) in OPS:
-            return self._call_op(node, f"ops.{OPS[id(found)]}", found, hint)
-        if getattr(found, "is_operator", False):  # a user's own
-            return self._call_op(node, found.__name__, found, hint)
-        callee, function = getattr(found, "callee", None), getattr(found, "graph", None)
+        target = self.resolve(node.func)
+        if id(target) in OPS:
+            return self._call_op(node, f"ops.{OPS[id(target)]}", target, hint)
+        if getattr(target, "is_operator", False):  # declared by the user
+            return self._call_op(node, target.__name__, target, hint)
+        callee, function = getattr(target, "callee", None), getattr(target, "graph", None)
         if isinstance(callee, Callee):
             return self._call_loop(node, callee, hint)
         if isinstance(function, Function):
@@ -313,14 +313,14 @@ class Expressions:
             values = [self.value(at, a, p.annotation) for (at, a), p in zip(spans, function.params, strict=False)]
             values += args[len(values) :]
             return _unpack(self.run(node, lambda: self.builder.call_function(function, values), spans, hint))
-        name = _FUNCTION_NAMES.get(id(found), "")
+        name = _FUNCTION_NAMES.get(id(target), "")
         if name in _ON_VALUES:
             return self._emit(node, _ON_VALUES[name], [(a, self.evaluate(a)) for a in node.args], hint)
-        if found is len and len(node.args) == 1:
+        if target is len and len(node.args) == 1:
             return len(self.evaluate(node.args[0]))
-        if found is strides and not node.keywords:
+        if target is strides and not node.keywords:
             return self._located(node, lambda: strides(*(self.evaluate(a) for a in node.args)))
-        raise self._not_callable(node, found)
+        raise self._not_callable(node, target)
 
     def _not_callable(self, node: ast.Call, found: Any) -> Error:
         shown = ast.unparse(node.func)
@@ -356,18 +356,18 @@ class Expressions:
         return node.args
 
     def _positional(self, node: ast.Call, names: list[str]) -> tuple[list[Any], list[tuple[ast.expr, Any]]]:
-        """The arguments of a kernel or function in the order of its parameters, and where they are written."""
-        given: list[ast.expr] = list(self._plain(node))
+        """The arguments of a call in parameter order, and each with its syntax node."""
+        written: list[ast.expr] = list(self._plain(node))
         by_name = {}
         for k in node.keywords:
             if k.arg not in names:
                 help_ = near(k.arg or "", names) or f"it has {', '.join(names)}"
                 raise self.error(k.value, f"`{ast.unparse(node.func)}` has no parameter `{k.arg}`", help=help_)
             by_name[k.arg] = k.value
-        for name in names[len(given) :]:
+        for name in names[len(written) :]:
             if name in by_name:
-                given.append(by_name.pop(name))
-        spans = [(a, self.evaluate(a)) for a in given]
+                written.append(by_name.pop(name))
+        spans = [(a, self.evaluate(a)) for a in written]
         return [v for _, v in spans], spans
 
     def _call_loop(self, node: ast.Call, callee: Callee, hint: str) -> Any:
@@ -384,7 +384,7 @@ class Expressions:
         return _unpack(self.run(node, lambda: self.builder.call_loop(callee, args), located, hint))
 
     def value(self, node: ast.AST, found: Any, like: Annotation | None = None) -> Value:
-        """What an expression means, as a graph value; numbers take the dtype of `like`."""
+        """Converts the result of `evaluate` to a graph value; numbers take the dtype of `like`."""
         self.builder.span = self.source.span(node)
         if isinstance(found, Value):
             return found
@@ -402,7 +402,7 @@ class Expressions:
     # Annotations.
 
     def annotation(self, node: ast.expr) -> Annotation:
-        """The annotation that is written: Tensor[...], State[...], a dtype, or a tuple of these."""
+        """Evaluates an annotation: Tensor[...], State[...], a dtype, or a tuple of these."""
         if isinstance(node, ast.Tuple):
             return Tuple(tuple(self.annotation(e) for e in node.elts))
         found = self.evaluate(node)

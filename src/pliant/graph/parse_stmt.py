@@ -1,7 +1,7 @@
-"""Statements of graph functions: assignments, branches and loops, from the syntax tree to nodes in the builder.
+"""Parses the statements of graph functions: turns assignments, branches and loops of the Python syntax tree into SSA nodes.
 
-A name that is assigned again is a new value. After an `if`, a name means what both branches assigned to it; a `while` carries the names
-that exist before it and are assigned in it. `while True: …; if not c: break; …` is the general form of a loop (as printed).
+Assigning a name again creates a new value. After an `if`, a name that both branches assign is a result of the `If`. A `while` carries
+the names that exist before it and are assigned in it. `while True: …; if not c: break; …` is the general (printed) form of a loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .parse_expr import Expressions, Unusable
 
 
 class Statements(Expressions):
-    """Reads the statements of one function."""
+    """Parses the statements of one function."""
 
     def __init__(self, source: Source) -> None:
         tree = source.tree
@@ -43,7 +43,7 @@ class Statements(Expressions):
         self.done = False
 
     def function(self) -> Function:
-        """The whole function."""
+        """Parses the whole function."""
         tree = self.source.tree
         returns = self.annotation(tree.returns) if tree.returns is not None else None
         self._params(tree.args)
@@ -60,10 +60,10 @@ class Statements(Expressions):
         self.builder.span = self.source.span(last)
         self.builder.spans = {}
         names = _result_names(last, len(results))
-        found = self._located(last, lambda: self.builder.finish(results, {"outputs": names}))
-        assert isinstance(found, Function)
-        self._no_dropped_state(found)
-        return found
+        function = self._located(last, lambda: self.builder.finish(results, {"outputs": names}))
+        assert isinstance(function, Function)
+        self._no_dropped_state(function)
+        return function
 
     # Parameters and results.
 
@@ -81,7 +81,7 @@ class Statements(Expressions):
                 raise self.error(arg, f"parameter `{arg.arg}` has no annotation", help=f"for example {arg.arg}: Tensor[f32, n, 64]")
             annotation = self.annotation(arg.annotation)
             written.append((arg, annotation))
-        for arg, annotation in written:  # annotations do not see the parameters, as in Python
+        for arg, annotation in written:  # only now: as in Python, annotations are resolved without the parameter names
             self.names[arg.arg] = self.builder.param(arg.arg, annotation)
         for arg, annotation in written:
             assert arg.annotation is not None
@@ -91,13 +91,13 @@ class Statements(Expressions):
         if node.value is None:
             raise self.error(node, "`return` without a value", help="return a tensor or several")
         parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        found = [self.evaluate(p) for p in parts]
-        if len(found) == 1 and isinstance(found[0], tuple):
-            found, parts = list(found[0]), [node.value] * len(found[0])
-        expected = list(returns.items) if isinstance(returns, Tuple) else [returns] * 1 if returns is not None else [None] * len(found)
+        items = [self.evaluate(p) for p in parts]
+        if len(items) == 1 and isinstance(items[0], tuple):
+            items, parts = list(items[0]), [node.value] * len(items[0])
+        expected = list(returns.items) if isinstance(returns, Tuple) else [returns] * 1 if returns is not None else [None] * len(items)
         values = [
-            self.value(p, f, e if isinstance(e, Scalar) else None)
-            for p, f, e in zip(parts, found, expected + [None] * len(found), strict=False)
+            self.value(p, item, e if isinstance(e, Scalar) else None)
+            for p, item, e in zip(parts, items, expected + [None] * len(items), strict=False)
         ]
         if len(expected) != len(values):
             tree = self.source.tree
@@ -115,9 +115,9 @@ class Statements(Expressions):
             return value
         if match.fit is Fit.CHECK:
             promise = f"the result is promised as {expected}"
-            found = self.run(part, lambda: self.builder.match_cast(value, expected, promise), [(part, value)], value.name)
-            assert isinstance(found, Value)
-            return found
+            checked = self.run(part, lambda: self.builder.match_cast(value, expected, promise), [(part, value)], value.name)
+            assert isinstance(checked, Value)
+            return checked
         returns = self.source.tree.returns
         raise ShapeError(
             "the function does not return what its annotation says",
@@ -148,12 +148,12 @@ class Statements(Expressions):
     # Statements.
 
     def block(self, statements: Sequence[ast.stmt]) -> None:
-        """Reads statements in order."""
+        """Parses statements in order."""
         for statement in statements:
             self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
-        """Reads one statement."""
+        """Parses one statement."""
         match node:
             case ast.Assign([target], value):
                 self._assign(target, value)
@@ -200,14 +200,14 @@ class Statements(Expressions):
             raise self.error(target, "only names can be assigned", help="tensors are not changed in place; make a new one")
         names = [t.id for t in target.elts if isinstance(t, ast.Name)]
         if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
-            found: Any = [self.evaluate(v, n) for n, v in zip(names, value.elts, strict=True)]
+            results: Any = [self.evaluate(v, n) for n, v in zip(names, value.elts, strict=True)]
         else:
-            found = self.evaluate(value, ",".join(names))
-        if not isinstance(found, tuple | list):
+            results = self.evaluate(value, ",".join(names))
+        if not isinstance(results, tuple | list):
             raise self.error(target, f"{counted(len(names), 'name')} for one value")
-        if len(found) != len(names):
-            raise self.error(target, f"{counted(len(names), 'name')} for {counted(len(found), 'value')}")
-        self.names.update(zip(names, found, strict=True))
+        if len(results) != len(names):
+            raise self.error(target, f"{counted(len(names), 'name')} for {counted(len(results), 'value')}")
+        self.names.update(zip(names, results, strict=True))
 
     def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:
         expected = self.annotation(node)
@@ -225,12 +225,12 @@ class Statements(Expressions):
     # Branches.
 
     def _condition(self, node: ast.expr) -> Value | bool:
-        found = self.evaluate(node, "cond")
-        return found if isinstance(found, bool) else self.value(node, found)
+        cond = self.evaluate(node, "cond")
+        return cond if isinstance(cond, bool) else self.value(node, cond)
 
     def _if(self, node: ast.If) -> None:
         cond = self._condition(node.test)
-        if isinstance(cond, bool):  # a Python flag: the other branch does not exist
+        if isinstance(cond, bool):  # known at compile time: only the taken branch is parsed
             self.block(node.body if cond else node.orelse)
             return
         before = dict(self.names)
@@ -255,7 +255,7 @@ class Statements(Expressions):
         self.names.update(zip(merged, outs, strict=True))
 
     def _mergeable(self, name: str, node: ast.If, then: dict[str, Any], orelse: dict[str, Any]) -> bool:
-        """Whether a name can be a result of the branches; otherwise it is marked as unusable after them."""
+        """True if a name can be a result of the branches; otherwise it is marked unusable after them."""
         a, b = then.get(name), orelse.get(name)
         here = self.source.span(node)
         if a is None or b is None or isinstance(a, Unusable) or isinstance(b, Unusable):
@@ -292,8 +292,8 @@ class Statements(Expressions):
 
         enter()
         self.block(head)
-        found = self._condition(test)
-        cond = self.value(test, found)
+        condition = self._condition(test)
+        cond = self.value(test, condition)
         if negated:
             cond = self.run(test, lambda: ops.logical_not(cond), [(test, cond)], "cond")
         cond_body, consumed = self.builder.close([cond])
@@ -319,7 +319,7 @@ class Statements(Expressions):
         self.names.update(zip(carried, outs, strict=True))
 
     def _loop_parts(self, node: ast.While) -> tuple[list[ast.stmt], ast.expr, bool, list[ast.stmt]]:
-        """What computes the condition, the condition, whether it is one to leave by, and the body."""
+        """Splits a loop into the statements before the condition, the condition, True if it ends the loop (a negated one), and the rest."""
         if not (isinstance(node.test, ast.Constant) and node.test.value is True):
             return [], node.test, False, node.body
         for k, statement in enumerate(node.body):
@@ -332,7 +332,7 @@ class Statements(Expressions):
 
 
 def _result_names(node: ast.Return, count: int) -> tuple[str, ...]:
-    """What the results are called: after the variables that are returned, `result` where it is another expression."""
+    """The names of the results: those of the returned variables; `result` or `result_0`, … for other expressions."""
     parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] * count
     one = count == 1
     named = [p.id if isinstance(p, ast.Name) and (one or isinstance(node.value, ast.Tuple)) else "" for p in parts]
@@ -347,12 +347,12 @@ def _agree(a: Annotation, b: Annotation) -> bool:
 
 def _stored(statements: Sequence[ast.stmt]) -> list[str]:
     """The names that the statements assign, in order."""
-    found = (n.id for s in statements for n in _walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return list(dict.fromkeys(found))
+    names = (n.id for s in statements for n in _walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return list(dict.fromkeys(names))
 
 
 def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
-    """The returns inside of branches and loops; those of nested functions are not the function's own."""
+    """The `return` statements, including those inside branches and loops but not those of nested functions."""
     for s in statements:
         if isinstance(s, ast.Return):
             yield s
@@ -361,7 +361,7 @@ def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node in the order of the text (`ast.walk` goes level by level)."""
+    """Every syntax node in source order (`ast.walk` goes breadth first)."""
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _walk(child)

@@ -1,4 +1,4 @@
-"""Patterns: parts of graph functions that are written as a graph function, found, and given to a library.
+"""Pattern matching for external libraries: a subgraph that matches a graph function is replaced by one library call.
 
     @function
     def pattern(x: Tensor[f32, n, k], w: Tensor[f32, k, m]) -> Tensor[f32, n, m]:
@@ -6,10 +6,10 @@
 
     pliant.register_library(pattern, "libfast.so:gelu_matmul")
 
-Where a function has these operators over tensors that the parameters admit (dtype and rank; a dim of the pattern stands for any dim, the
-same one everywhere; a number for itself), and nobody else reads what is between, they become one `call_library`. The symbol is called with
-the values of the parameters in their order, then memory for the results (`runtime/foreign_calls.py`). Patterns are tried in the order of
-their registration, each at every place from the last node to the first.
+A subgraph matches if it has the operators of the pattern, its inputs have the dtype and rank of the parameters, and no other node
+reads its intermediate values. A dim of the pattern matches any dim, the same one everywhere; a number matches itself. The symbol is
+called with the arguments in order, then with memory for the results (`runtime/foreign_calls.py`). Patterns are tried in order of
+registration, each at every node from the last to the first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .structural import canonical
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A part of a function to look for, and the symbol that takes its place where `when` agrees (it gets the values of the dims)."""
+    """A subgraph to match and the symbol that replaces it. `when` gets the matched dims by name and may refuse the match."""
 
     function: Function
     symbol: str
@@ -41,41 +41,41 @@ REGISTERED: list[Pattern] = []
 
 
 def register_library(pattern: object, symbol: str, when: Callable[[dict[str, Expr]], bool] | None = None) -> Pattern:
-    """Has every program that is compiled from now on call `symbol` where it does what the graph function `pattern` does."""
-    made = Pattern(_checked(getattr(pattern, "graph", pattern)), symbol, when)
-    REGISTERED.append(made)
-    return made
+    """Makes every later compilation replace subgraphs that match the graph function `pattern` by a call of `symbol`."""
+    registered = Pattern(_checked(getattr(pattern, "graph", pattern)), symbol, when)
+    REGISTERED.append(registered)
+    return registered
 
 
 def registered_text() -> str | None:
-    """What compiled code depends on of the registered patterns; None where a condition decides, which has no text."""
+    """The registered patterns as a part of the cache key; None if one has a `when`: Python code has no key, so nothing is cached."""
     if any(p.when is not None for p in REGISTERED):
         return None
     return repr([(canonical(p.function), p.symbol) for p in REGISTERED]) if REGISTERED else ""
 
 
 def unregister_library(pattern: Pattern) -> None:
-    """Takes back what `register_library` has given."""
+    """Removes a pattern that `register_library` returned."""
     REGISTERED.remove(pattern)
 
 
 def _checked(pattern: object) -> Function:
-    """The graph function of a pattern, which has operators and numbers only, and whose results are made by it."""
+    """Returns the pattern; raises if it has nodes other than operators and literals, or returns a parameter."""
     if not isinstance(pattern, Function):
         raise Error("register_library: the pattern is a function decorated with @function", where=caller_span())
     other = next((n for n in walk_nodes(pattern.nodes) if not isinstance(n, Op | Const)), None)
     if other is not None or not any(isinstance(n, Op) for n in pattern.nodes):
         what = f"register_library: `{pattern.name}` is no pattern: it has " + (f"a {type(other).__name__}" if other else "no operators")
         raise Error(what, where=caller_span(), help="a pattern is made of operators and literals")
-    made = {v for n in pattern.nodes if isinstance(n, Op) for v in n.outs}
-    if not all(r in made for r in pattern.results):
+    computed = {v for n in pattern.nodes if isinstance(n, Op) for v in n.outs}
+    if not all(r in computed for r in pattern.results):
         raise Error(f"register_library: a result of `{pattern.name}` is one of its parameters", where=caller_span())
     return pattern
 
 
 @dataclass(slots=True)
 class Match:
-    """A place where a pattern fits: what stands for its values and dims, and the nodes that are replaced."""
+    """A match of a pattern: its values and dims mapped to those of the program, and the nodes to replace."""
 
     values: dict[Value, Value] = field(default_factory=dict)
     dims: dict[Var, Expr] = field(default_factory=dict)
@@ -83,11 +83,11 @@ class Match:
 
 
 def find(pattern: Function, root: Op, makers: dict[Value, Node]) -> Match | None:
-    """The match of a pattern whose first result is made by `root`."""
+    """Returns the match of a pattern whose first result `root` computes, or None."""
     match = Match()
-    made = {v: n for n in pattern.nodes for v in n.outs}
-    first = made[pattern.results[0]]
-    if not _node(first, root, made, makers, match):
+    pattern_makers = {v: n for n in pattern.nodes for v in n.outs}
+    first = pattern_makers[pattern.results[0]]
+    if not _node(first, root, pattern_makers, makers, match):
         return None
     if any(r not in match.values for r in pattern.results) or any(p not in match.values for p in pattern.params):
         return None
@@ -136,7 +136,7 @@ def _dim(wanted: Expr, found: Expr, match: Match) -> bool:
 
 
 def _attrs(wanted: Op, found: Op, match: Match) -> bool:
-    """Whether attributes agree: expressions as dims do, all else literally."""
+    """True if the attributes agree: expressions match like dims, everything else must be equal."""
     pairs = zip(attr_exprs(wanted.attrs), attr_exprs(found.attrs), strict=False)
     plain = [map_attrs(n.attrs, lambda e: 0) for n in (wanted, found)]
     return repr(plain[0]) == repr(plain[1]) and all(_dim(w, f, match) for w, f in pairs)
@@ -147,7 +147,7 @@ def _same_literal(a: Const, b: Const) -> bool:
 
 
 def call_of(pattern: Pattern, match: Match, nodes: Sequence[Node]) -> CallLibrary:
-    """The call that takes the place of the matched nodes (given in their order)."""
+    """The library call that replaces the matched `nodes`, which are in program order; it makes all of their run-time checks."""
     args = tuple(match.values[p] for p in pattern.function.params)
     outs = tuple(match.values[r] for r in pattern.function.results)
     checks = {r.cond: r for n in nodes for r in n.requires}

@@ -1,8 +1,8 @@
-"""Graph functions as text: an importable Python module that `parse_module` reads back to the same structure.
+"""The printer of graph functions: writes an importable Python module that `parse_module` reads back to the same structure.
 
-Dims first, then the graph functions that are called, then the function, one node a line with its annotation behind it. Small literals
-stand in the text; large ones are `constants["name"]`, and `constants_of` gives the mapping. Kernels are only named. Run-time conditions and
-dims of a node that do not follow from its arguments (operators that were lowered have such) are said too.
+Dims come first, then the called graph functions, then the function: one node per line, with its annotation as a comment. Small
+literals are printed inline; large ones as `constants["name"]`, and `constants_of` returns that mapping. Kernels appear by name only.
+Run-time conditions and dims of a node are printed if deduction would not reproduce them (as for operators that were lowered).
 
     n = dim("n")
 
@@ -61,58 +61,58 @@ from .node import (
 from .operators import attr_exprs
 from .stand_in import StandIn, known
 
-INLINE = 16  # literals of more elements are named
-WIDTH = 120  # signatures longer than this are broken
+INLINE = 16  # literals up to this number of elements are printed inline: they fit on a line
+WIDTH = 120  # longer signatures are printed with one parameter per line
 
 _WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "select", "strides")
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
 
 
 def print_function(function: Function) -> str:
-    """The text of a function and of the functions it calls."""
+    """Prints a function and the functions that it calls."""
     return _Printer(function).module()
 
 
 def constants_of(function: Function) -> dict[str, np.ndarray[Any, Any]]:
-    """The literals that the text of `function` names, for `parse_module(…, constants=…)`."""
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    """The literals that the printed function refers to by name, for `parse_module(…, constants=…)`."""
+    constants: dict[str, np.ndarray[Any, Any]] = {}
     for f in called_functions(function):
         for n in walk_nodes(f.nodes):
             if isinstance(n, Const) and _is_large(n):
-                found[f"{f.name}.{n.outs[0].name}"] = known(n.outs[0].name, n.array)
-    return found
+                constants[f"{f.name}.{n.outs[0].name}"] = known(n.outs[0].name, n.array)
+    return constants
 
 
 def called_functions(function: Function) -> list[Function]:
-    """The function and all it calls, callees first, each once."""
-    found: dict[Function, None] = {}
+    """The function and all functions that it calls, callees first, each once."""
+    done: dict[Function, None] = {}
 
     def visit(f: Function) -> None:
         for node in walk_nodes(f.nodes):
-            if isinstance(node, CallFunction) and node.function not in found:
+            if isinstance(node, CallFunction) and node.function not in done:
                 visit(node.function)
-        found[f] = None
+        done[f] = None
 
     visit(function)
-    return list(found)
+    return list(done)
 
 
 def function_vars(function: Function) -> list[Var]:
     """The variables of a function in order of appearance."""
-    found: dict[Var, None] = {}
+    variables: dict[Var, None] = {}
 
     def note(a: Annotation) -> None:
         for v in sorted(annotation_vars(a), key=lambda v: v.payload[1]):
-            found[v] = None
+            variables[v] = None
 
     for p in function.params:
         note(p.annotation)
     for node in walk_nodes(function.nodes):
         for e in attr_exprs(node.attrs) if isinstance(node, Op) else ():
-            found.update(dict.fromkeys(sorted(free_vars(e), key=lambda v: v.payload[1])))
+            variables.update(dict.fromkeys(sorted(free_vars(e), key=lambda v: v.payload[1])))
         for o in node.outs:
             note(o.annotation)
-    return list(found)
+    return list(variables)
 
 
 def _is_large(node: Node) -> bool:
@@ -120,7 +120,7 @@ def _is_large(node: Node) -> bool:
 
 
 class _Printer:
-    """Names everything, then writes it."""
+    """Assigns a unique name to every function, dim and value, and writes the text."""
 
     def __init__(self, function: Function) -> None:
         self.functions = called_functions(function)
@@ -136,7 +136,7 @@ class _Printer:
         self.values: dict[Value, str] = {}
 
     def unique(self, hint: str) -> str:
-        """A Python name like `hint` that is not taken."""
+        """A valid Python name that is not taken, derived from `hint`."""
         base = re.sub(r"\W", "_", hint) or "v"
         base = f"v{base}" if base[0].isdigit() else base
         return unused_name(base, self.taken)
@@ -148,12 +148,12 @@ class _Printer:
         parts += ["\n".join(self.function(f)) for f in self.functions]
         body = "\n\n\n".join(parts) + "\n"
         bare = re.sub(r'"[^"\n]*"|#[^\n]*', "", body)
-        used = set(re.findall(r"(?<![.\w])\w+\b(?!=)", bare))  # no attributes, no keywords of calls
+        used = set(re.findall(r"(?<![.\w])\w+\b(?!=)", bare))  # names only: not attributes, not keyword arguments
         words = sorted(used & ({*_WORDS} | {*DTYPES, "bool_"} - {"bool"}))
         return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
 
     def function(self, f: Function) -> list[str]:
-        """One function."""
+        """The lines of one function."""
         taken = set(self.taken)
         for p in f.params:
             self.values[p] = p.name
@@ -164,9 +164,9 @@ class _Printer:
         if len(head) > WIDTH:
             every = "".join(f"    {p.name}: {self.annotation(p.annotation)},\n" for p in f.params)
             head = f"def {self.function_names[f]}(\n{every}) -> {shown}:"
-        kept = {out for n in f.nodes if isinstance(n, Const) for out in n.outs}  # large ones are known by their name
+        literals = {out for n in f.nodes if isinstance(n, Const) for out in n.outs}  # never renamed: `constants` has them by name
         for r, wanted in zip(f.results, output_names(f), strict=True):
-            if r not in self.values and r not in kept and wanted not in self.taken and not is_state(r):
+            if r not in self.values and r not in literals and wanted not in self.taken and not is_state(r):
                 self.values[r] = wanted
                 self.taken.add(wanted)
         lines = ["@function", head]
@@ -178,10 +178,10 @@ class _Printer:
 
     def name(self, value: Value) -> str:
         """The printed name of a value."""
-        found = self.values.get(value)
-        if found is None:
-            found = self.values[value] = self.unique(value.name)
-        return found
+        name = self.values.get(value)
+        if name is None:
+            name = self.values[value] = self.unique(value.name)
+        return name
 
     def names(self, values: tuple[Value, ...]) -> str:
         return ", ".join(map(self.name, values))
@@ -224,7 +224,7 @@ class _Printer:
         return [*self._requires(node, indent), f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
 
     def _requires(self, node: Node, indent: str) -> list[str]:
-        """The conditions of a node, where they are not those that its arguments give."""
+        """The lines for the conditions of a node, if they differ from those that deduction gives."""
         if [_content(r) for r in node.requires] == [_content(r) for r in deduced_requires(node)]:
             return []
         return [f"{indent}{self._require(r)}" for r in node.requires]
@@ -240,7 +240,7 @@ class _Printer:
         return self.annotation(a)
 
     def call(self, node: Node, f: Function) -> str:
-        """The right side of a node's line."""
+        """The expression that computes a node, i.e. the right-hand side of its line."""
         match node:
             case Const():
                 return self._constant(node, f)
@@ -257,8 +257,8 @@ class _Printer:
                 return f"ops.call_host({getattr(node.fn, '__name__', 'fn')}, [{self.names(node.args)}], out={self._out(node)})"
             case CallFunction():
                 name = self.function_names[node.function]
-                given = frozenset().union(*(annotation_vars(a.annotation) for a in node.args))
-                if any(annotation_vars(o.annotation) - given for o in node.outs):  # it defines dims, which must have names
+                bound = frozenset().union(*(annotation_vars(a.annotation) for a in node.args))
+                if any(annotation_vars(o.annotation) - bound for o in node.outs):  # the call defines dims, and `out` names them
                     return f"ops.call_function({name}, [{self.names(node.args)}], out={self._out(node)})"
                 return f"{name}({self.names(node.args)})"
             case MatchCast():
@@ -278,7 +278,7 @@ class _Printer:
     def _attrs(self, attrs: Any) -> list[str]:
         if attrs is None:
             return []
-        typed = {"value"}  # literals here say their dtype
+        typed = {"value"}  # this attribute may have any dtype, so its literals are printed with the dtype
         return [f"{f.name}={self.attr(getattr(attrs, f.name), f.name in typed)}" for f in fields(attrs)]
 
     def attr(self, value: Any, typed: bool = False) -> str:
@@ -329,7 +329,7 @@ def _checksum(array: np.ndarray[Any, Any]) -> int:
 
 
 def _content(r: Require) -> tuple[Any, ...]:
-    """What of a condition the text says: all but its place."""
+    """The printed parts of a condition: everything except its source span."""
     return r.cond, r.message, r.values, r.help
 
 
@@ -343,7 +343,7 @@ def _dim_text(v: Var) -> str:
 
 
 def _items_text(items: Any, dtype: DType) -> str:
-    """Nested lists of numbers, each as short as reads back the same."""
+    """Nested lists of numbers, each in the shortest form that parses back to the same value."""
     if isinstance(items, list):
         return f"[{', '.join(_items_text(i, dtype) for i in items)}]"
     return number_text(Literal(items, dtype))

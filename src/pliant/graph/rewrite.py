@@ -1,15 +1,15 @@
-"""Rebuilding graph nodes: the tools of passes.
+"""Infrastructure for graph passes: `Renamer` clones nodes, `Rewriter` applies rewrite rules.
 
-`Renamer`: values replaced, dims substituted, results given new names.
+`Renamer` replaces values, substitutes dims and gives results new names.
 
     r = Renamer(values={old: new}, dims={n: m * 2})
     r.node(node)        # the node over the new values; its outs are fresh values, which later nodes see
 
-`Rewriter`: walks a function once, in order, bodies included, and asks a rule for each node what stands for its results.
+`Rewriter` walks a function once, in order, including bodies, and asks a rule for the replacement of each node's results.
 
     def rule(r: Rewriter, node: Node) -> Sequence[Value] | None:
         return [node.args[0]] if is_identity(node) else None       # None: the node stays
-    Rewriter(function, rule).run()                                 # the same object where nothing changed
+    Rewriter(function, rule).run()                                 # the same object if nothing changed
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .operators import TABLE, map_attrs, node_defines
 
 
 class Renamer:
-    """Maps values and dims while nodes are rebuilt one after the other; see the module."""
+    """Clones nodes one after the other while mapping values and dims; see the module docstring."""
 
     def __init__(
         self, values: Mapping[Value, Value] | None = None, dims: Mapping[Var, Expr] | None = None, name: Callable[[str], str] = str
@@ -62,19 +62,19 @@ class Renamer:
         self.name = name
 
     def use(self, value: Value) -> Value:
-        """What stands for the value now."""
+        """The replacement of a value, or the value itself."""
         return self.values.get(value, value)
 
     def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """What stands for the values now."""
+        """The replacements of several values."""
         return tuple(map(self.use, values))
 
     def expr(self, e: Expr) -> Expr:
-        """The expression over the new dims."""
+        """The expression with the dims substituted."""
         return e if free_vars(e).isdisjoint(self.dims) else simplify(substitute(e, self.dims))
 
     def fresh(self, var: Var) -> Var:
-        """The variable that stands for one that a rebuilt node defines: one chosen before, or a new one."""
+        """The new variable for one that a cloned node defines: the one that `dims` prescribes, or a fresh one."""
         chosen = self.dims.get(var)
         if isinstance(chosen, Var):
             return chosen
@@ -83,29 +83,29 @@ class Renamer:
         return new
 
     def define(self, value: Value) -> Value:
-        """A new value that stands for the old one from here on."""
+        """Creates a new value that replaces the old one from here on."""
         new = Value(self.name(value.name), substitute_annotation(value.annotation, self.dims))
         self.values[value] = new
         return new
 
     def require(self, r: Require) -> Require:
-        """A run-time condition over the new dims."""
+        """The run-time condition with the dims substituted."""
         return replace(r, cond=self.expr(r.cond), values=tuple(map(self.expr, r.values)))
 
     def function(self, f: Function) -> Function:
-        """The function over the new dims, parameters included."""
+        """The function with the dims substituted, also in its parameters."""
         params = tuple(map(self.define, f.params))
         nodes = tuple(map(self.node, f.nodes))
         return f.with_(params=params, nodes=nodes, results=self.uses(f.results))
 
     def node(self, node: Node) -> Node:
-        """The node over what stands for its values and dims, with fresh outs."""
+        """A clone of the node over the replaced values and dims, with fresh outs."""
         fields = self._fields(node)
-        requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # some are proven over the new dims
+        requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # drops what the new dims prove
         outs = tuple(map(self.define, node.outs))
-        if isinstance(node, Op) and any(isinstance(o.annotation, Scalar) for o in outs):  # its value may be known now
-            found = TABLE[node.op].deduce(Deduction(node.op, fields["args"]), fields["attrs"])
-            outs = tuple(Value(o.name, a) for o, a in zip(outs, found, strict=True))
+        if isinstance(node, Op) and any(isinstance(o.annotation, Scalar) for o in outs):  # its symbolic value may be known now
+            annotations = TABLE[node.op].deduce(Deduction(node.op, fields["args"]), fields["attrs"])
+            outs = tuple(Value(o.name, a) for o, a in zip(outs, annotations, strict=True))
             self.values.update(zip(node.outs, outs, strict=True))
         return replace(node, outs=outs, requires=requires, **fields)
 
@@ -130,14 +130,14 @@ class Renamer:
         return {}
 
     def body(self, body: Body) -> Body:
-        """A body over what stands for its values."""
+        """A clone of a body over the replaced values."""
         params = tuple(map(self.define, body.params))
         nodes = tuple(map(self.node, body.nodes))
         return Body(params, nodes, self.uses(body.results))
 
 
 class Names:
-    """Names for new values: each is given once in a function."""
+    """Unique names for new values of a function."""
 
     def __init__(self, function: Function) -> None:
         self.taken = {p.name for p in function.params}
@@ -146,67 +146,67 @@ class Names:
             self.taken.update(p.name for b in bodies(n) for p in b.params)
 
     def new(self, hint: str) -> str:
-        """`hint`, with a number behind it where the name is taken."""
+        """A name that is not used yet: `hint`, with a numeric suffix if it is taken."""
         return unused_name(hint, self.taken)
 
 
 class Rewriter:
-    """Rebuilds a function by a rule; see the module.
+    """Rewrites a function by a rule; see the module docstring.
 
-    What a rule gives for a result has the result's annotation, so nothing after it changes. A run-time check of a node goes with
-    the node: a rule that gives values of others has made sure that there is none, or hands it to a node that it makes.
+    A replacement has the annotation of the value that it replaces, so later nodes stay valid. A removed node takes its run-time
+    checks with it: a rule may return existing values only for a node without checks, or must move the checks to a node it creates.
     """
 
     def __init__(self, function: Function, rule: Callable[[Rewriter, Node], Sequence[Value] | None]) -> None:
         self.function = function
         self.rule = rule
-        self.makers: dict[Value, Node] = {}  # of the values that are visible now, by the rewritten node
+        self.makers: dict[Value, Node] = {}  # the (rewritten) node that defines each value visible so far
         self.values: dict[Value, Value] = {}
         self._names: Names | None = None
         self._nodes: list[Node] = []
 
     def run(self) -> Function:
-        """The rewritten function; the same object where the rule changed nothing."""
+        """The rewritten function; the same object if the rule changed nothing."""
         nodes = self._walk(self.function.nodes)
         if len(nodes) == len(self.function.nodes) and all(a is b for a, b in zip(nodes, self.function.nodes, strict=True)):
             return self.function
         return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
 
     def use(self, value: Value) -> Value:
-        """What stands for the value now."""
+        """The replacement of a value, or the value itself."""
         return self.values.get(value, value)
 
     def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """What stands for the values now."""
+        """The replacements of several values."""
         return tuple(map(self.use, values))
 
     def op_of(self, value: Value, *names: str) -> Op | None:
-        """The operator that makes the value, if it is one of these."""
+        """The operator node that defines the value, if it is one of `names`, else None."""
         node = self.makers.get(value)
         return node if isinstance(node, Op) and node.op in names else None
 
     def array_of(self, value: Value) -> np.ndarray[Any, Any] | None:
-        """The literal tensor that the value is."""
+        """The array of the value if it is a literal, else None."""
         node = self.makers.get(value)
         return node.array if isinstance(node, Const) else None
 
-    # What rules make: nodes in place of another one.
+    # Called by rules: create replacement nodes.
 
     def op(self, name: str, args: Sequence[Value], attrs: Any, instead: Node, checks: Sequence[Require] = ()) -> tuple[Value, ...] | None:
-        """The results of an operator in place of the node `instead`; the rule is applied to it too. None if it does not fit there.
+        """Replaces the node `instead` by an operator, applies the rule to it too, and returns its results.
 
-        It keeps what `instead` and `checks` check.
+        The new node makes the run-time checks of `instead` and `checks`. None if deduction fails or gives other annotations.
         """
-        made = self._made(name, args, attrs, instead, instead.outs[0].name)
-        if made is None or any(a.annotation != o.annotation for a, o in zip(made.outs, instead.outs, strict=True)):
+        node = self._made(name, args, attrs, instead, instead.outs[0].name)
+        if node is None or any(a.annotation != o.annotation for a, o in zip(node.outs, instead.outs, strict=True)):
             return None
-        kept = {r.cond: r for r in (*made.requires, *checks, *instead.requires)}
-        return self._visit(replace(made, requires=tuple(kept.values())))
+        requires = {r.cond: r for r in (*node.requires, *checks, *instead.requires)}
+        return self._visit(replace(node, requires=tuple(requires.values())))
 
     def make(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> tuple[Value, ...] | None:
-        """The results of an operator that a rule needs for what it makes of the node `near`; None if it is no program."""
-        made = self._made(name, args, attrs, near, name)
-        return None if made is None else self._visit(made)
+        """Creates an auxiliary operator for the replacement of the node `near`; returns its results, None if deduction fails."""
+        node = self._made(name, args, attrs, near, name)
+        return None if node is None else self._visit(node)
 
     def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node, hint: str) -> Op | None:
         d = Deduction(name, tuple(args), span=near.span)
@@ -218,7 +218,7 @@ class Rewriter:
         return Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> Value:
-        """A new literal tensor."""
+        """Appends a literal tensor."""
         array = np.array(array)
         array.setflags(write=False)
         out = Value(self.name(hint), Tensor(to_dtype(array.dtype), tuple(const(int(n)) for n in array.shape)))
@@ -226,7 +226,7 @@ class Rewriter:
         return out
 
     def name(self, hint: str) -> str:
-        """A name that no value has."""
+        """A unique value name."""
         self._names = self._names or Names(self.function)
         return self._names.new(hint)
 
@@ -238,20 +238,20 @@ class Rewriter:
             for old, new in zip(node.outs, self._visit(self._over_new_values(node)), strict=True):
                 if old is not new:
                     self.values[old] = new
-        made, self._nodes = tuple(self._nodes), outer
-        return made
+        rewritten, self._nodes = tuple(self._nodes), outer
+        return rewritten
 
     def _visit(self, node: Node) -> tuple[Value, ...]:
         before = len(self._nodes)
-        found = self.rule(self, node)
-        if found is None:
-            del self._nodes[before:]  # what the rule has made in vain
+        replacements = self.rule(self, node)
+        if replacements is None:
+            del self._nodes[before:]  # nodes that the rule created before it gave up
             self._append(node)
             return node.outs
-        for old, new in zip(node.outs, found, strict=True):
+        for old, new in zip(node.outs, replacements, strict=True):
             if old.annotation != new.annotation:
                 raise InternalError(f"a rule replaces `{old!r}` by `{new!r}`", where=node.span)
-        return tuple(found)
+        return tuple(replacements)
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
@@ -263,8 +263,8 @@ class Rewriter:
                 args = self.uses(node.args)
                 return node if args == node.args else replace(node, args=args)
             case CallLoop():
-                given = tuple(self.use(a) if isinstance(a, Value) else a for a in node.args)
-                return node if given == node.args else replace(node, args=given)
+                mixed = tuple(self.use(a) if isinstance(a, Value) else a for a in node.args)
+                return node if mixed == node.args else replace(node, args=mixed)
             case MatchCast():
                 value = self.use(node.value)
                 return node if value is node.value else replace(node, value=value)
@@ -285,11 +285,11 @@ class Rewriter:
 
 
 def map_nodes(function: Function, change: Callable[[Node], Node]) -> Function:
-    """The function with every node changed, also inside bodies (inner before outer); the same object where none is."""
+    """Applies `change` to every node, also inside bodies (inner before outer); returns the same object if none changed."""
 
     def inside(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        made = tuple(change(over(n)) for n in nodes)
-        return nodes if made == nodes else made
+        changed = tuple(change(over(n)) for n in nodes)
+        return nodes if changed == nodes else changed
 
     def body(b: Body) -> Body:
         nodes = inside(b.nodes)

@@ -1,9 +1,9 @@
-"""Stages: an operator's loop program, given in terms of `sym` alone (graph programs do not know loop programs).
+"""Stages: the elementwise definition of what an operator computes, as `sym` expressions (`graph/` does not import `loop/`).
 
-A stage computes one tensor, element by element. Its `value` is called with the indices of the element, the indices of the
-reduction (one for each extent of `reduce`) and `read`; `read(k, *indices)` is an element of argument number k, `read("name",
-*indices)` one of an earlier stage. With `reduce`, the element is `init` combined with the value at every reduction point, in order.
-The last stages of an operator are its results, in order; those before are temporaries.
+A stage computes one tensor, element by element; lowering turns it into one loop nest. Its `value` is called with the indices of
+the element, the indices of the reduction (one per extent of `reduce`) and `read`. `read(k, *indices)` is an element of argument k,
+`read("name", *indices)` one of an earlier stage. With `reduce`, an element is `init` combined with the value at every reduction
+point, in order. The last stages of an operator are its results, in order; those before are temporaries.
 
     Stage("sum", f32, (n,), lambda i, r, read: read(0, *i, *r), reduce=(m,), combiner="add", init=const(0.0, f32))
 """
@@ -20,12 +20,12 @@ from ..sym.expr import Expr
 Indices = tuple[Expr, ...]
 Read = Callable[..., Expr]  # read(argument number or stage name, *indices)
 StageValue = Callable[[Indices, Indices, Read], Expr]
-StageCheck = Callable[[Indices, Read], tuple[Expr, str, tuple[Expr, ...]]]  # a condition, and a message with its values
+StageCheck = Callable[[Indices, Read], tuple[Expr, str, tuple[Expr, ...]]]  # (condition, message, values for the message)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One tensor computed element by element; see the module."""
+    """One tensor, computed element by element; see the module docstring."""
 
     name: str
     dtype: DType
@@ -34,4 +34,4 @@ class Stage:
     reduce: tuple[Expr, ...] = ()
     combiner: Literal["add", "mul", "min", "max", "and", "or"] = "add"
     init: Expr | None = None
-    check: StageCheck | None = None  # what has to hold for an element to be computed
+    check: StageCheck | None = None  # a condition that must hold for each element, e.g. that an index is in range

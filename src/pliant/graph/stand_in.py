@@ -1,9 +1,9 @@
-"""Literals whose values are not known yet: a `Const` with an array that has a dtype and a shape, no memory of its own, and no numbers.
+"""Placeholders for constants whose values are computed elsewhere: arrays with a dtype and a shape but without data.
 
     Const(outs=(w,), array=stand_in(np.dtype(np.float32), (64, 96)))
 
-They stand where a step has moved the computation of a tensor elsewhere (`lower/layout/lift_constants.py`). Whoever wants the numbers asks
-`known`, which refuses them: nobody may compute with what only looks like zeros.
+`lower/layout/lift_constants.py` leaves one where it has moved the computation of a constant out of the program. A placeholder
+reads as zeros, so every access to values goes through `known`, which raises for a placeholder.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Array = np.ndarray[Any, Any]
 
 
 class StandIn(np.ndarray[Any, Any]):
-    """The array of a literal whose values are computed elsewhere."""
+    """The array of a constant whose values are computed elsewhere."""
 
 
 def stand_in(dtype: np.dtype[Any], shape: tuple[int, ...]) -> StandIn:
-    """An array without values."""
+    """Returns a placeholder; it takes the memory of one element only (a broadcast view)."""
     return np.broadcast_to(np.zeros((), dtype).view(StandIn), shape, subok=True)  # type: ignore[return-value]
 
 
 def known(name: str, array: Array) -> Array:
-    """The array of the literal `name`, which must have its values."""
+    """Returns `array`, the values of the constant `name`; raises if it is a placeholder."""
     if isinstance(array, StandIn):
         raise Error(
             f"the values of the literal `{name}` are not part of this function",

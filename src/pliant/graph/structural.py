@@ -1,7 +1,7 @@
-"""Comparison of graph functions by structure: `same`, `assert_same`, `structural_hash`.
+"""Structural equality of graph functions: `same`, `assert_same`, `structural_hash`.
 
-A function is turned into a canonical form: nested tuples of texts and numbers, where values and dims are numbered in order of
-definition. Names of values, spans and origins do not count; names of functions, parameters and dims, and contracts of dims do.
+A function is turned into a canonical form: nested tuples of strings and numbers, in which values and dims are numbered in order of
+definition. Names of values, spans and origins are ignored; names of functions, parameters and dims, and contracts of dims count.
 
     assert_same(f, parse(print(f)))      # AssertionError: nodes[3].attrs: 2 is not 1
 """
@@ -50,14 +50,14 @@ def same(a: Function, b: Function) -> bool:
 
 
 def assert_same(a: Function, b: Function) -> None:
-    """AssertionError naming the first place where two functions differ."""
+    """Raises an AssertionError that names the first place where two functions differ."""
     difference = _difference(canonical(a), canonical(b), a.name)
     if difference is not None:
         raise AssertionError(difference)
 
 
 def structural_hash(function: Function) -> str:
-    """A text that is equal for functions of the same structure."""
+    """A hash of the structure: equal for functions that `same` considers equal."""
     return hashlib.sha256(repr(canonical(function)).encode()).hexdigest()
 
 
@@ -67,11 +67,11 @@ def _difference(a: Form, b: Form, path: str) -> str | None:
     if isinstance(a, tuple) and isinstance(b, tuple):
         for k, (x, y) in enumerate(zip(a, b, strict=False)):
             if _labeled(x) and _labeled(y) and x[0] == y[0]:
-                found = _difference(x[1], y[1], f"{path}.{x[0]}")
+                difference = _difference(x[1], y[1], f"{path}.{x[0]}")
             else:
-                found = _difference(x, y, f"{path}[{k}]")
-            if found is not None:
-                return found
+                difference = _difference(x, y, f"{path}[{k}]")
+            if difference is not None:
+                return difference
         return f"{path}: {len(b)} items, not {len(a)}"
     return f"{path}: {b!r} is not {a!r}"
 
@@ -81,12 +81,12 @@ def _labeled(form: Form) -> bool:
 
 
 class _Canonical:
-    """Numbers values and dims in the order in which they are met."""
+    """Builds the canonical form; numbers values and dims in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.values: dict[Value, int] = {}
         self.dims: dict[Expr, str] = {}
-        self.texts: dict[Expr, str] = {}  # sizes come again and again
+        self.texts: dict[Expr, str] = {}  # a cache: the same few sizes occur in most annotations
 
     def function(self, f: Function) -> Form:
         params = tuple((p.name, self.define(p)) for p in f.params)
@@ -101,10 +101,10 @@ class _Canonical:
         return self.values.get(value, -1)
 
     def expr(self, e: Expr) -> str:
-        found = self.texts.get(e)
-        if found is None:
-            found = self.texts[e] = text(e, None, self._name)
-        return found
+        printed = self.texts.get(e)
+        if printed is None:
+            printed = self.texts[e] = text(e, None, self._name)
+        return printed
 
     def _name(self, e: Expr) -> str:
         if e not in self.dims:
@@ -161,12 +161,12 @@ class _Canonical:
 
 
 def array_form(array: np.ndarray[Any, Any]) -> Form:
-    """A literal tensor by dtype, shape and bits."""
+    """The canonical form of a literal tensor: dtype, shape and hash of the bits."""
     return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest())
 
 
 def callee_form(callee: Callee) -> Form:
-    """A loop program by name and signature."""
+    """The canonical form of a loop program: name and signature, not the body."""
     names = _Canonical()
 
     def texts(dims: tuple[Expr, ...] | None) -> Form:

@@ -1,12 +1,13 @@
-"""The verifier of graph functions: every rule of the grammar in `node.py`. It runs after each pass; what it finds is Pliant's own mistake.
+"""The verifier of graph functions: checks the rules of `node.py` after each pass. A violation is a bug in Pliant, not in the program.
 
-- Every value is defined once and before it is used, in its own body or around it.
-- Every variable is defined (alone in a parameter, by a match_cast, by a call that returns a new one) before any annotation, attribute,
-  dim or condition uses it.
-- State is consumed at most once and not used after; branches consume the same, or pass it on; loops carry what they consume.
-- Every annotation is what deduction gives, and no run-time check that deduction asks for is missing: the node has it, or a match_cast
-  before it in the same body or around it.
-- Functions that are called have different names.
+- Every value is defined once, and before its uses, in the same body or an enclosing one.
+- Every variable is defined (as a whole dim of a parameter, by a match_cast, by a call that returns a new one) before an annotation,
+  attribute, dim or condition uses it.
+- State is consumed at most once and not used afterwards; both branches consume the same state or return it; loops carry the state
+  that they consume.
+- Every annotation equals the deduced one, and every run-time check that deduction requires is made: by the node, or implied by an
+  earlier match_cast in the same body or an enclosing one.
+- Called functions have distinct names.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .operators import TABLE, attr_exprs, node_defines, updated_state
 
 
 def verify(function: Function) -> None:
-    """Raises an InternalError at the first rule that the function or one it calls breaks."""
+    """Raises an InternalError at the first violation in the function or in a function that it calls."""
     from .printer import called_functions
 
     names: set[str] = set()
@@ -56,7 +57,7 @@ def verify(function: Function) -> None:
 
 
 class _Scope:
-    """What is defined in a body and around it."""
+    """The values, dims, consumed state and facts that are visible in a body."""
 
     def __init__(self, outer: _Scope | None = None, loop: bool = False) -> None:
         self.outer = outer
@@ -65,7 +66,7 @@ class _Scope:
         self.values: set[Value] = set(outer.values) if outer else set()
         self.dims: set[Var] = set(outer.dims) if outer else set()
         self.consumed: set[Value] = set(outer.consumed) if outer else set()
-        self.facts: Facts = outer.facts if outer else EMPTY  # what match_casts before have checked
+        self.facts: Facts = outer.facts if outer else EMPTY  # the conditions that earlier match_casts have checked
 
 
 class _Verifier:
@@ -176,9 +177,9 @@ class _Verifier:
                 return self.call_loop(node, d)
             case CallFunction():
                 d.what = node.function.name
-                found = deduce_function(d, node.function)
+                results = deduce_function(d, node.function)
                 scope.dims.update(v for v in defined_vars(o.annotation for o in node.outs) if v not in scope.dims)
-                return _unified(found, node.outs, scope.dims), [r.cond for r in d.requires]
+                return _unified(results, node.outs, scope.dims), [r.cond for r in d.requires]
             case MatchCast():
                 target = node.outs[0].annotation
                 defines = deduce_match(d, target, frozenset(scope.dims))
@@ -198,9 +199,9 @@ class _Verifier:
         return [o.annotation for o in node.outs], []
 
     def call_loop(self, node: CallLoop, d: Deduction) -> tuple[Sequence[Annotation], Sequence[Expr]]:
-        given = [p for p in node.callee.params if p.role != "out"]
-        if len(given) != len(node.args):
-            raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(given)}", node)
+        params = [p for p in node.callee.params if p.role != "out"]
+        if len(params) != len(node.args):
+            raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(params)}", node)
         d.args = tuple(a if isinstance(a, Value) else Value("", Scalar(a.dtype, a)) for a in node.args)
         d.what = node.callee.name
         outs, _ = deduce_call(d, node.callee, node.dims)
@@ -251,18 +252,18 @@ class _Verifier:
         for condition in requires:
             if condition in have:
                 continue
-            for c in have:  # it may follow from what the node does check
+            for c in have:  # the missing check may follow from those that the node makes
                 facts = facts.with_condition(c)
             if not decide(condition, facts):
                 raise self.fail("a run-time check is missing", node, [f"{condition}"])
 
 
 def consumes(node: Node) -> list[Value]:
-    """The state that a node consumes (not what its bodies do)."""
+    """The state that a node itself consumes, without that of its bodies."""
     match node:
         case CallLoop():
-            given = [p for p in node.callee.params if p.role != "out"]
-            return [a for p, a in zip(given, node.args, strict=False) if p.role == "inout" and isinstance(a, Value)]
+            params = [p for p in node.callee.params if p.role != "out"]
+            return [a for p, a in zip(params, node.args, strict=False) if p.role == "inout" and isinstance(a, Value)]
         case CallFunction():
             return [a for p, a in zip(node.function.params, node.args, strict=False) if is_state(p)]
         case MatchCast():
@@ -278,10 +279,10 @@ def _forgotten(a: Annotation) -> Annotation:
 
 
 def _equal(a: Annotation, b: Annotation) -> bool:
-    """Whether `a` says what `b` does, with dims that are the same or proven equal."""
+    """True if `a` equals `b`, or their dims are proven equal; `a` may omit the value of a scalar."""
     if a == b:
         return True
-    if isinstance(a, Scalar) and isinstance(b, Scalar) and a.value is None:  # what is known of a scalar may be left out
+    if isinstance(a, Scalar) and isinstance(b, Scalar) and a.value is None:
         return a.dtype is b.dtype
     if map_dims(a, lambda e: ONE) != map_dims(b, lambda e: ONE):
         return False
@@ -290,7 +291,7 @@ def _equal(a: Annotation, b: Annotation) -> bool:
 
 
 def _unified(found: Sequence[Annotation], outs: Sequence[Value], known: set[Var]) -> list[Annotation]:
-    """What a call returns, with the variables that it newly defines named as the node names them."""
+    """The result annotations of a call, with its newly defined variables renamed to those of the node's outs."""
     names: dict[Var, Expr] = {}
     for a, out in zip(found, outs, strict=False):
         for x, y in zip(annotation_exprs(a), annotation_exprs(out.annotation), strict=False):
