@@ -1,11 +1,11 @@
-"""Weights from safetensors files: a size, a JSON header, and the tensors' bytes, which are mapped and never copied.
+"""Reads safetensors files: the length of the header, a JSON header, and the tensor data, which is memory-mapped and not copied.
 
     weights = load_safetensors("model.safetensors")       # a mapping from names to read-only numpy arrays
     weights["embeddings.word_embeddings.weight"]
 
-A file is not trusted: its header is bounded, every field is checked, and each tensor must lie inside of the file, be as long as its
-shape says, and overlap no other. Anything else is a `ModelFileError` that names the tensor. Where bytes of a tensor are not aligned as
-numpy's are, or the machine is big-endian, that one tensor is copied when it is asked for.
+Files are not trusted: the header size is bounded, every field is checked, and each tensor must be inside the file, have the size of its
+shape, and overlap no other. Violations raise a `ModelFileError` that names the tensor. A tensor is copied on access only if its data is
+not aligned for numpy, or on a big-endian machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..support.errors import ModelFileError
 
 Array = np.ndarray[Any, Any]
 
-LIMIT = 100_000_000  # bytes of a header, as the reference reader has it
+LIMIT = 100_000_000  # maximal size of a header in bytes, the same as in the reference implementation
 _DTYPES = {
     "BOOL": "bool",
     "I8": "i8",
@@ -46,11 +46,11 @@ _DTYPES = {
 
 
 class Stored(NamedTuple):
-    """Where a tensor lies in the file."""
+    """The location of a tensor in the file."""
 
     dtype: DType
     shape: tuple[int, ...]
-    begin: int  # from the start of the file
+    begin: int  # byte offset from the start of the file
     end: int
 
 
@@ -64,10 +64,10 @@ class Weights(Mapping[str, Array]):
         self._data = data
 
     def __getitem__(self, name: str) -> Array:
-        found = self.stored[name]
-        dtype = found.dtype.numpy()
-        little = np.frombuffer(self._data[found.begin : found.end], dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype)
-        array = little.reshape(found.shape)
+        stored = self.stored[name]
+        dtype = stored.dtype.numpy()
+        little = np.frombuffer(self._data[stored.begin : stored.end], dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype)
+        array = little.reshape(stored.shape)
         if not array.flags.aligned or (sys.byteorder == "big" and dtype.itemsize > 1):
             array = array.astype(dtype)
         array.setflags(write=False)
@@ -84,7 +84,7 @@ class Weights(Mapping[str, Array]):
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> Weights:
-    """The tensors of a safetensors file, mapped."""
+    """Maps a safetensors file and returns its tensors; raises a ModelFileError if the file is malformed."""
     file = os.fspath(path)
     try:
         with open(file, "rb") as opened:
@@ -115,10 +115,10 @@ def _read_header(file: str, data: memoryview) -> tuple[dict[str, Stored], dict[s
 
 def _parse(file: str, text: bytes) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        table = dict(pairs)
+        if len(table) != len(pairs):
             raise ValueError("a name is there twice")
-        return found
+        return table
 
     try:
         header = json.loads(text.decode(), object_pairs_hook=once, parse_int=_integer)
@@ -132,7 +132,7 @@ def _parse(file: str, text: bytes) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    """A whole number of the header; one of thousands of digits is not even read."""
+    """Parses an integer of the header; refuses long ones, because `int` takes quadratic time in the number of digits."""
     if len(text) > 20:
         raise ValueError("a number of more than 20 digits")
     return int(text)
@@ -148,8 +148,8 @@ def _tensor(file: str, name: str, entry: Any, start: int, size: int) -> Stored:
         raise _broken(file, f"tensor `{_shown(name)}` has a shape that is no short list of whole numbers")
     if not _whole_numbers(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1] <= size - start:
         raise _broken(file, f"tensor `{_shown(name)}` does not lie inside of the file: {_shown(str(offsets))}")
-    found = ALL[_DTYPES[dtype]]
-    expected = found.itemsize
+    element = ALL[_DTYPES[dtype]]
+    expected = element.itemsize
     for n in shape:
         expected *= n
         if expected > size:
@@ -158,7 +158,7 @@ def _tensor(file: str, name: str, entry: Any, start: int, size: int) -> Stored:
         expected = 0
     if offsets[1] - offsets[0] != expected:
         raise _broken(file, f"tensor `{_shown(name)}` of shape {_shown(str(shape))} has {offsets[1] - offsets[0]} bytes")
-    return Stored(found, tuple(shape), start + offsets[0], start + offsets[1])
+    return Stored(element, tuple(shape), start + offsets[0], start + offsets[1])
 
 
 def _whole_numbers(value: Any) -> bool:
@@ -166,7 +166,7 @@ def _whole_numbers(value: Any) -> bool:
 
 
 def _check_cover(file: str, tensors: dict[str, Stored], start: int, size: int) -> None:
-    """The tensors stand one after the other and fill the file, so that no bytes are shared, and none are hidden."""
+    """Raises unless the tensors are adjacent and fill the file: no overlap, and no hidden bytes."""
     at = start
     for name, stored in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if stored.begin != at:
@@ -178,7 +178,7 @@ def _check_cover(file: str, tensors: dict[str, Stored], start: int, size: int) -
 
 
 def _shown(text: str) -> str:
-    """A text of the file, short enough to be shown."""
+    """A string of the file, escaped and truncated for messages."""
     return ascii(text)[1:-1][:80]
 
 

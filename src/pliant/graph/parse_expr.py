@@ -405,18 +405,18 @@ class Expressions:
         """Evaluates an annotation: Tensor[...], State[...], a dtype, or a tuple of these."""
         if isinstance(node, ast.Tuple):
             return Tuple(tuple(self.annotation(e) for e in node.elts))
-        found = self.evaluate(node)
-        if isinstance(found, ANNOTATIONS):
-            return found
-        if found in (bool, float, int) or isinstance(found, DType):
-            if found in (float, int):
-                help_ = "write f32 or f64" if found is float else "write i32 or i64"
+        written = self.evaluate(node)
+        if isinstance(written, ANNOTATIONS):
+            return written
+        if written in (bool, float, int) or isinstance(written, DType):
+            if written in (float, int):
+                help_ = "write f32 or f64" if written is float else "write i32 or i64"
                 raise self.error(node, f"`{ast.unparse(node)}` does not say how wide it is", help=help_)
             from ..dtype import bool_
 
-            return Scalar(bool_ if found is bool else found)
-        if isinstance(found, TensorSpec):
-            return self._located(node, lambda: annotation_of(found, "here"))  # type: ignore[no-any-return]
+            return Scalar(bool_ if written is bool else written)
+        if isinstance(written, TensorSpec):
+            return self._located(node, lambda: annotation_of(written, "here"))  # type: ignore[no-any-return]
         raise self.error(node, f"`{ast.unparse(node)}` is no annotation", help="write Tensor[f32, n, 64], State[...], or a dtype")
 
 

@@ -1,7 +1,7 @@
-"""The launches of a compiled program: which kernel runs at each step, for which layers of the user, and what that costs.
+"""The launches of a compiled program: which kernel runs at each step, for which of the user's layers, and at what cost.
 
-for launch in launches(lineage):
-    launch.name, launch.layers, launch.cost(dims)
+for step in steps(lineage):
+    step.name, step.layers, step.cost(dims)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..sym.expr import Expr, Var, free_vars, substitute
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a kernel by the host program; a copy that no node asked for has no node."""
+    """One kernel launch by the host program; a copy that the compiler inserted has no node."""
 
-    func: Func  # as it is compiled
+    func: Func  # the kernel as it is compiled
     node: CallLoop | None  # the scheduled call
-    logical: CallLoop | None  # the same before it was scheduled
+    logical: CallLoop | None  # the same call before scheduling
 
     @property
     def name(self) -> str:
@@ -37,13 +37,13 @@ class Step:
         return self.node.origin if self.node is not None else ()
 
     def cost(self, dims: Mapping[Var, int]) -> tuple[int, int] | None:
-        """Operations, and bytes to and from memory, for values of the dims; None where these do not say it."""
+        """The floating-point operations and the bytes moved for given dims; None if they depend on other variables."""
         call = self.logical or self.node
         if call is None:
             return None
         func = func_of(call.callee)
-        found, values = loop_cost(func), dict(zip(func.symbols, call.dims, strict=True))
-        formulas: list[Expr] = [substitute(e, values) for e in (found.operations, found.bytes)]
+        symbolic, values = loop_cost(func), dict(zip(func.symbols, call.dims, strict=True))
+        formulas: list[Expr] = [substitute(e, values) for e in (symbolic.operations, symbolic.bytes)]
         if any(v not in dims for e in formulas for v in free_vars(e)):
             return None
         operations, moved = (exact(e, dims) for e in formulas)
@@ -51,13 +51,13 @@ class Step:
 
 
 def steps(lineage: Lineage, names: Sequence[str] | None = None) -> list[Step]:
-    """The launches in the order of the host program: of the way on which the kernels have these names, or of the first one."""
+    """The launches in host program order, of the shape variant whose kernels have these names, or of the first variant."""
     state = lineage.lowered
     assert state.host is not None
     logical = _by_result(lineage.fused.function.nodes)
     calls = (s.func for s in walk_stmts(state.host.run.body) if isinstance(s, Call))
-    ways = [[_step(next(calls), node, logical) for node in way] for way in state.host.launches]
-    return next((way for way in ways if names is not None and [s.name for s in way] == list(names)), ways[0])
+    variants = [[_step(next(calls), node, logical) for node in launches] for launches in state.host.launches]
+    return next((v for v in variants if names is not None and [s.name for s in v] == list(names)), variants[0])
 
 
 def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) -> Step:
@@ -65,5 +65,5 @@ def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) 
 
 
 def _by_result(nodes: tuple[object, ...]) -> dict[Value, CallLoop]:
-    """Calls by their first result, which scheduling keeps."""
+    """First result -> call; scheduling does not change the results, so scheduled calls are found by it."""
     return {n.outs[0]: n for n in walk_nodes(nodes) if isinstance(n, CallLoop) and n.outs}  # type: ignore[arg-type]

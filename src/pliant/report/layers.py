@@ -1,4 +1,4 @@
-"""The user's layers as a tree, from the paths that nodes come from: `encoder.layer.3.attention` under `encoder`, under `layer`, …
+"""Builds the tree of the user's layers from dotted paths: `encoder.layer.3.attention` is below `encoder`, `layer` and `3`.
 
 tree_of([("a.b", 0), ("a.c", 1), ("", 2)])        # own [2]; a: {b: [0], c: [1]}
 """
@@ -13,18 +13,18 @@ from ..support.record import dataclass
 
 @dataclass(slots=True)
 class Tree:
-    """A layer: what is its own, and the layers inside of it, in order of first use."""
+    """A layer: the items directly in it, and its sublayers in order of first use."""
 
     own: list[int] = field(default_factory=list)
     children: dict[str, Tree] = field(default_factory=dict)
 
     def every(self) -> list[int]:
-        """What is its own and what is of the layers inside."""
+        """All items of the layer, including those of its sublayers."""
         return [*self.own, *(i for child in self.children.values() for i in child.every())]
 
 
 def tree_of(items: Sequence[tuple[str, int]]) -> Tree:
-    """The tree of paths and what lies there."""
+    """Builds the tree from pairs of a path and an item."""
     root = Tree()
     for path, item in items:
         at = root

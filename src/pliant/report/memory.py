@@ -1,6 +1,6 @@
-"""The memory plan as a picture: temporaries over the steps of the host program, at their places in the workspace.
+"""Draws the memory plan as SVG: the liveness of each temporary over the steps of the host program, at its offset in the workspace.
 
-svg = memory_chart(temporaries_of(lineage), {n: 128})
+svg = memory_chart(places_of(lineage), {n: 128})
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..support.units import in_bytes
 from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 70, 24
+WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 70, 24  # of the picture, and of its margins for axis labels, in SVG units
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A temporary: its name, where it lies and how large it is (formulas), and the steps it lives."""
+    """A temporary: its name, offset and size (symbolic), and the first and last step at which it is live."""
 
     name: str
     offset: Expr
@@ -31,7 +31,7 @@ class Place:
 
 
 def places_of(lineage: Lineage) -> list[Place]:
-    """The temporaries of a program, as its memory plan has them."""
+    """The temporaries of a program with their places in the memory plan."""
     host = lineage.lowered.host
     assert host is not None
     views = [s for s in walk_stmts(host.run.body) if isinstance(s, View) and s.source.scope == "workspace"]
@@ -42,16 +42,16 @@ def places_of(lineage: Lineage) -> list[Place]:
 
 
 def typical(symbols: Sequence[Var]) -> dict[Var, int]:
-    """Values of the dims to show a plan for when nothing has run: about 128 each, as the contract allows."""
-    found = {}
+    """Example values of the dims for a program that was not profiled: 128 each, or the nearest value that the contract allows."""
+    values = {}
     for v in symbols:
         low, high, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 128, 1)
-        found[v] = max(-(-low // step) * step, min(128, high) // step * step)
-    return found
+        values[v] = max(-(-low // step) * step, min(128, high) // step * step)
+    return values
 
 
 def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> str:
-    """The picture as SVG: time runs to the right, addresses upward; the line is what is alive."""
+    """The memory plan as SVG: x is time, y is the address; the line is the number of live bytes."""
     known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
     boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
     top = max((offset + size for _, offset, size in boxes), default=0)

@@ -1,10 +1,10 @@
-"""The report of a compiled program: one page of HTML that needs nothing else.
+"""The report of a compiled program: one self-contained HTML page.
 
     f.profile(x)                    # optional: the page then has times
     f.report("model.html")
 
-The graph by the user's layers, the launches (a launch is a group of fused operators), the kernels with their loop programs and their
-assembly, the memory plan over time, the program's text.
+It shows the graph as a tree of the user's layers, the launches (a launch runs one group of fused operators), the kernels with their
+loop programs and assembly, the memory plan over time, and the text of the program.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from .memory import memory_chart, places_of, typical
 from .profile import Launch, Limits, Profile, limits
 from .style import CSS, SCRIPT
 
-_LINES = 3000  # of a kernel's assembly
-_LONG, _SHORT = 600, 80  # characters of a fact that is folded, and of what is shown of it
+_LINES = 3000  # longer assembly is truncated: browsers render huge pages slowly
+_LONG, _SHORT = 600, 80  # a header entry longer than _LONG characters is folded, with its first _SHORT as the summary
 _SECTIONS = (("layers", "Layers"), ("launches", "Launches"), ("kernels", "Kernels"), ("memory", "Memory"), ("program", "Program"))
 
 
 class _Facts(NamedTuple):
-    """What the parts of the page are made from."""
+    """The data that the sections of the page are rendered from."""
 
     f: Executable
     lineage: Lineage
     steps: Sequence[Step]
-    numbers: dict[Func, int]  # of the kernels, in order of first use
+    numbers: dict[Func, int]  # kernel -> its number, in order of first use
     profile: Profile | None
-    times: Sequence[Launch | None]  # for each step, if it was profiled
+    times: Sequence[Launch | None]  # the measured launch of each step; None without a profile
     machine: Limits | None
 
 
 def write_report(f: Executable, lineage: Lineage, path: str | os.PathLike[str]) -> None:
-    """Writes the page."""
+    """Writes the page to `path`."""
     profile = lineage.profiled
-    found = steps(lineage, [x.kernel for x in profile.launches] if profile is not None else None)
-    numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in found))}
-    fits = profile is not None and [x.kernel for x in profile.launches] == [s.name for s in found]
-    times: Sequence[Launch | None] = profile.launches if profile is not None and fits else [None] * len(found)
+    launched = steps(lineage, [x.kernel for x in profile.launches] if profile is not None else None)
+    numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in launched))}
+    fits = profile is not None and [x.kernel for x in profile.launches] == [s.name for s in launched]
+    times: Sequence[Launch | None] = profile.launches if profile is not None and fits else [None] * len(launched)
     machine = limits(profile.threads) if profile is not None else None
-    page = _page(_Facts(f, lineage, found, numbers, profile, times, machine))
+    page = _page(_Facts(f, lineage, launched, numbers, profile, times, machine))
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
 
@@ -93,7 +93,7 @@ def _header(x: _Facts) -> str:
 
 
 def _fact(text: str) -> str:
-    """A fact of the header; a formula that would fill the page is folded."""
+    """An entry of the header as HTML; a very long one, such as a workspace formula, is folded."""
     shown = escape(text).replace("\n", "<br>")
     if len(text) <= _LONG:
         return shown
@@ -202,7 +202,7 @@ def _kernel(x: _Facts, func: Func, number: int, code: str) -> str:
 
 
 def _shapes(func: Func) -> str:
-    """What tells kernels of one name apart."""
+    """The shapes of a kernel's inputs and outputs, which tell apart kernels of the same name."""
     buffers = [(p.role, p.value) for p in func.params if isinstance(p.value, Buffer)]
     sides = [", ".join(_shape(b) for role, b in buffers if role in roles) for roles in (("in", "inout"), ("out", "inout"))]
     text = escape(" \u2192 ".join(sides))
@@ -214,7 +214,7 @@ def _shape(buffer: Buffer) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A text that may be very long, for a page that is not."""
+    """The first lines of a text, with the number of omitted lines."""
     lines = text.splitlines()
     more = len(lines) - _LINES
     return text if more <= 0 else "\n".join([*lines[:_LINES], f"… {more} further lines"])

@@ -1,12 +1,12 @@
-"""Profiles: what each launch of a program took, and how near that is to what the machine can do.
+"""Profiles: the time of each kernel launch, and its share of the machine's roofline (peak arithmetic and memory bandwidth).
 
     p = f.profile(x)
     print(p)                    # a table by kernel
     p.save("trace.json")        # for https://ui.perfetto.dev or chrome://tracing
     p.launches[0].layers        # ("encoder.layer.0.attention.self.query",)
 
-Times are read by the profile hook of the binary interface, in Python: each launch has about a microsecond of that in it. The program runs
-a few times, and the fastest run counts. Limits (`pliant.machine_peak`) are measured when they are first asked for.
+The ABI's profile hook reads the clock in Python, which adds about a microsecond to each launch. The program runs several times, and the
+fastest run counts. The limits of the machine (`pliant.machine_peak`) are measured at first use.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..support.record import dataclass
 from ..support.units import per_second
 from .launches import Step, steps
 
-RUNS = 5
+RUNS = 5  # several, because the first run pays for page faults and cold caches
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One call of a kernel: when it began, how long it took (nanoseconds), and what it did, where that is known."""
+    """One kernel launch: its begin and duration in nanoseconds, and its operations and bytes if they are known."""
 
     kernel: str
     layers: tuple[str, ...]
@@ -42,7 +42,7 @@ class Launch:
     bytes: int | None = None
 
     def of_limit(self, limits: Limits) -> float | None:
-        """The share of the machine's limit that the launch reached: by arithmetic or by memory, whichever binds."""
+        """The share of the roofline that the launch reached: of peak arithmetic or of memory bandwidth, whichever is larger."""
         if self.operations is None or self.bytes is None or not self.duration:
             return None
         return max(self.operations / limits.operations, self.bytes / limits.bytes) / (self.duration * 1e-9)
@@ -50,7 +50,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine does at most in a second: floating-point operations, and bytes read."""
+    """The peak rates of the machine: floating-point operations and bytes read, per second."""
 
     operations: float
     bytes: float
@@ -77,18 +77,18 @@ class Profile:
 
     @property
     def in_kernels(self) -> int:
-        """Nanoseconds inside of kernels."""
+        """The nanoseconds spent in kernels."""
         return sum(x.duration for x in self.launches)
 
     def by_kernel(self) -> dict[str, list[Launch]]:
-        """The launches of each kernel, those that take the most time first."""
-        found: dict[str, list[Launch]] = {}
+        """The launches of each kernel; kernels that take the most time come first."""
+        launches_of: dict[str, list[Launch]] = {}
         for launch in self.launches:
-            found.setdefault(launch.kernel, []).append(launch)
-        return dict(sorted(found.items(), key=lambda item: -sum(x.duration for x in item[1])))
+            launches_of.setdefault(launch.kernel, []).append(launch)
+        return dict(sorted(launches_of.items(), key=lambda item: -sum(x.duration for x in item[1])))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a trace that Perfetto and Chrome show: kernels on one track, the user's layers above them."""
+        """Writes a trace for Perfetto or Chrome: kernels on one track, the user's layers on another."""
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": _events(self), "displayTimeUnit": "ms"}, file)
 
@@ -100,7 +100,7 @@ class Profile:
 
 
 def take_profile(f: Executable, lineage: Lineage, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
-    """Runs a program and reads the clock at each launch; one that updates state runs once, unless `runs` says otherwise."""
+    """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS."""
     caller = f._caller
     values = caller.bind(args, named)
     shapes = dict(zip(caller.names, values, strict=True))
@@ -119,7 +119,7 @@ def take_profile(f: Executable, lineage: Lineage, args: Sequence[Any], named: Ma
 
 
 def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, int]]]:
-    """The time of a run, and for each launch its kernel, beginning and end."""
+    """Runs the program once; returns the wall time, and the kernel, begin and end of each launch."""
     clock, seen = time.perf_counter_ns, []
 
     def hook(ctx: int, kernel: int, phase: int) -> None:
@@ -133,10 +133,10 @@ def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, 
 
 
 def _described(f: Executable, lineage: Lineage, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
-    """The launches as the compiler knows them; None where the events are not those of a straight program of this compiler."""
+    """The compiler's record of the launches; None if the events do not match it (e.g. a program with branches or loops)."""
     names = [f.interface.kernels[kernel] for kernel, _, _ in events]
-    found = steps(lineage, names)
-    return found if [s.name for s in found] == names else None
+    launched = steps(lineage, names)
+    return launched if [s.name for s in launched] == names else None
 
 
 def _variables(lineage: Lineage) -> Sequence[Any]:
@@ -163,14 +163,14 @@ def _events(p: Profile) -> list[dict[str, Any]]:
 
 
 def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
-    """The user's layers over time: each part of a path as long as the launches one after the other share it, outer before inner."""
-    found: list[tuple[str, int, int]] = []
-    open_: list[tuple[str, int]] = []  # names that go on, and where they began
+    """Nested spans (path, begin, duration) of the user's layers: a span lasts while consecutive launches share its path prefix."""
+    spans: list[tuple[str, int, int]] = []
+    open_: list[tuple[str, int]] = []  # the spans that have not ended, with their begin
 
     def close(depth: int, end: int) -> None:
         while len(open_) > depth:
             name, begin = open_.pop()
-            found.append((name, begin, end - begin))
+            spans.append((name, begin, end - begin))
 
     last = 0
     for x in launches:
@@ -181,15 +181,15 @@ def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
         open_ += [(path, x.begin) for path in paths[same:]]
         last = x.begin + x.duration
     close(0, last)
-    return sorted(found, key=lambda s: (s[1], s[0].count(".")))
+    return sorted(spans, key=lambda s: (s[1], s[0].count(".")))
 
 
 def _table(p: Profile, machine: Limits) -> str:
     dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
     head = f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
     rows = [("kernel", "calls", "ms", "share", "operations", "memory", "of limit")]
-    for name, found in p.by_kernel().items():
-        rows.append((name, str(len(found)), *_row(found, p.wall, machine)))
+    for name, launches in p.by_kernel().items():
+        rows.append((name, str(len(launches)), *_row(launches, p.wall, machine)))
     between = p.wall - p.in_kernels
     rows.append(("between kernels", "", f"{between / 1e6:.3f}", f"{between / max(1, p.wall):.1%}", "", "", ""))
     widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]

@@ -1,4 +1,4 @@
-"""The look of a report, and the little that it does: everything stands in the page itself, which asks for nothing from outside."""
+"""The CSS and the script of the report, inlined so that the page loads nothing from elsewhere."""
 
 CSS = """
 :root { --ink: #1c2430; --soft: #5b6675; --line: #dde2e8; --back: #ffffff; --box: #f5f7f9; --mark: #2f6fde; --warm: #e08a2e; }

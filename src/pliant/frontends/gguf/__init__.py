@@ -1,4 +1,4 @@
-"""GGUF files: a reader that trusts nothing. `parse.py` takes the bytes apart, `reader.py` maps models; tensor types: `quantization/`.
+"""Reader of GGUF files, which are not trusted: `parse.py` parses bytes, `reader.py` maps models. Tensor formats: `quantization/`.
 
 file = open_gguf("model.gguf")
 file.architecture, file.integer("llama.block_count"), file.tensors["token_embd.weight"].dequantized()

@@ -1,12 +1,12 @@
-"""The bytes of one GGUF file taken apart: header, metadata, table of tensors; every length and offset is checked before it is used.
+"""Parses one GGUF file: header, metadata and tensor table. Every length and offset is checked before it is used.
 
     magic "GGUF", version u32 (2 or 3), tensors u64, pairs u64, the pairs (key, type, value), the table (name, dims, type, offset),
     padding to `general.alignment`, the data
 
-The limits are those of the module's head; a file that breaks a rule is a ModelFileError that names what is wrong and the byte where it is.
-Strings and numbers are taken out one by one, so what is held is bounded by the file's own size, whatever its counts say.
+A file that is malformed or exceeds the limits below raises a ModelFileError with the problem and the byte offset. Items are read one
+by one, so memory use is bounded by the size of the file, whatever the counts in it say.
 
-    parse(data, "model.gguf") -> Parsed(version, metadata, tensors)
+    parse(data, "model.gguf") -> Parsed(version, metadata, entries)
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...quantization.formats import FORMATS, RETIRED, Format
 from ...support.errors import ModelFileError
 from ...support.record import dataclass
 
+# Limits against malicious files, far above what real models have.
 MAX_PAIRS = 65_536
 MAX_TENSORS = 65_536
 MAX_STRING = 16 << 20
@@ -54,7 +55,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the table of tensors: dims outermost first, and the bytes of the data in the file."""
+    """A row of the tensor table: shape with the outermost dim first, and the offset and size of the data in bytes."""
 
     name: str
     format: Format
@@ -65,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What one file holds."""
+    """The parsed contents of one file."""
 
     version: int
     metadata: dict[str, Value]
@@ -73,7 +74,7 @@ class Parsed:
 
 
 class Cursor:
-    """A place in the file that moves forward; what it reads lies inside of the file, or an error says that it does not."""
+    """A read position in the file; every read is bounds-checked and raises at the end of the file."""
 
     def __init__(self, data: Buffer, name: str) -> None:
         self.data = data
@@ -82,11 +83,11 @@ class Cursor:
         self.end = len(data)
 
     def refuse(self, what: str, at: int | None = None) -> NoReturn:
-        """Raises the error for a broken file."""
+        """Raises the error for a malformed file."""
         raise ModelFileError(f"gguf: {what}", facts=[f"file `{self.name}`, byte {self.at if at is None else at} of {self.end}"])
 
     def take(self, size: int, what: str) -> int:
-        """The place of the next `size` bytes, which are stepped over."""
+        """Advances over the next `size` bytes and returns their offset."""
         if size > self.end - self.at:
             self.refuse(f"the file ends within {what}: {size} bytes are needed, {self.end - self.at} are there")
         at = self.at
@@ -94,19 +95,19 @@ class Cursor:
         return at
 
     def u32(self, what: str) -> int:
-        """The next number of 32 bits."""
-        found: int = _U32.unpack_from(self.data, self.take(4, what))[0]
-        return found
+        """Reads a 32-bit unsigned integer."""
+        number: int = _U32.unpack_from(self.data, self.take(4, what))[0]
+        return number
 
     def u64(self, what: str, limit: int) -> int:
-        """The next number of 64 bits, at most `limit`."""
-        found: int = _U64.unpack_from(self.data, self.take(8, what))[0]
-        if found > limit:
-            self.refuse(f"{what} is {found}, more than the limit of {limit}", self.at - 8)
-        return found
+        """Reads a 64-bit unsigned integer; raises if it exceeds `limit`."""
+        number: int = _U64.unpack_from(self.data, self.take(8, what))[0]
+        if number > limit:
+            self.refuse(f"{what} is {number}, more than the limit of {limit}", self.at - 8)
+        return number
 
     def text(self, what: str, limit: int) -> str:
-        """The next string, which must be UTF-8."""
+        """Reads a string; raises if it is not UTF-8."""
         size = self.u64(f"the length of {what}", limit)
         at = self.take(size, what)
         try:
@@ -116,7 +117,7 @@ class Cursor:
 
 
 def parse(data: Buffer, name: str) -> Parsed:
-    """Takes a file apart; nothing of the tensors' data is read."""
+    """Parses a file without reading the tensor data."""
     cursor = Cursor(data, name)
     version = _version(cursor)
     tensors = cursor.u64("the number of tensors", MAX_TENSORS)
@@ -133,7 +134,7 @@ def parse(data: Buffer, name: str) -> Parsed:
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """What a file says, fit for a message: short, on one line, nothing that moves a terminal."""
+    """A string of the file for messages: truncated, and without newlines or terminal control characters."""
     plain = "".join(c if c.isprintable() else "?" for c in text[:limit])
     return plain + ("…" if len(text) > limit else "")
 
@@ -162,12 +163,12 @@ def _value(cursor: Cursor, what: str) -> Value:
     at = cursor.take(size, f"the value of {what}")
     if letter == "?" and cursor.data[at] > 1:
         cursor.refuse(f"the value of {what} is {cursor.data[at]}, where a bool is 0 or 1", at)
-    found: Value = struct.unpack_from(f"<{letter}", cursor.data, at)[0]
-    return found
+    value: Value = struct.unpack_from(f"<{letter}", cursor.data, at)[0]
+    return value
 
 
 def _string(cursor: Cursor, what: str) -> str:
-    """A value: bytes that are no UTF-8 are kept as surrogates, because vocabularies hold such."""
+    """Reads a string value. Bytes that are not UTF-8 become surrogates, because vocabularies contain partial characters."""
     size = cursor.u64(f"the length of {what}", MAX_STRING)
     at = cursor.take(size, f"the value of {what}")
     return cursor.data[at : at + size].decode(errors="surrogateescape")
@@ -184,19 +185,19 @@ def _array(cursor: Cursor, what: str) -> list[str] | NDArray[Any]:
         return _strings(cursor, count, what)
     _, letter, size = _NUMBERS[kind]
     at = cursor.take(count * size, f"the {count} elements of {what}")
-    found: NDArray[Any] = np.frombuffer(cursor.data, np.dtype(letter).newbyteorder("<"), count, at) if count else np.empty(0, letter)
-    if letter == "?" and found.view(np.uint8).max(initial=0) > 1:
+    numbers: NDArray[Any] = np.frombuffer(cursor.data, np.dtype(letter).newbyteorder("<"), count, at) if count else np.empty(0, letter)
+    if letter == "?" and numbers.view(np.uint8).max(initial=0) > 1:
         cursor.refuse(f"an element of {what} is neither 0 nor 1, where bools are", at)
-    return found
+    return numbers
 
 
 def _strings(cursor: Cursor, count: int, what: str) -> list[str]:
     if count * 8 > cursor.end - cursor.at:
         cursor.refuse(f"{what} is said to have {count} strings, more than there are bytes for")
-    found: list[str] = []
-    # vocabularies have a quarter of a million strings, so this loop does without the cursor
+    strings: list[str] = []
+    # Vocabularies have up to 256,000 strings, so this loop inlines the cursor's checks.
     data, at, end, length = cursor.data, cursor.at, cursor.end, _U64.unpack_from
-    keep: Callable[[str], None] = found.append
+    keep: Callable[[str], None] = strings.append
     for _ in range(count):
         if end - at < 8:
             cursor.refuse(f"the file ends within {what}", at)
@@ -207,7 +208,7 @@ def _strings(cursor: Cursor, count: int, what: str) -> list[str]:
         keep(data[at : at + size].decode("utf-8", "surrogateescape"))
         at += size
     cursor.at = at
-    return found
+    return strings
 
 
 def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
@@ -218,7 +219,7 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
 
 
 def _row(cursor: Cursor) -> tuple[str, Format, tuple[int, ...], int, int]:
-    """A row of the table: name, type, dims, bytes of data, offset of the data; the offset is not checked yet."""
+    """Reads a row of the tensor table: name, format, shape, size and offset of the data. The offset is checked later."""
     at = cursor.at
     name = cursor.text("a tensor's name", MAX_NAME)
     what = f"tensor `{shown(name)}`"
@@ -245,7 +246,7 @@ def _row(cursor: Cursor) -> tuple[str, Format, tuple[int, ...], int, int]:
 
 
 def _place(cursor: Cursor, rows: list[tuple[str, Format, tuple[int, ...], int, int]], alignment: int) -> list[Entry]:
-    """The table with places in the file, each inside of it and none over another."""
+    """Converts the rows to entries with absolute offsets; raises if one is outside the file, misaligned or overlaps another."""
     base = -(-cursor.at // alignment) * alignment
     entries = []
     seen: set[str] = set()

@@ -1,12 +1,12 @@
-"""A GGUF model on disk, mapped into memory: typed metadata, and tensors whose bytes are read when somebody looks at them.
+"""Opens GGUF models by mmap: typed access to metadata, and tensors whose data is paged in on first access.
 
-    file = open_gguf("model-00001-of-00003.gguf")        # the other parts of a split model are found beside it
+    file = open_gguf("model-00001-of-00003.gguf")        # opens all parts of a split model, from the same folder
     file.architecture                                    # "llama"
-    file.integer("llama.block_count", low=1, high=1024)  # a ModelFileError where it is missing, of another type or out of range
+    file.integer("llama.block_count", low=1, high=1024)  # raises a ModelFileError if missing, of another type or out of range
     w = file.tensors["blk.0.attn_q.weight"]
-    w.shape, w.format.name, w.data                       # (576, 576), "Q4_1", u8[576, 360] in the file's own pages
+    w.shape, w.format.name, w.data                       # (576, 576), "Q4_1", u8[576, 360], a view of the mapped file
 
-Shapes are outermost dim first, as numpy's: the reverse of the file's. A file must not become shorter while it is open.
+Shapes have the outermost dim first, as in numpy; the file stores them reversed. A file must not be truncated while it is open.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ...support.errors import ModelFileError
 from ...support.record import dataclass
 from .parse import MAX_TENSORS, Buffer, Parsed, Value, parse, shown
 
-MAX_PARTS = 1024
+MAX_PARTS = 1024  # limits the number of files that a hostile file name makes us look for
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GgufTensor:
-    """A tensor of the file; `data` is the file's own memory, read-only, its last dim in bytes."""
+    """A tensor of the file; `data` is a read-only view of the mapped file, with its last dim in bytes."""
 
     name: str
     format: Format
@@ -43,11 +43,11 @@ class GgufTensor:
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size in the file, in bytes."""
         return int(self.data.nbytes)
 
     def array(self) -> NDArray[Any]:
-        """The elements of a plain type in place (bf16 as the u16 that it is made of)."""
+        """The elements of an unquantized tensor as a view (bf16 as u16); raises for a quantized one."""
         element = self.format.element
         if element is None:
             raise TypeError(f"tensor `{self.name}` is quantized ({self.format.name}); `dequantized()` has its values")
@@ -55,14 +55,14 @@ class GgufTensor:
         return self.data.view(kind.newbyteorder("<")).reshape(self.shape)
 
     def dequantized(self) -> NDArray[np.float32]:
-        """The values as f32, in memory of their own."""
+        """The values as a new f32 array."""
         if not self.format.known:
             raise unread(self.format, self.name)
         return dequantize(self.format, self.data).reshape(self.shape)
 
 
 class Stamp(NamedTuple):
-    """By which a file is known without reading it: its place, its size, and when it was last changed."""
+    """The identity of a file without its contents: real path, size and modification time."""
 
     path: str
     size: int
@@ -70,24 +70,24 @@ class Stamp(NamedTuple):
 
 
 class GgufFile:
-    """Metadata and tensors of a model, from one file or from all parts of a split one."""
+    """The metadata and tensors of a model, from one file or from all parts of a split one."""
 
-    stamps: tuple[Stamp, ...] = ()  # of the files, when they were opened; none for bytes in memory
+    stamps: tuple[Stamp, ...] = ()  # one per file, taken when it was opened; empty for bytes in memory
 
     def __init__(self, name: str, version: int, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> None:
         self.name = name
         self.version = version
         self.metadata: Mapping[str, Value] = metadata
         self.tensors: Mapping[str, GgufTensor] = tensors
-        self.read: set[str] = set()  # the names of the tensors that were asked for
+        self.read: set[str] = set()  # the names of the tensors that `tensor` has returned
 
     @property
     def architecture(self) -> str:
-        """What kind of model this is: `llama`, `qwen2`, …"""
+        """The model architecture: `llama`, `qwen2`, …"""
         return self.text("general.architecture")
 
     def text(self, key: str, *default: str) -> str:
-        """The string under `key`."""
+        """The string under `key`, or the default; raises if there is neither, or the value has another type."""
         value = self._find(key, *default)
         return value if isinstance(value, str) else self._refuse(key, value, "a string")
 
@@ -123,19 +123,19 @@ class GgufFile:
         return value if isinstance(value, np.ndarray) else self._refuse(key, value, "an array of numbers")
 
     def tensor(self, name: str, shape: Sequence[int] | None = None) -> GgufTensor:
-        """The tensor of that name, and of that shape."""
-        found = self.tensors.get(name)
-        if found is None:
+        """The tensor of that name; raises if it is missing or does not have the expected shape."""
+        stored = self.tensors.get(name)
+        if stored is None:
             raise ModelFileError(f"gguf: there is no tensor `{name}`", facts=[f"file `{self.name}`"])
-        if shape is not None and found.shape != tuple(shape):
+        if shape is not None and stored.shape != tuple(shape):
             raise ModelFileError(
-                f"gguf: tensor `{name}` has the shape {found.shape}, where {tuple(shape)} is expected", facts=[f"file `{self.name}`"]
+                f"gguf: tensor `{name}` has the shape {stored.shape}, where {tuple(shape)} is expected", facts=[f"file `{self.name}`"]
             )
         self.read.add(name)
-        return found
+        return stored
 
     def replaced(self, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> GgufFile:
-        """The file as if it had other contents; what is asked of it counts as asked of this one."""
+        """A copy with other contents; it shares the record of tensors that were read with this file."""
         other = GgufFile(self.name, self.version, metadata, tensors)
         other.read = self.read
         return other
@@ -152,14 +152,14 @@ class GgufFile:
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
-    """Opens a model; of a split one, any part may be named."""
+    """Opens a model; `path` may be any part of a split one. Raises a ModelFileError if a part is missing or malformed."""
     first = Path(path)
     name = _PART.fullmatch(first.name)
     if name is None:
         data, stamp = _map(first)
-        found = from_bytes(data, str(path))
-        found.stamps = (stamp,)
-        return found
+        model = from_bytes(data, str(path))
+        model.stamps = (stamp,)
+        return model
     parts = [
         first.with_name(f"{name['stem']}-{i:05}-of-{name['count']}.gguf") for i in range(1, min(int(name["count"]), MAX_PARTS + 1) + 1)
     ]
@@ -171,33 +171,33 @@ def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
             facts=[f"{len(parts)} parts are needed in `{first.parent}`"],
         )
     mapped = [(part, *_map(part)) for part in parts]
-    found = _join([(part, data) for part, data, _ in mapped])
-    found.stamps = tuple(stamp for _, _, stamp in mapped)
-    return found
+    model = _join([(part, data) for part, data, _ in mapped])
+    model.stamps = tuple(stamp for _, _, stamp in mapped)
+    return model
 
 
 def from_bytes(data: Buffer, name: str) -> GgufFile:
-    """The model in the bytes of one file."""
-    found = parse(data, name)
-    if _count(found, "split.count", 1) > 1:
+    """Parses a model from the bytes of a single file."""
+    parsed = parse(data, name)
+    if _count(parsed, "split.count", 1) > 1:
         raise ModelFileError(
             f"gguf: `{shown(name)}` is one part of a split model under another name",
             help="the parts must be named `…-00001-of-00003.gguf`",
         )
-    return GgufFile(name, found.version, found.metadata, _tensors(found, data))
+    return GgufFile(name, parsed.version, parsed.metadata, _tensors(parsed, data))
 
 
 def _join(files: list[tuple[Path, Buffer]]) -> GgufFile:
-    """The model of all parts: the metadata of the first, the tensors of each."""
+    """Joins the parts of a split model: the metadata of the first, the tensors of all."""
     tensors: dict[str, GgufTensor] = {}
     parsed = [parse(data, str(path)) for path, data in files]
     for i, ((path, data), part) in enumerate(zip(files, parsed, strict=True)):
         if _count(part, "split.count", 1) != len(files) or _count(part, "split.no", 0) != i:
             raise ModelFileError(f"gguf: `{shown(path.name)}` does not say that it is part {i + 1} of {len(files)}")
-        found = _tensors(part, data)
-        if both := next((name for name in found if name in tensors), None):
+        of_part = _tensors(part, data)
+        if both := next((name for name in of_part if name in tensors), None):
             raise ModelFileError(f"gguf: tensor `{shown(both)}` is in two parts of a split model")
-        tensors |= found
+        tensors |= of_part
     total = _count(parsed[0], "split.tensors.count", len(tensors))
     if total != len(tensors) or total > MAX_TENSORS:
         raise ModelFileError(f"gguf: the parts of a split model have {len(tensors)} tensors, where {total} are announced")
@@ -222,14 +222,14 @@ def stamp_of(path: Path, status: os.stat_result) -> Stamp:
 
 
 def _map(path: Path) -> tuple[Buffer, Stamp]:
-    """The bytes of a regular file, mapped and not read."""
+    """Maps a regular file; returns its bytes and its stamp."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
             raise ModelFileError(f"gguf: `{shown(str(path))}` is not a regular file")
         with open(path, "rb") as file:
             stamp = stamp_of(path, os.fstat(file.fileno()))
             if stamp.size == 0:
-                return b"", stamp  # which cannot be mapped
+                return b"", stamp  # mmap refuses empty files
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), stamp
     except FileNotFoundError:
         raise ModelFileError(f"gguf: there is no file `{shown(str(path))}`") from None

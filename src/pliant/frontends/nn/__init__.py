@@ -1,4 +1,4 @@
-"""`pliant.nn`: a small module API in the manner of PyTorch; docs/nn.md is its page.
+"""`pliant.nn`: a small module API in the style of PyTorch, documented in docs/nn.md.
 
 class Mlp(nn.Module):
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x, exactly ("none") or by tanh."""
+    """x * Phi(x), with Phi the normal CDF: exact (`approximate="none"`) or by the tanh approximation."""
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
@@ -52,7 +52,7 @@ class Tanh(Module):
 
 
 class Softmax(Module):
-    """Exponentials over their sum."""
+    """exp(x) / sum(exp(x)) along `dim`."""
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -63,13 +63,13 @@ class Softmax(Module):
 
 
 class Identity(Module):
-    """x itself; also what Dropout is when nothing is trained."""
+    """Returns its input; also used for Dropout, which does nothing at inference."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        """Takes what the layer in its place would take."""
+        """Ignores its arguments: it may replace any other layer."""
 
     def forward(self, x: Any) -> Any:
-        """The value as it is."""
+        """Returns `x`."""
         return x
 
 

@@ -1,6 +1,6 @@
-"""Attention: the function, and torch's MultiheadAttention.
+"""Scaled dot-product attention as a function, and torch's MultiheadAttention as a module.
 
-nn.attention(q, k, v, mask)                 # (batch, heads, n, d); mask is added to the scores, or is bool: true = may look
+nn.attention(q, k, v, mask)                 # (batch, heads, n, d); mask is added to the scores, or is bool: true = visible
 nn.MultiheadAttention(384, 12)(x, x, x)     # in_proj_weight, in_proj_bias, out_proj.weight, out_proj.bias
 """
 
@@ -16,24 +16,24 @@ from .module import Module, Parameter
 
 
 def split_heads(x: Any, heads: int) -> Any:
-    """(batch, n, heads * d) as (batch, heads, n, d)."""
+    """Reshapes (batch, n, heads * head_dim) to (batch, heads, n, head_dim)."""
     batch, n, width = x.shape
     return ops.permute(ops.reshape(x, (batch, n, heads, width // heads)), (0, 2, 1, 3))
 
 
 def join_heads(x: Any) -> Any:
-    """(batch, heads, n, d) as (batch, n, heads * d)."""
+    """Reshapes (batch, heads, n, head_dim) to (batch, n, heads * head_dim)."""
     batch, heads, n, d = x.shape
     return ops.reshape(ops.permute(x, (0, 2, 1, 3)), (batch, n, heads * d))
 
 
 def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """softmax(q @ k.T * scale + mask) @ v; the scale is 1 / sqrt(d) if none is given. Rows that may look nowhere give zeros."""
+    """softmax(q @ k.T * scale + mask) @ v; `scale` defaults to 1 / sqrt(head_dim). Queries that see no key give zeros."""
     return ops.scaled_dot_product_attention(q, k, v, mask, scale=scale)
 
 
 class MultiheadAttention(Module):
-    """Attention of `query` over `key` and `value`, all (batch, n, embed_dim), as torch has it with batch_first=True."""
+    """Multi-head attention of `query` over `key` and `value`, all (batch, n, embed_dim), like torch's with batch_first=True."""
 
     def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, dtype: Any = None) -> None:
         if embed_dim % num_heads:
@@ -44,7 +44,7 @@ class MultiheadAttention(Module):
         self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
 
     def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        """The attention, projected; `mask` is broadcast to (batch, heads, n, n_key)."""
+        """Projects, attends and projects back; `mask` is broadcast to (batch, heads, n, n_key)."""
         q, k, v = (split_heads(self._project(x, i), self.num_heads) for i, x in enumerate((query, key, value)))
         return self.out_proj(join_heads(attention(q, k, v, mask)))
 

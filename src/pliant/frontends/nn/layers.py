@@ -1,10 +1,10 @@
-"""Layers with the parameters, names and meaning of torch's: products, embeddings, norms, convolutions.
+"""Layers with the parameters, names and semantics of torch's: linear, embedding, norms, convolutions.
 
     nn.Linear(384, 1536)               # weight (1536, 384), bias (1536,)
     nn.LayerNorm(384, eps=1e-12)
     nn.Conv2d(3, 16, 3, stride=2, padding=1)
 
-Parameters are f32 unless `dtype` says otherwise, and have no data until `load_state_dict` gives it.
+Parameters are f32 unless `dtype` is given, and have no data until `load_state_dict` sets it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Linear(Module):
         self.bias: Any = _optional(bias, (out_features,), dtype)
 
     def forward(self, x: Any) -> Any:
-        """The product."""
+        """Applies the layer to the last dim of `x`."""
         return ops.linear(x, self.weight, self.bias)
 
     def details(self) -> str:
@@ -37,13 +37,13 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table by number."""
+    """Looks up rows of a table by integer ids."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None) -> None:
         self.weight: Any = Parameter(shape=(num_embeddings, embedding_dim), dtype=dtype)
 
     def forward(self, ids: Any) -> Any:
-        """The rows with these numbers."""
+        """The rows of the table at `ids`."""
         return ops.take(self.weight, ids, axis=0)
 
 
@@ -77,7 +77,7 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """The norm over groups of channels, which are dim 1."""
+    """Group normalization: normalizes over groups of channels (dim 1) and the spatial dims."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, dtype: Any = None) -> None:
         self.num_groups, self.eps = num_groups, eps
@@ -90,7 +90,7 @@ class GroupNorm(Module):
 
 
 class BatchNorm(Module):
-    """(x - running mean) / sqrt(running variance + eps) * weight + bias, by channel, which is dim 1."""
+    """(x - running mean) / sqrt(running variance + eps) * weight + bias, per channel (dim 1)."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, dtype: Any = None) -> None:
         self.eps = eps

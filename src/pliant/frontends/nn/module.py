@@ -1,8 +1,8 @@
-"""Modules: layers with named parameters, as PyTorch users know them.
+"""The module API in the style of PyTorch: layers with named parameters.
 
-A module's attributes that are modules or parameters are registered under their names, so that `state_dict` has the names that torch
-gives the same model. Parameters are numpy arrays (memory-mapped ones stay mapped); a layer that is made without data has
-parameters with a shape only, until `load_state_dict` or an assignment gives them theirs. There is no training and no random start.
+Attributes that are modules or parameters are registered under their names, so `state_dict` has the same keys as the torch model.
+Parameters are numpy arrays (memory-mapped arrays stay mapped). A new layer has parameters with a shape but without data, until
+`load_state_dict` or an assignment sets them. There is no training and no random initialization.
 
     class Mlp(nn.Module):
         def __init__(self) -> None:
@@ -11,7 +11,7 @@ parameters with a shape only, until `load_state_dict` or an assignment gives the
         def forward(self, x: Tensor[f32, n, 64]) -> Tensor[f32, n, 64]:
             return self.down(ops.gelu(self.up(x)))
 
-`forward` is plain Python over symbolic values: `pliant.compile(module)` calls it once (see trace.py).
+`forward` is plain Python over symbolic values: `pliant.compile(module)` traces it once (see trace.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Parameter:
-    """An array of a fixed shape and dtype that a module owns; without data until it is given."""
+    """An array with a fixed shape and dtype that belongs to a module; it may have no data yet."""
 
     __slots__ = ("array", "dtype", "shape")
 
@@ -52,7 +52,7 @@ class Parameter:
             self.set(data)
 
     def set(self, data: Any, name: str = "the parameter") -> None:
-        """Gives the parameter its data: kept as it is where the dtype is the same, converted where not."""
+        """Sets the data, converted if its dtype differs; raises if the shape differs. Arrays of the right dtype are not copied."""
         array = np.asarray(data)
         if array.shape != self.shape:
             raise ShapeError(
@@ -68,25 +68,25 @@ class Parameter:
 
 
 class Buffer(Parameter):
-    """A parameter that training would not change: the running mean of a norm, a table of positions."""
+    """A parameter that is not trained: the running mean of a norm, a table of positions."""
 
     __slots__ = ()
 
 
 class Module:
-    """The base of layers and models; see the module's documentation."""
+    """The base class of layers and models; see the documentation of this file."""
 
-    inputs: Mapping[str, Any] = {}  # the parameters of `forward` by name, where its annotations do not say them
-    _scope: Mapping[str, Any] = {}  # the names around a class that is made inside of a function
+    inputs: Mapping[str, Any] = {}  # annotations of `forward`'s parameters by name; they take precedence over written ones
+    _scope: Mapping[str, Any] = {}  # the local names of the function that defines the class, if one does
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         around = sys._getframe(1)
-        if around.f_locals is not around.f_globals:  # postponed annotations of `forward` may use them
+        if around.f_locals is not around.f_globals:  # string annotations of `forward` may refer to these names
             cls._scope = dict(around.f_locals)
 
     def __init__(self) -> None:
-        """Nothing to do: what an attribute is decides where it is kept, so a subclass need not call this."""
+        """Does nothing, so a subclass need not call it: `__setattr__` registers parameters and modules."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter | Module):
@@ -101,29 +101,29 @@ class Module:
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        found = self.__dict__.get("_registered", {}).get(name)
-        if found is None:
+        child = self.__dict__.get("_registered", {}).get(name)
+        if child is None:
             raise AttributeError(f"`{type(self).__name__}` has no attribute `{name}`")
         tracer = active_tracer()
-        return tracer.parameter(found) if tracer is not None and isinstance(found, Parameter) else found
+        return tracer.parameter(child) if tracer is not None and isinstance(child, Parameter) else child
 
     def __delattr__(self, name: str) -> None:
         if self.__dict__.get("_registered", {}).pop(name, None) is None:
             object.__delattr__(self, name)
 
     def _children(self) -> dict[str, Parameter | Module]:
-        """The registered parameters and modules, in order."""
-        found: dict[str, Parameter | Module] = self.__dict__.setdefault("_registered", {})
-        return found
+        """The registered parameters and modules by name, in order."""
+        registered: dict[str, Parameter | Module] = self.__dict__.setdefault("_registered", {})
+        return registered
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """What the module computes; subclasses define it."""
+        """The computation of the module; subclasses must define it."""
         raise Error(
             f"`{type(self).__name__}` has no forward", where=caller_span(), help="define `def forward(self, x: Tensor[f32, n]): ...`"
         )
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """`forward`, inside of another module's `forward`."""
+        """Runs `forward` inside another module's `forward`; raises outside of tracing."""
         tracer = active_tracer()
         if tracer is None:
             raise Error(
@@ -134,14 +134,14 @@ class Module:
         with tracer.inside(self):
             return self.forward(*args, **named)
 
-    # What a module consists of.
+    # Submodules and parameters.
 
     def children(self) -> Iterator[Module]:
-        """The modules that are attributes of this one."""
+        """The direct submodules."""
         return (c for c in self._children().values() if isinstance(c, Module))
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all inside of it, with their paths; each once, under its first name."""
+        """This module and all its submodules with their paths; a shared one only once, under its first path."""
         return self._named_modules(prefix, set())
 
     def _named_modules(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:
@@ -154,7 +154,7 @@ class Module:
                 yield from child._named_modules(_join(prefix, name), seen)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their paths, `encoder.layer.3.attention.query.weight`; a shared one once, buffers not."""
+        """The parameters with their paths (`encoder.layer.3.attention.query.weight`), without buffers; a shared one only once."""
         seen: set[int] = set()
         for path, parameter in self._every_parameter(prefix):
             if id(parameter) not in seen and not isinstance(parameter, Buffer):
@@ -170,17 +170,17 @@ class Module:
                 yield from child._every_parameter(path)
 
     def parameters(self) -> Iterator[Parameter]:
-        """The parameters."""
+        """The parameters, without buffers; a shared one only once."""
         return (p for _, p in self.named_parameters())
 
     # Data.
 
     def state_dict(self) -> dict[str, Array]:
-        """The arrays of parameters and buffers that have data, under the names that torch has (a shared one under each of its names)."""
+        """The arrays of all parameters and buffers that have data, under torch's names; a shared one under each of its names."""
         return {path: p.array for path, p in self._every_parameter() if p.array is not None}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Self:
-        """Gives parameters their arrays by name; with `strict`, names that are missing or left over are an error. Returns the module."""
+        """Sets the data of parameters by name and returns the module; with `strict`, missing or unknown names raise an error."""
         mine = dict(self._every_parameter())
         missing = [name for name in mine if name not in state]
         extra = [name for name in state if name not in mine]
@@ -192,7 +192,7 @@ class Module:
         return self
 
     def to(self, dtype: Any) -> Self:
-        """Converts the parameters that are floats to another float type, and returns the module."""
+        """Converts the float parameters to another float dtype and returns the module."""
         wanted = to_dtype(dtype)
         for parameter in {id(p): p for _, p in self._every_parameter()}.values():
             if parameter.dtype.is_float and parameter.dtype is not wanted:
@@ -202,7 +202,7 @@ class Module:
         return self
 
     def to_program(self) -> Program:
-        """The module as a graph program: `forward`, called once with symbolic values."""
+        """Traces `forward` once with symbolic values; returns the graph program."""
         from ...program import Program
         from .trace import trace
 
@@ -216,7 +216,7 @@ class Module:
         return f"{type(self).__name__}({details})" if not inner else f"{type(self).__name__}({details}\n" + "\n".join(inner) + "\n)"
 
     def details(self) -> str:
-        """What `repr` shows of a layer's own settings."""
+        """The settings of the layer that `repr` shows."""
         return ""
 
 
@@ -239,7 +239,7 @@ def _names_differ(what: str, missing: list[str], extra: list[str]) -> Error:
 
 
 class Sequential(Module):
-    """Modules (or functions of one value, as `ops.gelu`) one after the other."""
+    """Applies modules, or functions of one value such as `ops.gelu`, one after the other."""
 
     def __init__(self, *layers: Module | Callable[[Any], Any]) -> None:
         self.functions: dict[int, Callable[[Any], Any]] = {}
@@ -267,14 +267,14 @@ class Sequential(Module):
         return (self[i] for i in range(self.length))
 
     def forward(self, x: Any) -> Any:
-        """`x` through all layers."""
+        """Applies all layers to `x` in order."""
         for layer in self:
             x = layer(x)
         return x
 
 
 class ModuleList(Module):
-    """A list of modules, registered by their numbers."""
+    """A list of modules, registered under their indices."""
 
     def __init__(self, modules: Sequence[Module] = ()) -> None:
         for module in modules:

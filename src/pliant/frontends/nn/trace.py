@@ -1,7 +1,7 @@
-"""From a module to a graph function: `forward` is called once with symbolic values.
+"""Traces a module into a graph function: calls `forward` once with symbolic values.
 
-What the values are is said by the annotations of `forward`, as for `@function`, or by the attribute `inputs` of the module, where
-a size is known only once the module is made. A parameter with neither keeps its default.
+The annotations of `forward` declare the inputs, as for `@function`. The module's attribute `inputs` declares them if a size is known
+only when the module is created. A parameter with neither keeps its default.
 
     class Head(nn.Module):
         def __init__(self, width: int) -> None:
@@ -32,7 +32,7 @@ from .tracer import Tracer, tracing
 
 
 def trace(module: Module) -> Function:
-    """The graph function that a module's `forward` describes."""
+    """Traces the `forward` of a module into a graph function."""
     where = _definition(module)
     written = _annotations(module, where)
     parameters = _inputs(module, written, where)
@@ -41,8 +41,8 @@ def trace(module: Module) -> Function:
     for annotation in parameters.values():
         tracer.check_dims(annotation_exprs(annotation), where)
     with tracing(tracer):
-        found = module(**values)
-        results, names = _results(found, where)
+        returned = module(**values)
+        results, names = _results(returned, where)
         promise = written.get("return")
         if isinstance(promise, TensorSpec) or getattr(promise, "__origin__", None) is tuple:
             results = _promised(tracer, results, _annotation(promise, "return", where), where)
@@ -52,7 +52,7 @@ def trace(module: Module) -> Function:
 
 
 def _name(module: Module) -> str:
-    """`MiniLM` as the name of a function: `mini_lm`."""
+    """The function name for a module class, in snake case: `mini_lm` for `MiniLM`."""
     text = type(module).__name__
     broken = [
         "_" + c if c.isupper() and i and not text[i - 1].isupper() and text[i - 1] != "_" else c for i, c in enumerate(text)
@@ -61,7 +61,7 @@ def _name(module: Module) -> str:
 
 
 def _definition(module: Module) -> Span | None:
-    """Where `forward` is written."""
+    """The source span of `forward`, if its source is available."""
     import linecache
 
     code = type(module).forward.__code__
@@ -71,7 +71,7 @@ def _definition(module: Module) -> Span | None:
 
 
 def _annotations(module: Module, where: Span | None) -> Mapping[str, Any]:
-    """The annotations of `forward`, postponed ones evaluated."""
+    """The annotations of `forward`; string annotations are evaluated."""
     kind = type(module)
     try:
         return inspect.get_annotations(kind.forward, locals=dict(kind._scope), eval_str=True)
@@ -80,13 +80,13 @@ def _annotations(module: Module, where: Span | None) -> Mapping[str, Any]:
 
 
 def _inputs(module: Module, written: Mapping[str, Any], where: Span | None) -> dict[str, Annotation]:
-    """What `forward` is called with."""
-    found: dict[str, Annotation] = {}
+    """The annotations of the values that `forward` is called with, by parameter name."""
+    annotations: dict[str, Annotation] = {}
     parameters = inspect.signature(module.forward).parameters
     for name, p in parameters.items():
-        said = module.inputs.get(name, written.get(name))
-        if said is not None and said is not Any and (name in module.inputs or p.default is p.empty or isinstance(said, TensorSpec)):
-            found[name] = _annotation(said, name, where)
+        spec = module.inputs.get(name, written.get(name))
+        if spec is not None and spec is not Any and (name in module.inputs or p.default is p.empty or isinstance(spec, TensorSpec)):
+            annotations[name] = _annotation(spec, name, where)
         elif p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             raise Error(
                 f"parameter `{name}` of `{type(module).__name__}.forward` has no annotation",
@@ -96,7 +96,7 @@ def _inputs(module: Module, written: Mapping[str, Any], where: Span | None) -> d
     unknown = [name for name in module.inputs if name not in parameters]
     if unknown:
         raise Error(f"`inputs` names `{unknown[0]}`, which `{type(module).__name__}.forward` does not take", where=where)
-    return found
+    return annotations
 
 
 def _annotation(said: Any, name: str, where: Span | None) -> Annotation:
@@ -113,7 +113,7 @@ def _annotation(said: Any, name: str, where: Span | None) -> Annotation:
 
 
 def _results(found: Any, where: Span | None) -> tuple[list[Value], list[str]]:
-    """What `forward` returned: values, and their names if it was a dictionary."""
+    """The values that `forward` returned, and their names if it returned a dictionary."""
     names = list(found) if isinstance(found, Mapping) else []
     values = list(found.values()) if isinstance(found, Mapping) else list(found) if isinstance(found, tuple | list) else [found]
     wrong = [v for v in values if not isinstance(v, Value)]
@@ -127,11 +127,11 @@ def _results(found: Any, where: Span | None) -> tuple[list[Value], list[str]]:
 
 
 def _promised(tracer: Tracer, results: Sequence[Value], promise: Annotation, where: Span | None) -> list[Value]:
-    """The results, as the return annotation has them."""
+    """Checks the results against the return annotation; adds a match_cast where only run time can decide."""
     expected = promise.items if isinstance(promise, Tuple) else (promise,)
     if len(expected) != len(results):
         raise Error(f"`forward` returns {len(results)} values, its annotation has {len(expected)}", where=where)
-    found = []
+    checked = []
     for value, annotation in zip(results, expected, strict=True):
         tracer.check_dims(annotation_exprs(annotation), where)
         match = subsumes(annotation, value.annotation)
@@ -143,5 +143,5 @@ def _promised(tracer: Tracer, results: Sequence[Value], promise: Annotation, whe
                 where=where,
                 facts=[f"`{value.name}` is {value.annotation}", f"the annotation says {annotation}", match.reason],
             )
-        found.append(value)
-    return found
+        checked.append(value)
+    return checked

@@ -1,7 +1,7 @@
-"""What `forward` is called with: symbolic values that can be computed with, and the builder that notes what is done to them.
+"""Tracing of modules: symbolic values that are passed to `forward`, and the builder that records the operators applied to them.
 
-A `Traced` value is a graph value with Python's operators: `x @ w + b`, `x[:, 0]`, `x.shape[1] // 2`. Every node that is emitted knows
-the user's line and the path of the module whose `forward` is running, `encoder.layer.3.attention`.
+A `Traced` value is a graph value with Python's operators: `x @ w + b`, `x[:, 0]`, `x.shape[1] // 2`. Every emitted node records the
+user's source line and the path of the module whose `forward` is running, such as `encoder.layer.3.attention`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 def _two(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The operator of two operands, and the same with the operands exchanged."""
+    """The methods for a binary operator and for its reflected form (operands swapped)."""
     return lambda a, b: getattr(ops, name)(a, b), lambda a, b: getattr(ops, name)(b, a)
 
 
 class Traced(Value):
-    """A symbolic value inside of `forward`."""
+    """A symbolic value inside `forward`, with Python's operators."""
 
     __slots__ = ()
-    __iter__ = None  # `a, b = x` would ask for items without end
-    __array_ufunc__ = None  # numpy leaves `array * x` to us
+    __iter__ = None  # without this, `a, b = x` would call __getitem__ with 0, 1, 2, … forever
+    __array_ufunc__ = None  # makes numpy call our reflected operator for `array * x`
 
     __add__, __radd__ = _two("add")
     __sub__, __rsub__ = _two("sub")
@@ -57,7 +57,7 @@ class Traced(Value):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The extents: integers, and expressions of dims."""
+        """The extents: integers or symbolic expressions."""
         return tuple(e.value if isinstance(e, Literal) else e for e in self.tensor.shape)
 
     @property
@@ -91,7 +91,7 @@ class Traced(Value):
 
 
 def _index(value: Any, items: Sequence[Any]) -> Any:
-    """`value[items]`: slices keep an axis, numbers drop it, None makes one of extent 1, one integer tensor takes rows by number."""
+    """`value[items]` as in numpy: a slice keeps its axis, an integer drops it, None inserts one, one integer tensor gathers."""
     kept: list[Any] = []  # the shape of the result, up to `axis`
     axis = 0
     reshaped = False
@@ -123,7 +123,7 @@ def _index(value: Any, items: Sequence[Any]) -> Any:
 
 
 class Tracer(Builder):
-    """Builds the graph function of one module; see the module's documentation."""
+    """Builds the graph function of one module while its `forward` runs."""
 
     value = Traced
 
@@ -135,7 +135,7 @@ class Tracer(Builder):
 
     @contextmanager
     def inside(self, module: Module) -> Iterator[None]:
-        """The `forward` of a module runs: what is emitted is of its making."""
+        """A context in which emitted nodes have the path of `module` as their origin."""
         before, path = self.origin, self._paths.get(id(module))
         self.origin = before if path is None else (path,) if path else ()
         try:
@@ -144,9 +144,9 @@ class Tracer(Builder):
             self.origin = before
 
     def parameter(self, parameter: Parameter) -> Value:
-        """The parameter's array as a literal tensor, the same one for all its uses; the array itself, not a copy."""
-        found = self._constants.get(id(parameter))
-        if found is None:
+        """The parameter as a literal tensor, one node for all uses; it refers to the array without a copy. Raises if it has no data."""
+        literal = self._constants.get(id(parameter))
+        if literal is None:
             path = self._names.get(id(parameter), "parameter")
             if parameter.array is None:
                 raise Error(
@@ -155,31 +155,31 @@ class Tracer(Builder):
                     facts=[f"it is {parameter!r}"],
                     help="module.load_state_dict(...) gives parameters their arrays before the module is compiled",
                 )
-            found = self._literal(parameter.array, parameter.dtype, path)
-            self._constants[id(parameter)] = found
-        return found
+            literal = self._literal(parameter.array, parameter.dtype, path)
+            self._constants[id(parameter)] = literal
+        return literal
 
     def _literal(self, array: np.ndarray[Any, Any], dtype: DType, path: str) -> Value:
-        kept, self.hint = self.hint, "".join(c if c.isalnum() else "_" for c in path)
+        pending, self.hint = self.hint, "".join(c if c.isalnum() else "_" for c in path)
         annotation = Tensor(dtype, tuple(const(n) for n in array.shape))
         view = array.view()
         view.setflags(write=False)
-        made = self.emit(Const, [annotation], (), array=view)[0]
-        self.hint = kept
-        return made
+        literal = self.emit(Const, [annotation], (), array=view)[0]
+        self.hint = pending
+        return literal
 
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """A graph operator, at the user's line."""
+        """Appends a graph operator, with the user's source line."""
         self.span = caller_span()
         return super().op(name, args, attrs)
 
     def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
-        """A call of a loop program, at the user's line."""
+        """Appends a call of a loop program, with the user's source line."""
         self.span = caller_span()
         return super().call_loop(callee, args, symbols)
 
     def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
-        """A call of a graph function, at the user's line."""
+        """Appends a call of a graph function, with the user's source line."""
         self.span = caller_span()
         return super().call_function(function, args, results)
 
@@ -188,13 +188,13 @@ _TRACER: ContextVar[Tracer | None] = ContextVar("pliant_tracer", default=None)
 
 
 def active_tracer() -> Tracer | None:
-    """The tracer of the `forward` that is running, if one is."""
+    """The tracer of the running `forward`, or None outside of tracing."""
     return _TRACER.get()
 
 
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
-    """Modules called inside add to the tracer's function."""
+    """A context in which called modules append to the tracer's function."""
     token = _TRACER.set(tracer)
     try:
         with tracer:

@@ -1,10 +1,10 @@
-"""The dims of a function set, narrowed or joined, as `compile(..., dims={"batch": 1, "n": (1, 2048), "w": "h"})` asks.
+"""Specializes dims: sets, narrows or equates them, for `compile(..., dims={"batch": 1, "n": (1, 2048), "w": "h"})`.
 
     dims={"n": 8}            n is 8 everywhere, no longer a symbol
-    dims={"n": (1, 2048)}    the contract of n is 1..2048 (inside what its declaration admits)
-    dims={"w": "h"}          w is h: one symbol under both contracts, and a check that they agree
+    dims={"n": (1, 2048)}    the contract of n becomes 1..2048 (which its declaration must allow)
+    dims={"w": "h"}          w is h: one symbol under both contracts, and a check that they are equal
 
-Dims that are joined, directly or through others, are one: what is asked of one of them is asked of all.
+Dims that are equated, directly or through others, become one dim: a constraint on one of them holds for all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..verify import verify
 
 
 def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
-    """The function under a narrower contract."""
+    """Returns the function with its dims specialized; raises a ShapeError if the request contradicts the program."""
     known = _dims_of(function)
     leader = {name: name for name in known}
     for name, wanted in dims.items():
@@ -37,17 +37,17 @@ def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
     values: dict[Var, Expr] = {}
     for first in dict.fromkeys(leader.values()):
         members = [name for name in known if leader[name] == first]
-        asked = {name: dims[name] for name in members if name in dims and not isinstance(dims[name], str)}
-        if asked or len(members) > 1:
-            value = _joined(first, [known[name] for name in members], asked)
+        constraints = {name: dims[name] for name in members if name in dims and not isinstance(dims[name], str)}
+        if constraints or len(members) > 1:
+            value = _joined(first, [known[name] for name in members], constraints)
             values.update((known[name], value) for name in members)
     try:
         bound = Renamer(dims=values).function(function)
         verify(bound)
     except Error as problem:
-        found = problem.__cause__ if isinstance(problem.__cause__, Error) else problem  # what deduction says, not that it failed
-        what = f"`{function.name}` cannot have these dims: {found.what}"
-        raise ShapeError(what, where=caller_span(), notes=problem.places, facts=found.facts) from None
+        reason = problem.__cause__ if isinstance(problem.__cause__, Error) else problem  # the error of deduction, if there is one
+        what = f"`{function.name}` cannot have these dims: {reason.what}"
+        raise ShapeError(what, where=caller_span(), notes=problem.places, facts=reason.facts) from None
     return bound
 
 
@@ -62,16 +62,16 @@ def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> Shape
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
-    found: dict[str, Dim] = {}
+    dims: dict[str, Dim] = {}
     for p in function.params:
         if isinstance(p.annotation, g.Tensor):
             for e in p.annotation.shape:
-                found.update((v.name, v) for v in sorted(free_vars(e), key=lambda v: v.payload) if isinstance(v, Dim))
-    return found
+                dims.update((v.name, v) for v in sorted(free_vars(e), key=lambda v: v.payload) if isinstance(v, Dim))
+    return dims
 
 
 def _joined(name: str, members: list[Dim], asked: Mapping[str, Any]) -> Expr:
-    """The dim or the number that stands for dims which are one: it is admitted by each of them, and is what was asked."""
+    """The dim or number that replaces the equated dims `members`: it satisfies all their contracts and the constraints `asked`."""
     low, high = max(d.min for d in members), min(d.max for d in members)
     step = lcm(*(d.multiple_of for d in members))
     for who, wanted in asked.items():

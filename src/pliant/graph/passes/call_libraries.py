@@ -1,10 +1,10 @@
-"""Parts of the function that a registered pattern describes become calls of a library (graph/patterns.py).
+"""Replaces subgraphs that match a registered pattern by calls of a library (`graph/patterns.py`).
 
     m = ops.matmul(x, w)            ->      y = ops.call_library("libfast.so:gelu_matmul", [x, w], out=Tensor[f32, n, m])
     y = ops.gelu(m)
 
-The call stands where the last of its nodes stood. What is between them must have no other reader, and what the call gives must not be read
-before it stands there.
+The call takes the place of the last matched node. Intermediate values must have no other reader, and the results must not be read before
+that place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..patterns import REGISTERED, Match, Pattern, call_of, find
 
 
 def call_libraries(function: Function, patterns: Sequence[Pattern] | None = None) -> Function:
-    """The function with the places of the patterns (those registered, unless given) replaced; the same object where there are none."""
+    """Replaces matches of `patterns` (default: the registered ones); returns the same object if there are none."""
     wanted = REGISTERED if patterns is None else patterns
     if not wanted:
         return function
@@ -47,19 +47,19 @@ def _replaced(nodes: tuple[Node, ...], results: Sequence[Value], pattern: Patter
 
 
 def _is_closed(nodes: Sequence[Node], results: Sequence[Value], pattern: Pattern, match: Match) -> bool:
-    """Whether nobody outside reads what is between the nodes, nor a result before the last of them."""
+    """True if no other node reads an intermediate value of the match, or one of its results before its last node."""
     last = max(i for i, n in enumerate(nodes) if n in match.nodes)
-    given = {match.values[r] for r in pattern.function.results}
-    made = {v for n in match.nodes for v in n.outs}
+    outputs = {match.values[r] for r in pattern.function.results}
+    computed = {v for n in match.nodes for v in n.outs}
     for i, n in enumerate(nodes):
         read = {
             *node_args(n),
             *(v for m in _within(n) for v in node_args(m)),
             *(v for m in (n, *_within(n)) for b in bodies(m) for v in b.results),
         }
-        if n not in match.nodes and read & made and (read & (made - given) or i < last):
+        if n not in match.nodes and read & computed and (read & (computed - outputs) or i < last):
             return False
-    return not (set(results) & (made - given))
+    return not (set(results) & (computed - outputs))
 
 
 def _within(n: Node) -> list[Node]:

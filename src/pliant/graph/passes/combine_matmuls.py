@@ -1,12 +1,12 @@
-"""Products of one input with several literal weights become one product with the weights side by side.
+"""Combines matmuls of one input with several literal weights (e.g. the Q, K, V projections) into one with concatenated weights.
 
     q = ops.linear(x, wq, bq)           ->      w = ops.concat([wq, wk], axis=0); b = ops.concat([bq, bk], axis=0)
     k = ops.linear(x, wk, bk)                   y = ops.linear(x, w, b)
                                                 q, k = slices of y along its last axis
 
-The weights are put together once, when the program is loaded. A bias may also be added afterwards, as exporters write it. A slice of the
-result would be a copy; so this is done only where every reader of the products moves their elements anyway (the heads of attention:
-reshape, permute, slice) and reads through the slice.
+The weights are concatenated once, when the program is loaded. The bias may also be a separate add, as exporters write it. A slice of the
+result could cost a copy; so this is done only if every reader only moves elements (the heads of attention: reshape, permute, slice)
+and so can read through the slice.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ MOVES = ("reshape", "permute", "slice")
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A product with literals, and what adds a literal row to it, if that is another operator."""
+    """A matmul with literals, and the separate operator that adds a literal bias, if there is one."""
 
     product: Op
     added: Op | None
 
     @property
     def last(self) -> Op:
-        """The operator that gives the result."""
+        """The operator that computes the result: the add, or the matmul without one."""
         return self.added or self.product
 
     @property
     def row(self) -> Value | None:
-        """The literal that is added afterwards."""
+        """The literal bias of the separate add, or None."""
         return None if self.added is None else next(a for a in self.added.args if a is not self.product.outs[0])
 
 
 def combine_matmuls(function: Function) -> Function:
-    """The function with parallel products of literal weights combined; the same object where there are none."""
+    """Combines matmuls of the same input with literal weights; returns the same object if there are none."""
     groups = [g for nodes in _bodies(function) for g in _groups(nodes, function) if len(g) > 1]
     return _Combining(function, groups).run() if groups else function
 
@@ -71,23 +71,23 @@ class _Combining(Rewriter):
         return [self.done[node.outs[0]]]
 
     def together(self, group: Sequence[_Product]) -> bool:
-        """Emits the combined product in the place of its first member, and the slices."""
+        """Emits the combined matmul at the place of the group's first member, and the slices; False if deduction fails."""
         first = group[0].product
-        axes = (_column_axis(first), 0)  # of the weights, and of biases
+        axes = (_column_axis(first), 0)  # the axis of output columns in weights and in biases
         operands = [self.side_by_side([m.product.args[k] for m in group], axes[k - 1], first) for k in range(1, len(first.args))]
         known = [v for v in operands if v is not None]
-        made = self.make(first.op, (first.args[0], *known), first.attrs, first) if len(known) == len(operands) else None
+        combined = self.make(first.op, (first.args[0], *known), first.attrs, first) if len(known) == len(operands) else None
         rows = [m.row for m in group if m.row is not None]
-        if made is not None and rows:
-            made = self.make("add", (*made, self.one_row(rows)), None, group[0].last)
-        if made is None:
+        if combined is not None and rows:
+            combined = self.make("add", (*combined, self.one_row(rows)), None, group[0].last)
+        if combined is None:
             return False
         at: Expr = const(0)
-        last = len(made[0].tensor.shape) - 1
+        last = len(combined[0].tensor.shape) - 1
         for m in group:
             out = m.last.outs[0]
             end = simplify(at + out.tensor.shape[-1])
-            part = self.make("slice", made, SliceAttrs(last, at, end), m.last)
+            part = self.make("slice", combined, SliceAttrs(last, at, end), m.last)
             if part is None or part[0].annotation != out.annotation:
                 return False
             self.done[out] = part[0]
@@ -95,7 +95,7 @@ class _Combining(Rewriter):
         return True
 
     def one_row(self, rows: Sequence[Value]) -> Value:
-        """A literal of some literal rows: it is small, and a concat of them would be computed in the product."""
+        """One literal with the concatenated biases; a concat operator would be fused into the matmul and run every time."""
         array = np.concatenate([self.literals[v].array for v in rows])
         out = Value(self.name(rows[0].name), Tensor(rows[0].tensor.dtype, (const(len(array)),)))
         self._append(replace(self.literals[rows[0]], outs=(out,), array=array))
@@ -103,16 +103,16 @@ class _Combining(Rewriter):
 
     def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value | None:
         copies = []
-        for v in values:  # literals may stand anywhere before their readers: here are some of their own
+        for v in values:  # copies, because a literal of a later member may be defined only after this place
             out = Value(self.name(v.name), v.annotation)
             self._append(replace(self.literals[v], outs=(out,)))
             copies.append(out)
-        found = self.make("concat", copies, AxisAttrs(axis), near)
-        return None if found is None else found[0]
+        joined = self.make("concat", copies, AxisAttrs(axis), near)
+        return None if joined is None else joined[0]
 
 
 def _column_axis(product: Op) -> int:
-    """Along which axis of its weight a product's columns are."""
+    """The axis of the weight that indexes output columns."""
     turned = product.op == "linear" or (isinstance(product.attrs, MatmulAttrs) and product.attrs.transpose_b)
     return 0 if turned else 1
 
@@ -125,7 +125,7 @@ def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
     literals = {n.outs[0] for n in walk_nodes(function.nodes) if isinstance(n, Literal)}
     moved = _only_moved(function)
     adds = _additions(nodes, literals, count_uses(function))
-    found: dict[Hashable, list[_Product]] = {}
+    groups: dict[Hashable, list[_Product]] = {}
     for n in nodes:
         if isinstance(n, Op) and n.op in ("linear", "matmul") and not n.requires:
             member = _Product(n, adds.get(n.outs[0]))
@@ -133,25 +133,25 @@ def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
             if not isinstance(weight, Tensor) or len(weight.shape) != 2 or not all(isinstance(e, Const) for e in weight.shape):
                 continue
             if all(a in literals for a in n.args[1:]) and member.last.outs[0] in moved:
-                found.setdefault((n.op, n.args[0], len(n.args), n.attrs, weight.dtype, member.added is None), []).append(member)
-    return list(found.values())
+                groups.setdefault((n.op, n.args[0], len(n.args), n.attrs, weight.dtype, member.added is None), []).append(member)
+    return list(groups.values())
 
 
 def _additions(nodes: Sequence[Node], literals: set[Value], uses: Counter[Value]) -> dict[Value, Op]:
-    """The operators that add one literal row to a value, by that value, which nobody else reads."""
-    found: dict[Value, Op] = {}
+    """Values whose only reader adds a literal row to them -> that add."""
+    additions: dict[Value, Op] = {}
     for n in nodes:
         if not isinstance(n, Op) or n.op != "add" or n.requires:
             continue
         for value, row in (n.args, n.args[::-1]):
             rows = isinstance(row.annotation, Tensor) and row.tensor.shape == n.outs[0].tensor.shape[-1:]
             if row in literals and rows and uses[value] == 1 and value.annotation == n.outs[0].annotation:
-                found[value] = n
-    return found
+                additions[value] = n
+    return additions
 
 
 def _only_moved(function: Function) -> set[Value]:
-    """The values that are read, and only by operators that move elements."""
+    """The values that have readers, all of them operators that only move elements."""
     read: set[Value] = set()
     other: set[Value] = set(function.results)
     for n in walk_nodes(function.nodes):

@@ -1,9 +1,8 @@
-"""Computes the same thing once: a pure node whose like stands before it, in its body or around it, gives way to that one.
+"""Common subexpression elimination: a pure node is replaced by an equal one before it in the same body or an enclosing one.
 
-Two nodes are alike when kind, operator or loop program, attributes, dims, annotations and arguments are the same. What a node checks at
-run time its like must have checked. State is linear, and a match_cast that defines dims defines them: nodes that consume state or define
-dims stay, and so do calls whose effects nobody knows (`call_host`, `call_library`). Branches keep what is theirs: what one of them
-computes is not there for the other, nor after them.
+Two nodes are equal if kind, operator or loop program, attributes, dims, annotations and arguments are equal. The earlier node must make
+all run-time checks of the later one. Nodes that consume state or define dims stay, and so do calls with unknown effects (`call_host`,
+`call_library`). Nodes of a branch replace nothing in the other branch or after the `If`, because they may not have run.
 
     a = ops.exp(x)          ->      a = ops.exp(x)
     b = ops.exp(x)                  c = ops.add(a, a)
@@ -19,24 +18,24 @@ from ..node import Body, CallLoop, Const, Function, MatchCast, Node, Op, Value, 
 from ..rewrite import Rewriter, map_nodes
 from ..structural import array_form
 
-SMALL = 1 << 16  # bytes: larger literals are alike only where they are one array
+SMALL = 1 << 16  # bytes: larger literals are compared by identity, because hashing weights would dominate the compile time
 
 
 def common_subexpressions(function: Function) -> Function:
-    """The function in which no pure node stands twice; the same object if none did."""
-    found = _Subexpressions(function)
-    changed = found.run()
-    return map_nodes(changed, found.with_origins) if found.origins else changed
+    """Removes duplicate pure nodes; returns the same object if there are none."""
+    rewriter = _Subexpressions(function)
+    changed = rewriter.run()
+    return map_nodes(changed, rewriter.with_origins) if rewriter.origins else changed
 
 
 class _Subexpressions(Rewriter):
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.like(node))
         self.known: dict[Hashable, Node] = {}
-        self.origins: dict[Value, tuple[str, ...]] = {}  # of nodes that stand for others too, by their first result
+        self.origins: dict[Value, tuple[str, ...]] = {}  # first result of a node that replaces others -> the origins of all of them
 
     def like(self, node: Node) -> Sequence[Value] | None:
-        """The results of a node before this one that is alike."""
+        """The results of an equal earlier node, or None."""
         key = _key(node)
         if key is None:
             return None
@@ -49,19 +48,19 @@ class _Subexpressions(Rewriter):
         return other.outs
 
     def with_origins(self, node: Node) -> Node:
-        """The node, as coming from all that it stands for."""
+        """The node with the origins of all nodes that it replaces."""
         origin = self.origins.get(node.outs[0], node.origin) if node.outs else node.origin
         return node if origin == node.origin else replace(node, origin=origin)
 
     def _body(self, body: Body) -> Body:
         outer = dict(self.known)
-        found = super()._body(body)
+        rewritten = super()._body(body)
         self.known = outer
-        return found
+        return rewritten
 
 
 def _key(node: Node) -> Hashable | None:
-    """What nodes that are alike have in common; None for a node that stays."""
+    """The key by which equal nodes are found; None for a node that must stay."""
     annotations = tuple(o.annotation for o in node.outs)
     if any(is_state(o) for o in node.outs):
         return None
@@ -69,7 +68,7 @@ def _key(node: Node) -> Hashable | None:
         case Const():
             return ("const", array_form(node.array) if node.array.nbytes <= SMALL else id(node.array))
         case Op():
-            return ("op", node.op, node.args, node.attrs, repr(node.attrs), annotations)  # as text too: 0.0 is not -0.0
+            return ("op", node.op, node.args, node.attrs, repr(node.attrs), annotations)  # repr, because 0.0 == -0.0
         case CallLoop():
             return ("loop", node.callee.program, node.args, node.dims, annotations)
         case MatchCast() if not node.defines:

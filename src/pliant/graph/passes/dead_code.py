@@ -1,7 +1,7 @@
-"""Removes nodes that nothing needs, and results of branches that nobody uses.
+"""Dead code elimination: removes nodes without live results, and unused results of branches.
 
-A node is needed when one of its outs is used, when it defines a dim that something needed mentions (a dim in an annotation is a
-dependency like any other), or when it is a match_cast with a check: an assertion of the user stays.
+A node is live if one of its outs is used, if it defines a dim that a live node mentions (a dim in an annotation is a dependency too),
+or if it is a match_cast with a run-time check: an assertion of the user stays.
 
     a = ops.exp(x)          ->
     b = ops.silu(x)             b = ops.silu(x)
@@ -20,7 +20,7 @@ from ..operators import attr_exprs, node_defines
 
 
 def dead_code(function: Function) -> Function:
-    """The function without nodes that nothing needs; the same object if there are none."""
+    """Removes dead nodes; returns the same object if there are none."""
     live = _Live()
     live.use(function.results)
     nodes = live.nodes(function.nodes)
@@ -28,7 +28,7 @@ def dead_code(function: Function) -> Function:
 
 
 class _Live:
-    """What is needed by the nodes after the one that is looked at."""
+    """The values and dims that are live at a point of the backward walk."""
 
     def __init__(self) -> None:
         self.values: set[Value] = set()
@@ -44,24 +44,24 @@ class _Live:
             self.dims.update(free_vars(e))
 
     def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        kept: list[Node] = []
+        live_nodes: list[Node] = []
         for node in reversed(nodes):
             if self.needed(node):
-                kept.append(self.keep(node))
-        return tuple(reversed(kept))
+                live_nodes.append(self.keep(node))
+        return tuple(reversed(live_nodes))
 
     def needed(self, node: Node) -> bool:
         if any(o in self.values for o in node.outs) or (isinstance(node, MatchCast) and node.requires):
             return True
         defines = node_defines(node)
-        if isinstance(node, CallFunction):  # it may define the dims of its results
+        if isinstance(node, CallFunction):  # it defines the dims of its results that do not occur in its arguments
             defines = defined_vars(o.annotation for o in node.outs)
-            given = {v for a in node.args for v in annotation_vars(a.annotation)}
-            defines = tuple(v for v in defines if v not in given)
+            bound = {v for a in node.args for v in annotation_vars(a.annotation)}
+            defines = tuple(v for v in defines if v not in bound)
         return any(v in self.dims for v in defines)
 
     def keep(self, node: Node) -> Node:
-        """Notes what a needed node needs; branches lose the results that nobody uses."""
+        """Marks the operands and dims of a live node as live; returns the node, with dead code removed from its bodies."""
         if isinstance(node, If):
             node = self.branches(node)
         elif isinstance(node, While):

@@ -1,12 +1,12 @@
-"""What scales and shifts the channels of a convolution by literals goes into its weight and bias.
+"""Folds batch norm, and scales and shifts by constants per channel, into the weight and bias of the preceding convolution.
 
     y = ops.conv(x, w, b, …)                        ->      y = ops.conv(x, w * scale, b * scale + shift, …)
     z = ops.batch_norm(y, gamma, beta, mean, var)
 
     scale = gamma / sqrt(var + eps), shift = beta - mean * scale
 
-A product or a sum with a literal for each channel is such a thing too. Weight and bias are literals, or computed from literals: so is what
-replaces them, once, when the program is loaded. The rounding is another one: for f32 and f64 only, and only where all numbers are finite.
+A mul or add with one literal per channel is folded too. Weight and bias must be literals or computed from literals, so the new ones are
+computed once, when the program is loaded. Rounding changes, so this is done for f32 and f64 only, and only if scale and shift are finite.
 The convolution must have no other reader.
 """
 
@@ -26,7 +26,7 @@ from ..rewrite import Rewriter
 
 
 def fold_batch_norm(function: Function) -> Function:
-    """The function whose convolutions scale and shift their channels themselves; the same object where none can."""
+    """Folds scales and shifts of channels into convolutions; returns the same object if there are none."""
     return _Folding(function).run()
 
 
@@ -42,13 +42,13 @@ class _Folding(Rewriter):
             conv = self.op_of(node.args[k], "conv")
             if conv is None or self.counts[conv.outs[0]] != 1:
                 continue
-            found = self.scale_and_shift(node, k, conv)
-            if found is not None and all(self.is_known(a) for a in conv.args[1:]):
-                return self.scaled(node, conv, *found)
+            factors = self.scale_and_shift(node, k, conv)
+            if factors is not None and all(self.is_known(a) for a in conv.args[1:]):
+                return self.scaled(node, conv, *factors)
         return None
 
     def scale_and_shift(self, node: Op, k: int, conv: Op) -> tuple[Array, Array] | None:
-        """For each channel, what it is multiplied by and what is added then, in float64; None where they are no finite literals."""
+        """The scale and shift of each channel in float64; None if they are not finite literals."""
         t = conv.outs[0].tensor
         channels = t.shape[1]
         if t.dtype not in (f32, f64) or not isinstance(channels, Const):
@@ -72,7 +72,7 @@ class _Folding(Rewriter):
         return (scale, shift) if bool(np.all(np.isfinite(scale) & np.isfinite(shift))) else None
 
     def scaled(self, node: Op, conv: Op, scale: Array, shift: Array) -> Sequence[Value] | None:
-        """The convolution with its weight and bias scaled and shifted."""
+        """The convolution with scale and shift folded into its weight and bias."""
         dtype = conv.outs[0].tensor.dtype.numpy()
         weight = conv.args[1]
         by, more = (self.constant(a.astype(dtype), name, node.origin, node.span) for a, name in ((scale, "scale"), (shift, "shift")))
@@ -88,7 +88,7 @@ class _Folding(Rewriter):
         return self.op("conv", (conv.args[0], product[0], bias[0]), conv.attrs, node, conv.requires)
 
     def is_known(self, value: Value) -> bool:
-        """Whether a value is a literal or computed from literals alone."""
+        """True if a value is a literal or computed from literals alone."""
         node = self.makers.get(value)
         if isinstance(node, Op):
             return bool(node.args) and all(map(self.is_known, node.args))
@@ -96,16 +96,16 @@ class _Folding(Rewriter):
 
 
 def count_uses(function: Function) -> Counter[Value]:
-    """How often each value is used: as an argument, as a result of a body or of the function."""
+    """The number of uses of each value: as an argument, or as a result of a body or of the function."""
     nodes = list(walk_nodes(function.nodes))
-    found = Counter(v for n in nodes for v in node_args(n))
-    found.update(v for n in nodes for b in bodies(n) for v in b.results)
-    found.update(function.results)
-    return found
+    uses = Counter(v for n in nodes for v in node_args(n))
+    uses.update(v for n in nodes for b in bodies(n) for v in b.results)
+    uses.update(function.results)
+    return uses
 
 
 def _by_channel(array: Array, count: int, rank: int) -> Array | None:
-    """The numbers of a literal that differs along the channels (axis 1 of `rank`) at most, one for each; None for another one."""
+    """The value per channel of a literal that is constant along all axes except the channels (axis 1 of `rank`), else None."""
     shape = (1,) * (rank - array.ndim) + array.shape
     if array.ndim > rank or any(n != 1 for axis, n in enumerate(shape) if axis != 1) or shape[1] not in (1, count):
         return None

@@ -1,7 +1,7 @@
-"""Operators on literals alone become literals: computed now, by their numpy meaning, where the result is small.
+"""Constant folding: operators on literals are computed at compile time by their numpy reference, if the result is small.
 
-What depends on dims is no literal. Larger results (weights that are transposed, tables) stay as they are here: they are worth memory of
-their own, which is filled once, when the program is loaded.
+Operators whose attributes depend on dims are not folded. Larger results (transposed weights, tables) are not folded here:
+`lower/layout/lift_constants.py` computes them once, when the program is loaded.
 
     two = ops.constant(2.0)                 ->
     half = ops.div(1.0, two)
@@ -23,11 +23,11 @@ from ..node import Function, Node, Op, Tensor, Value
 from ..operators import TABLE, Array, attr_exprs, map_attrs
 from ..rewrite import Rewriter
 
-LARGEST = 4096  # bytes of a result that is kept with the code
+LARGEST = 4096  # bytes: larger results would only make the file of the program larger
 
 
 def fold_constants(function: Function) -> Function:
-    """The function with its small constant results computed; the same object where there are none."""
+    """Folds operators on literals with small results; returns the same object if there are none."""
     return Rewriter(function, _fold).run()
 
 
@@ -35,13 +35,13 @@ def _fold(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if not isinstance(node, Op) or node.requires or not all(_is_small(o) for o in node.outs):
         return None
     if not node.args or not all(isinstance(e, Const) for e in attr_exprs(node.attrs)):
-        return None  # without operands there is nothing to save: `full` fills memory as fast as it is read
+        return None  # without operands nothing is saved: `full` fills memory as fast as a literal is read
     arrays = [r.array_of(a) for a in node.args]
     known = [a for a in arrays if a is not None]
-    found = evaluate(node, known) if len(known) == len(arrays) else None
-    if found is None:
+    results = evaluate(node, known) if len(known) == len(arrays) else None
+    if results is None:
         return None
-    return [r.constant(a, o.name, node.origin, node.span) for a, o in zip(found, node.outs, strict=True)]
+    return [r.constant(a, o.name, node.origin, node.span) for a, o in zip(results, node.outs, strict=True)]
 
 
 def _is_small(value: Value) -> bool:
@@ -53,19 +53,19 @@ def _is_small(value: Value) -> bool:
 
 
 def _number(e: Expr) -> Any:
-    """The value of an attribute as references take it: Python's integers, numpy's other numbers."""
+    """The value of an attribute as numpy references expect it: a Python int for i64, else a numpy scalar."""
     assert isinstance(e, Const)
     return e.value if e.dtype is i64 else const_value(e)
 
 
 def evaluate(node: Op, arrays: Sequence[Array]) -> list[Array] | None:
-    """The results of an operator on arrays; None where it has none (an index outside, say), which is for the run to tell."""
+    """The results of an operator on arrays; None if it fails (e.g. an index out of range), which run time will report."""
     attrs = map_attrs(node.attrs, _number)
     try:
         with np.errstate(all="ignore"):
-            found = [np.asarray(a) for a in TABLE[node.op].reference(arrays, attrs)]
+            results = [np.asarray(a) for a in TABLE[node.op].reference(arrays, attrs)]
     except (Error, IndexError, ValueError):
         return None
     shapes = [tuple(int(str(n)) for n in o.tensor.shape) for o in node.outs]
-    fits = all(a.shape == s and a.dtype == o.tensor.dtype.numpy() for a, s, o in zip(found, shapes, node.outs, strict=True))
-    return found if fits else None
+    fits = all(a.shape == s and a.dtype == o.tensor.dtype.numpy() for a, s, o in zip(results, shapes, node.outs, strict=True))
+    return results if fits else None

@@ -1,4 +1,4 @@
-"""Operators emitted where a pass rewrites a node, so that a pass calls `ops` as users do.
+"""Lets a pass create replacement nodes by calling `ops`, as users do: emits them at the place of the rewritten node.
 
 with building(InPlace(rewriter, node)):
     y = ops.add(ops.mul(a, b), c)
@@ -18,24 +18,24 @@ from ..rewrite import Rewriter
 
 
 class InPlace:
-    """Emits what operators are made of in place of a node; what does not fit there is an error."""
+    """A builder that emits operators through a `Rewriter` at the node `near`; raises if deduction fails."""
 
     def __init__(self, rewriter: Rewriter, near: Node) -> None:
         self.rewriter, self.near = rewriter, near
 
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """The results of an operator."""
-        found = self.rewriter.make(name, args, attrs, self.near)
-        if found is None:
+        """Emits an operator and returns its results."""
+        results = self.rewriter.make(name, args, attrs, self.near)
+        if results is None:
             raise Error(f"{name} does not fit here")
-        return found
+        return results
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
-        """A literal tensor."""
+        """Emits a literal tensor."""
         return self.rewriter.constant(array, "const", self.near.origin, self.near.span)
 
     literal = constant
 
     def scalar(self, value: Any) -> Value:
-        """A host scalar."""
+        """Emits a host scalar."""
         return self.op("scalar", (), ScalarAttrs(value))[0]

@@ -1,8 +1,8 @@
-"""Replaces calls of graph functions by their nodes; values get new names, dims are substituted.
+"""Inlining: replaces calls of graph functions by the callee's nodes, with new value names and substituted dims.
 
-What a call checks stays checked: an argument whose annotation is not literally that of the parameter goes through a match_cast, and so
-does a result. A dim of the callee whose contract the argument is not known to meet becomes a variable of its own, which the match_cast
-defines and checks, because the callee's nodes rely on the contract.
+The checks of a call remain: an argument or result whose annotation differs from the declared one goes through a match_cast. A dim of
+the callee becomes a new variable, defined and checked by the match_cast, if the argument is not proven to satisfy the dim's contract:
+the callee's nodes rely on the contract.
 
     y = double(x)           ->  add = ops.add(x, x)
     return y                    return add
@@ -39,7 +39,7 @@ from ..rewrite import Renamer
 
 
 def inline_functions(function: Function) -> Function:
-    """The function without calls of other graph functions; the same object if it has none."""
+    """Inlines all calls of other graph functions; returns the same object if there are none."""
     if not any(isinstance(n, CallFunction) for n in walk_nodes(function.nodes)):
         return function
     return _Inliner(function).run()
@@ -49,7 +49,7 @@ class _Inliner:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.names = {p.name for p in function.params} | {o.name for n in walk_nodes(function.nodes) for o in n.outs}
-        self.renamed: dict[Value, Value] = {}  # results of calls -> the values that stand for them
+        self.renamed: dict[Value, Value] = {}  # result of a call -> the inlined value
 
     def run(self) -> Function:
         dims = set(defined_vars(p.annotation for p in self.function.params))
@@ -63,17 +63,17 @@ class _Inliner:
         return tuple(self.renamed.get(v, v) for v in values)
 
     def nodes(self, nodes: Sequence[Node], dims: set[Var]) -> tuple[Node, ...]:
-        found: list[Node] = []
+        inlined: list[Node] = []
         for node in nodes:
             if isinstance(node, CallFunction):
-                found += self.inline(replace(node, args=self.uses(node.args)), dims)
+                inlined += self.inline(replace(node, args=self.uses(node.args)), dims)
                 continue
-            found.append(self.kept(node, dims))
+            inlined.append(self.kept(node, dims))
             dims.update(node_defines(node))
-        return tuple(found)
+        return tuple(inlined)
 
     def kept(self, node: Node, dims: set[Var]) -> Node:
-        """A node that stays, over what now stands for the results of calls."""
+        """A node other than a call, with its operands mapped to inlined values."""
         if isinstance(node, If):
             then, orelse = self.body(node.then, dims), self.body(node.orelse, dims)
             return replace(node, cond=self.uses([node.cond])[0], then=then, orelse=orelse)
@@ -90,26 +90,26 @@ class _Inliner:
 
     def inline(self, call: CallFunction, dims: set[Var]) -> list[Node]:
         callee = inline_functions(call.function)
-        found: list[Node] = []
-        values, substitution = self.arguments(call, callee, dims, found)
+        inlined: list[Node] = []
+        values, substitution = self.arguments(call, callee, dims, inlined)
         renamer = Renamer(values, substitution, self.unique)
-        for out, result in zip(call.outs, callee.results, strict=True):  # dims that the callee defines are named as the call names them
+        for out, result in zip(call.outs, callee.results, strict=True):  # dims that the callee defines get the caller's variables
             for inner, outer in zip(annotation_exprs(result.annotation), annotation_exprs(out.annotation), strict=True):
                 if isinstance(inner, Var) and isinstance(outer, Var) and inner not in substitution and outer not in dims:
                     renamer.dims[inner] = outer
                     dims.add(outer)
         for node in callee.nodes:
             new = renamer.node(node)
-            found.append(new.with_(origin=tuple(dict.fromkeys((*call.origin, *new.origin)))))
+            inlined.append(new.with_(origin=tuple(dict.fromkeys((*call.origin, *new.origin)))))
             dims.update(node_defines(new))
         for out, result in zip(call.outs, renamer.uses(callee.results), strict=True):
-            self.renamed[out] = self.cast(result, out.annotation, call, dims, found)
-        return found
+            self.renamed[out] = self.cast(result, out.annotation, call, dims, inlined)
+        return inlined
 
     def arguments(
         self, call: CallFunction, callee: Function, dims: set[Var], found: list[Node]
     ) -> tuple[dict[Value, Value], dict[Var, Expr]]:
-        """Values for the callee's parameters and expressions for its dims; match_casts where something is to be checked."""
+        """Returns the values of the callee's parameters and dims; appends match_casts to `found` for what must be checked."""
         substitution: dict[Var, Expr] = {}
         for p, a in zip(callee.params, call.args, strict=True):
             for dim, value in zip(annotation_exprs(p.annotation), annotation_exprs(a.annotation), strict=False):
@@ -123,21 +123,21 @@ class _Inliner:
         return values, substitution
 
     def cast(self, value: Value, target: Annotation, call: CallFunction, dims: set[Var], found: list[Node]) -> Value:
-        """`value` under the annotation `target`, by a match_cast where it is another one; its checks speak as the call's do."""
+        """Returns `value` under the annotation `target`, through a match_cast if it differs; checks keep the messages of the call."""
         if value.annotation == target:
             return value
         d = Deduction(call.function.name, (value,), span=call.span)
         defines = deduce_match(d, target, frozenset(dims))
         dims.update(defines)
-        said = {r.cond: r for r in call.requires}
+        of_call = {r.cond: r for r in call.requires}
         out = Value(self.unique(value.name), target)
-        checks = tuple(said.get(r.cond, r) for r in d.requires)
+        checks = tuple(of_call.get(r.cond, r) for r in d.requires)
         found.append(MatchCast(outs=(out,), value=value, defines=defines, requires=checks, origin=call.origin, span=call.span))
         return out
 
 
 def _meets(dim: Var, value: Expr) -> bool:
-    """Whether the value is known to satisfy the contract of the dim."""
+    """True if the value is proven to satisfy the contract of the dim."""
     d = Deduction("")
     try:
         d.contract(dim, value, "")

@@ -1,15 +1,15 @@
-"""Products of numbers that stand for codes become products of the codes.
+"""Runs quantized (QDQ) models in integer arithmetic: convs and matmuls of dequantized tensors run on the integer codes.
 
     a = ops.dequantize_linear(qx, sx, zx)           ->      t = ops.conv_integer(qx, qw, zx, zw)          # in i32
     w = ops.dequantize_linear(qw, sw, zw)                   y = ops.cast(t, f32) * (sx * sw) + b
     y = ops.conv(a, w, b)
 
-The sum of products of codes is exact; scale and bias, and whatever follows element by element (activations, a residual, the quantization of
-the result), are done as it leaves the kernel. Scales and zero points are one for the operand, and one for the weight or for each of its
-channels. What stays as it is: sums that could leave i32, a scale that differs along a dim that is summed over.
+The integer sum is exact. Scale, bias and the elementwise operators that follow (activation, residual, requantization) become the epilogue
+of the kernel. The activation has one scale and zero point, the weight one, or one per output channel. Sums that could overflow i32, and
+scales that differ along the reduction dim, are left alone.
 
-Convolutions of integers have their channels last. A transpose to that form is moved back through operators on elements until it meets the
-one that undid it, so that between two convolutions there is none.
+Integer convolutions use the NHWC layout. A transpose to NHWC moves up through elementwise operators until it cancels the transpose back
+to NCHW of the previous convolution, so none is left between two convolutions.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from ..ops.shape import PermuteAttrs, ShapeAttrs
 from ..rewrite import Rewriter
 from .in_place import InPlace
 
-ops: Any = _ops  # its types are about dtypes of what users write
-MOST_TERMS = (1 << 31) // (255 * 128)  # of a sum that stays in i32 whatever the codes are
-BY_ELEMENT = ("cast", "bit_cast", "quantize_linear", "dequantize_linear")
+ops: Any = _ops  # Any: the types of `ops` describe what users pass, not values inside a pass
+MOST_TERMS = (1 << 31) // (255 * 128)  # a sum of this number of terms of size u8 max * |i8 min| cannot overflow i32
+BY_ELEMENT = ("cast", "bit_cast", "quantize_linear", "dequantize_linear")  # elementwise too, though they do not broadcast
 
 
 def integer_products(function: Function) -> Function:
-    """The function whose products of codes are computed as such; the same object where there are none."""
+    """Replaces convs and matmuls of dequantized tensors by integer ones; returns the same object if there are none."""
     return _Products(function).run()
 
 
 class _Codes:
-    """Codes that stand for an operand: scale and zero point are one, or one for each index along `axis`."""
+    """The integer codes of a dequantized operand, with one scale and zero point, or one for each index along `axis`."""
 
     def __init__(self, node: Op) -> None:
         self.codes, self.scale = node.args[:2]
@@ -52,7 +52,7 @@ class _Codes:
 class _Products(Rewriter):
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
-        self.rows: dict[Value, Value | None] = {}  # by images (n, c, …), a row for each place, where that costs no transpose
+        self.rows: dict[Value, Value | None] = {}  # NCHW image -> its NHWC rows (pixels, c) if they need no transpose, else None
 
     def changed(self, node: Node) -> Sequence[Value] | None:
         if not isinstance(node, Op):
@@ -67,23 +67,23 @@ class _Products(Rewriter):
     def made(self, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
         with building(InPlace(self, node)):  # type: ignore[arg-type]
             try:
-                found = make(node)
+                result = make(node)
             except Error:
                 return None
-        return None if found is None or found.annotation != node.outs[0].annotation else (found,)
+        return None if result is None or result.annotation != node.outs[0].annotation else (result,)
 
     # Products.
 
     def codes(self, value: Value, axis: int | None) -> _Codes | None:
-        """The codes of an operand, whose scale may differ along one axis."""
+        """The codes of an operand that dequantize_linear computes; its scale may differ along `axis`. None for other operands."""
         node = self.op_of(value, "dequantize_linear")
         if node is None or node.attrs.block_size or node.args[0].tensor.dtype not in (i8, u8) or node.args[1].tensor.dtype is not f32:
             return None
-        found = _Codes(node)
-        zero = None if found.zero is None else self.array_of(found.zero)
+        operand = _Codes(node)
+        zero = None if operand.zero is None else self.array_of(operand.zero)
         if zero is not None and not zero.any():
-            found.zero = None
-        return found if found.axis is None or (found.axis == axis and self.makers.get(found.scale) is not None) else None
+            operand.zero = None
+        return operand if operand.axis is None or (operand.axis == axis and self.makers.get(operand.scale) is not None) else None
 
     def convolution(self, node: Op) -> Value | None:
         x, w = self.codes(node.args[0], None), self.codes(node.args[1], 0)
@@ -94,8 +94,8 @@ class _Products(Rewriter):
         total = conv_integer_last(last, w.codes, x.zero, w.zero, a.stride, list(a.padding), a.dilation, a.groups)
         rows = ops.reshape(total, (-1, w.codes.tensor.shape[0]))
         real = _scaled(rows, x, w, node.args[2] if len(node.args) > 2 else None)
-        found: Value = ops.permute(ops.reshape(real, total.tensor.shape), _to_first(rank))
-        return found
+        result: Value = ops.permute(ops.reshape(real, total.tensor.shape), _to_first(rank))
+        return result
 
     def product(self, node: Op) -> Value | None:
         (a, b), attrs = node.args, node.attrs or PLAIN
@@ -106,13 +106,13 @@ class _Products(Rewriter):
         matrix = ops.permute(w.codes, (1, 0)) if attrs.transpose_b else w.codes
         if not _fits(matrix.tensor.shape[:1]):
             return None
-        found: Value = _scaled(ops.matmul_integer(x.codes, matrix, x.zero, w.zero), x, w, None)
-        return found
+        result: Value = _scaled(ops.matmul_integer(x.codes, matrix, x.zero, w.zero), x, w, None)
+        return result
 
     # Channels last.
 
     def rows_of(self, image: Value, near: Op) -> Value | None:
-        """An image as rows of channels, where a transpose back is found behind operators on elements."""
+        """An NCHW image as NHWC rows, if elementwise operators lead back to a transpose from NHWC, else None."""
         if image not in self.rows:
             self.rows[image] = None
             self.rows[image] = self.turned(image, near)
@@ -130,41 +130,41 @@ class _Products(Rewriter):
         if not any(self.rows_of(a, near) is not None for a in whole):
             return None
         args = [self.operand(a, image, near) for a in node.args]
-        given = [a for a in args if a is not None]
-        found = self.make(node.op, given, node.attrs, near) if len(given) == len(args) else None
-        return None if found is None else found[0]
+        rows = [a for a in args if a is not None]
+        results = self.make(node.op, rows, node.attrs, near) if len(rows) == len(args) else None
+        return None if results is None else results[0]
 
     def operand(self, value: Value, image: Value, near: Op) -> Value | None:
-        """An operand of an image as one of its rows; None where it is neither a number nor an image of the same shape."""
+        """An operand of an elementwise operator as NHWC rows; None if it is neither a scalar nor an image of the same shape."""
         if not isinstance(value.annotation, Tensor) or not value.tensor.shape:
             return value
         if value.tensor.shape != image.tensor.shape:
             return None
-        found = self.rows_of(value, near)
-        if found is None:
-            made = self.make("permute", (value,), PermuteAttrs(_to_last(len(image.tensor.shape))), near)
-            found = None if made is None else self.flat(made[0], near)
-        return found
+        rows = self.rows_of(value, near)
+        if rows is None:
+            transposed = self.make("permute", (value,), PermuteAttrs(_to_last(len(image.tensor.shape))), near)
+            rows = None if transposed is None else self.flat(transposed[0], near)
+        return rows
 
     def flat(self, image: Value, near: Op) -> Value | None:
-        """An image with channels last as rows."""
+        """An NHWC image as rows (pixels, channels)."""
         shape = image.tensor.shape
         rows = (simplify(product(shape[:-1])), shape[-1])
         before = self.op_of(image, "reshape")
         if before is not None and before.args[0].tensor.shape == rows:
             return before.args[0]
-        made = self.make("reshape", (image,), ShapeAttrs(rows), near)
-        return None if made is None else made[0]
+        reshaped = self.make("reshape", (image,), ShapeAttrs(rows), near)
+        return None if reshaped is None else reshaped[0]
 
 
 def _scaled(total: Any, x: _Codes, w: _Codes, bias: Value | None) -> Any:
-    """What the sums stand for, channels last."""
+    """The real values of integer sums (channels last): scaled, with the bias added."""
     real = ops.mul(ops.cast(total, f32), ops.mul(x.scale, w.scale))
     return real if bias is None else ops.add(real, bias)
 
 
 def _fits(summed: Sequence[Any]) -> bool:
-    """Whether sums over these dims stay in i32."""
+    """True if sums over these dims cannot overflow i32."""
     terms = simplify(product(tuple(summed)))
     return isinstance(terms, Const) and terms.value <= MOST_TERMS
 

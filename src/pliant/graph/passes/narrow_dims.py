@@ -1,10 +1,11 @@
-"""What every run asks of a dim is part of its contract: the bounds and steps that callees declare narrow the caller's dims.
+"""Narrows the contracts of dims by the conditions that every run checks, such as the contracts that callees declare.
 
     n = dim("n"); k = dim("k", max=64)
     def f(x: Tensor[f32, n]): return small(x)          # small(x: Tensor[f32, k])     ->     n in 0..64
 
-Only nodes that always run count (not those of branches and loops), and only conditions on one dim alone; the check is done on entry then,
-and sizes are known to be smaller. `attrs["narrowed"]` keeps, by dim, the condition that narrowed it, for messages.
+Only nodes that always run count (not those inside branches and loops), and only conditions on a single dim. The argument check on entry
+then makes the check, and the compiler knows tighter bounds on sizes. `attrs["narrowed"]` maps each narrowed dim to the condition that
+narrowed it, for messages.
 """
 
 from __future__ import annotations
@@ -21,43 +22,43 @@ Range = tuple[int, int, int]  # least, most, step
 
 
 def narrow_dims(function: Function) -> Function:
-    """The function with its dims as narrow as its nodes need them; the same object if they are that already."""
+    """Narrows the dims of the function to what its nodes require; returns the same object if nothing can be narrowed."""
     dims = [v for v in defined_vars(p.annotation for p in function.params) if isinstance(v, Dim)]
-    found: dict[Dim, Range] = {v: (v.min, v.max, v.multiple_of) for v in dims}
+    ranges: dict[Dim, Range] = {v: (v.min, v.max, v.multiple_of) for v in dims}
     reasons: dict[Var, Require] = {}
     for r in (r for n in function.nodes for r in n.requires):
-        asked = [_asked(c) for c in conjuncts(r.cond)]
-        for a in asked if None not in asked else []:
+        constraints = [_asked(c) for c in conjuncts(r.cond)]
+        for a in constraints if None not in constraints else []:
             assert a is not None
             v, (low, high, step) = a
-            if v not in found:
+            if v not in ranges:
                 continue
-            before = found[v]
-            found[v] = (max(before[0], low), min(before[1], high), lcm(before[2], step))
-            if found[v] != before:
+            before = ranges[v]
+            ranges[v] = (max(before[0], low), min(before[1], high), lcm(before[2], step))
+            if ranges[v] != before:
                 reasons[v] = r
-    narrowed: dict[Var, Expr] = {v: Dim(v.name, *found[v]) for v in dims if v in reasons and _some(found[v])}
+    narrowed: dict[Var, Expr] = {v: Dim(v.name, *ranges[v]) for v in dims if v in reasons and _some(ranges[v])}
     if not narrowed or _contradicts(function, narrowed):
         return function
-    made = Renamer(dims=narrowed).function(function)
-    return made.with_(attrs={**function.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
+    result = Renamer(dims=narrowed).function(function)
+    return result.with_(attrs={**function.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
 
 
 def _some(wanted: Range) -> bool:
-    """Whether a value is left; if none is, the checks of the nodes say so."""
+    """True if the range is not empty; an empty one is left to the checks of the nodes, which report it at run time."""
     low, high, step = wanted
     return -(-low // step) * step <= high
 
 
 def _contradicts(function: Function, narrowed: dict[Var, Expr]) -> bool:
-    """Whether a check can never hold in these ranges: no shape is good for all of them then, and a run says which one fails."""
+    """True if a check can never hold in these ranges: no shape satisfies all checks then, and run time reports which one fails."""
     conditions = [r.cond for n in walk_nodes(function.nodes) for r in n.requires]
     return any(decide(substitute(c, narrowed), EMPTY) is False for c in conditions)
 
 
 def _asked(e: Expr) -> tuple[Dim, Range] | None:
-    """The dim and the values of it that a condition admits, if it is one of the plain ones."""
-    most = 2**31 - 1
+    """The dim and the range that a condition allows, if it has the form of a bound or a divisibility of one dim, else None."""
+    most = 2**31 - 1  # the maximum of every dim: no upper bound
     match e:
         case Le(args=(Const(value=k), Dim() as v)):
             return v, (int(k), most, 1)

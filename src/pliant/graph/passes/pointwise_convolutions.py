@@ -1,17 +1,19 @@
-"""Convolutions of windows of one element are matrix products of channels with all places of an image as one row.
+"""Turns 1x1 (pointwise) convolutions into matmuls over channels, with all pixels of an image as one row.
 
     y = ops.conv(x, w)       # x: (n, c, h, w), w: (j, c, 1, 1)      ->      r = ops.reshape(x, (n, c, h * w))
     z = ops.relu(y)                                                          m = ops.matmul(ops.reshape(w, (j, c)), r)
                                                                              q = ops.relu(m)
                                                                              z = ops.reshape(q, (n, j, h, w))
 
-A transposed convolution whose windows lie side by side is one of single elements, too: each place of a window is a channel of its own,
-and places are moved to where they belong afterwards.
+A transposed convolution with stride = kernel size (non-overlapping windows) is a pointwise convolution too: each filter tap becomes a
+channel of its own, and a permute moves the taps to their pixels (depth-to-space).
 
-Reshapes only rename memory. What follows element by element is done before the last of them, so that it can still join the product. The sum
-over channels keeps its order. Small images stay: their rows are shorter than what a tile of a product has columns. So do images between
-other operators whose channels will lie in blocks. Images of one place, as they come out of a pool over everything, are rows of channels
-themselves, `ops.matmul(ops.reshape(x, (n, c)), ops.permute(w, (1, 0)))`, where the weight is not small.
+Reshapes are views. Elementwise operators that follow are moved before the last reshape, so that they can still be fused as the epilogue
+of the matmul. The order of summation over channels does not change. Three cases differ:
+- Small images stay convolutions: their rows are shorter than the register tile of a matmul is wide.
+- Images between other operators stay if their channels get the NCHWc layout.
+- Images of one pixel (after global pooling) are rows of channels, `ops.matmul(ops.reshape(x, (n, c)), ops.permute(w, (1, 0)))`, if the
+  weight is large.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from ..ops.reduce import accumulator
 from ..ops.shape import PermuteAttrs, ShapeAttrs
 from ..rewrite import Rewriter
 
-LEAST_PLACES = 64  # of an image that is worth a row
-CHANNELS = 4  # of the smallest block
-LARGE = 2**18  # elements of a weight that are worth a product of few rows
+LEAST_PLACES = 64  # fewer pixels do not fill the columns of a register tile
+CHANNELS = 4  # the smallest channel block of the NCHWc layout
+LARGE = 2**18  # elements (1 MiB of f32): such a weight streams from memory, which a GEMV does best; smaller ones stay convolutions
 Shape = tuple[Expr, ...]
 
 
 def pointwise_convolutions(function: Function) -> Function:
-    """The function whose convolutions of single elements are matrix products; the same object where there are none."""
+    """Replaces pointwise convolutions by matmuls; returns the same object if there are none."""
     return _Products(function).run()
 
 
 class _Products(Rewriter):
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.rewrite(node))
-        self.flat: dict[Value, Value] = {}  # the rows of images
+        self.flat: dict[Value, Value] = {}  # image (n, c, h, w) -> the same values as rows (n, c, h * w)
 
     def rewrite(self, node: Node) -> Sequence[Value] | None:
         if not isinstance(node, Op):
@@ -52,7 +54,7 @@ class _Products(Rewriter):
         return self.convolution(node) if node.op == "conv" else self.elementwise(node)
 
     def spread(self, node: Op) -> Sequence[Value] | None:
-        """The convolution that makes a channel of each place of a window, and what puts them side by side."""
+        """Replaces a non-overlapping transposed convolution by a pointwise one with a channel per filter tap, and a permute."""
         x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
         kernel = tuple(int(e.value) for e in weight.shape[2:] if isinstance(e, Const))
         rank = len(x.shape) - 2
@@ -66,14 +68,14 @@ class _Products(Rewriter):
         places = flat and self.made("conv", (node.args[0], flat), plain, node)
         apart = places and self.reshaped(places, (x.shape[0], channels, *window, *x.shape[2:]), node)
         order = (0, 1, *(axis for k in range(rank) for axis in (2 + rank + k, 2 + k)))
-        found = apart and self.made("permute", (apart,), PermuteAttrs(order), node)
-        if found and len(node.args) == 3:
+        result = apart and self.made("permute", (apart,), PermuteAttrs(order), node)
+        if result and len(node.args) == 3:
             bias = self.reshaped(node.args[2], (channels, *(const(1),) * 2 * rank), node)
-            found = bias and self.made("add", (found, bias), None, node)
-        return self.op("reshape", (found,), ShapeAttrs(node.outs[0].tensor.shape), node) if found else None
+            result = bias and self.made("add", (result, bias), None, node)
+        return self.op("reshape", (result,), ShapeAttrs(node.outs[0].tensor.shape), node) if result else None
 
     def convolution(self, node: Op) -> Sequence[Value] | None:
-        """The product that a convolution is."""
+        """Replaces a pointwise convolution by a matmul."""
         x, weight = node.args[0], node.args[1]
         places = _flat(x.tensor.shape)[2]
         if not _is_pointwise(node):
@@ -84,41 +86,41 @@ class _Products(Rewriter):
             return None
         out, channels = node.outs[0].tensor, weight.tensor.shape[:2]
         left, right = self.reshaped(weight, channels, node), self.row(x, _flat(x.tensor.shape), node)
-        found = left and right and self.made("matmul", (left, right), None, node)
-        if found and len(node.args) == 3:
+        result = left and right and self.made("matmul", (left, right), None, node)
+        if result and len(node.args) == 3:
             bias = self.reshaped(node.args[2], (channels[0], const(1)), node)
-            found = bias and self.made("add", (found, bias), None, node)
-        return None if not found else self.back(found, out, node)
+            result = bias and self.made("add", (result, bias), None, node)
+        return None if not result else self.back(result, out, node)
 
     def classifier(self, node: Op) -> Sequence[Value] | None:
-        """The product with channels as rows that a convolution of images of one place is."""
+        """Replaces a convolution of one-pixel images by a matmul whose rows are images, if the weight is large."""
         x, weight = node.args[0], node.args[1]
         images, size = x.tensor.shape[:2], product(weight.tensor.shape)
         if not isinstance(size, Const) or size.value < LARGE:
             return None
         rows, flat = self.reshaped(x, images, node), self.reshaped(weight, weight.tensor.shape[:2], node)
         turned = flat and self.made("permute", (flat,), PermuteAttrs((1, 0)), node)
-        found = rows and turned and self.made("matmul", (rows, turned), None, node)
-        if found and len(node.args) == 3:
-            found = self.made("add", (found, node.args[2]), None, node)
-        return self.op("reshape", (found,), ShapeAttrs(node.outs[0].tensor.shape), node) if found else None
+        result = rows and turned and self.made("matmul", (rows, turned), None, node)
+        if result and len(node.args) == 3:
+            result = self.made("add", (result, node.args[2]), None, node)
+        return self.op("reshape", (result,), ShapeAttrs(node.outs[0].tensor.shape), node) if result else None
 
     def elementwise(self, node: Op) -> Sequence[Value] | None:
-        """An elementwise operator on rows, where an operand is there as rows."""
+        """Applies an elementwise operator to rows instead of images, if one of its operands exists as rows."""
         if not TABLE[node.op].broadcasts or len(node.outs) != 1 or not isinstance(node.outs[0].annotation, Tensor):
             return None
         out = node.outs[0].tensor
-        if len(out.shape) == 3:  # one spatial dim: the image is its rows
+        if len(out.shape) == 3:  # one spatial dim: the image has the shape of its rows already
             return None
         if not any(a in self.flat and a.tensor.shape == out.shape for a in node.args):
             return None
         rows = [self.operand(a, out.shape, node) for a in node.args]
-        given = tuple(a for a in rows if a is not None)
-        found = self.made(node.op, given, node.attrs, node) if len(given) == len(rows) else None
-        return None if found is None else self.back(found, out, node)
+        args = tuple(a for a in rows if a is not None)
+        result = self.made(node.op, args, node.attrs, node) if len(args) == len(rows) else None
+        return None if result is None else self.back(result, out, node)
 
     def operand(self, value: Value, image: Shape, node: Op) -> Value | None:
-        """An operand that is broadcast to an image, as one that is broadcast to its rows."""
+        """Reshapes an operand that broadcasts to an image so that it broadcasts to the rows; None if that is impossible."""
         if not isinstance(value.annotation, Tensor) or not value.tensor.shape:
             return value
         shape = value.tensor.shape
@@ -129,36 +131,36 @@ class _Products(Rewriter):
         return self.reshaped(value, (*shape[:-spatial], const(1)), node) if ones else None
 
     def row(self, value: Value, shape: Shape, node: Op) -> Value | None:
-        """An image as rows."""
+        """The image `value` as rows; reshaped once and remembered."""
         if value not in self.flat:
-            made = self.reshaped(value, shape, node)
-            if made is None:
+            rows = self.reshaped(value, shape, node)
+            if rows is None:
                 return None
-            self.flat[value] = made
+            self.flat[value] = rows
         return self.flat[value]
 
     def back(self, rows: Value, image: Tensor, node: Op) -> Sequence[Value] | None:
-        """Rows as the image that they are, in place of the node."""
-        found = (rows,) if rows.annotation == image else self.op("reshape", (rows,), ShapeAttrs(image.shape), node)
-        if found is not None:
-            self.flat[found[0]] = rows
-        return found
+        """Reshapes rows back to an image, as the replacement of the node."""
+        results = (rows,) if rows.annotation == image else self.op("reshape", (rows,), ShapeAttrs(image.shape), node)
+        if results is not None:
+            self.flat[results[0]] = rows
+        return results
 
     def reshaped(self, value: Value, shape: Shape, node: Op) -> Value | None:
         return value if value.tensor.shape == shape else self.made("reshape", (value,), ShapeAttrs(shape), node)
 
     def made(self, name: str, args: Sequence[Value], attrs: Any, node: Op) -> Value | None:
-        found = self.make(name, args, attrs, node)
-        return None if found is None else found[0]
+        results = self.make(name, args, attrs, node)
+        return None if results is None else results[0]
 
 
 def _in_blocks(weight: Value) -> bool:
-    """Whether what a convolution reads or makes will lie in blocks of channels (`lower/layout/layout_nchwc.py`), which are no rows."""
+    """True if `lower/layout/layout_nchwc.py` will block the channels of a convolution's input or result: such images are not rows."""
     return any(isinstance(n, Const) and n.value % CHANNELS == 0 for n in weight.tensor.shape[:2])
 
 
 def _side_by_side(attrs: ConvTransposeAttrs, kernel: tuple[int, ...], rank: int) -> bool:
-    """Whether the windows of a transposed convolution fill its result, and none meets another."""
+    """True if the windows of a transposed convolution tile its result: stride = kernel size, no padding, one group."""
     padded = any(not isinstance(p, Const) or p.value != 0 for pair in attrs.padding for p in pair)
     return len(kernel) == rank and kernel == attrs.stride and attrs.groups == 1 and not padded and not any(attrs.output_padding)
 
@@ -168,7 +170,7 @@ def _flat(image: Shape) -> Shape:
 
 
 def _is_pointwise(node: Op) -> bool:
-    """Whether windows are single elements, and each element is one; 16-bit floats round once more."""
+    """True for a 1x1 kernel with stride 1, no padding and one group; not for 16-bit floats, which a matmul would round once more."""
     x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
     assert isinstance(attrs, ConvAttrs)
     ones = all(isinstance(e, Const) and e.value == 1 for e in weight.shape[2:])

@@ -1,11 +1,12 @@
-"""Literal weights as small codes: a program that takes a quarter or an eighth of the memory, and reads as much less.
+"""Weight-only quantization of literal weights to 8 or 4 bits, which divides memory and memory traffic by about 4 or 8.
 
     y = ops.matmul(x, w)                ->      y = ops.block_linear(x, codes of w, "Q8_0")
     e = ops.take(table, ids)            ->      e = ops.block_take(codes of table, ids, "Q8_0")
     y = ops.conv(x, w)                  ->      y = ops.conv(x, ops.dequantize_linear(codes of w, a scale for each result))
 
-Products round their operand to 8 bits in groups of 32, as `graph/ops/block_quantized.py` tells; weights of convolutions are small in the
-file, and floats again once a program is loaded. Weights with few elements, or whose summed dim is no multiple of 32, stay as they are.
+Matmuls also round their activations to 8 bits in groups of 32 (see `graph/ops/block_quantized.py`). Weights of convolutions are small in
+the file only: they become floats again when the program is loaded. Weights with few elements, or whose reduction dim is not a multiple
+of 32, stay as they are.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from ..ops.linalg import PLAIN
 from ..rewrite import Rewriter
 from .in_place import InPlace
 
-ops: Any = _ops  # its types are about dtypes of what users write
+ops: Any = _ops  # Any: the types of `ops` describe what users pass, not values inside a pass
 FORMATS = {"int8": "Q8_0", "int4": "Q4_1"}
-LEAST = 4096  # elements of a weight
+LEAST = 4096  # elements: biases and norm weights are smaller; they save no memory but cost accuracy
 
 
 def quantize_weights(function: Function, weights: str = "int8", least: int = LEAST) -> Function:
-    """The function with its literal weights as codes; the same object where there are none."""
+    """Quantizes the literal weights of the function; returns the same object if there are none."""
     if weights not in FORMATS:
         raise Error(f'weights="{weights}" is not known', help=f"one of {', '.join(FORMATS)}")
     return _Quantizing(function, FORMATS[weights], least).run()
@@ -41,7 +42,7 @@ class _Quantizing(Rewriter):
     def __init__(self, function: Function, format: str, least: int) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
         self.format, self.least = format, least
-        self.raw: dict[tuple[Value, bool], Value] = {}  # the codes of weights that were seen
+        self.raw: dict[tuple[Value, bool], Value] = {}  # (weight, transposed) -> its codes, so that shared weights are encoded once
 
     def changed(self, node: Node) -> Sequence[Value] | None:
         make = {"matmul": self.product, "take": self.rows, "conv": self.convolution}.get(node.op) if isinstance(node, Op) else None
@@ -49,20 +50,20 @@ class _Quantizing(Rewriter):
             return None
         with building(InPlace(self, node)):  # type: ignore[arg-type]
             try:
-                found = make(node)
+                result = make(node)
             except Error:
                 return None
-        return None if found is None or found.annotation != node.outs[0].annotation else (found,)
+        return None if result is None or result.annotation != node.outs[0].annotation else (result,)
 
     def weight(self, value: Value) -> np.ndarray[Any, Any] | None:
-        """A literal that is worth it: f32, finite, not small."""
+        """The array of a literal that should be quantized (f32, finite, at least `least` elements), else None."""
         array = self.array_of(value)
         if array is None or array.dtype != np.float32 or array.size < self.least or not np.isfinite(array).all():
             return None
         return array
 
     def codes(self, value: Value, array: np.ndarray[Any, Any], turned: bool) -> Value | None:
-        """The bytes of a matrix, or of its transpose."""
+        """A literal with the encoded bytes of a matrix, or of its transpose if `turned`; None if its rows do not divide into blocks."""
         matrix = array.T if turned else array
         if array.ndim != 2 or matrix.shape[1] % BLOCK:
             return None
@@ -79,8 +80,8 @@ class _Quantizing(Rewriter):
         if raw is None:
             return None
         rows = ops.reshape(x, (-1, x.tensor.shape[-1]))
-        found: Value = ops.reshape(ops.block_linear(rows, raw, self.format), node.outs[0].tensor.shape)
-        return found
+        result: Value = ops.reshape(ops.block_linear(rows, raw, self.format), node.outs[0].tensor.shape)
+        return result
 
     def rows(self, node: Op) -> Value | None:
         array = self.weight(node.args[0])
@@ -88,8 +89,8 @@ class _Quantizing(Rewriter):
         if raw is None:
             return None
         ids = ops.reshape(node.args[1], (-1,))
-        found: Value = ops.reshape(ops.block_take(raw, ids, self.format), node.outs[0].tensor.shape)
-        return found
+        result: Value = ops.reshape(ops.block_take(raw, ids, self.format), node.outs[0].tensor.shape)
+        return result
 
     def convolution(self, node: Op) -> Value | None:
         array = self.weight(node.args[1])
@@ -98,5 +99,5 @@ class _Quantizing(Rewriter):
         scale = np.maximum(np.abs(array).reshape(len(array), -1).max(axis=1) / 127, np.finfo(np.float32).tiny).astype(np.float32)
         codes = np.rint(array / scale.reshape(-1, *[1] * (array.ndim - 1))).astype(np.int8)
         number = ops.dequantize_linear(codes, scale, axis=0)
-        found: Value = self.op("conv", (node.args[0], number, *node.args[2:]), node.attrs, node)[0]  # type: ignore[index]
-        return found
+        result: Value = self.op("conv", (node.args[0], number, *node.args[2:]), node.attrs, node)[0]  # type: ignore[index]
+        return result

@@ -1,14 +1,14 @@
-"""Two matrix products with a softmax between them are attention, which never has all scores in memory.
+"""Recognizes attention: two matmuls with a softmax between them become one attention operator, which never stores all scores.
 
     t = ops.permute(k, [0, 1, 3, 2])                ->      y = ops.scaled_dot_product_attention(q, k, v, mask, scale=0.125)
     s = ops.matmul(q, t)
     p = ops.softmax(ops.add(ops.mul(s, 0.125), mask), axis=3)
     y = ops.matmul(p, v)
 
-The scale (a product with a literal, or a quotient) and the mask may be missing. Heads have constant sizes; values get as many columns
-of zeros as the template of attention wants, which are not in the result. Nothing else reads the scores. The rounding is another one: for
-floats of 32 bits only. Where a query sees no key, a softmax is NaN and attention is zero: so masks are made of finite numbers, as
-exporters write them.
+The scale (a mul or div by a literal) and the mask are optional. head_dim must be constant; the values are padded with columns of zeros to
+a multiple of 8, which the attention template needs, and the result is sliced. Nothing else may read the scores. Rounding changes, so this
+is done for f32 only. For a query that sees no key, softmax gives NaN but the operator zero; so the mask must be made of finite numbers,
+as exporters write it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from ..ops.window import ZERO
 from ..rewrite import Rewriter
 from .fold_batch_norm import count_uses
 
-MOVES = ("reshape", "expand", "permute", "slice", "take", "gather")  # what they give is in their first operand
-VECTOR = 8  # columns of values are a multiple of this
-ARITHMETIC = ("add", "sub", "mul", "neg")
+MOVES = ("reshape", "expand", "permute", "slice", "take", "gather")  # every result element is an element of the first operand
+VECTOR = 8  # the attention template takes values whose number of columns is a multiple of this
+ARITHMETIC = ("add", "sub", "mul", "neg")  # finite for finite operands as masks have them; a div may give inf or NaN
 
 
 def recognize_attention(function: Function) -> Function:
-    """The function whose products around a softmax are attention; the same object where there are none."""
+    """Replaces matmul-softmax-matmul by attention; returns the same object if there is none."""
     return _Recognition(function).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """A product of queries and keys, what it is multiplied by, what is added then, and what was checked on the way."""
+    """The matmul of queries and keys, the scale, the mask, and the run-time checks of the matched nodes."""
 
     product: Op
     scale: float
@@ -73,7 +73,7 @@ class _Recognition(Rewriter):
         return self.attention(q, keys, v, scores, (*scores.checks, *softmax.requires), node)
 
     def attention(self, q: Value, keys: Value, v: Value, scores: _Scores, checks: Sequence[Require], node: Op) -> tuple[Value, ...] | None:
-        """What stands for the last product, if the template takes such operands."""
+        """The attention operator that replaces the last matmul `node`; None if the template does not support the operands."""
         masks = () if scores.mask is None else (scores.mask,)
         attrs = AttentionAttrs(False, scores.scale, None, ZERO)
         attention = TABLE["scaled_dot_product_attention"]
@@ -86,17 +86,17 @@ class _Recognition(Rewriter):
             return self.op(attention.name, (q, keys, v, *masks), attrs, node, checks)
         pads = (*((const(0), const(0)) for _ in v.tensor.shape[1:]), (const(0), const(more)))
         padded = self.make("pad", (v,), PadAttrs(pads, "constant", Const(0.0, v.tensor.dtype)), node)
-        made = self.make(attention.name, (q, keys, *padded, *masks), attrs, node) if padded is not None else None
+        result = self.make(attention.name, (q, keys, *padded, *masks), attrs, node) if padded is not None else None
         last = len(v.tensor.shape) - 1
-        return None if made is None else self.op("slice", made, SliceAttrs(last, const(0), width), node, checks)
+        return None if result is None else self.op("slice", result, SliceAttrs(last, const(0), width), node, checks)
 
     def alone(self, value: Value, *names: str) -> Op | None:
-        """The operator that makes a value which has one reader, if it is one of these."""
-        found = self.op_of(value, *names)
-        return found if found is not None and self.counts[value] == 1 else None
+        """The operator that defines the value, if it is one of `names` and the value has a single use, else None."""
+        node = self.op_of(value, *names)
+        return node if node is not None and self.counts[value] == 1 else None
 
     def scores(self, value: Value) -> _Scores | None:
-        """The parts of what the softmax is of."""
+        """Matches the input of the softmax: `matmul(q, k) * scale + mask`."""
         mask: Value | None = None
         checks: list[Require] = []
         added = self.alone(value, "add")
@@ -128,7 +128,7 @@ class _Recognition(Rewriter):
         return node is not None and (node.op == "matmul" or any(self.alone(a, "matmul") is not None for a in node.args))
 
     def keys(self, product: Op) -> Value | None:
-        """The right operand of a product with its rows as keys: moved the other way where it is moved anyway."""
+        """The right operand of the matmul with one key per row: undoes a transpose of it, or transposes it."""
         right = product.args[1]
         rank = len(right.tensor.shape)
         if rank < 2 or len(product.args[0].tensor.shape) != rank:
@@ -140,11 +140,11 @@ class _Recognition(Rewriter):
         axes = (*axes[:-2], axes[-1], axes[-2])
         if axes == tuple(range(rank)):
             return source
-        found = self.make("permute", (source,), PermuteAttrs(axes), product)
-        return None if found is None else found[0]
+        transposed = self.make("permute", (source,), PermuteAttrs(axes), product)
+        return None if transposed is None else transposed[0]
 
     def is_finite(self, value: Value) -> bool:
-        """Whether a value is made of finite literals and of integers."""
+        """True if a value is computed from finite literals and integers by operators that cannot give inf or NaN from a mask."""
         array = self.array_of(value)
         if array is not None:
             return bool(np.isfinite(array).all()) if array.dtype.kind == "f" else True
@@ -158,5 +158,5 @@ class _Recognition(Rewriter):
 
 
 def _within(mask: tuple[Expr, ...], scores: tuple[Expr, ...]) -> bool:
-    """Whether every dim of a mask is 1, or that of the scores."""
+    """True if the mask broadcasts to the scores: every dim is 1 or the dim of the scores."""
     return len(mask) <= len(scores) and all(n is m or n is const(1) for n, m in zip(mask, scores[len(scores) - len(mask) :], strict=True))

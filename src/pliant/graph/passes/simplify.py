@@ -1,15 +1,15 @@
-"""Algebra on the graph: a table of local rules, each exact, bit for bit, for every value of its dtypes.
+"""Algebraic simplification of the graph: a table of peephole rules, each bit-exact for every value of its dtypes.
 
     rule                    before                              after
-    add_zero                add(x, 0), add(x, -0.0)             x               (x + 0.0 is not x where x is -0.0)
+    add_zero                add(x, 0), add(x, -0.0)             x               (x + 0.0 is not x if x is -0.0)
     permute_of_permute      permute(permute(x, p), q)           permute(x, p[q])
     slice_of_everything     slice(x, axis, 0, n)                x
     …
 
-`RULES` has them by name. A rule looks at one operator over rewritten values, and gives what stands for its result, or None. The
-replaced node's run-time checks go to the node that takes its place; where no node does, a node that checks something stays.
-State may be gone after the node that reads it, so no rule looks through a node at state.
-The property tests walk the table, so a new rule is tested by being there.
+`RULES` holds them by name. A rule gets one operator, whose arguments are already rewritten, and returns the replacement of its result
+or None. The run-time checks of a replaced node move to the node that replaces it; if an existing value replaces it, a node with
+checks stays. No rule makes a node read a state tensor that another node read before, because the state may be consumed in between.
+The property tests iterate over the table, so a new rule is tested without further code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..rewrite import Rewriter
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: the operators it looks at (none: all that broadcast), and what stands for the result of one of them."""
+    """A rule: the operators that it applies to (empty: all that broadcast), and the function that returns the replacement."""
 
     ops: tuple[str, ...]
     apply: Callable[[Rewriter, Op], Value | None]
@@ -41,7 +41,7 @@ _BY_OP: dict[str, list[Rule]] = {}
 
 
 def simplify(function: Function) -> Function:
-    """The function after all rules, each applied until none fits; the same object where none did."""
+    """Applies all rules until none matches; returns the same object if none did."""
     return Rewriter(function, _apply).run()
 
 
@@ -49,9 +49,9 @@ def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if not isinstance(node, Op) or len(node.outs) != 1 or isinstance(node.outs[0].annotation, Scalar):
         return None
     for rule in _rules_of(node.op):
-        found = rule.apply(r, node)
-        if found is not None and found.annotation == node.outs[0].annotation:
-            return [found]
+        replacement = rule.apply(r, node)
+        if replacement is not None and replacement.annotation == node.outs[0].annotation:
+            return [replacement]
     return None
 
 
@@ -62,7 +62,7 @@ def _rules_of(op: str) -> list[Rule]:
 
 
 def rule(*ops: str) -> Callable[[Callable[[Rewriter, Op], Value | None]], Callable[[Rewriter, Op], Value | None]]:
-    """Puts a rule into the table under the name of its function."""
+    """Decorator: adds a rule to the table under the name of its function."""
 
     def put(apply: Callable[[Rewriter, Op], Value | None]) -> Callable[[Rewriter, Op], Value | None]:
         RULES[apply.__name__] = Rule(ops, apply)
@@ -72,7 +72,7 @@ def rule(*ops: str) -> Callable[[Callable[[Rewriter, Op], Value | None]], Callab
 
 
 def _is_all(r: Rewriter, value: Value, number: float, negative_zero: bool = False) -> bool:
-    """Whether the value is a literal of which every element is the number, of that sign if it is a float's zero."""
+    """True if the value is a literal with every element equal to `number`; a float zero must also have the given sign."""
     array = r.array_of(value)
     if array is None or array.size == 0 or not bool(np.all(array == array.dtype.type(number))):
         return False
@@ -80,7 +80,7 @@ def _is_all(r: Rewriter, value: Value, number: float, negative_zero: bool = Fals
 
 
 def _alone(node: Op, value: Value) -> Value | None:
-    """`value` in place of a node that checks nothing."""
+    """`value` as the replacement of `node`, or None if the node has run-time checks, which would be lost."""
     return None if node.requires else value
 
 
@@ -123,7 +123,7 @@ def div_one(r: Rewriter, n: Op) -> Value | None:
 
 @rule("div")
 def div_by_power_of_two(r: Rewriter, n: Op) -> Value | None:
-    """x / c -> x * (1 / c) where c and 1 / c are powers of two: both round the same real number."""
+    """x / c -> x * (1 / c) if c is a power of two and 1 / c is normal: both round the same real number, and mul is faster."""
     divisor = r.array_of(n.args[1])
     if divisor is None or divisor.size == 0 or not bool(np.all(np.isfinite(divisor) & (divisor != 0))):
         return None
@@ -153,7 +153,7 @@ def _filled(r: Rewriter, n: Op, t: Tensor) -> Value | None:
     return _only(r.op("full", (), FullAttrs(t.shape, Const(0, t.dtype)), n))
 
 
-# The same operator twice, the same operand twice.
+# Involutions, idempotent operators, equal operands.
 
 
 @rule("neg", "logical_not")
@@ -195,7 +195,7 @@ def cast_to_same(r: Rewriter, n: Op) -> Value | None:
 
 @rule("cast")
 def cast_of_widening(r: Rewriter, n: Op) -> Value | None:
-    """cast(cast(x, wide), d) -> cast(x, d) where the first cast keeps every value and its kind."""
+    """cast(cast(x, wide), d) -> cast(x, d) if the first cast is lossless and keeps the kind (int or float)."""
     inner = r.op_of(n.args[0], "cast")
     if inner is None or not isinstance(inner.args[0].annotation, Tensor) or is_state(inner.args[0]):
         return None
@@ -208,7 +208,7 @@ def _dtype(value: Value) -> DType:
 
 
 def _widens(narrow: DType, wide: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`, of the same kind: what is done with it next is the same."""
+    """True if a cast from `narrow` to `wide` is lossless and keeps the kind, so that a further cast gives the same result."""
     if narrow is bool_:
         return wide is not bool_
     if narrow.is_int and wide.is_int:
@@ -236,7 +236,7 @@ def reshape_of_reshape(r: Rewriter, n: Op) -> Value | None:
 
 @rule("reshape")
 def reshape_of_slice(r: Rewriter, n: Op) -> Value | None:
-    """reshape(slice(x, last axis, s, t), (…, h, d)) -> slice(reshape(x, (…, H, d)), axis of h, s / d, t / d): the reshape moves nothing."""
+    """reshape(slice(x, last, s, t), (…, h, d)) -> slice(reshape(x, (…, H, d)), axis of h, s / d, t / d): the reshape becomes a view."""
     inner = r.op_of(n.args[0], "slice")
     if inner is None or inner.requires or n.requires or is_state(inner.args[0]):
         return None
@@ -268,7 +268,7 @@ def permute_of_permute(r: Rewriter, n: Op) -> Value | None:
 
 @rule("permute")
 def permute_of_ones(r: Rewriter, n: Op) -> Value | None:
-    """A permute that moves only dims of 1 is a reshape, which moves nothing."""
+    """permute(x, p) -> reshape(x) if only dims of extent 1 change places: a reshape is a view."""
     from ..ops.shape import ShapeAttrs
 
     shape = n.args[0].tensor.shape
@@ -329,25 +329,25 @@ def concat_of_concat(r: Rewriter, n: Op) -> Value | None:
     return _only(r.op("concat", args, n.attrs, n, checks))
 
 
-# Broadcasting in its plain form: operands as they are, not made larger before.
+# Explicit broadcasts are removed: the operator broadcasts its operands by itself.
 
 
 @rule()
 def operand_is_broadcast_already(r: Rewriter, n: Op) -> Value | None:
-    """add(expand(x, s), y) -> add(x, y), add(reshape(x, (1, …)), y) -> add(x, y), add(full(s, v), y) -> add(v, y), if the shape stays."""
+    """add(expand(x, s), y), add(reshape(x, (1, …)), y) -> add(x, y); add(full(s, v), y) -> add(v, y); if the result shape is the same."""
     for k, a in enumerate(n.args):
         smaller = _before_broadcast(r, a)
         if smaller is None:
             continue
         node, source = smaller
-        found = _only(r.op(n.op, (*n.args[:k], source, *n.args[k + 1 :]), n.attrs, n, node.requires))
-        if found is not None:
-            return found
+        replacement = _only(r.op(n.op, (*n.args[:k], source, *n.args[k + 1 :]), n.attrs, n, node.requires))
+        if replacement is not None:
+            return replacement
     return None
 
 
 def _before_broadcast(r: Rewriter, value: Value) -> tuple[Op, Value] | None:
-    """The node and the operand of what only makes a value larger along dims that broadcasting would."""
+    """If `value` is an explicit broadcast (expand, reshape to leading 1s, full): the node and its operand, else None."""
     node = r.op_of(value, "expand", "reshape", "full")
     if node is None:
         return None

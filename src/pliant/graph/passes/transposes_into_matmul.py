@@ -1,10 +1,10 @@
-"""Transposes around matrix products: operands lie the way the loops read them.
+"""Folds transposes into matmuls, so that operands have the layout that the micro-kernel reads.
 
-A tile of a product reads single elements of its left operand, in any order, and whole rows of its right operand. So a permute of the
-last two dims of the left operand becomes a way of reading it, and nothing is moved; a right operand that is given transposed is
-moved once, before, rather than gathered element by element for every tile, unless there are a few rows only, which are multiplied with
-its rows as they lie; and the weight of a `linear`, which lies as (out, in), is left to the choice of layouts, unless it is a permute
-already, which then is not done at all.
+The micro-kernel broadcasts single elements of the left operand, in any order, and loads whole rows of the right one. Therefore:
+- A transposed left operand is read through its strides, and nothing is copied.
+- A transposed right operand is transposed once before, instead of gathered for every tile. With few rows on the left it stays: dot
+  products with its rows are faster than the copy.
+- The weight of a `linear`, stored as (out, in), is left to layout selection, unless it is a transpose itself: the two cancel.
 
     t = ops.permute(a, [0, 2, 1])               ->      y = ops.matmul(a, b, transpose_a=True)
     y = ops.matmul(t, b)
@@ -26,11 +26,11 @@ from ..ops.linalg import PLAIN, MatmulAttrs
 from ..ops.shape import PermuteAttrs
 from ..rewrite import Rewriter
 
-FEW_ROWS = 7  # up to this many, reading the right operand for each of them takes less time than moving it once
+FEW_ROWS = 7  # with up to this number of rows, reading the right operand once per row is faster than transposing it once
 
 
 def transposes_into_matmul(function: Function) -> Function:
-    """The function whose matmuls read a transposed left operand as it lies; the same object where there is nothing to do."""
+    """Folds transposes into matmuls; returns the same object if there are none."""
     return Rewriter(function, _rewrite).run()
 
 
@@ -62,8 +62,8 @@ def _has_few_rows(a: Value, how: MatmulAttrs) -> bool:
 
 
 def _moved(r: Rewriter, value: Value, node: Op) -> Value | None:
-    found = r.make("permute", (value,), PermuteAttrs(_swap(value)), node)
-    return None if found is None else found[0]
+    results = r.make("permute", (value,), PermuteAttrs(_swap(value)), node)
+    return None if results is None else results[0]
 
 
 def _swap(value: Value) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ def _swap(value: Value) -> tuple[int, ...]:
 
 
 def _source(r: Rewriter, value: Value) -> Value | None:
-    """What `value` is the transpose of, in its last two dims."""
+    """The operand of which `value` is the transpose in the last two dims, or None."""
     node = r.op_of(value, "permute")
     if node is None or is_state(node.args[0]):
         return None

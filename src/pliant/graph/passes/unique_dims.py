@@ -1,8 +1,8 @@
-"""Dims that are different have different names, so that contracts, formulas and messages can be read: a second `n` becomes `n_1`.
+"""Renames dims so that each has a unique name, which keeps contracts, formulas and messages readable: a second `n` becomes `n_1`.
 
     def f(x: Tensor[f32, n], y: Tensor[f32, n])     ->     def f(x: Tensor[f32, n], y: Tensor[f32, n_1])
 
-The names are those that the text of the function has for them.
+The names equal those in the printed function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..rewrite import Renamer
 
 
 def unique_dims(function: Function) -> Function:
-    """The function with a name of its own for each dim; the same object if that is so already."""
+    """Gives each dim a unique name; returns the same object if the names are unique already."""
     every = function_vars(function)
     taken = {v.name for v in every}
     known: set[str] = set()
