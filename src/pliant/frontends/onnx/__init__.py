@@ -1,4 +1,4 @@
-"""ONNX models as graph programs.
+"""Imports ONNX models as graph programs.
 
 p = pliant.from_onnx("model.onnx")       # every dynamic dim keeps its name
 f = pliant.compile(p, dims={"batch": 1})
@@ -20,10 +20,10 @@ __all__ = ["from_onnx", "rule"]
 
 
 def from_onnx(source: Any, *, values: Mapping[str, Any] | None = None, fallback: bool = False) -> Program:
-    """The program of an ONNX model: a path, bytes or a ModelProto.
+    """Imports an ONNX model, given as a path, bytes or a ModelProto, and returns its program.
 
-    `values` fixes inputs of the model, which then are no parameters. With `fallback`, operators that are not supported are run in Python by
-    onnx.reference.
+    `values` fixes inputs of the model; they are constants then and not parameters. With `fallback`, unsupported operators run in Python
+    by onnx.reference.
     """
     from ...graph.verify import verify
     from ...support.errors import Error

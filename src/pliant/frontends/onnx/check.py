@@ -1,4 +1,4 @@
-"""The form of a node against the schema of its operator: numbers of inputs and results, attributes, data types.
+"""Validates a node against the schema of its operator: numbers of inputs and outputs, attributes, data types.
 
 onnx: node "conv1" (Conv, opset 11): attribute "pads" is a string, integers are expected
 """
@@ -15,7 +15,7 @@ from .reader import load_onnx
 if TYPE_CHECKING:
     from .node_context import NodeContext
 
-OUTSIDE = ("SimplifiedLayerNormalization",)  # in the default domain, and not in the standard: onnxruntime writes them
+OUTSIDE = ("SimplifiedLayerNormalization",)  # onnxruntime's exporter puts it into the default domain, though it is not standard
 _WORDS = {
     1: "a float", 2: "an integer", 3: "a string", 4: "a tensor", 5: "a graph", 6: "floats", 7: "integers", 8: "strings",
     9: "tensors", 10: "graphs", 11: "a sparse tensor", 12: "sparse tensors", 13: "a type", 14: "types",
@@ -24,7 +24,7 @@ _WORDS = {
 
 @lru_cache(maxsize=1024)
 def schema_of(op: str, version: int, domain: str) -> Any:
-    """The schema of an operator at a version of its domain, None where there is none."""
+    """The schema of an operator at an opset version of its domain, or None."""
     defs = load_onnx().defs
     try:
         return defs.get_schema(op, version, domain)
@@ -33,7 +33,7 @@ def schema_of(op: str, version: int, domain: str) -> Any:
 
 
 class Checked(Protocol):
-    """What a node shows of its form: one that is imported, or one that runs on the host."""
+    """The interface of a node to be validated: an imported one, or one that runs on the host."""
 
     op: str
     domain: str
@@ -43,11 +43,11 @@ class Checked(Protocol):
     attributes: dict[str, Any]
 
     def wrong(self, what: str, **more: Any) -> Exception:
-        """An error that names the node."""
+        """Returns an error that names the node."""
 
 
 def check_node(site: NodeContext) -> None:
-    """Raises an error that names the node where it is not what the schema of its operator says."""
+    """Raises an error that names the node if it violates the schema of its operator."""
     check_form(site)
     schema = schema_of(site.op, site.version, site.domain)
     if schema is not None:
@@ -55,7 +55,7 @@ def check_node(site: NodeContext) -> None:
 
 
 def check_form(site: Checked) -> None:
-    """The part of it that needs no data types: numbers of inputs and results, and attributes."""
+    """The checks that need no data types: numbers of inputs and outputs, and attributes."""
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None:
         if not site.domain and site.op not in OUTSIDE:
@@ -63,11 +63,11 @@ def check_form(site: Checked) -> None:
         return
     if schema.deprecated:
         raise site.wrong(f"the operator is not part of opset {site.version} any more")
-    given, made = len(site.items), len(site.node.output)
-    if not schema.min_input <= given <= schema.max_input:
-        raise site.wrong(f"it has {given} inputs, {_range(schema.min_input, schema.max_input)} expected")
-    if made > schema.max_output:
-        raise site.wrong(f"it has {made} results, {_range(schema.min_output, schema.max_output)} expected")
+    inputs, outputs = len(site.items), len(site.node.output)
+    if not schema.min_input <= inputs <= schema.max_input:
+        raise site.wrong(f"it has {inputs} inputs, {_range(schema.min_input, schema.max_input)} expected")
+    if outputs > schema.max_output:
+        raise site.wrong(f"it has {outputs} results, {_range(schema.min_output, schema.max_output)} expected")
     _check_attributes(site, schema)
 
 
@@ -97,9 +97,9 @@ def _check_attributes(site: Checked, schema: Any) -> None:
 
 
 def _check_types(site: NodeContext, schema: Any) -> None:
-    """Data types are those that the operator takes, and the same where the schema says so."""
+    """Raises if the operator does not accept an input's data type, or inputs of one type variable differ."""
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-    found: dict[str, tuple[str, int]] = {}
+    bound: dict[str, tuple[str, int]] = {}  # type variable -> the type of its first input, and that input
     formal = schema.inputs
     for k, item in enumerate(site.items):
         if item is None or isinstance(item, Maybe | Sequence):
@@ -109,6 +109,6 @@ def _check_types(site: NodeContext, schema: Any) -> None:
         types = allowed.get(kind, {kind})
         if not any("seq(" in t or "optional(" in t for t in types) and name not in types:
             raise site.wrong(f"input {k} ({parameter.name}) is {name}, which it does not take")
-        if kind in allowed and parameter.is_homogeneous and found.setdefault(kind, (name, k))[0] != name:
-            other, first = found[kind]
+        if kind in allowed and parameter.is_homogeneous and bound.setdefault(kind, (name, k))[0] != name:
+            other, first = bound[kind]
             raise site.wrong(f"input {k} ({parameter.name}) is {name}, and input {first} is {other}: they must be the same")

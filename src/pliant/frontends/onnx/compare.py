@@ -1,4 +1,4 @@
-"""Every value of a model, and its outputs, computed by us and by another runtime: for `pliant check`."""
+"""Compares every intermediate value and output of a model with another runtime, for `pliant check`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .session import Compile, Session
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value, the node that makes it, and how far the two are apart, relative to its largest element."""
+    """A value, the node that computes it, and the largest difference relative to the largest element."""
 
     node: str
     op: str
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All values in the order of the model, and what the other runtime has for them."""
+    """The errors of all values in model order, and the values of the other runtime."""
 
     against: str
     rows: tuple[Row, ...]
@@ -33,26 +33,26 @@ class Comparison:
 
 
 def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str, compile: Compile) -> Comparison:
-    """Runs the model here and there with every value as an output."""
+    """Runs the model in both runtimes with every intermediate value as an output, and compares them."""
     wide = load_onnx().ModelProto()
     wide.CopyFrom(model.proto)
     del wide.graph.output[:]
-    made = {name: node for node in wide.graph.node for name in node.output if name}
-    for name in made:
+    producers = {name: node for node in wide.graph.node for name in node.output if name}
+    for name in producers:
         wide.graph.output.add(name=name)
     session = Session(Model(wide, model.opsets, model.functions, model.folder, model.file), compile)
-    ours = dict(zip(made, session.run(feeds), strict=True))
-    name, theirs = _other(wide, dict(feeds), against, list(made))
-    rows = tuple(Row(node.name, node.op_type, v, _error(ours[v], theirs[v])) for v, node in made.items())
+    ours = dict(zip(producers, session.run(feeds), strict=True))
+    name, theirs = _other(wide, dict(feeds), against, list(producers))
+    rows = tuple(Row(node.name, node.op_type, v, _error(ours[v], theirs[v])) for v, node in producers.items())
     return Comparison(name, rows, theirs)
 
 
 def compare_outputs(model: Model, feeds: Mapping[str, Any], expected: Mapping[str, Any], compile: Compile) -> tuple[Row, ...]:
-    """Runs the model as it is, and compares its outputs with what is expected of them."""
+    """Runs the unchanged model (so that operators are fused) and compares its outputs with the expected ones."""
     session = Session(model, compile)
-    made = {name: node for node in model.proto.graph.node for name in node.output}
-    found = zip(session.outputs, session.run(feeds), strict=True)
-    return tuple(Row(made[v].name, made[v].op_type, v, _error(a, expected[v])) for v, a in found if v in made)
+    producers = {name: node for node in model.proto.graph.node for name in node.output}
+    results = zip(session.outputs, session.run(feeds), strict=True)
+    return tuple(Row(producers[v].name, producers[v].op_type, v, _error(a, expected[v])) for v, a in results if v in producers)
 
 
 def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) -> tuple[str, dict[str, Any]]:
@@ -71,7 +71,7 @@ def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) ->
 
 
 def _error(ours: Any, theirs: Any) -> float:
-    """The largest difference over the largest element; infinite where shapes or types differ."""
+    """The largest difference divided by the largest element; infinite if shapes, types or non-finite elements differ."""
     if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
         return 0.0 if type(ours) is type(theirs) else float("inf")
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
@@ -87,13 +87,13 @@ def _error(ours: Any, theirs: Any) -> float:
 
 
 def single_node(model: Model, value: str, values: Mapping[str, Any]) -> Any:
-    """A model of the one node that makes `value`, its inputs as they were."""
+    """A model with only the node that computes `value`, and its inputs as initializers."""
     onnx = load_onnx()
     node = next(n for n in model.proto.graph.node if value in n.output)
     weights = {t.name: t for t in model.proto.graph.initializer}
-    given = [name for name in dict.fromkeys(node.input) if name]
+    names = [name for name in dict.fromkeys(node.input) if name]
     graph = onnx.GraphProto(name="one_node", node=[node])
-    for name in given:
+    for name in names:
         graph.initializer.append(weights[name] if name in weights else onnx.numpy_helper.from_array(np.asarray(values[name]), name))
     graph.output.add(name=value)
     return onnx.ModelProto(

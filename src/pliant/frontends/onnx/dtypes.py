@@ -1,13 +1,13 @@
-"""The element types of ONNX files, and ours.
+"""Maps ONNX element types to Pliant dtypes.
 
-Strings and complex numbers have no place in a program: they are in UNSUPPORTED, and the importer names the value that has such a type.
+Programs have no strings and no complex numbers: these types are in UNSUPPORTED, and the importer reports the value that has one.
 """
 
 from __future__ import annotations
 
 from ...dtype import ALL, DType
 
-# By the number in a file: the dtype, and what a schema calls it.
+# Number in the file -> (dtype, name in schemas).
 NUMBERS: dict[int, tuple[str, str]] = {
     1: ("f32", "float"),
     2: ("u8", "uint8"),
@@ -39,22 +39,22 @@ _SCHEMA = dict(NUMBERS.values())
 
 
 def dtype_of(number: int) -> DType | None:
-    """The dtype with this number in a file, if we have it."""
-    found = NUMBERS.get(number)
-    return None if found is None else ALL[found[0]]
+    """The dtype of an ONNX type number, or None if it is not supported."""
+    names = NUMBERS.get(number)
+    return None if names is None else ALL[names[0]]
 
 
 def number_of(dtype: DType) -> int:
-    """The number that a file has for a dtype."""
+    """The ONNX type number of a dtype."""
     return _NUMBER[dtype.name]
 
 
 def schema_name(dtype: DType) -> str:
-    """What schemas call a tensor of this dtype: `tensor(float)`."""
+    """The name of a tensor type in schemas: `tensor(float)`."""
     return f"tensor({_SCHEMA.get(dtype.name, dtype.name)})"
 
 
 def type_name(number: int) -> str:
-    """The name of any type number, also of those we do not have."""
-    found = NUMBERS.get(number)
-    return found[1] if found else UNSUPPORTED.get(number, f"type {number}")
+    """The name of any type number, including those that are not supported."""
+    names = NUMBERS.get(number)
+    return names[1] if names else UNSUPPORTED.get(number, f"type {number}")

@@ -1,4 +1,4 @@
-"""The operators as rules call them. Their types are about the dtypes of what users write; values of an importer have none of these."""
+"""`ops` without static types, for import rules: the types of `graph.ops` describe user code with known dtypes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Weights beside a model file: read only from files that are in the model's own folder, under their own name.
+"""Reads external data of ONNX models, safely: only from files inside the folder of the model.
 
-A location is a relative path without `..`; no part of it is a symbolic link, the file is a regular one with no second name (a hard link
-could be to a file of somebody else's), and offset and length lie inside of it. Each of these has been a hole in a reader of ONNX
-files. The path is walked by file descriptors, so that nobody can exchange a folder in between.
+A location must be a relative path without `..` and without symbolic links. The file must be a regular file without further hard links
+(one could refer to another user's file), and offset and length must be inside it. Each of these has been a vulnerability of an ONNX
+reader. The path is opened component by component through file descriptors, so no folder can be exchanged between check and use.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _KEYS = {"location", "offset", "length", "checksum", "basepath"}
 
 
 class Folder:
-    """The folder of a model file, as the only place that weights are read from."""
+    """The folder of a model file, the only place that external data is read from."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._maps: dict[str, memoryview] = {}
 
     def read(self, proto: Any, what: str, expected: int) -> memoryview:
-        """The bytes of a tensor that lies in another file."""
+        """The bytes of a tensor with external data; raises if their number is not `expected` or the file is not allowed."""
         facts = _facts(proto, what)
         data = self._mapped(facts["location"], what)
         offset = _number(facts.get("offset", "0"), "offset", what)
@@ -50,14 +50,14 @@ class Folder:
 
 
 def _facts(proto: Any, what: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for entry in proto.external_data:
-        if entry.key not in _KEYS or entry.key in found:
-            raise ModelFileError(f"onnx: {what}: external data has the key {entry.key!r}{' twice' if entry.key in found else ''}")
-        found[entry.key] = entry.value
-    if "location" not in found:
+        if entry.key not in _KEYS or entry.key in facts:
+            raise ModelFileError(f"onnx: {what}: external data has the key {entry.key!r}{' twice' if entry.key in facts else ''}")
+        facts[entry.key] = entry.value
+    if "location" not in facts:
         raise ModelFileError(f"onnx: {what}: external data without a location")
-    return found
+    return facts
 
 
 def _number(text: str, key: str, what: str) -> int:
@@ -67,7 +67,7 @@ def _number(text: str, key: str, what: str) -> int:
 
 
 def _opened(folder: str, location: str, what: str) -> int:
-    """A descriptor of the file, opened part by part below the folder."""
+    """Opens the file component by component below the folder, without following links; returns its descriptor."""
     parts = location.replace("\\", "/").split("/")
     if not location or "\0" in location or ":" in location or any(p in ("", ".", "..") for p in parts):
         raise _refused(location, what, "it must be a relative path below the folder of the model")
@@ -83,9 +83,9 @@ def _opened(folder: str, location: str, what: str) -> int:
         raise _refused(location, what, problem.strerror or "it cannot be opened") from None
     finally:
         os.close(at)
-    found = os.fstat(handle)
+    status = os.fstat(handle)
     reason = (
-        "it is no regular file" if not stat.S_ISREG(found.st_mode) else "it has a second name (a hard link)" if found.st_nlink > 1 else ""
+        "it is no regular file" if not stat.S_ISREG(status.st_mode) else "it has a second name (a hard link)" if status.st_nlink > 1 else ""
     )
     if reason:
         os.close(handle)

@@ -1,6 +1,6 @@
-"""Operators that are not supported, run in Python by onnx.reference, where the user has asked for it.
+"""Fallback for unsupported operators, if the user enables it: runs them in Python by onnx.reference.
 
-What such a node results in is inferred by the package onnx; a shape that it cannot tell is refused by name.
+The package onnx infers the types and shapes of the results; a shape that it cannot infer is an error that names the node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def by_reference(site: NodeContext) -> tuple[Value, ...]:
-    """The results of a node, computed by onnx.reference at every call."""
+    """Emits a host call that runs the node by onnx.reference; returns its results."""
     from onnx.reference import ReferenceEvaluator
 
     model = _model(site)
@@ -26,8 +26,8 @@ def by_reference(site: NodeContext) -> tuple[Value, ...]:
     names = [n for n in site.node.input if n]
 
     def run(*arrays: Any) -> Any:
-        found: Any = evaluator.run(None, dict(zip(names, arrays, strict=True)))
-        return tuple(found) if len(found) > 1 else found[0]
+        results: Any = evaluator.run(None, dict(zip(names, arrays, strict=True)))
+        return tuple(results) if len(results) > 1 else results[0]
 
     run.__name__ = site.op.lower()
     values = [site.x(k) for k in range(len(site.items)) if site.has(k)]
@@ -35,7 +35,7 @@ def by_reference(site: NodeContext) -> tuple[Value, ...]:
 
 
 def _model(site: NodeContext) -> Any:
-    """A model of the node alone."""
+    """A model with only this node."""
     onnx = load_onnx()
     node = _resolved(site)
     graph = onnx.GraphProto(name="fallback", node=[node])
@@ -55,7 +55,7 @@ def _model(site: NodeContext) -> Any:
 
 def _results(site: NodeContext, model: Any) -> list[Tensor]:
     inferred = load_onnx().shape_inference.infer_shapes(model)
-    found = []
+    tensors = []
     for info in inferred.graph.output:
         t = info.type.tensor_type
         if not t.HasField("shape"):
@@ -66,5 +66,5 @@ def _results(site: NodeContext, model: Any) -> list[Tensor]:
             if not d.HasField("dim_value") and known is None:
                 raise site.unsupported("a dim of its result cannot be told, so it cannot be run in Python either")
             shape.append(const(int(d.dim_value)) if known is None else known)
-        found.append(Tensor(element_type(t.elem_type, f"a result of {site}"), tuple(shape)))
-    return found
+        tensors.append(Tensor(element_type(t.elem_type, f"a result of {site}"), tuple(shape)))
+    return tensors

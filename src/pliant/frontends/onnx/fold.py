@@ -1,9 +1,9 @@
-"""Arithmetic on shapes: operators over tensors of expressions, done while importing.
+"""Folds shape arithmetic at import time: evaluates operators on tensors of symbolic expressions.
 
     Shape -> Gather -> Mul -> Concat -> Reshape        becomes        reshape(x, (n, 4 * h))
 
-Each entry of TABLE takes the site and its arrays (objects: integers, bools, expressions) and returns an array, or raises `NotFolded`,
-after which the operator is computed when the program runs.
+Each entry of TABLE takes the node and its object arrays (of integers, bools and expressions) and returns a known tensor, or raises
+`NotFolded`; then the operator is emitted and runs at run time.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from .node_context import NodeContext
 
 Array = np.ndarray[Any, Any]
-MOST = 4096  # elements of a tensor of expressions
+MOST = 4096  # larger tensors are not shapes, and folding them element by element in Python would be slow
 
 
 class NotFolded(Exception):
-    """This is computed when the program runs."""
+    """Raised by an entry of TABLE if the operator must be computed at run time."""
 
 
 def fold(site: NodeContext) -> list[Known] | None:
-    """The results of an operator over known tensors some of which have symbols; None where it has to be computed at run time."""
+    """Folds a node whose inputs are all known and at least one of them symbolic; None if it must be computed at run time."""
     rule = TABLE.get(site.op)
     items = [i for i in site.items if i is not None]
     if site.domain or rule is None or not items or not all(isinstance(i, Known) for i in items) or not any(i.symbolic for i in items):
@@ -44,28 +44,28 @@ def fold(site: NodeContext) -> list[Known] | None:
     if any(i.array.size > MOST for i in items):
         return None
     try:
-        found = rule(site, *[None if i is None else i.array for i in site.items])
+        results = rule(site, *[None if i is None else i.array for i in site.items])
     except NotFolded:
         return None
-    return found if isinstance(found, list) else [found]
+    return results if isinstance(results, list) else [results]
 
 
 def _each(f: Callable[..., Any], dtype: DType, *arrays: Array) -> Known:
-    """A function of elements, broadcast."""
+    """Applies an elementwise function to broadcast arrays."""
     wide = np.broadcast_arrays(*arrays)
-    made = np.empty(wide[0].shape, object)
-    for i in np.ndindex(made.shape):
-        made[i] = f(*(a[i] for a in wide))
-    return known(made, dtype)
+    result = np.empty(wide[0].shape, object)
+    for i in np.ndindex(result.shape):
+        result[i] = f(*(a[i] for a in wide))
+    return known(result, dtype)
 
 
 def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
     def rule(site: NodeContext, *arrays: Array) -> Known:
         of = site.items[0].dtype
-        found = known(arrays[0], of)
+        total = known(arrays[0], of)
         for other in arrays[1:]:
-            found = _each(lambda x, y: make(as_expr(x, of), as_expr(y, of)), result or of, found.array, other)
-        return found
+            total = _each(lambda x, y: make(as_expr(x, of), as_expr(y, of)), result or of, total.array, other)
+        return total
 
     return rule
 
@@ -75,7 +75,7 @@ def _of(cls: Any) -> Callable[[Expr, Expr], Expr]:
 
 
 def _divide(a: Expr, b: Expr) -> Expr:
-    """Division as ONNX has it: of integers towards zero."""
+    """ONNX division, which truncates integers toward zero: equal to floor division if the operands are proven positive."""
     if a.dtype.is_float:
         return DivE(a, b)
     if prove(Le(Const(0, a.dtype), a)) and prove(Lt(Const(0, b.dtype), b)):
@@ -90,7 +90,7 @@ def _mod(a: Expr, b: Expr) -> Expr:
 
 
 def _remainder(site: NodeContext, *arrays: Array) -> Known:
-    """The remainder, which has the sign of the divisor."""
+    """The remainder with the sign of the divisor; not folded for fmod=1, whose remainder has the sign of the dividend."""
     if site.integer("fmod", 0):
         raise NotFolded
     return _binary(_mod)(site, *arrays)
@@ -146,14 +146,14 @@ def _axes_of(site: NodeContext, position: int) -> list[int] | None:
 
 
 def _unsqueeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
-    given = _axes_of(site, 1) or []
-    rank = x.ndim + len(given)
-    return known(np.expand_dims(x, tuple(site.normal(a, rank) for a in given)), site.items[0].dtype)
+    new_axes = _axes_of(site, 1) or []
+    rank = x.ndim + len(new_axes)
+    return known(np.expand_dims(x, tuple(site.normal(a, rank) for a in new_axes)), site.items[0].dtype)
 
 
 def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
-    given = _axes_of(site, 1)
-    wanted = [a for a in range(x.ndim) if x.shape[a] == 1] if given is None else [site.normal(a, x.ndim) for a in given]
+    chosen = _axes_of(site, 1)
+    wanted = [a for a in range(x.ndim) if x.shape[a] == 1] if chosen is None else [site.normal(a, x.ndim) for a in chosen]
     site.require(all(x.shape[a] == 1 for a in wanted), "an axis to squeeze is not 1")
     return known(np.squeeze(x, tuple(wanted)), site.items[0].dtype)
 
@@ -180,8 +180,8 @@ def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
 
 def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable[..., Known]:
     def rule(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
-        of, given = site.items[0].dtype, _axes_of(site, 1)
-        if x.ndim != 1 or (given not in (None, [0], [-1])) or (neutral is None and not x.size) or site.integer("noop_with_empty_axes", 0):
+        of, over = site.items[0].dtype, _axes_of(site, 1)
+        if x.ndim != 1 or (over not in (None, [0], [-1])) or (neutral is None and not x.size) or site.integer("noop_with_empty_axes", 0):
             raise NotFolded
         start = [] if neutral is None else [neutral]
         elements = [as_expr(e, of) for e in (*start, *x)]

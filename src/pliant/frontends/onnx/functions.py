@@ -1,4 +1,4 @@
-"""Functions: a node that stands for other nodes, of the model's own making, or as the standard defines an operator by others."""
+"""Expands ONNX functions: a node becomes the nodes of a function of the model, or of the standard's definition of its operator."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .node_context import NodeContext
 
 
-# Operators whose bodies depend on attributes and types, and are taken from the package onnx. It makes them in native code that trusts
-# what it is given, so that only those are asked for whose nodes have been checked for all that they read.
+# Operators whose bodies depend on attributes and types. The package onnx builds these bodies in native code that does not validate its
+# input, so only operators are listed for which `check.py` validates everything that this code reads.
 _MADE = {
     "Attention", "CausalConvWithState", "CenterCropPad", "FlexAttention", "GroupNormalization", "LinearAttention",
     "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
@@ -26,13 +26,13 @@ _MADE = {
 
 
 def body_of(domain: str, op: str, version: int) -> bool:
-    """Whether the standard defines the operator by others."""
+    """True if the standard defines the operator as a function of other operators."""
     schema = schema_of(op, version, domain)
     return schema is not None and (schema.has_function or (schema.has_context_dependent_function and op in _MADE))
 
 
 def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
-    """The results of a node by the body that the standard gives its operator; None where it gives none."""
+    """Expands a node by the standard's function body of its operator; returns its results, or None if there is no body."""
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None or not body_of(site.domain, site.op, site.version):
         return None
@@ -47,7 +47,7 @@ def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
         function.ParseFromString(
             schema.get_context_dependent_function_with_opset_version(newest, _resolved(site).SerializeToString(), types)
         )
-        if not function.node:  # the package does not make a body where it misses a dim
+        if not function.node:  # onnx returns no body if it needs a dim that is not known
             raise site.needed_dim("the dims of its operands must be known")
     if not any(domain_of(e.domain) == "" for e in function.opset_import):
         own = site.importer.model.opsets.get("", onnx.defs.onnx_opset_version())
@@ -56,7 +56,7 @@ def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
 
 
 def _resolved(site: NodeContext) -> Any:
-    """The node with its attributes as they are, references to those of functions replaced."""
+    """A copy of the node in which references to function attributes are replaced by the attributes."""
     node = load_onnx().NodeProto()
     node.CopyFrom(site.node)
     del node.attribute[:]
@@ -68,24 +68,24 @@ def _resolved(site: NodeContext) -> Any:
 
 def _type_of(item: Item | None) -> Any:
     onnx = load_onnx()
-    found = onnx.TypeProto()
+    proto = onnx.TypeProto()
     if item is None or isinstance(item, Maybe | Sequence):
-        return found
+        return proto
     if isinstance(item, Known):
         tensor = Tensor(item.dtype, tuple(map(const, item.array.shape)))
     else:
         tensor = Tensor(item.dtype, tensor_of(item.value.annotation).shape) if isinstance(item, Narrow) else tensor_of(item.annotation)
-    found.tensor_type.elem_type = number_of(tensor.dtype)
-    found.tensor_type.shape.SetInParent()
+    proto.tensor_type.elem_type = number_of(tensor.dtype)
+    proto.tensor_type.shape.SetInParent()
     for n in tensor.shape:
-        d = found.tensor_type.shape.dim.add()
+        d = proto.tensor_type.shape.dim.add()
         if isinstance(n, Const):
             d.dim_value = n.value
-    return found
+    return proto
 
 
 def enter_function(importer: Importer, site: NodeContext, function: Any, defaults: dict[str, Any] | None = None) -> list[Item | None]:
-    """The results of a function's nodes, emitted in place of the call."""
+    """Imports the nodes of a function in place of its call; returns the results. Raises for recursion."""
     from .importer import Scope
 
     key = (function.domain, function.name, function.overload)
@@ -104,8 +104,8 @@ def enter_function(importer: Importer, site: NodeContext, function: Any, default
     absent = {name for name in function.input if name not in scope.items}
     scope.absent = frozenset(absent)
     importer.nodes(function.node, scope)
-    found = [scope.find(name) for name in function.output]
-    for k, (name, item) in enumerate(zip(function.output, found, strict=True)):
+    results = [scope.find(name) for name in function.output]
+    for k, (name, item) in enumerate(zip(function.output, results, strict=True)):
         if item is None and k < len(site.node.output) and site.node.output[k] and defaults is None:
             raise site.wrong(f'nothing in the function computes its result "{name}"')
-    return found
+    return results

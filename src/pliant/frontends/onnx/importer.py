@@ -1,7 +1,7 @@
-"""The importer: ONNX nodes, one after the other, become operators of a graph program.
+"""The ONNX importer: translates the nodes of a model, in order, to operators of a graph program.
 
-For each node: its form is compared with the schema; over tensors that are known it is computed here and now (shapes: `fold.py`, constants:
-the interpreter); else the rule of its operator emits it; an operator without a rule, but with a body of other operators, is that body.
+Each node is validated against its schema. If its inputs are known, it is folded at import time (symbolic shapes by `fold.py`, constants
+by the interpreter). Otherwise the rule of its operator emits it. An operator without a rule is expanded by its function body.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from .reader import Model, domain_of, walk
 from .rules import rule_of
 from .text_operators import HOST
 
-SMALL = 4096  # elements of what is computed while importing
-LARGEST = (1 << 31) - 1  # of one dim
-EXPANDED = 10_000  # nodes that functions and unrolled loops may add
-# What Python says of values that no rule has thought of: a mistake of the model, as long as nobody shows that it is one of ours.
+SMALL = 4096  # the most elements of a constant that is folded at import time; larger ones would slow down the import
+LARGEST = (1 << 31) - 1  # the largest dim that programs support
+EXPANDED = 10_000  # the most nodes that functions and unrolled loops may add: nested functions can grow exponentially
+# Python errors of rules that met unexpected values; they are reported as errors of the model, with the request to report defects.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
-# Attributes of com.microsoft that change no result: how memory is shared, what weights were made for, what a mask is called.
+# Attributes of com.microsoft that do not change results: buffer sharing, weight prepacking, the type of a mask index.
 HARMLESS = frozenset({"past_present_share_buffer", "weight_prepacked", "mask_index_type"})
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one graph or function, inside of those around it."""
+    """The names of one graph or function, nested in an enclosing scope."""
 
     opsets: Mapping[str, int]
     parent: Scope | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # of the function that is being imported
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # the attributes of the function being expanded
     items: dict[str, Item] = field(default_factory=dict)
-    calls: tuple[Any, ...] = ()  # the functions around
-    absent: frozenset[str] = frozenset()  # inputs of the function that the call leaves out
+    calls: tuple[Any, ...] = ()  # the functions being expanded, outermost first
+    absent: frozenset[str] = frozenset()  # optional inputs of the function that the call omits
 
     def find(self, name: str) -> Item | None:
-        """What a name stands for, here or outside."""
+        """The item of a name in this scope or an enclosing one, or None."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.items:
@@ -64,33 +64,33 @@ class Scope:
         return None
 
     def inner(self) -> Scope:
-        """The scope of a graph inside."""
+        """A new scope for a subgraph."""
         return Scope(self.opsets, self, self.attributes, {}, self.calls, self.absent)
 
     def resolved(self, node: Any) -> dict[str, Any]:
-        """The attributes of a node, those that refer to the function's attributes replaced by them."""
-        found: dict[str, Any] = {}
+        """The attributes of a node; references to function attributes are replaced by the attributes."""
+        attributes: dict[str, Any] = {}
         for a in node.attribute:
-            given = self.attributes.get(a.ref_attr_name) if a.ref_attr_name else a
-            if a.name in found:
+            value = self.attributes.get(a.ref_attr_name) if a.ref_attr_name else a
+            if a.name in attributes:
                 raise ModelFileError(f'onnx: node "{node.name}" ({node.op_type}): attribute "{a.name}" is given twice')
-            if given is not None:
-                found[a.name] = given
-        return found
+            if value is not None:
+                attributes[a.name] = value
+        return attributes
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output of the model: which results of the program it is made of, a list of them if it is a sequence."""
+    """One output of the model, as a range of the program's results: several of them if it is a sequence."""
 
     name: str
     first: int
-    count: int | None = None  # of the sequence's tensors
+    count: int | None = None  # the length of a sequence
     empty: bool = False  # an optional without a value
-    dtype: DType | None = None  # of elements below a byte that are given one in each byte
+    dtype: DType | None = None  # the sub-byte dtype, if the program returns its elements one per byte
 
     def take(self, results: list[Any]) -> Any:
-        """The output from the results of the program."""
+        """Assembles the output from the results of the program."""
         if self.empty:
             return None
         if self.count is not None:
@@ -99,21 +99,21 @@ class Output:
 
 
 class Importer:
-    """Builds one graph function from a model; see the module."""
+    """Builds one graph function from a model; see the module docstring."""
 
     def __init__(self, model: Model, values: Mapping[str, Any] | None = None, fallback: bool = False) -> None:
         self.model, self.given, self.fallback = model, dict(values or {}), fallback
-        self.shapes: Mapping[str, tuple[int, ...]] = {}  # of inputs whose dims are fixed
+        self.shapes: Mapping[str, tuple[int, ...]] = {}  # the shapes of inputs whose dims the caller fixed
         self.builder = Builder(identifier(model.proto.graph.name or "model"))
         self._literals: list[dict[int, tuple[Known, Value]]] = [{}]
         self.outputs: list[Output] = []
         self._left = sum(1 for _ in walk(model.proto)) + EXPANDED
-        self.named_dims: dict[str, Expr] = {}  # by their text, for operators that run in Python
-        self.sources: dict[str, tuple[str, ...]] = {}  # by the name of a value: those that it is computed from
-        self.assumed: list[Expr] = []  # conditions on dims under which the program is the model
+        self.named_dims: dict[str, Expr] = {}  # printed dim -> dim, for shape inference of operators that run in Python
+        self.sources: dict[str, tuple[str, ...]] = {}  # value -> the values that it is computed from
+        self.assumed: list[Expr] = []  # conditions on dims under which the program is equivalent to the model
 
     def run(self) -> Function:
-        """The graph function of the model."""
+        """Imports the model; returns its graph function."""
         list_missing(self.model, self.fallback)
         graph, scope = self.model.proto.graph, Scope(self.model.opsets)
         scope.items.update(initializers(graph, self.model.folder))
@@ -129,7 +129,7 @@ class Importer:
         return self.builder.finish(results, {"outputs": tuple(names)})
 
     def _result(self, name: str, scope: Scope, results: list[Value]) -> None:
-        """Adds the results of the program that an output is made of."""
+        """Appends the results of the program for one output of the model."""
         item = scope.find(name)
         if item is None:
             raise ModelFileError(f'onnx: nothing computes the output "{name}"')
@@ -141,7 +141,7 @@ class Importer:
         results += [self._copied(self.value(part), results) for part in parts]
 
     def _copied(self, value: Value, results: list[Value]) -> Value:
-        """A result as a tensor that no parameter and no other result is."""
+        """Returns `value`, or a copy if it is a parameter, a literal scalar or another result: results must be distinct tensors."""
         if isinstance(value.annotation, Tensor) and value not in self.builder._params and value not in results:
             return value
         from .emit import ops
@@ -152,12 +152,12 @@ class Importer:
     # Nodes.
 
     def nodes(self, nodes: Any, scope: Scope) -> None:
-        """Imports nodes in their order."""
+        """Imports nodes in order."""
         for node in nodes:
             self.node(node, scope)
 
     def node(self, node: Any, scope: Scope) -> None:
-        """Imports one node, and gives names to its results."""
+        """Imports one node and defines the names of its results; errors name the node."""
         domain = domain_of(node.domain)
         self._left -= 1
         if self._left < 0:
@@ -171,9 +171,9 @@ class Importer:
                 raise ModelFileError(f'onnx: node "{node.name}" ({node.op_type}): the model imports no version of the domain "{domain}"')
             version = 1
         site = NodeContext(self, scope, node, version, domain, items)
-        kept, self.builder.origin = self.builder.origin, self.builder.origin or ((node.name,) if node.name else ())
+        outer, self.builder.origin = self.builder.origin, self.builder.origin or ((node.name,) if node.name else ())
         try:
-            found = self._computed(site)
+            results = self._computed(site)
         except Error as error:
             raise site.named(error) from None
         except RecursionError:
@@ -182,20 +182,20 @@ class Importer:
             help_ = "where the model is right, this is a defect of Pliant: please report it"
             raise site.wrong(f"it cannot be imported: {type(problem).__name__}: {str(problem)[:200]}", help=help_) from problem
         finally:
-            self.builder.origin = kept
-        self._define(site, found)
+            self.builder.origin = outer
+        self._define(site, results)
 
     def _input(self, name: str, node: Any, scope: Scope) -> Item | None:
         if not name:
             return None
-        found = scope.find(name)
-        if found is None and name in scope.absent:
+        item = scope.find(name)
+        if item is None and name in scope.absent:
             return None
-        if found is None:
+        if item is None:
             raise ModelFileError(
                 f'onnx: node "{node.name or next(iter(node.output), "")}" ({node.op_type}): nothing before it computes its input "{name}"'
             )
-        return found
+        return item
 
     def _define(self, site: NodeContext, found: list[Any]) -> None:
         names = site.node.output
@@ -223,7 +223,7 @@ class Importer:
         return self._narrow(site, self._emitted(site))
 
     def _narrow(self, site: NodeContext, found: list[Any]) -> list[Any]:
-        """Results that have the type of an operand of less than a byte, which was computed with in bytes, are of that type too."""
+        """Marks results as sub-byte (`Narrow`) if the schema gives them the type of a sub-byte operand, which is computed in bytes."""
         narrow = {k: i.dtype for k, i in enumerate(site.items) if isinstance(i, Narrow | Known) and i.dtype.bits < 8}
         schema = schema_of(site.op, site.version, site.domain) if narrow else None
         if schema is None:
@@ -242,23 +242,23 @@ class Importer:
         rule = rule_of(site.domain, site.op)
         if rule is None:
             return self._without_rule(site)
-        inner = any(a.type in (5, 10) for a in site.attributes.values())  # a graph inside may use what is not known
-        codes = site.op == "DequantizeLinear" and not site.domain  # stay beside what they stand for: products are made of them
+        inner = any(a.type in (5, 10) for a in site.attributes.values())  # a subgraph may use values that are not known
+        codes = site.op == "DequantizeLinear" and not site.domain  # not folded: the pass `integer_products` needs the integer codes
         if site.items and not inner and not codes and all(i is None or _is_literal(i) for i in site.items):
-            found = self._evaluated(site, rule)
-            if found is not None:
-                return found
-        made = _listed(rule(site))
+            constants = self._evaluated(site, rule)
+            if constants is not None:
+                return constants
+        results = _listed(rule(site))
         if site.domain == "com.microsoft":
             site.check_read(HARMLESS)
-        return made
+        return results
 
     def _without_rule(self, site: NodeContext) -> list[Any]:
         from .functions import expanded
 
-        found = expanded(self, site)
-        if found is not None:
-            return found
+        results = expanded(self, site)
+        if results is not None:
+            return results
         if self.fallback and not site.domain:
             from .fallback import by_reference
 
@@ -266,28 +266,28 @@ class Importer:
         raise site.unsupported("the operator is not supported", help="from_onnx(…, fallback=True) runs it in Python")
 
     def _evaluated(self, site: NodeContext, rule: Any) -> list[Any] | None:
-        """The results over constants, computed by the interpreter: None where they are too many."""
+        """Folds a node over constants by the interpreter; None if a result is too large or not a tensor."""
         from ...interp.graph import run_graph
 
-        kept, literals, scratch = self.builder, self._literals, Builder("constants")
+        outer, literals, scratch = self.builder, self._literals, Builder("constants")
         self.builder, self._literals = scratch, [{}]
         try:
             with building(scratch):
-                found = _listed(rule(site))
+                results = _listed(rule(site))
         except NeededError:
             return None
         finally:
-            self.builder, self._literals = kept, literals
-        values = [v for v in found if isinstance(v, Value)]
-        if not all(isinstance(v, Value | Known) for v in found) or not all(_is_small(v) for v in values):
+            self.builder, self._literals = outer, literals
+        values = [v for v in results if isinstance(v, Value)]
+        if not all(isinstance(v, Value | Known) for v in results) or not all(_is_small(v) for v in values):
             return None
         arrays = dict(zip(values, run_graph(scratch.finish(values), []), strict=True))
-        return [numbers(arrays[v]) if isinstance(v, Value) else v for v in found]
+        return [numbers(arrays[v]) if isinstance(v, Value) else v for v in results]
 
     # Values.
 
     def value(self, item: Item, site: NodeContext | None = None) -> Value:
-        """An item as a value of the program; literals are emitted where they are first used."""
+        """Converts an item to a value of the program; a literal is emitted at its first use. Raises for sequences."""
         if isinstance(item, Value):
             return item
         if isinstance(item, Narrow):
@@ -301,19 +301,19 @@ class Importer:
             if id(item) in frame:
                 return frame[id(item)][1]
         with building(self.builder):
-            made = self._symbolic(item) if item.symbolic else self._literal(item)
-        self._literals[-1][id(item)] = (item, made)
-        return made
+            value = self._symbolic(item) if item.symbolic else self._literal(item)
+        self._literals[-1][id(item)] = (item, value)
+        return value
 
     def _literal(self, item: Known) -> Value:
-        kept, self.builder.hint = self.builder.hint, identifier(item.name) if item.name else "const"
+        pending, self.builder.hint = self.builder.hint, identifier(item.name) if item.name else "const"
         array, dtype = item.array, item.dtype
-        if dtype.bits < 8:  # literals have no packed form
+        if dtype.bits < 8:  # graph literals cannot be packed, so sub-byte elements are widened to bytes
             wide = to_dtype(WIDE[dtype.name]).numpy()
             array = array.astype(np.float32 if dtype.is_float else wide).astype(wide)
-        made = self.builder.literal(np.ascontiguousarray(array).reshape(array.shape))
-        self.builder.hint = kept
-        return made
+        value = self.builder.literal(np.ascontiguousarray(array).reshape(array.shape))
+        self.builder.hint = pending
+        return value
 
     def _symbolic(self, item: Known) -> Value:
         from .emit import ops
@@ -322,27 +322,27 @@ class Importer:
             return self.builder.scalar(as_expr(item.array[()], item.dtype))
         parts = [ops.reshape(self.builder.scalar(as_expr(e, item.dtype)), (1,)) for e in item.array.flat]
         flat: Value = ops.concat(parts, axis=0)
-        made: Value = ops.reshape(flat, item.array.shape) if item.array.ndim > 1 else flat
-        return made
+        value: Value = ops.reshape(flat, item.array.shape) if item.array.ndim > 1 else flat
+        return value
 
-    # Graphs inside of nodes.
+    # Subgraphs of nodes.
 
     def body(self, graph: Any, scope: Scope, items: Mapping[str, Item]) -> list[Item]:
-        """The results of a graph that stands inside of a node, its nodes emitted at the place where the builder is."""
+        """Imports a subgraph of a node at the current place of the builder; returns its results."""
         inner = scope.inner()
         inner.items.update(initializers(graph, self.model.folder))
         inner.items.update(items)
         self.nodes(graph.node, inner)
-        found = []
+        results = []
         for o in graph.output:
             item = inner.find(o.name)
             if item is None:
                 raise ModelFileError(f'onnx: nothing computes the output "{o.name}" of the graph "{graph.name}"')
-            found.append(item)
-        return found
+            results.append(item)
+        return results
 
     def open(self, *args: Any, **named: Any) -> None:
-        """Begins a body of an `if` or a loop."""
+        """Begins a body of an `if` or a loop; literals emitted in it are visible only there."""
         self.builder.open(*args, **named)
         self._literals.append({})
 
@@ -352,23 +352,23 @@ class Importer:
         return self.builder.close(results)
 
     def mark(self) -> tuple[int, int]:
-        """Where the builder is, so that what is begun and fails can be left."""
+        """The nesting depth of the builder, for `back_to` after a failed attempt."""
         return len(self.builder._frames), len(self._literals)
 
     def back_to(self, mark: tuple[int, int]) -> None:
-        """Leaves bodies that were begun after `mark`."""
+        """Discards the bodies that were begun after `mark`."""
         del self.builder._frames[mark[0] :], self._literals[mark[1] :]
 
     def leave(self) -> dict[int, tuple[Known, Value]]:
-        """The literals of the innermost body, which is left for a moment; `enter` comes back to it."""
+        """Suspends the innermost body and returns its literals, for `enter`."""
         return self._literals.pop()
 
     def enter(self, literals: dict[int, tuple[Known, Value]]) -> None:
-        """Comes back to a body."""
+        """Continues a body that `leave` suspended."""
         self._literals.append(literals)
 
     def declared_rank(self, name: str, scope: Scope) -> int | None:
-        """The number of dims that the model's own graph declares for a value, None where it declares none."""
+        """The rank that the main graph declares for a value, or None."""
         if scope.parent is not None or scope.calls:
             return None
         graph = self.model.proto.graph
@@ -376,7 +376,7 @@ class Importer:
         return next((len(t.shape.dim) for t in shapes if t.HasField("shape")), None)
 
     def needed(self, site: NodeContext, k: int) -> NeededError:
-        """The error for an input that must be known while importing."""
+        """Returns the error for an input that must be known at import time; it names the model inputs that determine it."""
         roots = self._roots(site.node.input[k])
         error = NeededError(
             f"onnx: {site}: input {k} must be known when the model is imported",
@@ -389,7 +389,7 @@ class Importer:
     def _roots(self, name: str) -> list[str]:
         """The inputs of the model that a value is computed from."""
         inputs = {i.name for i in self.model.proto.graph.input}
-        found: dict[str, None] = {}
+        roots: dict[str, None] = {}
         todo, seen = [name], set()
         while todo:
             at = todo.pop()
@@ -399,12 +399,12 @@ class Importer:
             if at in self.sources:
                 todo += self.sources[at]
             elif at in inputs:
-                found[at] = None
-        return list(found)
+                roots[at] = None
+        return list(roots)
 
 
 def list_missing(model: Model, fallback: bool = False) -> None:
-    """Names every operator that nobody knows, before any work."""
+    """Raises an error that lists all unsupported operators of the model, before the import starts."""
     missing: Counter[str] = Counter()
     example: dict[str, str] = {}
     for _, node in walk(model.proto):
@@ -435,12 +435,12 @@ def _dims_of(item: Any) -> tuple[Expr, ...]:
 
 
 def _size(output: Output) -> int:
-    """How many results of the program an output is made of."""
+    """The number of program results that an output consists of."""
     return 0 if output.empty else 1 if output.count is None else output.count
 
 
 def _is_literal(item: Item) -> bool:
-    """Whether an item is a tensor of few numbers."""
+    """True if an item is a small literal tensor."""
     return isinstance(item, Known) and not item.symbolic and item.array.size <= SMALL and not item.dtype.storage
 
 
@@ -457,5 +457,5 @@ def _is_small(value: Value) -> bool:
 
 
 def expr_or_int(e: Expr) -> Any:
-    """An expression, or the integer that it is."""
+    """The integer value of a constant expression, otherwise the expression."""
     return e.value if isinstance(e, Literal) else e

@@ -1,6 +1,6 @@
-"""Inputs and initializers of graphs: names, dims, and what is fixed by the caller.
+"""Imports the inputs and initializers of a graph: names, types, dims, and inputs fixed by the caller.
 
-A dim keeps its name; the same name is the same dim. A dim without a name is called after its input: `x_0`.
+A dim keeps its name, and equal names are the same dim. A dim without a name is named after its input: `x_0`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from .tensors import read_tensor
 if TYPE_CHECKING:
     from .importer import Importer, Scope
 
-MOST_DIMS = 64
+MOST_DIMS = 64  # the largest rank of an input; numpy 2 arrays have no more
 TEXTS = "programs have no texts: pliant.onnxruntime.InferenceSession(…) works on them between programs"
 
 
 def identifier(name: str) -> str:
-    """A name of the model as one of Python's: `input.1` becomes `input_1`."""
+    """A name of the model as a Python identifier: `input.1` becomes `input_1`."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name) or "value"
     text = f"_{text}" if text[0].isdigit() else text
     return f"{text}_" if keyword.iskeyword(text) else text[:200]
 
 
 def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:
-    """The literal tensors of a graph."""
-    found: dict[str, Item] = {}
+    """The initializers of a graph by name; sparse ones become dense."""
+    items: dict[str, Item] = {}
     for proto in graph.initializer:
-        if not proto.name or proto.name in found:
+        if not proto.name or proto.name in items:
             raise ModelFileError(f'onnx: an initializer has the name "{proto.name}"{" of another one" if proto.name else ""}')
-        found[proto.name] = numbers(read_tensor(proto, f'initializer "{proto.name}"', folder), proto.name)
+        items[proto.name] = numbers(read_tensor(proto, f'initializer "{proto.name}"', folder), proto.name)
     for sparse in graph.sparse_initializer:
         name = sparse.values.name
-        if not name or name in found:
+        if not name or name in items:
             raise ModelFileError(f'onnx: a sparse initializer has the name "{name}"')
-        found[name] = numbers(dense(sparse, f'sparse initializer "{name}"', folder), name)
-    return found
+        items[name] = numbers(dense(sparse, f'sparse initializer "{name}"', folder), name)
+    return items
 
 
 def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
-    """A sparse tensor with its zeros."""
+    """Converts a sparse tensor to a dense array; raises if an index is out of range."""
     from .tensors import elements
 
     values, indices = read_tensor(proto.values, what, folder), read_tensor(proto.indices, f"the indices of {what}", folder)
@@ -72,7 +72,7 @@ def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
 
 
 def declared(importer: Importer, graph: Any, scope: Scope) -> None:
-    """The inputs of the model as parameters; those that are initializers too, or are given, are no parameters."""
+    """Adds the inputs of the model as parameters, except those with an initializer and those fixed by the caller."""
     dims: dict[str, Expr] = {}
     seen: set[str] = set()
     for proto in graph.input:
@@ -96,7 +96,7 @@ def declared(importer: Importer, graph: Any, scope: Scope) -> None:
 
 
 def given(value: Any, name: str) -> Item:
-    """An input that the caller has fixed: an array, a list of arrays (a sequence), or None (an empty optional)."""
+    """The item for an input that the caller fixed: an array, a list of arrays (a sequence), or None (an empty optional)."""
     if value is None:
         return Maybe(None)
     if isinstance(value, list | tuple) and all(isinstance(v, np.ndarray) for v in value):
@@ -109,7 +109,7 @@ def given(value: Any, name: str) -> Item:
 
 
 def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
-    """The annotation of an input."""
+    """The annotation of an input; raises if its type is not supported or its rank is not known."""
     kind = proto.WhichOneof("value")
     if kind == "optional_type" and proto.optional_type.elem_type.WhichOneof("value") == "tensor_type":
         raise UnsupportedError(f'onnx: input "{name}" is optional', help=f'from_onnx(…, values={{"{name}": array or None}}) fixes it')
@@ -128,13 +128,13 @@ def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
 
 
 def element_type(number: int, what: str) -> DType:
-    """The dtype with this number."""
-    found = dtype_of(number)
-    if found is None:
+    """The dtype of an ONNX element type; raises if it is not supported."""
+    dtype = dtype_of(number)
+    if dtype is None:
         kind = ModelFileError if number == 0 or type_name(number).startswith("type ") else UnsupportedError
         help_ = TEXTS if type_name(number) == "string" else ""
         raise kind(f"onnx: {what} has elements of {type_name(number)}, which is not supported", help=help_)
-    return found
+    return dtype
 
 
 def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
@@ -143,7 +143,7 @@ def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
             raise ModelFileError(f'onnx: dim {k} of input "{name}" is {proto.dim_value}')
         if proto.dim_value >= 0:
             return const(int(proto.dim_value))
-    named = any(c.isalnum() for c in proto.dim_param)  # exporters write `?` and -1 for dims without a name
+    named = any(c.isalnum() for c in proto.dim_param)  # exporters write `?` or -1 for dims without a name
     key = proto.dim_param if named else f"{name}_{k}"
     if key not in dims:
         dims[key] = Dim(unused_name(identifier(key), {d.name for d in dims.values() if isinstance(d, Dim)}))

@@ -1,12 +1,12 @@
-"""What the names of an ONNX graph stand for while it is imported.
+"""Items: what a name of an ONNX graph refers to during import.
 
     item = Value                a value of the graph program
          | Known(array)         a tensor whose elements are known: numbers, or expressions over dims (object arrays)
-         | Sequence(items)      a list of tensors: its length is known, so it is taken apart while importing
+         | Sequence(items)      a list of tensors; its length is known, so the importer replaces it by its elements
          | Maybe(item or None)  an optional
-         | Narrow(value, dtype) elements of less than a byte, one in each byte, where their rows do not fill bytes
+         | Narrow(value, dtype) sub-byte elements stored one per byte, because their rows do not fill whole bytes
 
-Shapes are tensors in ONNX. As arrays of expressions they are computed while importing, so that what is reshaped by them keeps its symbols.
+ONNX computes shapes as tensors. The importer evaluates them as arrays of expressions, so a reshape by them keeps symbolic dims.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Known:
-    """A tensor with known elements: an array of numbers, or one of objects (integers, bools and expressions)."""
+    """A tensor with known elements: a numeric array, or an object array of integers, bools and expressions."""
 
     array: Array
     dtype: DType
@@ -35,7 +35,7 @@ class Known:
 
     @property
     def symbolic(self) -> bool:
-        """True where an element is an expression."""
+        """True if an element is an expression."""
         return bool(self.array.dtype == object)
 
 
@@ -56,30 +56,30 @@ class Maybe:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Narrow:
-    """A value of bytes whose elements are those of a smaller dtype."""
+    """A value with one byte per element whose elements have the sub-byte `dtype`."""
 
     value: Value
     dtype: DType
 
 
 Item = Value | Known | Sequence | Maybe | Narrow
-WIDE = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8", "f4e2m1": "f8e4m3fn"}  # types of a byte that have all elements of a smaller one
+WIDE = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8", "f4e2m1": "f8e4m3fn"}  # sub-byte dtype -> a byte dtype that represents it exactly
 
 
 def fills_bytes(dtype: DType, shape: tuple[Any, ...]) -> bool:
-    """Whether rows of this dtype are known to end with a byte."""
+    """True if rows of this dtype are known to end at a byte boundary, so that they can be packed."""
     last = shape[-1] if shape else 1
     last = last.value if isinstance(last, Const) else last
     return dtype.bits >= 8 or (isinstance(last, int) and last % dtype.per_byte == 0)
 
 
 def numbers(array: Array, name: str = "") -> Known:
-    """A tensor of numbers."""
+    """A known tensor of numbers."""
     return Known(array, to_dtype(array.dtype), name)
 
 
 def known(elements: Any, dtype: DType = i64) -> Known:
-    """A tensor of numbers and expressions; of numbers alone where all expressions turn out to be some."""
+    """A known tensor of numbers and expressions; a numeric one if all expressions simplify to constants."""
     array = np.asarray(elements, object)
     plain = np.frompyfunc(_plain, 1, 1)(array) if array.ndim else np.asarray(_plain(array[()]), object)
     if any(isinstance(e, Expr) for e in plain.flat):
@@ -90,12 +90,12 @@ def known(elements: Any, dtype: DType = i64) -> Known:
 def _plain(element: Any) -> Any:
     if not isinstance(element, Expr):
         return element.item() if isinstance(element, np.generic) else element
-    done = simplify(element)
-    return done.value if isinstance(done, Const) else done
+    simple = simplify(element)
+    return simple.value if isinstance(simple, Const) else simple
 
 
 def as_item(value: Any) -> Item:
-    """What an operator resulted in; a host scalar that is known in terms of dims is a known tensor."""
+    """The item for the result of a rule; a host scalar with a symbolic value becomes a known tensor."""
     a = value.annotation if isinstance(value, Value) else None
     if isinstance(a, Scalar) and a.value is not None:
         return known(a.value, a.dtype)

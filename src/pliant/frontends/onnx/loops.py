@@ -1,10 +1,10 @@
-"""Loops of the graph language around graphs of the model: what is carried is a tensor whose annotation does not change.
+"""Builds `While` loops of the graph language for Loop, Scan and recurrent operators; loop-carried tensors keep their annotation.
 
     loop = Loop(site)
-    h = loop.carry(h0)                         # in the body: the value of this round
-    rows = loop.collect(row, count)            # a row for each round, one tensor afterwards
+    h = loop.carry(h0)                         # in the body: the value of this iteration
+    rows = loop.collect(row, number, count)    # one row per iteration; a single tensor after the loop
 
-A loop is built body first: what it collects, and of which shape, shows only there.
+The body is built first, because only it tells what the loop collects and with which shapes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from .node_context import NodeContext
 
-DEEPEST_LOOPS = 16
+DEEPEST_LOOPS = 16  # the deepest nesting of loops in a model; hostile files could nest more
 
 
 class Loop:
-    """One loop that is being built; see the module."""
+    """One loop being built; see the module docstring."""
 
     def __init__(self, site: NodeContext) -> None:
         self.site, self.importer = site, site.importer
@@ -40,7 +40,7 @@ class Loop:
 
     @contextmanager
     def body(self) -> Iterator[Value]:
-        """The body is built inside; gives the number of the round."""
+        """A context in which the body is built; yields the iteration number."""
         start = self.builder.scalar(const(0))
         self.importer.open((), loop=True)
         try:
@@ -52,7 +52,7 @@ class Loop:
             raise
 
     def carry(self, init: Value) -> Value:
-        """A value of every round, beginning with `init`, which is from outside of the loop."""
+        """Adds a loop-carried value that starts as `init`, a value from outside; returns its value in the body."""
         self.init.append(init)
         self.results.append(None)
         a = init.annotation
@@ -60,11 +60,11 @@ class Loop:
         return self.builder.carry(self.builder.unique("carried"), annotation)
 
     def set(self, k: int, value: Value) -> None:
-        """The next value of what was carried as number `k` (the round's number is 0)."""
+        """Sets the next value of the loop-carried value `k` (0 is the iteration number)."""
         self.results[k] = value
 
     def outside(self, make: Callable[[], Value]) -> Value:
-        """A value made before the loop, while its body is being built."""
+        """Runs `make` so that it emits before the loop, though the body is being built."""
         frame, literals = self.builder.pause(), self.importer.leave()
         try:
             return make()
@@ -73,7 +73,7 @@ class Loop:
             self.importer.enter(literals)
 
     def collect(self, row: Value, number: Value, count: Expr) -> int:
-        """Keeps a row of every round: the number under which the whole is carried."""
+        """Stores `row` of every iteration into one tensor of `count` rows; returns the index of that loop-carried tensor."""
         t = row.annotation
         assert isinstance(t, Tensor)
         free = self.outside(lambda: ops.full((count, *t.shape), _zero(t), t.dtype))
@@ -83,7 +83,7 @@ class Loop:
         return at
 
     def finish(self, condition: Callable[[list[Value]], Value]) -> tuple[Value, ...]:
-        """Ends the body; the loop goes on while `condition` holds of what is carried. The last values of all that was carried."""
+        """Ends the body and emits the loop, which runs while `condition` of the carried values holds; returns their final values."""
         params = self.builder._frames[-1].params
         final = [_kept(self, p, r) for p, r in zip(params, self.results, strict=True)]
         body, _ = self.importer.close(final)
@@ -94,7 +94,7 @@ class Loop:
 
 
 def _kept(loop: Loop, param: Value, result: Value | None) -> Value:
-    """The result of a round under the annotation of what is carried, which is checked where it is not known."""
+    """The next value of a loop-carried value with the same annotation, by a match_cast if only run time can decide; else raises."""
     if result is None:
         return param
     match = subsumes(param.annotation, result.annotation)
@@ -113,13 +113,13 @@ def _zero(t: Tensor) -> Any:
 
 
 def as_tensor(value: Value) -> Value:
-    """A value as a tensor: a host scalar as one of rank 0."""
-    made: Value = ops.reshape(value, ()) if isinstance(value.annotation, Scalar) else value
-    return made
+    """Converts a host scalar to a rank-0 tensor; returns tensors unchanged."""
+    tensor: Value = ops.reshape(value, ()) if isinstance(value.annotation, Scalar) else value
+    return tensor
 
 
 def wide(site: NodeContext, value: Value) -> Value:
-    """A number of rounds as a host scalar or a tensor of one element."""
+    """Converts a trip count to an i64 host scalar or rank-0 tensor."""
     a = value.annotation
-    made: Value = value if isinstance(a, Scalar) or not a.shape else ops.reshape(value, ())  # type: ignore[union-attr]
-    return made if made.annotation.dtype is i64 else ops.cast(made, i64)  # type: ignore[union-attr]
+    scalar: Value = value if isinstance(a, Scalar) or not a.shape else ops.reshape(value, ())  # type: ignore[union-attr]
+    return scalar if scalar.annotation.dtype is i64 else ops.cast(scalar, i64)  # type: ignore[union-attr]

@@ -1,10 +1,10 @@
-"""About how much memory a model needs beside its weights, as a formula of its dims: tensors that are there at the same time.
+"""Estimates the peak memory of a model's activations, as a formula of its dims, by liveness analysis of the unfused graph.
 
 peak = Peak(function)
 peak.at({"n": 128})       # bytes
-peak.formula({"n": 128})  # the sum that they come from: n * 4096 + …
+peak.formula({"n": 128})  # the sum of the live tensors at that peak: n * 4096 + …
 
-That is what the operators say. A compiled program fuses them, so it needs less: `f.workspace` is the formula of its own plan.
+A compiled program fuses operators and needs less: `f.workspace` is the formula of its memory plan.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ...sym.simplify import simplify
 
 
 class Peak:
-    """The tensors that are there while each node runs."""
+    """The live tensors at each node."""
 
     def __init__(self, function: Function) -> None:
-        self.owners: dict[Value, Value] = {}  # views belong to what they look at
-        self.live: list[list[Value]] = []
+        self.owners: dict[Value, Value] = {}  # view -> the tensor whose memory it aliases
+        self.live: list[list[Value]] = []  # for each node, the tensors that are live while it runs
         self._collect(function.nodes, function.results, [])
 
     def _collect(self, nodes: Sequence[Node], results: Sequence[Value], around: list[Value]) -> None:
-        """Adds what is there while each of these nodes runs; `around` is there all the time."""
+        """Appends the live tensors of each of these nodes; `around` are those of enclosing bodies, which stay live."""
         last: dict[Value, int] = {}
         for k, n in enumerate(nodes):
             if isinstance(n, Op) and TABLE[n.op].view and n.args:
@@ -45,16 +45,16 @@ class Peak:
             now = {v: None for v in now if last[v] > k}
 
     def owner(self, value: Value) -> Value:
-        """The tensor whose memory a value is."""
+        """The tensor whose memory a value uses: itself, or the source of a view."""
         return self.owners.get(value, value)
 
     def at(self, dims: Mapping[str, int]) -> int | None:
-        """Bytes for these dims; None where a size depends on others, which only a run tells."""
+        """The peak in bytes for these dims; None if a size is data-dependent."""
         sizes = self._sizes(dims)
         return None if sizes is None else max((sum(sizes[v] for v in live) for live in self.live), default=0)
 
     def formula(self, dims: Mapping[str, int]) -> Expr | None:
-        """The sum of the tensors that are the most for these dims."""
+        """The symbolic sum of the tensors that are live at the peak for these dims; None if a size is data-dependent."""
         sizes = self._sizes(dims)
         if sizes is None:
             return None
@@ -62,13 +62,13 @@ class Peak:
         return simplify(sum((_bytes(v) for v in most), const(0)))
 
     def _sizes(self, dims: Mapping[str, int]) -> dict[Value, int] | None:
-        found: dict[Value, int] = {}
+        sizes: dict[Value, int] = {}
         for v in dict.fromkeys(v for live in self.live for v in live):
             size = _bytes(v)
             if any(x.name not in dims for x in free_vars(size)):
                 return None
-            found[v] = exact(size, {x: dims[x.name] for x in free_vars(size)})
-        return found
+            sizes[v] = exact(size, {x: dims[x.name] for x in free_vars(size)})
+        return sizes
 
 
 def _bytes(value: Value) -> Expr:

@@ -1,4 +1,4 @@
-"""The n-grams that a TfIdfVectorizer counts: its attributes, checked."""
+"""Reads and checks the attributes of TfIdfVectorizer: the pool of n-grams to count."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from ...support.record import dataclass
 
 Array = np.ndarray[Any, Any]
-_FLOATS, _INT, _STRING, _INTS, _STRINGS = 6, 2, 3, 7, 8  # of AttributeProto.AttributeType
-MOST_WIDTH = 1 << 26
+_FLOATS, _INT, _STRING, _INTS, _STRINGS = 6, 2, 3, 7, 8  # values of AttributeProto.AttributeType
+MOST_WIDTH = 1 << 26  # the most columns of the result: one large index of a hostile file would allocate any amount of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """N-grams with the place of each in the result; which lengths are counted, the most elements between two, and what counts become."""
+    """N-grams with their result indices, the range of lengths to count, the largest skip between elements, and the weighting mode."""
 
     grams: list[tuple[Any, ...]]
     indexes: list[int]
@@ -29,21 +29,21 @@ class Pool:
     width: int
 
     def factors(self) -> Array:
-        """The weight of every place of the result."""
-        found = np.ones(self.width, np.float32)
+        """The weight of every result element; 1 without weights."""
+        weights = np.ones(self.width, np.float32)
         if self.weights is not None:
-            found[self.indexes] = self.weights
-        return found
+            weights[self.indexes] = self.weights
+        return weights
 
     def weighed(self, counts: Array) -> Array:
-        """What the mode makes of counts."""
+        """Applies the mode (TF, IDF or TFIDF) to counts."""
         if self.mode == "TF":
             return counts.astype(np.float32)
         return (np.minimum(counts, 1) if self.mode == "IDF" else counts).astype(np.float32) * self.factors()
 
 
 def pool_of(wrong: Callable[[str], Exception], attribute: Callable[[str, int, Any], Any], kind: str) -> Pool:
-    """The pool of a node; `kind` is the attribute with its elements."""
+    """Reads the pool of a node; `kind` is the attribute with its elements. Raises `wrong(…)` for invalid attributes."""
     pool = attribute(kind, _STRINGS if kind == "pool_strings" else _INTS, None)
     if pool is None:
         raise wrong(f'attribute "{kind}" is missing: the pool must be of the type of the operand')

@@ -1,8 +1,8 @@
-"""From a path, bytes or a ModelProto to a model whose outer form is checked: versions, sizes, nesting, functions.
+"""Reads an ONNX model from a path, bytes or a ModelProto, and checks versions, sizes, nesting and functions.
 
     model = read_model("model.onnx")
 
-Nothing of the file is executed, and no other file is opened here. What nodes say is checked when they are imported (`check.py`).
+No other file is opened here. Nodes are validated when they are imported (`check.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ...support.errors import Error, ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from .external import Folder
 
-MOST_NODES = 1 << 20
-DEEPEST = 64
-DEFAULT = ("", "ai.onnx")
+MOST_NODES = 1 << 20  # a limit on the import time of hostile files
+DEEPEST = 64  # the deepest nesting of graphs and functions: the importer recurses, and Python's stack is limited
+DEFAULT = ("", "ai.onnx")  # the two names of the default domain
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that was read: the file's own message, what each domain's version is, its functions, and its folder."""
+    """A model as read: the protobuf message, the opset version of each domain, the functions, and the folder of external data."""
 
     proto: Any
     opsets: dict[str, int]
@@ -71,7 +71,7 @@ def _message(source: Any) -> tuple[Any, Folder | None, str]:
 
 
 def _check_texts(proto: Any, file: str) -> None:
-    """Every text in the file is one: the parser hands out bytes where it is not."""
+    """Raises if a string of the file is not UTF-8; the protobuf parser returns bytes for such a string."""
     todo = [proto]
     while todo:
         message = todo.pop()
@@ -87,7 +87,7 @@ def _check_texts(proto: Any, file: str) -> None:
 
 
 def load_onnx() -> Any:
-    """The package onnx, which knows the form of the files and the schemas of the operators."""
+    """Imports the package onnx, which has the file format and the operator schemas; raises with advice if it is missing."""
     try:
         import onnx
     except ImportError:
@@ -107,29 +107,29 @@ def _parsed(data: bytes, file: str) -> Any:
 
 
 def read_opsets(entries: Any, file: str) -> dict[str, int]:
-    """The version of each domain; those of the default domain are ones that we know."""
-    found: dict[str, int] = {}
+    """The opset version of each domain; raises if the installed onnx does not know the version of the default domain."""
+    versions: dict[str, int] = {}
     for entry in entries:
         domain = domain_of(entry.domain)
-        if found.setdefault(domain, entry.version) != entry.version:
+        if versions.setdefault(domain, entry.version) != entry.version:
             raise ModelFileError(f'onnx: {file} imports two versions of the domain "{domain or "ai.onnx"}"')
     newest = load_onnx().defs.onnx_opset_version()
-    version = found.get("")
+    version = versions.get("")
     if version is not None and not 1 <= version <= newest:
         help_ = "a newer package onnx may know it: pip install -U onnx" if version > newest else ""
         raise (UnsupportedError if version > newest else ModelFileError)(
             f"onnx: {file} is of opset {version}", facts=[f"the installed package onnx knows 1 to {newest}"], help=help_
         )
-    return found
+    return versions
 
 
 def domain_of(name: str) -> str:
-    """A domain's name; the default one has two."""
+    """The canonical name of a domain: "" for the default one, which has two names."""
     return "" if name in DEFAULT else name
 
 
 def walk(proto: Any) -> Iterator[tuple[int, Any]]:
-    """Every node of the graph, of the graphs inside of it and of the functions, with its depth."""
+    """Every node of the graph, of its subgraphs and of the functions, with its nesting depth."""
     todo = [(0, proto.graph.node), *((0, f.node) for f in proto.functions)]
     while todo:
         depth, nodes = todo.pop()

@@ -1,7 +1,7 @@
-"""Regular expressions as RE2 has them, matched in linear time: no pattern of a model file makes a match take forever.
+"""Regular expressions with RE2's syntax, matched in linear time, so that no pattern of a model file can make a match take forever.
 
-Python's own parser reads the pattern. Its tree becomes a nondeterministic automaton (Thompson's construction) whose states are
-followed all at once, so a match costs at most the length of the text times the number of states. `re` itself backtracks.
+Python's parser reads the pattern. Its tree becomes an NFA (Thompson's construction) whose states are simulated all at once, so a
+match costs at most the length of the text times the number of states. Python's `re` backtracks and can take exponential time.
 
     compile_pattern(r"[a-z]+\\d{2,4}").fullmatch("abc123")      # True
 """
@@ -13,25 +13,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_STATES = 10_000  # `x{1000}{1000}` would be a million
+MOST_STATES = 10_000  # a limit on memory and time: `x{1000}{1000}` would have a million states
 
-Test = Callable[[str], bool]  # of a character
-Condition = Callable[[str, int], bool]  # of a place in a text
+Test = Callable[[str], bool]  # True if a character matches
+Condition = Callable[[str, int], bool]  # True if an assertion such as `^` holds at an index of a text
 
 _OUTSIDE = ("ASSERT", "ASSERT_NOT", "GROUPREF", "GROUPREF_EXISTS", "GROUPREF_IGNORE", "ATOMIC_GROUP", "POSSESSIVE_REPEAT")
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression of RE2."""
+    """The text is not a valid regular expression."""
 
 
 class UnsupportedPatternError(PatternError):
-    """A regular expression that RE2 does not have, or that is too large."""
+    """The regular expression uses a feature that RE2 does not have, or is too large."""
 
 
 @dataclass(slots=True)
 class _State:
-    """Consumes a character that passes `test` and goes on at `after`; without a test it goes on at once, where `condition` holds."""
+    """An NFA state: consumes a character that passes `test` and goes to `after`; without a test, an epsilon edge if `condition` holds."""
 
     test: Test | None = None
     condition: Condition | None = None
@@ -46,7 +46,7 @@ class Pattern:
     end: _State
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """True if the whole text matches."""
         now = _reached([self.start], text, 0)
         for at, character in enumerate(text):
             passed = [s for s in now if s.test is not None and s.test(character)]
@@ -57,7 +57,7 @@ class Pattern:
 
 
 def _reached(states: list[_State], text: str, at: int) -> list[_State]:
-    """The states that are reached without consuming a character."""
+    """The epsilon closure of the states at index `at`. Empties the list `states`."""
     seen: dict[int, _State] = {}
     todo = states
     while todo:
@@ -71,7 +71,7 @@ def _reached(states: list[_State], text: str, at: int) -> list[_State]:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """The automaton of a pattern; a PatternError says what is wrong with it."""
+    """Compiles a pattern to an NFA; raises a PatternError if it is invalid or not supported."""
     try:
         tree = re._parser.parse(text)  # type: ignore[attr-defined]
         end = _State()
@@ -81,13 +81,13 @@ def compile_pattern(text: str) -> Pattern:
 
 
 class _Builder:
-    """Makes the states of a tree from its end to its beginning."""
+    """Builds the NFA of a syntax tree, from its end to its start."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def spend(self) -> None:
-        """Counts a state, or a copy of a part that is repeated and may have none."""
+        """Counts a state, or a copy of a repeated part (which may be empty and have no states); raises at the limit."""
         self.count += 1
         if self.count > MOST_STATES:
             raise UnsupportedPatternError(f"it has more than {MOST_STATES} states")
@@ -112,7 +112,7 @@ class _Builder:
             case "SUBPATTERN":
                 _, added, removed, body = value
                 return self.sequence(body, after, (flags | added) & ~removed)
-            case "MAX_REPEAT" | "MIN_REPEAT":  # greedy or not decides what groups hold, not whether a text matches
+            case "MAX_REPEAT" | "MIN_REPEAT":  # greediness decides what groups capture, not whether the text matches
                 least, most, body = value
                 return self.repeat(least, most, body, after, flags)
         if op in _OUTSIDE:
@@ -135,7 +135,7 @@ class _Builder:
 
 
 def _test(op: str, value: Any, flags: int) -> Test:
-    """What a character has to be."""
+    """The test for one character of a syntax tree item, with case folding if the flags ask for it."""
     plain = _plain_test(op, value, flags)
     if not flags & re.IGNORECASE:
         return plain
@@ -177,7 +177,7 @@ def _is_word(c: str) -> bool:
     return c.isascii() and (c.isalnum() or c == "_")
 
 
-# RE2's classes are about ASCII alone.
+# RE2's character classes contain ASCII only.
 _CATEGORIES: dict[str, Test] = {
     "CATEGORY_DIGIT": _is_digit,
     "CATEGORY_NOT_DIGIT": lambda c: not _is_digit(c),
@@ -193,7 +193,7 @@ def _boundary(text: str, at: int) -> bool:
 
 
 def _condition(name: str, lines: bool) -> Condition:
-    """Where a text has to be; `lines`: `^` and `$` are the ends of lines."""
+    """The condition of an assertion such as `^` or word boundary; with `lines`, `^` and `$` also match at line ends."""
     match name:
         case "AT_BEGINNING" if lines:
             return lambda text, at: at == 0 or text[at - 1] == "\n"

@@ -1,4 +1,4 @@
-"""The table of rules: by domain and operator, a function from a site to what the node results in.
+"""The table of import rules: (domain, operator) -> a function that emits the node and returns its results.
 
     @rule("Relu")
     def relu(site):
@@ -14,12 +14,12 @@ from typing import Any
 
 from .node_context import NodeContext
 
-Rule = Callable[[NodeContext], Any]  # a value, a known tensor, or several of them; None stands for a result that is not supported
+Rule = Callable[[NodeContext], Any]  # returns a value, a known tensor, or several of them; None for an unsupported result
 RULES: dict[tuple[str, str], Rule] = {}
 
 
 def rule(*names: str, domain: str = "") -> Callable[[Rule], Rule]:
-    """Makes a function the rule of the operators with these names."""
+    """Decorator: registers a function as the import rule of these operators."""
 
     def add(function: Rule) -> Rule:
         for name in names:

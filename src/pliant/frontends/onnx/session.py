@@ -1,13 +1,14 @@
-"""A model that is run with what ONNX users pass and get: arrays in the order and under the names of the model, sequences as lists.
+"""Runs an ONNX model with the conventions of ONNX: inputs by name, outputs in model order, sequences as lists.
 
     session = Session("model.onnx", interpreted)
     outputs = session.run({"input.1": x})
 
-Most models are compiled once, for all shapes. Where an input of a model decides ranks or shapes in a way that must be known when it is
-imported (a number of repeats, a list of axes), a program is made for each value of that input: `session.fixed` names such inputs. Where
-dims must be known (the length of a sequence is one), a program is made for each of the shapes: `session.shaped`. A program that takes
-something for granted about dims is not used for shapes where that does not hold: these get one of their own. Tensors of texts are worked on
-by the host, between programs (`texts.py`).
+Most models are compiled once, for all shapes. There are three exceptions:
+- If the value of an input must be known at import time (a number of repeats, a list of axes), one program is compiled for each value;
+  `session.fixed` lists these inputs.
+- If dims must be known (e.g. because one is the length of a sequence), one program is compiled for each shape (`session.shaped`).
+- If a program assumes conditions on dims, shapes that violate them get a program of their own.
+String tensors are processed on the host, between programs (`texts.py`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from .texts import Staged, text_stages
 Array = np.ndarray[Any, Any]
 Run = Callable[[list[Array]], list[Array]]
 Compile = Callable[[Program], Run]
-MOST_PROGRAMS = 64  # of different values of fixed inputs
+MOST_PROGRAMS = 64  # the most programs kept in memory, for different values of fixed inputs; the oldest is dropped
 
 
 class Session:
-    """A model with its compiled programs; see the module."""
+    """A model with its compiled programs; see the module docstring."""
 
     def __init__(self, source: Any, compile: Compile, fallback: bool = False) -> None:
         self.model: Model = source if isinstance(source, Model) else read_model(source)
@@ -52,7 +53,7 @@ class Session:
             self._attempt({})
 
     def _attempt(self, values: Mapping[str, Any], shaped: bool = False) -> Any:
-        """The program with these inputs fixed, and for these shapes alone where `shaped`; None where more must be fixed."""
+        """Imports and compiles the model with the fixed inputs (and the shapes, if `shaped`); None if more inputs had to be fixed."""
         shapes = {n: np.shape(a) for n, a in values.items() if n not in self.fixed} if self.shaped or shaped else {}
         key = (tuple((name, _key(values[name])) for name in self.fixed), tuple(shapes.values()))
         if key in self._programs:
@@ -77,7 +78,7 @@ class Session:
         return self._programs[key]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """The results, in the order of the model."""
+        """Runs the model; returns its outputs in order. Raises if an input is missing or unknown."""
         names = [i.name for i in self.inputs]
         unknown, missing = [n for n in feeds if n not in names], [n for n in names if n not in feeds]
         if unknown or missing:
@@ -85,20 +86,20 @@ class Session:
             raise ShapeError(what, facts=[f"its inputs are {', '.join(names)}"])
         if self._staged is not None:
             return self._staged.run(feeds)
-        found, special = None, False
-        while found is None:
-            found = self._attempt(feeds, special)
-            given = [feeds[n] for n in names if n not in self.fixed]
-            if found is not None and not special and not _holds(found[0], found[3], given):
-                found, special = None, True
-        function, outputs, run, _ = found
-        results = run([_passed(a, p.annotation) for a, p in zip(given, function.params, strict=True)])
+        program, special = None, False
+        while program is None:
+            program = self._attempt(feeds, special)
+            arguments = [feeds[n] for n in names if n not in self.fixed]
+            if program is not None and not special and not _holds(program[0], program[3], arguments):
+                program, special = None, True
+        function, outputs, run, _ = program
+        results = run([_passed(a, p.annotation) for a, p in zip(arguments, function.params, strict=True)])
         elements = [_returned(a, r.annotation) for a, r in zip(results, function.results, strict=True)]
         return [o.take(elements) for o in outputs]
 
 
 def _holds(function: Function, assumed: list[Expr], given: list[Any]) -> bool:
-    """Whether what a program takes for granted about dims is true of these arrays; what only a run tells is checked there."""
+    """True if the dims of these arrays satisfy the program's assumptions; data-dependent assumptions are checked at run time."""
     env: dict[Any, int] = {}
     for p, a in zip(function.params, given, strict=True):
         if isinstance(p.annotation, Tensor) and len(p.annotation.shape) == np.ndim(a):
@@ -107,7 +108,7 @@ def _holds(function: Function, assumed: list[Expr], given: list[Any]) -> bool:
 
 
 def interpreted(program: Program) -> Run:
-    """A program run by the interpreter: what it means, slowly."""
+    """A `Compile` function that runs the program by the interpreter: slow, and the reference for its semantics."""
     from ...interp.graph import run_graph
 
     return lambda arguments: run_graph(program.entry, arguments)
@@ -120,14 +121,14 @@ def _key(value: Any) -> Any:
 
 
 def _passed(value: Any, annotation: Any) -> Array:
-    """An array as programs take it: elements below a byte are packed."""
+    """Converts an argument to the form that programs take: contiguous, with sub-byte elements packed."""
     dtype: DType = annotation.dtype
     array = np.asarray(value)
     if not isinstance(annotation, Tensor):
         raise UnsupportedError(f"a value that is {annotation} cannot be passed")
     if dtype.bits < 8:
         return pack(array, dtype)
-    own = array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")  # one in each byte, as bytes
+    own = array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")  # ml_dtypes: one per byte, but the program takes bytes
     array = array.astype(np.float32).astype(dtype.numpy()) if own else array
     return array if array.flags.c_contiguous else array.copy(order="C")
 

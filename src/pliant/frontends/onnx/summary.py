@@ -1,4 +1,4 @@
-"""What an ONNX file holds, for `pliant inspect`: inputs, outputs, operators, weights, and all that is not supported."""
+"""Summarizes an ONNX file for `pliant inspect`: inputs, outputs, operators, weights, cost, and unsupported operators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .reader import domain_of, read_model, walk
 
 
 def onnx_facts(path: str) -> dict[str, Any]:
-    """The facts, ready for JSON; `problem` has the error where the model cannot be imported."""
+    """The summary as JSON-compatible data; `problem` is the error if the model cannot be imported, else empty."""
     model = read_model(path)
     operators = Counter(f"{d}.{n.op_type}" if (d := domain_of(n.domain)) else n.op_type for _, n in walk(model.proto))
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "file": path,
         "bytes": Path(path).stat().st_size,
         "made_by": f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
@@ -36,23 +36,23 @@ def onnx_facts(path: str) -> dict[str, Any]:
     try:
         function = Importer(model).run()
     except Error as error:
-        found["problem"] = str(error)
-        return found
-    found["inputs"] = [repr(p) for p in function.params]
-    found["outputs"] = [f"{name}: {r.annotation}" for name, r in zip(function.attrs["outputs"], function.results, strict=True)]
+        facts["problem"] = str(error)
+        return facts
+    facts["inputs"] = [repr(p) for p in function.params]
+    facts["outputs"] = [f"{name}: {r.annotation}" for name, r in zip(function.attrs["outputs"], function.results, strict=True)]
     literals = {id(n.array): n.array for n in walk_nodes(function.nodes) if isinstance(n, Const)}.values()  # branches may share one
-    found["weights"] = {"tensors": len(literals), "bytes": sum(a.nbytes for a in literals)}
+    facts["weights"] = {"tensors": len(literals), "bytes": sum(a.nbytes for a in literals)}
     total = multiply_adds(function)
-    found["multiply_adds"] = str(total)
+    facts["multiply_adds"] = str(total)
     peak, samples = Peak(function), _samples(function)
     formula = peak.formula(samples[-1])
-    found["memory"] = "" if formula is None else str(formula)
-    found["sizes"] = [{"dims": dims, "multiply_adds": _at(total, dims), "memory": peak.at(dims)} for dims in samples]
-    return found
+    facts["memory"] = "" if formula is None else str(formula)
+    facts["sizes"] = [{"dims": dims, "multiply_adds": _at(total, dims), "memory": peak.at(dims)} for dims in samples]
+    return facts
 
 
 def multiply_adds(function: Function) -> Expr:
-    """How many products of convolutions and matrix products are summed, as a formula of the dims; loops count once."""
+    """The number of multiply-adds of convolutions and matmuls, as a formula of the dims; loop bodies count once."""
     total: Expr = const(0)
     for n in walk_nodes(function.nodes):
         if not isinstance(n, Op) or n.op not in ("conv", "conv_transpose", "matmul", "matmul_integer"):
@@ -70,25 +70,25 @@ def multiply_adds(function: Function) -> Expr:
 
 
 def _samples(function: Function) -> list[dict[str, int]]:
-    """Two sizes that a model may be run with: a batch of 1, and 256 or 512 for all other dims."""
+    """Example dims to evaluate formulas at: batch 1, and 256 or 512 for all other dims."""
     first = {str(p.annotation.shape[0]) for p in function.params if isinstance(p.annotation, Tensor) and p.annotation.shape}
     names = dict.fromkeys(str(d) for p in function.params if isinstance(p.annotation, Tensor) for d in p.annotation.shape if free_vars(d))
     return [{name: 1 if name in first else size for name in names} for size in ((256, 512) if set(names) - first else (256,))]
 
 
 def _at(total: Expr, dims: dict[str, int]) -> int | None:
-    """The formula for these dims; None where it has others, which only a run tells."""
+    """The value of the formula for these dims; None if it has data-dependent variables."""
     values = {v: dims[v.name] for v in free_vars(total) if v.name in dims}
     return exact(total, values) if len(values) == len(free_vars(total)) else None
 
 
 def _short(text: str) -> str:
-    """A value and its type; a type whose dims are long formulas is cut, which --json is not."""
+    """Truncates a long type for the terminal; --json shows it whole."""
     return text if len(text) <= 160 else text[:157] + "…"
 
 
 def onnx_text(facts: dict[str, Any]) -> str:
-    """The facts as text."""
+    """Formats the summary for the terminal."""
     opsets = ", ".join(f"{d} {v}" for d, v in facts["opsets"].items())
     lines = [f"{facts['file']}: {facts['bytes']} bytes, opset {opsets}" + (f", made by {facts['made_by']}" if facts["made_by"] else "")]
     lines += [f"  {_short(text)}" for text in facts["inputs"]] + [f"  -> {_short(text)}" for text in facts["outputs"]]

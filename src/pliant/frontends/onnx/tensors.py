@@ -1,8 +1,8 @@
-"""Tensors of ONNX files as arrays: every size is compared with the data that is there before anything is made of it.
+"""Converts TensorProtos to numpy arrays; compares every declared size with the data before it allocates memory.
 
-    array = read_tensor(proto, "weight", folder)       # read-only memory of the file where the file has it as bytes
+    array = read_tensor(proto, "weight", folder)       # a read-only view if the data is stored as bytes
 
-Elements of less than a byte come as ml_dtypes has them, one in each byte.
+Sub-byte elements become ml_dtypes arrays, which have one element per byte.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .dtypes import dtype_of, type_name
 from .external import Folder
 
 Array = np.ndarray[Any, Any]
-MOST_BYTES = 1 << 36  # of one tensor: what is declared beyond that is refused before memory is asked for
+MOST_BYTES = 1 << 36  # limit of one tensor (64 GiB), so that a hostile shape cannot make us allocate without bound
 
-# The field of a TensorProto that holds elements one by one, by dtype; all others are in int32_data.
+# The TensorProto field that lists the elements, by dtype; all other dtypes are listed in int32_data.
 _FIELDS = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data", "u64": "uint64_data"}
 _WIDE = {"float_data": np.float32, "double_data": np.float64, "uint64_data": np.uint64}
 
 
 def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
-    """The array that a TensorProto holds; `what` names it in errors."""
+    """The array of a TensorProto; `what` names it in errors. Raises if type, shape or data are invalid or not supported."""
     dtype = dtype_of(proto.data_type)
     if dtype is None:
         kind = type_name(proto.data_type)
@@ -48,7 +48,7 @@ def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
 
 
 def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
-    """The number of elements of a shape, which must be one."""
+    """The number of elements of a shape; raises if a dim is negative or the tensor is too large."""
     if any(n < 0 for n in shape):
         raise ModelFileError(f"onnx: {what} has the shape {shape}")
     count = math.prod(shape)
@@ -58,7 +58,7 @@ def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
 
 
 def _decoded(data: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
-    """Elements that lie as bytes, little-endian."""
+    """Decodes elements stored as little-endian bytes."""
     count = math.prod(shape)
     size = -(-count * dtype.bits // 8)
     if len(data) != size:
@@ -78,13 +78,13 @@ def _unpacked(codes: Array, dtype: DType, count: int) -> Array:
     per = dtype.per_byte
     spread = (codes[:, None] >> (np.arange(per, dtype=np.uint8) * dtype.bits)) & ((1 << dtype.bits) - 1)
     flat = np.ascontiguousarray(spread.reshape(-1)[:count])
-    if dtype.kind == "i":  # the sign, which ml_dtypes wants in the high bits as well
+    if dtype.kind == "i":  # sign extension: ml_dtypes expects the sign in the high bits of the byte too
         flat = ((flat ^ (1 << (dtype.bits - 1))) - np.uint8(1 << (dtype.bits - 1))).astype(np.uint8)
     return flat.view(np.int8 if dtype.kind == "i" else np.uint8).astype(dtype.numpy()) if dtype.is_int else flat.view(dtype.numpy())
 
 
 def _listed(proto: Any, dtype: DType, shape: tuple[int, ...], count: int, what: str) -> Array:
-    """Elements that are listed one by one."""
+    """Decodes elements stored one by one in a typed field."""
     field = _FIELDS.get(dtype.name, "int32_data")
     data = getattr(proto, field)
     stored = -(-count // dtype.per_byte)
@@ -95,6 +95,6 @@ def _listed(proto: Any, dtype: DType, shape: tuple[int, ...], count: int, what: 
     )
     if dtype.bits < 8:
         return _unpacked(wide.astype(np.uint8), dtype, count).reshape(shape)
-    if dtype.is_float and field == "int32_data":  # as bit patterns
+    if dtype.is_float and field == "int32_data":  # floats of 8 and 16 bits are stored as bit patterns
         return np.ascontiguousarray(wide.astype(np.uint8 if dtype.bits == 8 else np.uint16)).view(dtype.numpy()).reshape(shape)
     return wide.astype(dtype.numpy()).reshape(shape)

@@ -1,8 +1,8 @@
-"""Operators on tensors of texts, computed on the host: a program has numbers only, so that they run before, between and after programs.
+"""Operators on string tensors, which run on the host: compiled programs have no strings, so these run before, between and after them.
 
-    HOST["", "StringConcat"](call)          # the results, as numpy arrays; texts are arrays of objects
+    HOST["", "StringConcat"](call)          # the results as numpy arrays; strings are object arrays of `str`
 
-Texts are Python's `str`. What a pattern may say is what RE2 knows, as the standard has it: no look around, no reference to a group.
+Patterns have the syntax of RE2, as the standard demands: no lookaround and no backreferences.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .ngrams import Pool, pool_of
 from .regex import PatternError, UnsupportedPatternError, compile_pattern
 
 Array = np.ndarray[Any, Any]
-STRING = 8  # the number of texts among the element types of a file
-_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}  # by AttributeProto.AttributeType
+STRING = 8  # TensorProto.STRING, an element type
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}  # AttributeProto.AttributeType -> field
 
 
 class Call:
-    """One node with its operands, None where one is not given."""
+    """One node with its operands; None for an omitted operand."""
 
     def __init__(self, node: Any, domain: str, version: int, arrays: list[Any]) -> None:
         self.node, self.domain, self.version, self.arrays = node, domain, version, arrays
@@ -35,21 +35,21 @@ class Call:
         return f'node "{self.node.name or next(iter(self.node.output), "")}" ({self.op}, opset {self.version})'
 
     def wrong(self, what: str, **more: Any) -> ModelFileError:
-        """An error of the model."""
+        """Returns the error for an invalid model."""
         return ModelFileError(f"onnx: {self}: {what}", **more)
 
     def unsupported(self, what: str) -> UnsupportedError:
-        """Something that the standard has and we do not."""
+        """Returns the error for a feature of the standard that is not supported."""
         return UnsupportedError(f"onnx: {self}: {what}")
 
     def attribute(self, name: str, kind: int, default: Any = None) -> Any:
-        """An attribute of a kind that its number says; texts are decoded."""
-        found = self.attributes.get(name)
-        if found is None:
+        """The value of an attribute of type `kind` (an AttributeType), or the default; strings are decoded."""
+        proto = self.attributes.get(name)
+        if proto is None:
             return default
-        if found.type != kind:
+        if proto.type != kind:
             raise self.wrong(f'attribute "{name}" is not of the type that is expected')
-        value = getattr(found, _FIELDS[kind])
+        value = getattr(proto, _FIELDS[kind])
         if kind == 3:
             return decoded(value)
         if kind == 8:
@@ -57,24 +57,24 @@ class Call:
         return list(value) if kind in (6, 7) else value
 
     def texts(self, k: int) -> Array:
-        """Operand `k`, which must be of texts."""
-        found = self.arrays[k] if k < len(self.arrays) else None
-        if found is None or found.dtype != object:
+        """Operand `k`; raises if it is not a string tensor."""
+        array = self.arrays[k] if k < len(self.arrays) else None
+        if array is None or array.dtype != object:
             raise self.wrong(f"input {k} is not a tensor of texts")
-        return np.asarray(found)
+        return np.asarray(array)
 
     def ints(self, k: int) -> list[int] | None:
-        """Operand `k` as a list of integers, None where it is not given."""
-        found = self.arrays[k] if k < len(self.arrays) else None
-        if found is None:
+        """Operand `k` as a list of integers; None if it is omitted."""
+        array = self.arrays[k] if k < len(self.arrays) else None
+        if array is None:
             return None
-        if found.dtype.kind not in "iu":
+        if array.dtype.kind not in "iu":
             raise self.wrong(f"input {k} is not a list of integers")
-        return [int(n) for n in found.reshape(-1)]
+        return [int(n) for n in array.reshape(-1)]
 
 
 def decoded(data: Any) -> str:
-    """Bytes of a file as a text."""
+    """Decodes a string of the file; raises if it is not UTF-8."""
     try:
         return data if isinstance(data, str) else bytes(data).decode()
     except UnicodeDecodeError:
@@ -82,7 +82,7 @@ def decoded(data: Any) -> str:
 
 
 def objects(elements: Iterable[Any], shape: tuple[int, ...]) -> Array:
-    """An array of objects of a shape, element by element."""
+    """An object array with the given elements and shape."""
     items = list(elements)
     flat = np.empty(len(items), object)
     flat[:] = items
@@ -90,7 +90,7 @@ def objects(elements: Iterable[Any], shape: tuple[int, ...]) -> Array:
 
 
 def as_texts(value: Any, what: str) -> Array:
-    """What a user passes as texts: an array of them, or of bytes in UTF-8."""
+    """Converts a user's array of `str`, or of UTF-8 bytes, to an object array of `str`; raises for other elements."""
     array = np.asarray(value)
     if array.dtype.kind not in "OUS":
         raise Error(f"{what} is a tensor of texts, not of {array.dtype}")
@@ -102,14 +102,14 @@ def as_texts(value: Any, what: str) -> Array:
 
 
 def read_texts(proto: Any, what: str) -> Array:
-    """The texts that a TensorProto holds."""
+    """The strings of a TensorProto."""
     shape = tuple(int(n) for n in proto.dims)
     if any(n < 0 for n in shape) or int(np.prod(shape, dtype=np.float64)) != len(proto.string_data):
         raise ModelFileError(f"onnx: {what} has {len(proto.string_data)} texts, and the shape {shape}")
     return objects(map(decoded, proto.string_data), shape)
 
 
-# Operators of texts.
+# String operators.
 
 
 def _concat_texts(call: Call) -> list[Array]:
@@ -125,8 +125,8 @@ def _split_texts(call: Call) -> list[Array]:
     x, delimiter, most = call.texts(0), call.attribute("delimiter", 3) or None, call.attribute("maxsplit", 2)
     parts = [text.split(delimiter, -1 if most is None else most) for text in x.flat]
     width = max(map(len, parts), default=0)
-    found = objects((t for p in parts for t in [*p, *[""] * (width - len(p))]), (*x.shape, width))
-    return [found, np.asarray([len(p) for p in parts], np.int64).reshape(x.shape)]
+    padded = objects((t for p in parts for t in [*p, *[""] * (width - len(p))]), (*x.shape, width))
+    return [padded, np.asarray([len(p) for p in parts], np.int64).reshape(x.shape)]
 
 
 def _normalized(call: Call) -> list[Array]:
@@ -140,8 +140,8 @@ def _normalized(call: Call) -> list[Array]:
     words = call.attribute("stopwords", 8, [])
     fold: Callable[[str], str] = str if call.attribute("is_case_sensitive", 2, 0) else str.lower
     stops = {fold(w) for w in words}
-    kept = [cases[change](t) for t in x.flat if fold(t) not in stops] or [""]
-    return [objects(kept, (len(kept),) if x.ndim == 1 else (1, len(kept)))]
+    words_left = [cases[change](t) for t in x.flat if fold(t) not in stops] or [""]
+    return [objects(words_left, (len(words_left),) if x.ndim == 1 else (1, len(words_left)))]
 
 
 def _matches(call: Call) -> list[Array]:
@@ -163,24 +163,24 @@ def _counted(call: Call) -> list[Array]:
     if x.ndim not in (1, 2):
         raise call.wrong(f"the operand has {x.ndim} dims, 1 or 2 are expected")
     rows = x.reshape(1, -1) if x.ndim == 1 else x
-    found = np.stack([_counts(list(row), pool) for row in rows]) if len(rows) else np.zeros((0, pool.width), np.float32)
-    return [pool.weighed(found).reshape((pool.width,) if x.ndim == 1 else (len(rows), pool.width))]
+    counts = np.stack([_counts(list(row), pool) for row in rows]) if len(rows) else np.zeros((0, pool.width), np.float32)
+    return [pool.weighed(counts).reshape((pool.width,) if x.ndim == 1 else (len(rows), pool.width))]
 
 
 def _counts(row: list[Any], pool: Pool) -> Array:
-    """How often each n-gram of the pool is in a row, at the place of its index."""
+    """The number of occurrences in a row of each n-gram of the pool, at the n-gram's index."""
     index = {gram: at for gram, at in zip(pool.grams, pool.indexes, strict=True) if pool.least <= len(gram) <= pool.most}
-    found = np.zeros(pool.width, np.float32)
+    counts = np.zeros(pool.width, np.float32)
     for length in range(pool.least, pool.most + 1):
         for step in range(1, pool.skips + 2 if length > 1 else 2):
             for start in range(len(row) - (length - 1) * step):
                 at = index.get(tuple(row[start : start + (length - 1) * step + 1 : step]))
                 if at is not None:
-                    found[at] += 1
-    return found
+                    counts[at] += 1
+    return counts
 
 
-# Operators that only move elements, or compare them.
+# Operators that move or convert elements.
 
 
 def _gather(call: Call) -> list[Array]:
@@ -259,20 +259,20 @@ def _labels(call: Call) -> list[Array]:
     x = call.arrays[0]
     keys, values, default = label_table(call.wrong, call.node, lambda t: read_texts(t, "a tensor of labels"), x.dtype == object)
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))
-    found = [table.get(e, default) for e in x.reshape(-1).tolist()]
-    return [objects(found, x.shape) if values.dtype == object else np.asarray(found, values.dtype).reshape(x.shape)]
+    labels = [table.get(e, default) for e in x.reshape(-1).tolist()]
+    return [objects(labels, x.shape) if values.dtype == object else np.asarray(labels, values.dtype).reshape(x.shape)]
 
 
 def _constant(call: Call) -> list[Array]:
-    given = call.node.attribute[0]
-    if given.name == "value":
-        return [read_texts(given.t, f"{call}")]
-    found = call.attribute("value_strings", 8) if given.name == "value_strings" else [call.attribute("value_string", 3)]
-    return [objects(found, (len(found),) if given.name == "value_strings" else ())]
+    attribute_ = call.node.attribute[0]
+    if attribute_.name == "value":
+        return [read_texts(attribute_.t, f"{call}")]
+    strings = call.attribute("value_strings", 8) if attribute_.name == "value_strings" else [call.attribute("value_string", 3)]
+    return [objects(strings, (len(strings),) if attribute_.name == "value_strings" else ())]
 
 
 def run_on_host(call: Call) -> list[Array]:
-    """The results of a node, whose form has been checked."""
+    """Runs a node that `check_form` has validated; returns its results."""
     try:
         return HOST[call.domain, call.op](call)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as problem:
@@ -305,7 +305,7 @@ MOVERS = {"Identity", "Gather", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "T
 
 
 def text_results(node: Any, texts: list[bool]) -> list[bool]:
-    """Which results of a node are texts, by which of its operands are."""
+    """For each result of a node, True if it is a string tensor; `texts` says which operands are."""
     op = node.op_type
     if op in ("StringConcat", "StringNormalizer", "StringSplit"):
         return [True, False][: len(node.output)]

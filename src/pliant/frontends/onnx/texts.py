@@ -1,10 +1,10 @@
-"""Models with tensors of texts: cut into stages, those on the host and those that are programs, one after the other.
+"""Runs models with string tensors: partitions them into stages that alternate between the host and compiled programs.
 
-    stages = text_stages(model)             # None where there are no texts
-    run = Staged(model, stages, session)    # `session` makes a session of a model of one stage
+    stages = text_stages(model)             # None if there are no strings
+    run = Staged(model, stages, session)    # `session` creates a session for the model of one stage
 
-A node is on the host where an operand or a result of it is of texts (`text_operators.py`). What lies between is a model of its own: the
-types of what it takes from before are those of the arrays that come, so that it is made when they come for the first time.
+A node runs on the host if an operand or result is a string tensor (`text_operators.py`). The nodes between become a model of their own.
+Its input types are those of the arrays that arrive, so it is created when they arrive for the first time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .text_operators import HOST, STRING, Call, as_texts, read_texts, run_on_hos
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Nodes that run together, what they take from before, and what others take from them."""
+    """Nodes that run together, the names that they read from earlier stages, and the names that other stages read."""
 
     host: bool
     nodes: list[Any]
@@ -36,7 +36,7 @@ class Stage:
 
 
 def text_stages(model: Model) -> list[Stage] | None:
-    """The stages of a model, None where it has no texts."""
+    """Partitions a model into stages; None if it has no strings. Raises for string operators that are not supported."""
     graph = model.proto.graph
     texts = {i.name for i in graph.input if i.type.tensor_type.elem_type == STRING}
     texts |= {t.name for t in graph.initializer if t.data_type == STRING}
@@ -55,7 +55,7 @@ def text_stages(model: Model) -> list[Stage] | None:
 
 
 def _is_host(node: Any, texts: set[str]) -> bool:
-    """Whether a node works on texts; adds its results of texts."""
+    """True if a node has string operands or results; adds its string results to `texts`."""
     operands = [name in texts for name in node.input]
     results = [name for name, yes in zip(node.output, text_results(node, operands), strict=False) if yes]
     texts.update(results)
@@ -63,7 +63,7 @@ def _is_host(node: Any, texts: set[str]) -> bool:
 
 
 def _grouped(graph: Any, hosts: list[bool]) -> list[Stage]:
-    """Nodes by the number of times that what they are computed from changes between host and program: even numbers are on the host."""
+    """Groups nodes by level: the number of switches between host and program on the way to them. Even levels run on the host."""
     level: dict[str, int] = {}
     groups: dict[int, list[Any]] = {}
     for node, host in zip(graph.node, hosts, strict=True):
@@ -75,27 +75,27 @@ def _grouped(graph: Any, hosts: list[bool]) -> list[Stage]:
     uses = {at: {name for node in nodes for name in _used(node)} for at, nodes in groups.items()}
     stages = []
     for at, nodes in sorted(groups.items()):
-        made = [name for node in nodes for name in node.output if name]
+        outputs = [name for node in nodes for name in node.output if name]
         others = wanted.union(*(names for other, names in uses.items() if other != at))
-        stages.append(Stage(at % 2 == 0, nodes, sorted(uses[at] - set(made)), [name for name in made if name in others]))
+        stages.append(Stage(at % 2 == 0, nodes, sorted(uses[at] - set(outputs)), [name for name in outputs if name in others]))
     return stages
 
 
 def _used(node: Any) -> set[str]:
-    """The names that a node reads, those inside of its graphs included."""
-    found = {name for name in node.input if name}
+    """The names that a node reads, including those in its subgraphs."""
+    names = {name for name in node.input if name}
     todo = [g for a in node.attribute for g in ([a.g] if a.HasField("g") else list(a.graphs))]
     while todo:
         graph = todo.pop()
-        found.update(o.name for o in graph.output)
+        names.update(o.name for o in graph.output)
         for inner in graph.node:
-            found.update(name for name in inner.input if name)
+            names.update(name for name in inner.input if name)
             todo += [g for a in inner.attribute for g in ([a.g] if a.HasField("g") else list(a.graphs))]
-    return found
+    return names
 
 
 class Staged:
-    """A model run stage by stage; see the module."""
+    """Runs a model stage by stage; see the module docstring."""
 
     def __init__(self, model: Model, stages: list[Stage], session: Callable[[Model], Any], fallback: bool = False) -> None:
         self.model, self.stages, self._session = model, stages, session
@@ -107,7 +107,7 @@ class Staged:
         list_missing(Model(_of_nodes(model.proto, programs), model.opsets, model.functions, model.folder, model.file), fallback)
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """The results, in the order of the model."""
+        """Runs all stages; returns the outputs in model order."""
         values = {name: self._given(name, value) for name, value in feeds.items()}
         for number, stage in enumerate(self.stages):
             if stage.host:
@@ -119,17 +119,17 @@ class Staged:
     def _given(self, name: str, value: Any) -> Any:
         if self._inputs[name].type.tensor_type.elem_type != STRING:
             return value
-        found, dims = as_texts(value, f'input "{name}"'), self._inputs[name].type.tensor_type.shape.dim
+        texts, dims = as_texts(value, f'input "{name}"'), self._inputs[name].type.tensor_type.shape.dim
         if self._inputs[name].type.tensor_type.HasField("shape"):
-            fits = len(dims) == found.ndim and all(
-                not d.HasField("dim_value") or d.dim_value == n for d, n in zip(dims, found.shape, strict=True)
+            fits = len(dims) == texts.ndim and all(
+                not d.HasField("dim_value") or d.dim_value == n for d, n in zip(dims, texts.shape, strict=True)
             )
             if not fits:
-                raise ShapeError(f'input "{name}" has the shape {found.shape}, which is not that of the model')
-        return found
+                raise ShapeError(f'input "{name}" has the shape {texts.shape}, which is not that of the model')
+        return texts
 
     def _value(self, name: str, values: dict[str, Any]) -> Any:
-        """What a name stands for: computed before, or a literal of the model."""
+        """The value of a name: computed by an earlier stage, or an initializer of the model."""
         if name not in values:
             proto = self._weights.get(name)
             if proto is None:
@@ -143,8 +143,8 @@ class Staged:
             domain = domain_of(node.domain)
             version = self.model.opsets.get(domain, 1)
             arrays = [self._value(name, values) if name else None for name in node.input]
-            found = run_on_host(Call(node, domain, version, [a if a is None else np.asarray(a) for a in arrays]))
-            values.update((name, array) for name, array in zip(node.output, found, strict=False) if name)
+            results = run_on_host(Call(node, domain, version, [a if a is None else np.asarray(a) for a in arrays]))
+            values.update((name, array) for name, array in zip(node.output, results, strict=False) if name)
 
     def _as_program(self, number: int, stage: Stage, values: dict[str, Any]) -> None:
         passed = [name for name in stage.inputs if name in values]
@@ -153,11 +153,11 @@ class Staged:
         if key not in self._sessions:
             self._sessions[key] = self._session(self._part(stage, arrays))
         session = self._sessions[key]
-        found = session.run({i.name: arrays[i.name] for i in session.inputs})
-        values.update(zip(stage.outputs, found, strict=True))
+        results = session.run({i.name: arrays[i.name] for i in session.inputs})
+        values.update(zip(stage.outputs, results, strict=True))
 
     def _part(self, stage: Stage, arrays: dict[str, Any]) -> Model:
-        """The model of one stage."""
+        """The model of one stage, whose inputs have the types and ranks of `arrays`."""
         onnx, whole = load_onnx(), self.model.proto
         proto = _of_nodes(whole, stage.nodes)
         graph = proto.graph
@@ -179,7 +179,7 @@ class Staged:
 
 
 def _of_nodes(whole: Any, nodes: list[Any]) -> Any:
-    """A model with some of the nodes of another one."""
+    """A model with the given nodes and the opsets and functions of `whole`."""
     proto = load_onnx().ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import, functions=whole.functions)
     proto.graph.name = whole.graph.name or "model"
     proto.graph.node.extend(nodes)

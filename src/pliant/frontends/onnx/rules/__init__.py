@@ -1,4 +1,4 @@
-"""The rules of the operators, a file for each family; they are imported when the first one is asked for."""
+"""The import rules of ONNX operators, one file per family; all files are imported at the first lookup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAMILIES = (
 
 
 def rule_of(domain: str, op: str) -> Rule | None:
-    """The rule of an operator, None where there is none."""
+    """The import rule of an operator, or None."""
     _load()
     return RULES.get((domain, op))
 

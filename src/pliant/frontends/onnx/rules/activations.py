@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions: Relu, Gelu, Softmax and others."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ _PLAIN = {"Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.soft
 
 @rule(*_PLAIN)
 def plain(site: NodeContext) -> Any:
-    """Units without parameters."""
+    """Activations without parameters."""
     return _PLAIN[site.op](site.x(0))
 
 
 @rule("Relu")
 def relu(site: NodeContext) -> Any:
-    """max(x, 0), also of integers."""
+    """max(x, 0), also for integers."""
     return ops.relu(site.x(0)) if site.dtype(0).is_float else ops.maximum(site.x(0), 0)
 
 
 @rule("LeakyRelu")
 def leaky_relu(site: NodeContext) -> Any:
-    """x, or alpha * x below zero."""
+    """x, or alpha * x for negative x."""
     return ops.leaky_relu(site.x(0), alpha=site.real("alpha", 0.01))
 
 
 @rule("PRelu")
 def prelu(site: NodeContext) -> Any:
-    """x, or slope * x below zero."""
+    """x, or slope * x for negative x, with a tensor of slopes."""
     x, slope = site.x(0), site.x(1)
-    if site.version < 7 and site.rank(1) == 1 and site.shape(1) != (1,):  # one for each channel
+    if site.version < 7 and site.rank(1) == 1 and site.shape(1) != (1,):  # before opset 7, one slope per channel, not broadcast
         slope = ops.reshape(slope, (-1, *[1] * (site.rank(0) - 2)))
     return ops.where(ops.less(x, 0), ops.mul(x, slope), x)
 
 
 @rule("Elu", "Celu", "ThresholdedRelu")
 def alpha_units(site: NodeContext) -> Any:
-    """Units with one parameter."""
+    """Activations with one parameter, alpha."""
     make = {"Elu": ops.elu, "Celu": ops.celu, "ThresholdedRelu": ops.thresholded_relu}[site.op]
     return make(site.x(0), alpha=site.real("alpha", 1.0))
 
 
 @rule("Selu")
 def selu(site: NodeContext) -> Any:
-    """The scaled unit."""
+    """The scaled exponential linear unit."""
     return ops.selu(site.x(0), alpha=site.real("alpha", 1.6732632423543772), gamma=site.real("gamma", 1.0507009873554805))
 
 
@@ -59,7 +59,7 @@ def hard_sigmoid(site: NodeContext) -> Any:
 
 @rule("Shrink")
 def shrink(site: NodeContext) -> Any:
-    """0 near 0, moved by the bias beyond."""
+    """x + bias below -lambd, x - bias above lambd, 0 between."""
     x, limit, bias = site.x(0), site.real("lambd", 0.5), site.real("bias", 0.0)
     of = site.dtype(0)
     if of.is_float:
@@ -76,7 +76,7 @@ def gelu(site: NodeContext) -> Any:
 
 @rule("Softmax", "LogSoftmax", "Hardmax")
 def softmax(site: NodeContext) -> Any:
-    """Along an axis; up to opset 12 over all axes from `axis` on."""
+    """Softmax, log-softmax or hardmax along an axis; up to opset 12 over all axes from `axis` on, flattened."""
     make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": ops.hardmax}[site.op]
     x, rank = site.x(0), site.rank(0)
     if site.version >= 13:

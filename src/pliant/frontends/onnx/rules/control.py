@@ -1,7 +1,7 @@
-"""Branches and loops: If, Loop, Scan.
+"""Control flow: If, Loop, Scan.
 
-A condition that is known chooses while importing. A loop whose number of rounds is a number may be unrolled: it is where what it carries
-changes its shape, or is a sequence.
+A condition that is known at import time selects its branch there. A loop with a constant trip count is unrolled if its loop-carried
+values change shape or are sequences.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..loops import Loop, as_tensor, wide
 from ..node_context import NodeContext
 from ..registry import rule
 
-UNROLLED = 1024  # rounds at most
-MOST_ROUNDS = 1 << 20  # of a loop that collects rows, where only a run tells how many there are
-MOST_ROWS = 1 << 30  # bytes of rows that memory is planned for then
+UNROLLED = 1024  # the most iterations that are unrolled: each adds all nodes of the body to the program
+MOST_ROUNDS = 1 << 20  # the most iterations of a loop that collects rows if the trip count is data-dependent
+MOST_ROWS = 1 << 30  # the most bytes of rows then, because the memory plan needs an upper bound
 
 
 @rule("If")
 def if_(site: NodeContext) -> Any:
-    """One of two graphs."""
+    """Runs one of two subgraphs; results with different dims are merged if the condition is an expression over dims."""
     condition = site.item(0)
     branches = [site.graph("then_branch"), site.graph("else_branch")]
     counts = [len(b.output) for b in branches]
@@ -40,7 +40,7 @@ def if_(site: NodeContext) -> Any:
     importer, builder = site.importer, site.importer.builder
     value = site.x(0)
     value = ops.reshape(value, ()) if isinstance(value.annotation, Tensor) and value.annotation.shape else value
-    made: list[tuple[Any, Any, list[Value]]] = []
+    arms: list[tuple[Any, Any, list[Value]]] = []
     for branch in branches:
         importer.open()
         items = importer.body(branch, site.scope, {})
@@ -48,13 +48,13 @@ def if_(site: NodeContext) -> Any:
             error = importer.needed(site, 0)
             raise error if error.inputs else site.unsupported("branches that give sequences or optionals are not supported")
         results = [as_tensor(importer.value(i, site)) for i in items]
-        made.append((builder.pause(), importer.leave(), results))
+        arms.append((builder.pause(), importer.leave(), results))
     chooses = as_expr(condition.array.reshape(-1)[0], condition.dtype) if isinstance(condition, Known) else None
-    if chooses is not None and any(len(a.tensor.shape) != len(b.tensor.shape) for a, b in zip(made[0][2], made[1][2], strict=True)):
+    if chooses is not None and any(len(a.tensor.shape) != len(b.tensor.shape) for a, b in zip(arms[0][2], arms[1][2], strict=True)):
         return _first_only(site, chooses, branches[0])
-    common = [_common(site, a, b, chooses) for a, b in zip(made[0][2], made[1][2], strict=True)]
+    common = [_common(site, a, b, chooses) for a, b in zip(arms[0][2], arms[1][2], strict=True)]
     bodies = []
-    for frame, literals, results in made:
+    for frame, literals, results in arms:
         builder.resume(frame)
         importer.enter(literals)
         final = [_under(builder, r, c) for r, c in zip(results, common, strict=True)]
@@ -63,16 +63,16 @@ def if_(site: NodeContext) -> Any:
 
 
 def _first_only(site: NodeContext, chooses: Expr, branch: Any) -> Any:
-    """Of branches with different ranks, where dims decide between them: the first one, under the condition that it is taken.
+    """Imports only the first of two branches whose results have different ranks, with a run-time check that it is taken.
 
-    Exporters write such branches for a squeeze, and go on with the rank of the first.
+    Exporters write such branches for a squeeze, and the nodes after them assume the rank of the first.
     """
     site.check(chooses, "it is supported where its condition holds")
     return site.importer.body(branch, site.scope, {})
 
 
 def _common(site: NodeContext, a: Value, b: Value, chooses: Expr | None) -> Tensor:
-    """What both branches result in; where their dims differ and dims decide between them, the dim of the one that is taken."""
+    """The common annotation of a result of both branches; a dim that differs becomes a select on the condition `chooses`."""
     x, y = a.tensor, b.tensor
     if x.dtype is not y.dtype or len(x.shape) != len(y.shape):
         facts = [f"the first branch gives {x}", f"the second {y}"]
@@ -90,7 +90,7 @@ def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
 
 @rule("Loop")
 def loop(site: NodeContext) -> Any:
-    """Rounds of a graph, as many as said and as long as a condition holds."""
+    """Runs a subgraph up to a trip count and while a condition holds; compiled as a loop, or unrolled if that is impossible."""
     body = site.graph("body")
     carried = [site.item(k) for k in range(2, len(site.items))]
     site.require(len(body.input) == len(carried) + 2, f"the body has {len(body.input)} inputs, {len(carried) + 2} are expected")
@@ -113,7 +113,7 @@ def loop(site: NodeContext) -> Any:
 
 
 def _check_known(site: NodeContext, what: str) -> None:
-    """Number of rounds and condition must be known where a loop is unrolled."""
+    """Raises unless trip count and condition are known at import time, as unrolling needs."""
     for k in (0, 1):
         if site.has(k) and not (isinstance(site.item(k), Known) and not site.items[k].symbolic):
             error = site.importer.needed(site, k)
@@ -121,7 +121,7 @@ def _check_known(site: NodeContext, what: str) -> None:
 
 
 def _rounds(site: NodeContext) -> Any:
-    """The largest number of rounds: an expression, a value, or None."""
+    """The maximal trip count: an expression, a value, or None for no limit."""
     if not site.has(0):
         return None
     item = site.item(0)
@@ -138,8 +138,8 @@ def _unrolled(site: NodeContext, body: Any, carried: list[Item], number: int | N
     while going and (number is None or done < number):
         if done >= UNROLLED:
             raise site.unsupported(f"a loop of more than {UNROLLED} rounds that cannot be compiled as one is not supported")
-        given = [numbers(np.asarray(done, np.int64)), numbers(np.asarray(going)), *carried]
-        results = site.importer.body(body, site.scope, dict(zip(names, given, strict=True)))
+        inputs = [numbers(np.asarray(done, np.int64)), numbers(np.asarray(going)), *carried]
+        results = site.importer.body(body, site.scope, dict(zip(names, inputs, strict=True)))
         after = results[0]
         if not isinstance(after, Known) or after.symbolic:
             raise site.unsupported("a loop that changes shapes and ends by what it computes is not supported")
@@ -153,8 +153,8 @@ def _unrolled(site: NodeContext, body: Any, carried: list[Item], number: int | N
 
 
 def _compiled(site: NodeContext, body: Any, carried: list[Item], count: Any, keep: Any) -> list[Any]:
-    """The loop as one of the graph language. Where rows are collected and their number shows only at the end, it is run twice: rounds are
-    counted first."""
+    """Emits the loop as a `While`. If it collects rows and its trip count is data-dependent, it runs twice: the first run counts
+    iterations, which gives the size of the result."""
     rows = len(body.output) > len(carried) + 1
     if not rows or (isinstance(count, Expr) and not (isinstance(count, Const) and count.value > MOST_ROUNDS)):
         return _rounds_of(site, body, carried, count, keep)
@@ -165,12 +165,12 @@ def _compiled(site: NodeContext, body: Any, carried: list[Item], count: Any, kee
 
 
 def _row_bytes(site: NodeContext, body: Any, carried: list[Item], keep: Any) -> Expr:
-    """The bytes of the largest row that a round gives, from a round that is left again."""
+    """The size in bytes of the largest row that an iteration collects; imports the body once and discards it."""
     importer, mark = site.importer, site.importer.mark()
     importer.open((), loop=True)
     try:
-        given = [numbers(np.asarray(0, np.int64)), numbers(np.asarray(True)), *carried]
-        results = importer.body(body, site.scope, dict(zip([i.name for i in body.input], given, strict=True)))
+        inputs = [numbers(np.asarray(0, np.int64)), numbers(np.asarray(True)), *carried]
+        results = importer.body(body, site.scope, dict(zip([i.name for i in body.input], inputs, strict=True)))
         shapes = [as_tensor(importer.value(r, site)).tensor for r in results[len(carried) + 1 :]]
     finally:
         importer.back_to(mark)
@@ -183,7 +183,10 @@ def _row_bytes(site: NodeContext, body: Any, carried: list[Item], keep: Any) -> 
 def _rounds_of(
     site: NodeContext, body: Any, carried: list[Item], count: Any, keep: Any, counted: bool = False, exact: bool = False
 ) -> list[Any]:
-    """The last states and the rows of a loop; with `counted` the number of its rounds alone, which is `count` where it is `exact`."""
+    """Emits one loop; returns its final states and collected rows, or with `counted` its trip count only.
+
+    `exact` says that the loop runs exactly `count` times, so that the rows need no trimming.
+    """
     importer = site.importer
     init = [as_tensor(importer.value(c, site)) for c in carried]
     start = as_tensor(importer.value(keep if keep is not None else numbers(np.asarray(True)), site))
@@ -219,7 +222,7 @@ def _goes_on(at: list[Value], count: Any) -> Any:
 
 @rule("Scan")
 def scan(site: NodeContext) -> Any:
-    """A graph over the rows of tensors, with states that go from row to row."""
+    """Runs a subgraph for each row of the scanned tensors, with loop-carried states."""
     if site.version < 9:
         return _scan_of_batches(site)
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
@@ -231,14 +234,14 @@ def scan(site: NodeContext) -> Any:
     count = site.tensor(states).shape[axes[0]]
     init = [as_tensor(site.x(k)) for k in range(states)]
     sources = [site.x(states + k) for k in range(number)]
-    found = _scanned(site, body, init, sources, axes, reverse, count)
-    return [*found[:states], *_arranged(site, found[states:])]
+    results = _scanned(site, body, init, sources, axes, reverse, count)
+    return [*results[:states], *_arranged(site, results[states:])]
 
 
 def _scanned(
     site: NodeContext, body: Any, init: list[Any], sources: list[Any], axes: list[int], reverse: list[int], count: Any
 ) -> list[Any]:
-    """The last states, and the rows that were collected, along axis 0."""
+    """Emits the loop of a scan; returns the final states and the collected rows, stacked along axis 0."""
     importer, loop_, states = site.importer, Loop(site), len(init)
     with loop_.body() as at:
         inner = [loop_.carry(v) for v in init]
@@ -254,7 +257,7 @@ def _scanned(
 
 
 def _scan_of_batches(site: NodeContext) -> Any:
-    """The Scan of opset 8: each element of a batch by itself, along axis 1."""
+    """The Scan of opset 8: scans each batch element separately along axis 1."""
     if site.has(0):
         raise site.unsupported("lengths of sequences are not supported")
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
@@ -265,27 +268,27 @@ def _scan_of_batches(site: NodeContext) -> Any:
     size = batches.value if isinstance(batches, Const) else None
     if size is None or not 0 < size <= UNROLLED:
         raise site.needed_dim(f"a batch of {batches} elements: its size must be known, and at most {UNROLLED}")
-    made = []
+    scanned = []
     for k in range(size):
-        given = [ops.squeeze(ops.slice(site.x(1 + j), 0, k, k + 1), 0) for j in range(states + number)]
-        made.append(_scanned(site, body, given[:states], given[states:], [0] * number, reverse, rounds))
-    return [ops.stack(list(parts), 0) for parts in zip(*made, strict=True)]
+        inputs = [ops.squeeze(ops.slice(site.x(1 + j), 0, k, k + 1), 0) for j in range(states + number)]
+        scanned.append(_scanned(site, body, inputs[:states], inputs[states:], [0] * number, reverse, rounds))
+    return [ops.stack(list(parts), 0) for parts in zip(*scanned, strict=True)]
 
 
 def _list(site: NodeContext, name: str, length: int) -> list[int]:
-    found = site.ints(name, None) or [0] * length
-    site.require(len(found) == length, f'attribute "{name}" has {len(found)} numbers, {length} are expected')
-    return found
+    integers = site.ints(name, None) or [0] * length
+    site.require(len(integers) == length, f'attribute "{name}" has {len(integers)} numbers, {length} are expected')
+    return integers
 
 
 def _arranged(site: NodeContext, rows: list[Any]) -> list[Any]:
-    """Collected rows in the order and along the axis that are asked for."""
+    """The collected rows with the direction and axis of the scan_output attributes."""
     axes, reverse = _list(site, "scan_output_axes", len(rows)), _list(site, "scan_output_directions", len(rows))
-    found = []
+    arranged = []
     for x, axis, back in zip(rows, axes, reverse, strict=True):
         rank = len(x.tensor.shape)
         at = site.normal(axis, rank)
         x = ops.flip(x, 0) if back else x
         order = [*range(1, at + 1), 0, *range(at + 1, rank)]
-        found.append(ops.permute(x, order) if at else x)
-    return found
+        arranged.append(ops.permute(x, order) if at else x)
+    return arranged

@@ -1,4 +1,4 @@
-"""Tensors made of numbers alone: Constant, ConstantOfShape, Range, EyeLike, OneHot, windows."""
+"""Tensor creation: Constant, ConstantOfShape, Range, EyeLike, OneHot, window functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..registry import rule
 
 @rule("Constant")
 def constant(site: NodeContext) -> Any:
-    """A literal, in one of several forms."""
-    given = [name for name in site.attributes if name != "name"]
-    site.require(len(given) == 1, f"it has {len(given)} values")
-    name = given[0]
+    """A literal tensor, from the one attribute that holds its value."""
+    attributes = [name for name in site.attributes if name != "name"]
+    site.require(len(attributes) == 1, f"it has {len(attributes)} values")
+    name = attributes[0]
     if name == "value":
         array = site.array("value")
         assert array is not None
@@ -36,7 +36,7 @@ def constant(site: NodeContext) -> Any:
 
 @rule("ConstantOfShape")
 def constant_of_shape(site: NodeContext) -> Any:
-    """One number everywhere."""
+    """A tensor filled with one number; a literal if the shape is constant."""
     value = site.array("value")
     of = f32 if value is None else dtype(value.dtype)
     site.require(value is None or value.size == 1, 'attribute "value" has one element')
@@ -46,14 +46,14 @@ def constant_of_shape(site: NodeContext) -> Any:
     fixed = all(isinstance(n, int) for n in shape)
     if fixed and int(np.prod(shape, dtype=np.float64)) <= 1024:
         return Known(np.full(shape, number, of.numpy()), of)
-    if fixed and of.is_float:  # a weight, which layouts and convolutions want as a literal; it takes no memory here
+    if fixed and of.is_float:  # may be a weight, which layout passes need as a literal; the broadcast view takes no memory
         return numbers(np.broadcast_to(of.numpy().type(number), shape), site.label)
     return ops.full(shape, number, of)
 
 
 @rule("Range")
 def range_(site: NodeContext) -> Any:
-    """start, start + delta, … before the limit."""
+    """start, start + delta, … up to the limit (exclusive)."""
     of = site.dtype(0)
     ends = [_end(site, k) for k in range(3)]
     site.require(isinstance(ends[2], Expr) or ends[2] != 0, "delta is 0")
@@ -71,7 +71,7 @@ def _end(site: NodeContext, k: int) -> Any:
     site.require(item.array.size == 1, f"input {k} has {item.array.size} elements, one is expected")
     e = item.array.reshape(-1)[0]
     if isinstance(e, Expr):
-        while isinstance(e, Cast) and e.args[0].dtype.is_int:  # a dim under another type
+        while isinstance(e, Cast) and e.args[0].dtype.is_int:  # a dim that was cast, for instance to f32
             e = e.args[0]
         if e.dtype is not i64:
             raise site.unsupported(f"a bound that is {e.dtype} and known only at run time is not supported")
@@ -81,7 +81,7 @@ def _end(site: NodeContext, k: int) -> Any:
 
 @rule("EyeLike")
 def eye_like(site: NodeContext) -> Any:
-    """Ones in a diagonal."""
+    """A matrix with ones on a diagonal."""
     shape = site.shape(0)
     site.require(len(shape) == 2, f"the operand has {len(shape)} dims, 2 are expected")
     return ops.eye(shape[0], shape[1], site.integer("k", 0), site.dtype_attribute("dtype", site.dtype(0)))
@@ -89,7 +89,7 @@ def eye_like(site: NodeContext) -> Any:
 
 @rule("OneHot")
 def one_hot(site: NodeContext) -> Any:
-    """One of two values where the place along a new axis is the index."""
+    """One-hot encoding along a new axis, with given on and off values."""
     depth = site.dims(1)[0] if isinstance(site.item(1), Known) and site.dtype(1).is_int else int(site.number(1))
     off, on = site.known(2).reshape(-1)
     of = site.dtype(2)
@@ -101,7 +101,7 @@ def one_hot(site: NodeContext) -> Any:
 
 @rule("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(site: NodeContext) -> Any:
-    """A window of cosines."""
+    """The Hann, Hamming or Blackman window."""
     of = site.dtype_attribute("output_datatype", f32)
     size = int(site.number(0))
     steps = size if site.integer("periodic", 1) else size - 1
@@ -117,5 +117,5 @@ def window(site: NodeContext) -> Any:
 
 @rule("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
 def random(site: NodeContext) -> Any:
-    """Values that the standard leaves open."""
+    """Raises: random operators have no defined results."""
     raise site.unsupported("random numbers, whose values the standard leaves open, are not supported")

@@ -1,4 +1,4 @@
-"""Operators on each element alone: arithmetic, comparisons, logic, casts."""
+"""Elementwise operators: arithmetic, comparisons, logic, casts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..items import Narrow, fills_bytes
 from ..node_context import NodeContext
 from ..registry import rule
 
-# Operators that are one of ours under another name.
+# ONNX operators that equal a graph operator of one or two operands.
 ONE = {
     "Abs": ops.abs, "Acos": ops.acos, "Acosh": ops.acosh, "Asin": ops.asin, "Asinh": ops.asinh, "Atan": ops.atan, "Atanh": ops.atanh,
     "Ceil": ops.ceil, "Cos": ops.cos, "Cosh": ops.cosh, "Erf": ops.erf, "Exp": ops.exp, "Floor": ops.floor, "Log": ops.log, "Neg": ops.neg,
@@ -41,7 +41,7 @@ for _name, _make in TWO.items():
 
 
 def _second(site: NodeContext) -> Any:
-    """The second operand; up to opset 6 it is aligned at an axis, where `broadcast` says so."""
+    """The second operand; up to opset 6, with `broadcast`, its dims are aligned at `axis`."""
     y = site.x(1)
     if site.version >= 7 or not site.integer("broadcast", 0) or "axis" not in site.attributes:
         return y
@@ -53,14 +53,14 @@ def _second(site: NodeContext) -> Any:
 
 @rule("Div")
 def div(site: NodeContext) -> Any:
-    """Division, of integers towards zero."""
+    """Division; integers are truncated toward zero."""
     x, y = site.x(0), _second(site)
     return ops.div(x, y) if site.dtype(0).is_float else ops.trunc_divide(x, y)
 
 
 @rule("Mod")
 def mod(site: NodeContext) -> Any:
-    """The remainder, with the sign of the divisor, or of the dividend."""
+    """The remainder, with the sign of the divisor, or of the dividend for fmod=1."""
     fmod = site.integer("fmod", 0)
     site.require(bool(fmod) or site.dtype(0).is_int or site.version >= 28, 'floats need attribute "fmod"')
     return (ops.fmod if fmod else ops.remainder)(site.x(0), site.x(1))
@@ -68,7 +68,7 @@ def mod(site: NodeContext) -> Any:
 
 @rule("Pow")
 def pow_(site: NodeContext) -> Any:
-    """A power, in the dtype of the base."""
+    """The power, in the dtype of the base."""
     x, y = site.x(0), _second(site)
     of, other = site.dtype(0), site.dtype(1)
     if of is other and of.is_float:
@@ -79,7 +79,7 @@ def pow_(site: NodeContext) -> Any:
 
 @rule("Max", "Min", "Sum", "Mean")
 def many(site: NodeContext) -> Any:
-    """One of several operands, or their sum or mean."""
+    """The elementwise maximum, minimum, sum or mean of several operands."""
     xs = site.xs()
     total: Any = reduce({"Max": ops.maximum, "Min": ops.minimum}.get(site.op, ops.add), xs)
     return ops.div(total, float(len(xs))) if site.op == "Mean" else total if len(xs) > 1 else xs[0]
@@ -87,7 +87,7 @@ def many(site: NodeContext) -> Any:
 
 @rule("Clip")
 def clip(site: NodeContext) -> Any:
-    """Elements moved into a range; where it is empty, its upper end."""
+    """Clamps elements to a range; if the range is empty, to its upper bound."""
     x = site.x(0)
     if site.version < 11:
         low, high = site.real("min", None), site.real("max", None)
@@ -99,37 +99,37 @@ def clip(site: NodeContext) -> Any:
 
 @rule("Where")
 def where(site: NodeContext) -> Any:
-    """A choice by element."""
+    """Selects elements of two tensors by a condition."""
     return ops.where(site.x(0), site.x(1), site.x(2))
 
 
 @rule("IsInf")
 def is_inf(site: NodeContext) -> Any:
-    """Where an element is infinite, of the signs that are asked for."""
+    """True for infinite elements of the signs that the attributes select."""
     x = site.x(0)
     up, down = site.integer("detect_positive", 1), site.integer("detect_negative", 1)
-    found = ops.is_inf(x)
+    infinite = ops.is_inf(x)
     if up and down:
-        return found
+        return infinite
     sign = ops.greater(x, 0.0) if up else ops.less(x, 0.0)
-    return ops.logical_and(found, sign if up or down else ops.is_nan(x))
+    return ops.logical_and(infinite, sign if up or down else ops.is_nan(x))
 
 
 @rule("BitShift")
 def bit_shift(site: NodeContext) -> Any:
-    """Bits moved to the left or the right."""
+    """A bit shift to the left or right."""
     way = site.text("direction", "", "LEFT", "RIGHT")
     return (ops.shift_left if way == "LEFT" else ops.shift_right)(site.x(0), site.x(1))
 
 
 @rule("Cast", "CastLike")
 def cast(site: NodeContext) -> Any:
-    """Another data type."""
+    """A conversion to another data type."""
     return cast_to(site, site.x(0), site.dtype_attribute("to") if site.op == "Cast" else site.dtype(1))
 
 
 def cast_to(site: NodeContext, x: Any, to: Any) -> Any:
-    """`x` in another dtype; one that is for storage only is rounded to as codes are."""
+    """Casts `x` to another dtype; storage-only dtypes are rounded to like quantized codes with scale 1."""
     of = site.dtype(0)
     if of is to:
         return site.item(0)
@@ -147,14 +147,14 @@ def cast_to(site: NodeContext, x: Any, to: Any) -> Any:
 
 
 def _power(site: NodeContext, x: Any) -> Any:
-    """The powers of two that f32 numbers are rounded to in f8e8m0, as `round_mode` says; infinity stands for its NaN. Signs are dropped."""
+    """Rounds f32 numbers to the powers of two of f8e8m0, by `round_mode`; infinity represents its NaN. Signs are dropped."""
     mode = site.text("round_mode", "up", "up", "down", "nearest")
     bits = ops.bit_cast(x, i32)
     exponent, fraction = ops.bitwise_and(ops.shift_right(bits, 23), 255), ops.bitwise_and(bits, (1 << 23) - 1)
     half = 1 << 22
     if mode != "down":
         up = ops.greater(fraction, 0) if mode == "up" else ops.greater(fraction, half)
-        if mode == "nearest":  # the middle goes up as well, but not from the least power
+        if mode == "nearest":  # a tie is rounded up too, except at the smallest power
             up = ops.logical_or(up, ops.logical_and(ops.equal(fraction, half), ops.greater(exponent, 0)))
         most = 254 if site.integer("saturate", 1) else 255
         exponent = ops.where(ops.logical_and(up, ops.less(exponent, most)), ops.add(exponent, 1), exponent)
@@ -162,7 +162,7 @@ def _power(site: NodeContext, x: Any) -> Any:
 
 
 def in_bytes(x: Any, to: Any) -> Any:
-    """Numbers as those of a type below a byte, one in each byte: integers keep their low bits, floats are rounded to nearest even."""
+    """Converts to a sub-byte dtype stored one per byte: integers keep their low bits, floats are rounded to nearest even."""
     of = x.tensor.dtype
     if to.is_float:
         return ops.quantize_linear(_four_bits(x if of is f32 else ops.cast(x, f32)), ops.constant(1.0), dtype=ALL["f8e4m3fn"])
@@ -173,16 +173,16 @@ def in_bytes(x: Any, to: Any) -> Any:
 
 
 def _four_bits(x: Any) -> Any:
-    """The nearest numbers of f4e2m1: steps of a half up to 2, of 1 up to 4, of 2 up to 6."""
+    """Rounds to the nearest number of f4e2m1, whose spacing is 0.5 up to 2, 1 up to 4, and 2 up to 6."""
     size = ops.minimum(ops.abs(x), 6.0)
     small, large = ops.div(ops.round(ops.mul(size, 2.0)), 2.0), ops.mul(ops.round(ops.div(size, 2.0)), 2.0)
-    found = ops.where(ops.less(size, 2.0), small, ops.where(ops.less(size, 4.0), ops.round(size), large))
-    return ops.where(ops.less(x, 0.0), ops.neg(found), found)
+    rounded = ops.where(ops.less(size, 2.0), small, ops.where(ops.less(size, 4.0), ops.round(size), large))
+    return ops.where(ops.less(x, 0.0), ops.neg(rounded), rounded)
 
 
 @rule("Identity", "Dropout")
 def identity(site: NodeContext) -> Any:
-    """The operand as it is; a dropout does nothing in inference, and its mask is all true."""
+    """Returns the operand; dropout does nothing at inference, and its mask is all true."""
     item = site.item(0)
     if site.op == "Identity":
         return item

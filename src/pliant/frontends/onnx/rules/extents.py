@@ -1,4 +1,4 @@
-"""Dims in the arithmetic of rules: integers where they are known, expressions where they are not."""
+"""Arithmetic on dims in rules: integers for constant dims, expressions for symbolic ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..emit import ops
 
 
 def plain(n: Any) -> Any:
-    """An extent as an integer where it is one."""
+    """Simplifies an extent; returns an integer if it is constant."""
     n = simplify(n) if isinstance(n, Expr) else n
     return n.value if isinstance(n, Const) else n
 
@@ -32,7 +32,7 @@ def most(n: Any, m: Any) -> Any:
 
 
 def extent(n: Any, of: Any) -> Any:
-    """A dim as a number of a dtype to compute with."""
+    """A dim as a value of a dtype: a literal, or a host scalar."""
     n = plain(n)
     if isinstance(n, int):
         return ops.constant(n if of.is_int else float(n), of)

@@ -1,8 +1,8 @@
-"""ImageDecoder: the pixels of an image file. Its size is in the file, so the file must be known when the model is imported.
+"""ImageDecoder: decodes an image file at import time, because the file determines the size of the image.
 
     pliant.from_onnx(model, values={"data": np.fromfile("photo.jpg", np.uint8)})
 
-The package pillow reads it. A session makes a program for each file that it is given.
+The package pillow decodes it. A session compiles one program for each image file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..items import numbers
 from ..node_context import NodeContext
 from ..registry import rule
 
-FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")  # those of the standard, by pillow's names
+FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")  # the formats of the standard, by pillow's names; no others are opened
 _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 
 @rule("ImageDecoder")
 def image_decoder(site: NodeContext) -> Any:
-    """An image as (height, width, channels) of bytes; an empty one where the file cannot be read, as the standard says."""
+    """The image as u8 (height, width, channels); an empty one if the file cannot be decoded, as the standard demands."""
     order = site.text("pixel_format", "RGB", *_MODES)
     data = site.known(0)
     site.require(data.ndim == 1, f"input 0 has {data.ndim} dims, 1 is expected")

@@ -1,4 +1,4 @@
-"""Elements by their indices: gathers and scatters."""
+"""Gather and scatter operators."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from ..registry import rule
 
 @rule("Gather")
 def gather(site: NodeContext) -> Any:
-    """The parts at indices along an axis."""
+    """The slices at given indices along an axis."""
     return ops.take(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherElements")
 def gather_elements(site: NodeContext) -> Any:
-    """An element for each index along an axis."""
+    """One element per index, along an axis."""
     return ops.gather(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherND")
 def gather_nd(site: NodeContext) -> Any:
-    """Parts at index tuples."""
+    """The slices at index tuples."""
     _check_tuples(site)
     return ops.gather_nd(site.x(0), site.x(1), batch_dims=site.integer("batch_dims", 0))
 
 
 @rule("ScatterElements", "Scatter")
 def scatter_elements(site: NodeContext) -> Any:
-    """An update for each index along an axis."""
+    """Writes one update per index, along an axis."""
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter(site.x(0), site.x(1), site.x(2), site.axis("axis", site.rank(0), 0), how)
 
 
 @rule("ScatterND")
 def scatter_nd(site: NodeContext) -> Any:
-    """Updates at index tuples."""
+    """Writes updates at index tuples."""
     _check_tuples(site)
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter_nd(site.x(0), site.x(1), site.x(2), how)
 
 
 def _check_tuples(site: NodeContext) -> None:
-    """How long index tuples are must be known: the rank of a result depends on it."""
+    """Raises unless the length of index tuples is known, which determines the rank of the result."""
     if site.rank(1) and not isinstance(site.shape(1)[-1], int):
         raise site.needed_dim("the last dim of the indices must be known")
 
 
 @rule("ReverseSequence")
 def reverse_sequence(site: NodeContext) -> Any:
-    """The first elements of each sequence turned around."""
+    """Reverses the first elements of each sequence, up to its length."""
     return ops.reverse_sequence(site.x(0), site.x(1), axis=site.integer("time_axis", 0), batch_axis=site.integer("batch_axis", 1))
 
 
 @rule("TensorScatter")
 def tensor_scatter(site: NodeContext) -> Any:
-    """A cache with new elements from a place on, which each sequence has its own."""
+    """Writes new rows into a KV cache, from a start position per sequence."""
     cache, update = site.x(0), site.x(1)
     axis = site.axis("axis", site.rank(0), -2)
     mode = site.text("mode", "linear", "linear", "circular")

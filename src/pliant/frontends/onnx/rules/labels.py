@@ -1,4 +1,4 @@
-"""The domain ai.onnx.ml, as far as it works on tensors of numbers: LabelEncoder, Binarizer, ArrayFeatureExtractor; and TfIdfVectorizer."""
+"""Numeric operators of the domain ai.onnx.ml (LabelEncoder, Binarizer, ArrayFeatureExtractor), and TfIdfVectorizer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _LISTS = {"strings": object, "int64s": np.int64, "floats": np.float32}
 
 
 def label_table(wrong: Callable[[str], Exception], node: Any, texts: Callable[[Any], Array], of_texts: bool) -> tuple[Array, Array, Any]:
-    """Keys, values and the default of a LabelEncoder; `texts` reads a tensor of them."""
-    given = {a.name: a for a in node.attribute}
-    if "classes_strings" in given:  # version 1: texts to their numbers, or back
-        words = _list(given["classes_strings"], "strings")
+    """The keys, values and default of a LabelEncoder; `texts` reads a string tensor, `of_texts` says that the operand is one."""
+    attributes = {a.name: a for a in node.attribute}
+    if "classes_strings" in attributes:  # version 1 maps strings to their indices, or indices to strings
+        words = _list(attributes["classes_strings"], "strings")
         places = np.arange(len(words), dtype=np.int64)
-        default = given.get("default_int64" if of_texts else "default_string")
+        default = attributes.get("default_int64" if of_texts else "default_string")
         missing: Any = (-1 if default is None else default.i) if of_texts else ("_Unused" if default is None else default.s.decode())
         return (words, places, missing) if of_texts else (places, words, missing)
-    keys, values = (_labels(wrong, given, side, texts) for side in ("keys", "values"))
+    keys, values = (_labels(wrong, attributes, side, texts) for side in ("keys", "values"))
     if keys.ndim != 1 or keys.shape != values.shape:
         raise wrong(f"{keys.shape} keys and {values.shape} values")
     if len(set(keys.tolist())) != len(keys):
         raise wrong("a key is given twice")
-    return keys, values, _default(given, values)
+    return keys, values, _default(attributes, values)
 
 
 def _list(attribute: Any, kind: str) -> Array:
     field = {"strings": "strings", "int64s": "ints", "floats": "floats"}[kind]
     items = [s.decode() if isinstance(s, bytes) else s for s in getattr(attribute, field)]
-    found = np.empty(len(items), _LISTS[kind])
-    found[:] = items
-    return found
+    array = np.empty(len(items), _LISTS[kind])
+    array[:] = items
+    return array
 
 
 def _labels(wrong: Callable[[str], Exception], given: dict[str, Any], side: str, texts: Callable[[Any], Array]) -> Array:
@@ -68,15 +68,15 @@ def _default(given: dict[str, Any], values: Array) -> Any:
     if tensor is not None:
         return tensor.t.string_data[0].decode() if tensor.t.data_type == 8 else read_tensor(tensor.t, "the default").reshape(-1)[0].item()
     name = {"O": "default_string", "i": "default_int64", "u": "default_int64"}.get(values.dtype.kind, "default_float")
-    found = given.get(name)
-    if found is None:
+    proto = given.get(name)
+    if proto is None:
         return {"default_string": "_Unused", "default_int64": -1}.get(name, -0.0)
-    return found.s.decode() if name == "default_string" else found.i if name == "default_int64" else found.f
+    return proto.s.decode() if name == "default_string" else proto.i if name == "default_int64" else proto.f
 
 
 @rule("LabelEncoder", domain=ML)
 def label_encoder(site: NodeContext) -> Any:
-    """The value of the key that an element is, or the default."""
+    """Maps each element to the value of the equal key, or to the default: compares with all keys, takes the first match."""
 
     def refuse(_: Any) -> Array:
         raise site.unsupported("texts are not numbers")
@@ -96,7 +96,7 @@ def label_encoder(site: NodeContext) -> Any:
 
 @rule("Binarizer", domain=ML)
 def binarizer(site: NodeContext) -> Any:
-    """1 above a threshold, 0 elsewhere."""
+    """1 for elements above a threshold, else 0."""
     of = site.dtype(0)
     threshold = site.real("threshold", 0.0)
     x: Any = site.x(0) if of.is_float else ops.cast(site.x(0), "f64")
@@ -105,22 +105,22 @@ def binarizer(site: NodeContext) -> Any:
 
 @rule("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(site: NodeContext) -> Any:
-    """Elements along the last axis; of a vector as a row."""
+    """Elements along the last axis, by index; a vector gives a row (1, n)."""
     site.require(site.rank(0) >= 1, "the operand has no dims")
-    found = ops.take(site.x(0), ops.reshape(site.x(1), (-1,)), site.rank(0) - 1)
-    return ops.reshape(found, (1, *found.tensor.shape)) if site.rank(0) == 1 else found
+    features = ops.take(site.x(0), ops.reshape(site.x(1), (-1,)), site.rank(0) - 1)
+    return ops.reshape(features, (1, *features.tensor.shape)) if site.rank(0) == 1 else features
 
 
 @rule("TfIdfVectorizer")
 def tf_idf(site: NodeContext) -> Any:
-    """How often n-grams are in rows of integers: windows compared with the pool, and counted."""
+    """Counts n-grams in rows of integers: compares sliding windows with the pool and sums the matches."""
     read = {2: site.integer, 3: site.text, 6: site.floats, 7: site.ints, 8: site.texts}
     pool = pool_of(site.wrong, lambda name, kind, default: read[kind](name, default), "pool_int64s")
     site.require(site.rank(0) in (1, 2), f"the operand has {site.rank(0)} dims, 1 or 2 are expected")
     x: Any = site.x(0) if site.dtype(0) is i64 else ops.cast(site.x(0), i64)
     x = ops.reshape(x, (1, *site.tensor(0).shape)) if site.rank(0) == 1 else x
     rows, columns = x.tensor.shape
-    parts, places = [ops.full((rows, 1), 0, f32)], [0] * pool.width  # of a place without an n-gram: the zero before all others
+    parts, places = [ops.full((rows, 1), 0, f32)], [0] * pool.width  # column 0 is zero, for result elements without an n-gram
     done = 1
     for length in range(pool.least, pool.most + 1):
         mine = [(g, at) for g, at in zip(pool.grams, pool.indexes, strict=True) if len(g) == length]
@@ -135,15 +135,15 @@ def tf_idf(site: NodeContext) -> Any:
         for _, at in mine:
             places[at] = done
             done += 1
-    found: Any = ops.take(ops.concat(parts, axis=1), ops.constant(np.asarray(places, np.int64)), 1)
+    weighted: Any = ops.take(ops.concat(parts, axis=1), ops.constant(np.asarray(places, np.int64)), 1)
     if pool.mode != "TF":
-        found = ops.minimum(found, 1.0) if pool.mode == "IDF" else found
-        found = ops.mul(found, ops.constant(pool.factors()))
-    return ops.reshape(found, (pool.width,)) if site.rank(0) == 1 else found
+        weighted = ops.minimum(weighted, 1.0) if pool.mode == "IDF" else weighted
+        weighted = ops.mul(weighted, ops.constant(pool.factors()))
+    return ops.reshape(weighted, (pool.width,)) if site.rank(0) == 1 else weighted
 
 
 def _occurrences(x: Any, columns: Any, wanted: Array, step: int) -> Any:
-    """How often each row of `wanted` is in rows of `x`, one element in `step`: [rows, n-grams]."""
+    """The number of occurrences of each n-gram of `wanted` in the rows of `x`, with stride `step` between elements: [rows, n-grams]."""
     length = wanted.shape[1]
     count = simplify(Max(columns - (length - 1) * step, const(0)))
     same: Any = None

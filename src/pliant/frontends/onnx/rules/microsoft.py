@@ -1,4 +1,4 @@
-"""Operators of the domain com.microsoft, which tools of onnxruntime write: fused forms of what the standard has."""
+"""Operators of the domain com.microsoft, which onnxruntime's tools write: fused forms of standard operators."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MS = "com.microsoft"
 
 @rule("Gelu", "BiasGelu", domain=MS)
 def gelu(site: NodeContext) -> Any:
-    """The unit with erf, of a sum where there is a bias."""
+    """The exact GELU of x, or of x + bias."""
     return ops.gelu(_with_bias(site, 1))
 
 
 @rule("FastGelu", domain=MS)
 def fast_gelu(site: NodeContext) -> Any:
-    """The unit with tanh, of a sum where there is a bias."""
+    """The tanh approximation of GELU of x, or of x + bias."""
     return ops.gelu(_with_bias(site, 1), approximate="tanh")
 
 
@@ -40,7 +40,7 @@ def _with_bias(site: NodeContext, k: int) -> Any:
 @rule("SimplifiedLayerNormalization")
 @rule("SimplifiedLayerNormalization", domain=MS)
 def simplified_layer_norm(site: NodeContext) -> Any:
-    """Over the root of the mean square of the last axes; onnxruntime has it in the default domain."""
+    """RMS normalization over the last axes; onnxruntime writes it in the default domain too."""
     return _simplified(site, site.x(0), site.x(1), site.axis("axis", site.rank(0), -1))
 
 
@@ -54,7 +54,7 @@ def _simplified(site: NodeContext, x: Any, weight: Any, axis: int) -> Any:
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
 def skip_layer_norm(site: NodeContext) -> Any:
-    """The norm of a sum, and the sum as fourth result."""
+    """Layer or RMS normalization of x + skip + bias; the sum is the fourth result."""
     simplified = site.op.startswith("SkipSimplified")
     total: Any = ops.add(site.x(0), site.x(1))
     bias = 3 if simplified else 4
@@ -68,7 +68,7 @@ def skip_layer_norm(site: NodeContext) -> Any:
 
 @rule("EmbedLayerNormalization", domain=MS)
 def embed_layer_norm(site: NodeContext) -> Any:
-    """The norm of a sum of embeddings: of words, of positions, of segments; how many words count as second result."""
+    """Layer normalization of the sum of word, position and segment embeddings; the second result is the length by the mask."""
     total: Any = ops.take(site.x(2), site.x(0), 0)
     length = site.tensor(0).shape[1]
     places = site.x(8) if site.has(8) else ops.arange(length)
@@ -82,19 +82,19 @@ def embed_layer_norm(site: NodeContext) -> Any:
 
 @rule("FusedMatMul", domain=MS)
 def fused_matmul(site: NodeContext) -> Any:
-    """alpha * A' @ B'."""
+    """alpha * A' @ B', where ' is an optional transpose."""
     for name in ("transBatchA", "transBatchB"):
         if site.integer(name, 0):
             raise site.unsupported(f'attribute "{name}" is not supported')
     site.require(min(site.rank(0), site.rank(1)) >= 2, "an operand has less than two dims")
-    found = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
+    product = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
     alpha = site.real("alpha", 1.0)
-    return found if alpha == 1.0 else ops.mul(found, alpha)
+    return product if alpha == 1.0 else ops.mul(product, alpha)
 
 
 @rule("FusedConv", domain=MS)
 def fused_conv(site: NodeContext) -> Any:
-    """A convolution, a residual, an activation."""
+    """A convolution, plus an optional residual, then an activation."""
     y: Any = conv(site)
     y = ops.add(y, site.x(3)) if site.has(3) else y
     params = site.floats("activation_params", None) or []
@@ -109,7 +109,7 @@ def fused_conv(site: NodeContext) -> Any:
 
 @rule("RotaryEmbedding", domain=MS)
 def rotary_embedding(site: NodeContext) -> Any:
-    """Pairs of each head, or of its first part, turned by angles whose cosines and sines are given for every position."""
+    """Rotary position embedding (RoPE) of each head, or of its first part, with tables of cosines and sines by position."""
     shape, x = site.tensor(0).shape, site.x(0)
     if site.integer("is_packed_batching", 0):
         raise site.unsupported("packed batches are not supported")
@@ -131,12 +131,12 @@ def rotary_embedding(site: NodeContext) -> Any:
     places = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
     places = ops.add(ops.reshape(places, (1, 1)), ops.unsqueeze(ops.arange(length), 0)) if first else places
     cos, sin = (ops.unsqueeze(ops.take(site.x(k), places, 0), axis) for k in (2, 3))
-    found: Any = ops.reshape(rotated(x, cos, sin, bool(site.integer("interleaved", 0))), shape)
-    return found if scale == 1.0 else ops.mul(found, scale)
+    result: Any = ops.reshape(rotated(x, cos, sin, bool(site.integer("interleaved", 0))), shape)
+    return result if scale == 1.0 else ops.mul(result, scale)
 
 
 def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
-    """The last dim's pairs turned, as many as there are angles: neighbors, or those half of that part apart. The rest of it stays."""
+    """Applies RoPE to the last dim: pairs are neighbors (interleaved) or half of the rotated part apart; the rest is unchanged."""
     rank, half, width = len(x.tensor.shape), plain(cos.tensor.shape[-1]), plain(x.tensor.shape[-1])
     if 2 * half != width:
         parts = ops.slice(x, rank - 1, 0, 2 * half), ops.slice(x, rank - 1, 2 * half, None)

@@ -1,4 +1,4 @@
-"""Attention of the domain com.microsoft: Attention and MultiHeadAttention."""
+"""Attention operators of the domain com.microsoft: Attention and MultiHeadAttention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .microsoft import MS
 
 @rule("Attention", domain=MS)
 def attention(site: NodeContext) -> Any:
-    """Attention of a tensor with itself; one product gives queries, keys and values."""
+    """Self-attention with one packed projection for queries, keys and values, and an optional KV cache."""
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
     if site.has(6) or site.integer("do_rotary", 0):
@@ -35,7 +35,7 @@ def attention(site: NodeContext) -> Any:
 
 @rule("MultiHeadAttention", domain=MS)
 def multi_head_attention(site: NodeContext) -> Any:
-    """Attention of queries, keys and values that are given."""
+    """Attention of projected queries, keys and values, with an optional KV cache."""
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
     if any(site.has(k) for k in (8, 9)):
@@ -54,7 +54,7 @@ def multi_head_attention(site: NodeContext) -> Any:
 
 
 def _parts(site: NodeContext) -> list[Any]:
-    """Queries, keys and values; one tensor [batch, n, heads, 3, d] may hold them all, or one with 2 keys and values."""
+    """Queries, keys and values; one tensor [batch, n, heads, 3, d] may pack all three, or one with 2 keys and values."""
     if site.has(2):
         return [site.x(k) for k in range(3)]
     packed, count = (site.x(1), 2) if site.has(1) else (site.x(0), 3)
@@ -66,39 +66,39 @@ def _parts(site: NodeContext) -> list[Any]:
 
 
 def heads_of(x: Any, heads: int) -> Any:
-    """[batch, n, heads * d] as [batch, n, heads, d]."""
+    """Reshapes [batch, n, heads * head_dim] to [batch, n, heads, head_dim]."""
     b, n, size = x.tensor.shape
     return ops.reshape(x, (b, n, heads, plain(size) // heads))
 
 
 def flat_heads(y: Any) -> Any:
-    """[batch, heads, n, d] as [batch, n, heads * d]."""
+    """Reshapes [batch, heads, n, head_dim] to [batch, n, heads * head_dim]."""
     b, heads, n, d = y.tensor.shape
     return ops.reshape(ops.permute(y, (0, 2, 1, 3)), (b, n, plain(heads) * plain(d)))
 
 
 def _heads(x: Any, heads: int) -> Any:
-    """[batch, n, heads * d] as [batch, heads, n, d]."""
+    """Reshapes [batch, n, heads * head_dim] to [batch, heads, n, head_dim]."""
     return ops.permute(heads_of(x, heads), (0, 2, 1, 3))
 
 
 def _mask(site: NodeContext, k: int, keys: Any) -> Any:
-    """Which keys count, as a bool that broadcasts over [batch, heads, n, keys]; None where all do."""
+    """The mask of visible keys, a bool tensor that broadcasts to [batch, heads, n, keys]; None if all are visible."""
     if not site.has(k):
         return None
-    given, shape = site.x(k), site.shape(k)
-    if len(shape) == 1:  # how many of each sequence count
+    mask, shape = site.x(k), site.shape(k)
+    if len(shape) == 1:  # the length of each sequence
         if plain(shape[0]) != plain(site.tensor(0).shape[0]):
             raise site.unsupported("starts and ends of sequences as a mask are not supported")
         places = ops.cast(ops.arange(keys), i32)
-        return ops.less(ops.reshape(places, (1, 1, 1, -1)), ops.reshape(ops.cast(given, i32), (-1, 1, 1, 1)))
+        return ops.less(ops.reshape(places, (1, 1, 1, -1)), ops.reshape(ops.cast(mask, i32), (-1, 1, 1, 1)))
     if len(shape) > 3:
         raise site.unsupported(f"a mask of {len(shape)} dims is not supported")
-    return ops.not_equal(ops.unsqueeze(given, (1, 2) if len(shape) == 2 else 1), 0)
+    return ops.not_equal(ops.unsqueeze(mask, (1, 2) if len(shape) == 2 else 1), 0)
 
 
 def _attended(site: NodeContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
-    """softmax(q @ k.T * scale + bias) @ v where the mask lets it, heads side by side again."""
+    """softmax(q @ k.T * scale + bias) @ v with heads concatenated; like onnxruntime, adds mask_filter_value to the scores of hidden keys."""
     n, d = q.tensor.shape[2:]
     scale = site.real("scale", 0.0) or float(plain(d)) ** -0.5
     scores: Any = ops.mul(ops.matmul(q, k, transpose_b=True), scale)

@@ -1,9 +1,9 @@
-"""Weights of codes in blocks, of the domain com.microsoft: MatMulNBits and GatherBlockQuantized.
+"""Block-quantized weights of the domain com.microsoft: MatMulNBits and GatherBlockQuantized.
 
-A code `c` of a block stands for (c - zero) * scale. Weights stay codes: they become bytes of our formats U4_16 … U8_256
-(`quantization/formats.py`), with the number -zero * scale for each block where zero points are given. A product is of 8-bit activations
-where `accuracy_level` is 4, which allows it, and of floats otherwise; `graph/ops/block_quantized.py` and `block_quantized_f32.py` tell how
-each is rounded.
+A code `c` of a block represents (c - zero) * scale. Weights stay quantized: they are repacked to the formats U4_16 … U8_256
+(`quantization/formats.py`), which store -zero * scale for each block if there are zero points. The matmul uses 8-bit activations if
+`accuracy_level` is 4, which allows it, and floats otherwise; `graph/ops/block_quantized.py` and `block_quantized_f32.py` define the
+rounding of each.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..node_context import Array, NodeContext
 from ..registry import rule
 from .microsoft import MS
 
-INT8_ACTIVATIONS = 4  # accuracy levels 1 to 3 are of 32- and 16-bit floats, 0 leaves it open
+INT8_ACTIVATIONS = 4  # accuracy levels 1 to 3 demand 32- or 16-bit floats, 0 is unspecified
 
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """A matrix of codes, u8[rows, blocks, size], how many bits each has, and f32[rows, blocks] each of scales and zero points, if any."""
+    """A block-quantized matrix: codes u8[rows, blocks, size], their number of bits, scales f32[rows, blocks], and zero points if any."""
 
     codes: Array
     bits: int
@@ -34,21 +34,21 @@ class _Codes:
     zero: Array | None
 
     def raw(self) -> tuple[str, Array]:
-        """The name of a format and the bytes of its blocks; blocks that are longer than those of any format are several."""
+        """The format name and the packed blocks; blocks longer than those of any format are split."""
         parts = max(1, self.codes.shape[2] // BLOCK_SIZES[-1])
         rows, blocks, size = self.codes.shape
         codes = self.codes.reshape(rows, blocks * parts, size // parts)
-        held = codes[..., ::2] | codes[..., 1::2] << 4 if self.bits == 4 else codes
+        packed = codes[..., ::2] | codes[..., 1::2] << 4 if self.bits == 4 else codes
         with np.errstate(all="ignore"):
             factors = [self.scale] if self.zero is None else [self.scale, -(self.zero * self.scale)]
         ends = [np.repeat(f, parts, axis=1).astype(np.float32)[..., None].view(np.uint8) for f in factors]
         name = f"U{self.bits}_{size // parts}{'_M' if self.zero is not None else ''}"
-        return name, np.concatenate([held, *ends], axis=-1)
+        return name, np.concatenate([packed, *ends], axis=-1)
 
 
 @rule("MatMulNBits", domain=MS)
 def matmul_nbits(site: NodeContext) -> Any:
-    """A product with a weight (n, k) of 4- or 8-bit codes in blocks along k, each of which has a scale and perhaps a zero point."""
+    """A matmul with a weight (n, k) quantized to 4 or 8 bits in blocks along k, each with a scale and an optional zero point."""
     k, n, bits = site.integer("K", 0), site.integer("N", 0), site.integer("bits", 4)
     size = _block_size(site, 32)
     site.require(min(k, n) > 0, f"K {k}, N {n}")
@@ -71,7 +71,7 @@ def matmul_nbits(site: NodeContext) -> Any:
 
 @rule("GatherBlockQuantized", domain=MS)
 def gather_block_quantized(site: NodeContext) -> Any:
-    """Rows of a matrix of codes in blocks, as numbers."""
+    """Gathers rows of a block-quantized matrix and dequantizes them."""
     size, bits, data = _block_size(site, 128), site.integer("bits", 4), site.known(0)
     packed = data.dtype == np.uint8 and bits == 4
     if data.ndim != 2 or site.axis("gather_axis", 2, 0) != 0 or site.axis("quantize_axis", 2, 1) != 1 or bits not in (4, 8):
@@ -82,14 +82,14 @@ def gather_block_quantized(site: NodeContext) -> Any:
     shape = (rows, k // size)
     if data.dtype == np.uint8:
         codes, zero = _unpacked(site, 0, (*shape, size), bits), _zeros(site, 3, shape, bits)
-    else:  # i4 or u4, whose zero point is 0 where none is given
+    else:  # i4 or u4: the default zero point is 0; signed codes are shifted by 8 to be unsigned
         low = 8 if site.dtype(0).kind == "i" else 0
         codes = (data.astype(np.int8) + low).astype(np.uint8).reshape(*shape, size)
-        given = site.known(3).astype(np.float32).reshape(shape) if site.has(3) else np.zeros(shape, np.float32)
-        zero = given + np.float32(low)
+        zero_points = site.known(3).astype(np.float32).reshape(shape) if site.has(3) else np.zeros(shape, np.float32)
+        zero = zero_points + np.float32(low)
     format, raw = _Codes(codes, bits, _numbers(site, 2, shape), zero).raw()
-    found = ops.block_take(_literal(site, raw), site.x(1), format)
-    return found if site.dtype(2) is f32 else ops.cast(found, site.dtype(2))
+    gathered = ops.block_take(_literal(site, raw), site.x(1), format)
+    return gathered if site.dtype(2) is f32 else ops.cast(gathered, site.dtype(2))
 
 
 def _block_size(site: NodeContext, default: int) -> int:
@@ -103,25 +103,25 @@ def _literal(site: NodeContext, raw: Array) -> Any:
 
 
 def _numbers(site: NodeContext, k: int, shape: tuple[int, int]) -> Array:
-    """A literal of floats, as f32."""
+    """A float literal as f32, in the given shape."""
     array, of = site.known(k), site.dtype(k)
     site.require(of.is_float and array.size == shape[0] * shape[1], f"input {k} is {of}{list(array.shape)}, {shape} floats are expected")
     return np.ascontiguousarray(array).astype(np.float32).reshape(shape)
 
 
 def _unpacked(site: NodeContext, k: int, shape: tuple[int, ...], bits: int) -> Array:
-    """Codes of a literal, one in each byte or two, the low half first."""
+    """The codes of a literal with one (8-bit) or two (4-bit, low half first) codes per byte."""
     array = site.known(k)
-    held = int(np.prod(shape)) * bits // 8
+    size = int(np.prod(shape)) * bits // 8
     site.require(
-        array.dtype == np.uint8 and array.size == held, f"input {k} is {array.dtype}{list(array.shape)}, {held} bytes are expected"
+        array.dtype == np.uint8 and array.size == size, f"input {k} is {array.dtype}{list(array.shape)}, {size} bytes are expected"
     )
     flat = np.ascontiguousarray(array).reshape(-1)
     return (flat if bits == 8 else np.stack([flat & 15, flat >> 4], axis=-1)).reshape(shape)
 
 
 def _zeros(site: NodeContext, k: int, shape: tuple[int, int], bits: int) -> Array | None:
-    """Zero points, one for each block: codes in rows of whole bytes, or floats; None where they are the middle of the codes."""
+    """The zero point of each block: packed codes in rows of whole bytes, or floats; None for the default, the middle of the range."""
     if not site.has(k):
         return None
     of: DType = site.dtype(k)

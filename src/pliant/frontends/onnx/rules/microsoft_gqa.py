@@ -1,12 +1,12 @@
-"""GroupQueryAttention of the domain com.microsoft: attention of a decoder with a cache, in the form that onnxruntime-genai exports.
+"""GroupQueryAttention of the domain com.microsoft: decoder attention with a KV cache, as onnxruntime-genai exports it.
 
-Of sequence b, `seqlens_k[b] + 1` keys count, those of the new tokens included; `start[b]` of them are in the cache. So the keys are
+Sequence b has `seqlens_k[b] + 1` keys, including those of the new tokens; `start[b]` of them are in the cache. So the keys are
 
     present[b, t] = past[b, t]               for t < start[b]
-                    key[b, t - start[b]]     from there on
+                    key[b, t - start[b]]     for t >= start[b]
 
-and the query of token i sees those at t <= start[b] + i. The number of keys is max(past, total_sequence_length), a dim; where the last is a
-value that only a run tells, it becomes a dim then. Rows of sequences that are shorter than others are not defined behind their ends.
+and the query of token i sees those at t <= start[b] + i. The number of keys is the dim max(past, total_sequence_length); if
+total_sequence_length is known only at run time, it becomes a new dim. Rows beyond the end of a shorter sequence are undefined.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from .extents import extent, most, plain
 from .microsoft import MS, rotated
 from .microsoft_attention import flat_heads, heads_of
 
-_QKV, _PAST, _LENGTHS, _TOTAL, _COS, _PLACES, _BIAS, _SINK = 0, 3, 5, 6, 7, 9, 10, 11
+_QKV, _PAST, _LENGTHS, _TOTAL, _COS, _PLACES, _BIAS, _SINK = 0, 3, 5, 6, 7, 9, 10, 11  # input numbers
 
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
-    """Where the tokens of each sequence stand: how many are cached, i64[batch], and the dims of new tokens and of all keys."""
+    """The KV cache: `start`, the number of cached tokens per sequence (i64[batch]), and the dims of new tokens and of all keys."""
 
     start: Any
     new: Any
     keys: Any
 
     def places(self) -> Any:
-        """The place of each new token, i64[batch, new]."""
+        """The position of each new token, i64[batch, new]."""
         return ops.add(ops.unsqueeze(self.start, 1), ops.unsqueeze(ops.arange(self.new), 0))
 
     def seen(self, window: int) -> Any:
-        """Which keys a query sees, bool[batch, 1, new, keys]: those up to its own place, and of these the last `window` where it is one."""
+        """The mask of visible keys, bool[batch, 1, new, keys]: causal, and with `window` >= 0 only the last `window` of them."""
         place, key = ops.unsqueeze(self.places(), (1, 3)), ops.reshape(ops.arange(self.keys), (1, 1, 1, -1))
-        found: Any = ops.less_equal(key, place)
-        return found if window < 0 else ops.logical_and(found, ops.less(ops.sub(place, window), key))
+        visible: Any = ops.less_equal(key, place)
+        return visible if window < 0 else ops.logical_and(visible, ops.less(ops.sub(place, window), key))
 
     def joined(self, past: Any, new: Any) -> Any:
-        """The keys or values of the cache and of new tokens, [batch, heads, keys, d]; of new ones, heads stand behind tokens."""
+        """Joins cached keys or values [batch, heads, past, d] with new ones [batch, new, heads, d] to [batch, heads, keys, d]."""
         if past is None:
             return ops.permute(new, (0, 2, 1, 3))
         held = past.tensor.shape[2]
@@ -60,7 +60,7 @@ class _Cache:
 
 @rule("GroupQueryAttention", domain=MS)
 def group_query_attention(site: NodeContext) -> Any:
-    """Attention of new tokens to those of a cache and themselves; results are what is attended to, and the new cache."""
+    """Attention of new tokens over the KV cache and themselves; returns the output and the new cache."""
     heads, kv = site.integer("num_heads", 0), site.integer("kv_num_heads", 0)
     site.require(heads > 0 and kv > 0 and heads % kv == 0, f'attributes "num_heads" and "kv_num_heads" are {heads} and {kv}')
     if site.integer("qk_output", 0) or site.integer("sliding_window_cache", 0) or not site.integer("causal", 1):
@@ -78,7 +78,7 @@ def group_query_attention(site: NodeContext) -> Any:
 
 
 def _tokens(site: NodeContext, heads: int, kv: int) -> list[Any]:
-    """Queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may hold all three."""
+    """Queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may pack all three."""
     if site.has(1):
         return [heads_of(site.x(n), count) for n, count in ((0, heads), (1, kv), (2, kv))]
     width = plain(site.tensor(_QKV).shape[2])
@@ -99,7 +99,7 @@ def _cache(site: NodeContext, q: Any) -> _Cache:
 
 
 def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
-    """What queries attend to, [batch, heads, n, d]."""
+    """The attention output, [batch, heads, n, d]."""
     of, d = q.tensor.dtype, plain(q.tensor.shape[3])
     scale = site.real("scale", 0.0) or float(d) ** -0.5
     mask: Any = cache.seen(site.integer("local_window_size", -1))
@@ -107,20 +107,20 @@ def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
         mask = ops.where(mask, site.x(_BIAS), ops.constant(float("-inf"), of))
     softcap, sink = site.real("softcap", 0.0), _sink(site)
     if not softcap and sink is None:
-        # No sequence has more cached tokens than the longest: what lies behind that for a query is left out without a look at the mask.
+        # is_causal with the offset of the longest sequence is a bound for all: the kernel skips the keys beyond it without the mask.
         return ops.scaled_dot_product_attention(q, k, v, mask, is_causal=True, scale=scale, offset=simplify(cache.keys - cache.new))
     return _with_scores(q, k, v, mask, scale, softcap, sink)
 
 
 def _sink(site: NodeContext) -> Any:
-    """A score for each head that takes a part of the weights and has no value, or None."""
+    """The attention sink of each head: an extra score that takes part in the softmax but has no value; None without one."""
     if site.has(_SINK):
         return ops.reshape(ops.cast(site.x(_SINK), f32), (1, -1, 1, 1))
     return ops.zeros((1, 1, 1, 1), f32) if site.integer("smooth_softmax", 0) == 1 else None
 
 
 def _with_scores(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float, sink: Any) -> Any:
-    """Attention with all scores in memory, in f32."""
+    """Attention in f32 that stores all scores, for softcap and attention sinks, which the attention operator does not support."""
     b, heads, n, d = q.tensor.shape
     kv, of = k.tensor.shape[1], q.tensor.dtype
     q, k, v = (x if of is f32 else ops.cast(x, f32) for x in (q, k, v))

@@ -1,6 +1,6 @@
-"""Operators on 8-bit codes of the domain com.microsoft: QLinearAdd and its like, QGemm, DynamicQuantizeMatMul.
+"""8-bit quantized operators of the domain com.microsoft: QLinearAdd and similar ones, QGemm, DynamicQuantizeMatMul.
 
-Products are products of integers. What works element by element is done on the numbers that codes stand for, in one kernel.
+Matmuls run on integers. Elementwise operators dequantize, compute and requantize in one fused kernel.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ rule("DequantizeLinear", domain=MS)(dequantize)
 
 
 def number(site: NodeContext, k: int) -> Any:
-    """What the codes of input `k` stand for; their scale and zero point are the next two inputs."""
+    """Dequantizes input `k`; its scale and zero point are the next two inputs."""
     zero = ops.reshape(site.x(k + 2), ()) if site.has(k + 2) else None
     return ops.dequantize_linear(site.x(k), ops.reshape(site.x(k + 1), ()), zero)
 
 
 def code(site: NodeContext, x: Any, scale: int, like: Any) -> Any:
-    """The codes of a result, by the inputs that are its scale and zero point."""
+    """Quantizes a result; input `scale` is its scale and the next input its zero point."""
     zero = ops.reshape(site.x(scale + 1), ()) if site.has(scale + 1) else None
     return ops.quantize_linear(x, ops.reshape(site.x(scale), ()), zero, dtype=site.dtype(scale + 1) if site.has(scale + 1) else like)
 
 
 @rule("QLinearAdd", "QLinearMul", domain=MS)
 def two(site: NodeContext) -> Any:
-    """The sum or product of what codes stand for."""
+    """The sum or product of two quantized tensors."""
     make = ops.add if site.op == "QLinearAdd" else ops.mul
     return code(site, make(number(site, 0), number(site, 3)), 6, site.dtype(0))
 
 
 @rule("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
 def one(site: NodeContext) -> Any:
-    """A unit of what codes stand for."""
+    """An activation of a quantized tensor."""
     x = number(site, 0)
     if site.op == "QLinearSigmoid":
         return code(site, ops.sigmoid(x), 3, site.dtype(0))
@@ -54,7 +54,7 @@ def one(site: NodeContext) -> Any:
 
 @rule("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
 def average(site: NodeContext) -> Any:
-    """The mean of what codes of each window, or of each channel, stand for."""
+    """Average pooling of a quantized tensor, over windows or whole channels."""
     if site.integer("channels_last", 0):
         raise site.unsupported("channels last are not supported")
     x = number(site, 0)
@@ -66,7 +66,7 @@ def average(site: NodeContext) -> Any:
 
 @rule("QLinearConcat", domain=MS)
 def concat(site: NodeContext) -> Any:
-    """Tensors of codes one after the other, under one scale; the result's scale and zero point come first."""
+    """Concatenates quantized tensors and requantizes them to one scale; inputs 0 and 1 are the result's scale and zero point."""
     site.require(len(site.items) % 3 == 2 and len(site.items) >= 5, f"it has {len(site.items)} inputs")
     parts = [number(site, k) for k in range(2, len(site.items), 3)]
     return code(site, ops.concat(parts, site.axis("axis", site.rank(2))), 0, site.dtype(2))
@@ -74,7 +74,7 @@ def concat(site: NodeContext) -> Any:
 
 @rule("QGemm", domain=MS)
 def qgemm(site: NodeContext) -> Any:
-    """alpha * A' @ B' + C of codes, as codes, or as numbers where no scale of the result is given; C is in units of the product."""
+    """alpha * (A' @ B' + C) of quantized A and B and an integer C; quantized if a result scale is given, else f32."""
     if site.integer("transA", 0):
         raise site.unsupported("a transposed left operand is not supported")
     right: Any = ops.permute(site.x(3), (1, 0)) if site.integer("transB", 0) else site.x(3)
@@ -89,14 +89,14 @@ def qgemm(site: NodeContext) -> Any:
 
 @rule("MatMulIntegerToFloat", domain=MS)
 def matmul_integer_to_float(site: NodeContext) -> Any:
-    """The product of codes, scaled."""
+    """An integer matmul, scaled to floats, plus an optional bias."""
     y: Any = ops.mul(ops.cast(integer_product(site, (0, 4), (1, 5)), f32), ops.mul(site.x(2), site.x(3)))
     return ops.add(y, site.x(6)) if site.has(6) else y
 
 
 @rule("DynamicQuantizeMatMul", domain=MS)
 def dynamic_quantize_matmul(site: NodeContext) -> Any:
-    """The product of numbers, for which codes are found as it runs, with a weight of codes."""
+    """A matmul of floats, quantized dynamically at run time, with a quantized weight."""
     codes, scale, zero = ops.dynamic_quantize_linear(site.x(0))
     total: Any = ops.matmul_integer(codes, site.x(1), zero, site.get(3))
     y: Any = ops.mul(ops.cast(total, f32), ops.mul(scale, site.x(2)))

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalizations: batch, instance, layer, local response, Lp and RMS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..registry import rule
 
 @rule("BatchNormalization")
 def batch_norm(site: NodeContext) -> Any:
-    """Each channel by its own mean and variance: those that are given, or in training mode those of the batch."""
+    """Batch normalization with the given statistics, or in training mode with those of the batch."""
     if not site.integer("spatial", 1) and site.rank(0) > 2:
         raise site.unsupported("statistics of each element (spatial = 0) are not supported")
     x, eps, of = site.x(0), site.real("epsilon", 1e-5), site.dtype(0)
@@ -24,7 +24,7 @@ def batch_norm(site: NodeContext) -> Any:
 
 
 def _of_the_batch(site: NodeContext, x: Any, rest: list[Any], eps: float) -> Any:
-    """Normalized by the statistics of the batch; and the running ones, moved towards them."""
+    """Training mode: normalizes by the statistics of the batch; also returns the updated running statistics."""
     momentum, of = site.real("momentum", 0.9), site.dtype(0)
     axes = [k for k in range(site.rank(0)) if k != 1]
     wide: Any = ops.cast(x, "f32") if of.bits == 16 else x
@@ -40,13 +40,13 @@ def _of_the_batch(site: NodeContext, x: Any, rest: list[Any], eps: float) -> Any
 
 @rule("InstanceNormalization")
 def instance_norm(site: NodeContext) -> Any:
-    """Each channel of each image by itself."""
+    """Normalizes each channel of each image separately."""
     return ops.instance_norm(site.x(0), site.x(1), site.x(2), eps=site.real("epsilon", 1e-5))
 
 
 @rule("LayerNormalization")
 def layer_norm(site: NodeContext) -> Any:
-    """Mean 0 and variance 1 over the last axes; the statistics where they are asked for."""
+    """Layer normalization over the last axes; also returns mean and inverse deviation if they are used."""
     x, rank, eps = site.x(0), site.rank(0), site.real("epsilon", 1e-5)
     axis = site.axis("axis", rank, -1)
     weight, bias = site.x(1), site.get(2)
@@ -67,7 +67,7 @@ def layer_norm(site: NodeContext) -> Any:
 
 @rule("LRN")
 def lrn(site: NodeContext) -> Any:
-    """Over a power of the squares of neighboring channels."""
+    """Local response normalization: divides by a power of the sum of squares of neighboring channels."""
     size = site.integer("size", None)
     site.require(size is not None and size > 0, f'attribute "size" is {size}')
     return ops.local_response_norm(
@@ -77,7 +77,7 @@ def lrn(site: NodeContext) -> Any:
 
 @rule("LpNormalization")
 def lp_normalization(site: NodeContext) -> Any:
-    """Over the p-norm along an axis; 0 where it is 0."""
+    """Divides by the p-norm along an axis; 0 if the norm is 0."""
     x, p = site.x(0), site.integer("p", 2)
     norm: Any = ops.norm(x, axis=site.axis("axis", site.rank(0), -1), keepdims=True, p=p)
     return ops.where(ops.equal(norm, 0), 0.0, ops.div(x, norm))
@@ -85,7 +85,7 @@ def lp_normalization(site: NodeContext) -> Any:
 
 @rule("RMSNormalization")
 def rms_norm(site: NodeContext) -> Any:
-    """Over the root of the mean square of the last axes."""
+    """Divides by the root mean square over the last axes, times a weight."""
     x, rank, of = site.x(0), site.rank(0), site.dtype(0)
     axis = site.axis("axis", rank, -1)
     wide: Any = ops.cast(x, "f32") if of.bits == 16 else x

@@ -1,4 +1,4 @@
-"""Windows and the way back: MaxPool with the places of its maxima, MaxUnpool, Col2Im."""
+"""MaxPool with indices, and the inverse operators MaxUnpool and Col2Im."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .spatial import windows
 
 
 def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]) -> Any:
-    """The largest of each window, and its number in the whole tensor: counted row by row, or with the first dim of the image fastest."""
+    """Max pooling with the flat index of each maximum, in row-major order, or with the first spatial dim fastest (storage_order=1)."""
     x, y = site.x(0), ops.max_pool(site.x(0), kernel, **named)
     rank, of = len(kernel), site.dtype(0)
     n, c, *spatial = site.tensor(0).shape
@@ -27,8 +27,8 @@ def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]
         )
         here = ops.logical_and(ops.greater_equal(at, 0), ops.less(at, spatial[k]))
         inside = here if inside is None else ops.logical_and(inside, here)
-        kept = ops.minimum(ops.maximum(at, 0), ops.sub(ops.add(spatial[k], 0), 1))
-        flat = kept if flat is None else ops.add(ops.mul(flat, spatial[k]), kept)
+        clamped = ops.minimum(ops.maximum(at, 0), ops.sub(ops.add(spatial[k], 0), 1))
+        flat = clamped if flat is None else ops.add(ops.mul(flat, spatial[k]), clamped)
     taps, points = total(kernel), total(outs)
     flat, inside = (ops.reshape(ops.expand(v, (*outs, *kernel)), (points, taps)) for v in (flat, inside))
     seen: Any = ops.take(ops.reshape(x, (n, c, total(spatial))), flat, 2)  # [n, c, points, taps]
@@ -43,20 +43,20 @@ def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]
 
 
 def _columns_first(place: Any, spatial: list[Any]) -> Any:
-    """Row-major numbers of pixels as those that count the first dim fastest."""
-    found, step = None, None
+    """Converts row-major pixel indices to indices with the first dim fastest."""
+    index, step = None, None
     for k, n in enumerate(spatial):
         rest = total(spatial[k + 1 :])
         at = ops.remainder(ops.floor_divide(place, rest), n)
         part = at if step is None else ops.mul(at, step)
-        found = part if found is None else ops.add(found, part)
+        index = part if index is None else ops.add(index, part)
         step = n if step is None else plain(step * n)
-    return found
+    return index
 
 
 @rule("MaxUnpool")
 def max_unpool(site: NodeContext) -> Any:
-    """Zeros with the elements at the places they came from; a larger shape that is asked for has more zeros behind."""
+    """Scatters elements to their indices in a zero tensor; a larger `output_shape` is padded with zeros at the end."""
     kernel = site.ints("kernel_shape", None) or []
     rank = site.rank(0) - 2
     site.require(len(kernel) == rank, f'attribute "kernel_shape" has {len(kernel)} numbers, {rank} are expected')
@@ -65,18 +65,18 @@ def max_unpool(site: NodeContext) -> Any:
     inner = [plain((d - 1) * s - (p[0] + p[1]) + k) for d, s, p, k in zip(spatial, strides, pads, kernel, strict=True)]
     whole = (n, c, *inner)
     places = ops.reshape(site.x(1), (-1,))
-    found = ops.scatter(ops.zeros((total(whole),), site.dtype(0)), places, ops.reshape(site.x(0), (-1,)), 0)
-    found = ops.reshape(found, whole)
+    image = ops.scatter(ops.zeros((total(whole),), site.dtype(0)), places, ops.reshape(site.x(0), (-1,)), 0)
+    image = ops.reshape(image, whole)
     if not site.has(2):
-        return found
+        return image
     wanted = site.dims(2)
     site.require(len(wanted) == rank + 2, f"{len(wanted)} extents are asked for, {rank + 2} are expected")
-    return ops.pad(found, [(0, plain(w - have)) for w, have in zip(wanted, whole, strict=True)])
+    return ops.pad(image, [(0, plain(w - have)) for w, have in zip(wanted, whole, strict=True)])
 
 
 @rule("Col2Im")
 def col2im(site: NodeContext) -> Any:
-    """Windows that lie side by side as columns, added up to the image that they are of."""
+    """The inverse of im2col: sums the columns of overlapping windows into an image."""
     image, kernel = site.dims(1), site.known_ints(2)
     rank = len(kernel)
     site.require(len(image) == rank >= 1 and min(kernel) > 0 and site.rank(0) == 3, "operand, image and block do not fit each other")
@@ -93,8 +93,8 @@ def col2im(site: NodeContext) -> Any:
     elements = total([*kernel, *counts])
     indices = ops.expand(ops.reshape(ops.expand(flat, (*kernel, *counts)), (1, elements)), (total([n, channels]), elements))
     updates = ops.reshape(site.x(0), (total([n, channels]), elements))
-    found = ops.scatter(ops.zeros((total([n, channels]), total(padded)), site.dtype(0)), indices, updates, 1, "add")
-    found = ops.reshape(found, (n, channels, *padded))
+    result = ops.scatter(ops.zeros((total([n, channels]), total(padded)), site.dtype(0)), indices, updates, 1, "add")
+    result = ops.reshape(result, (n, channels, *padded))
     for k, ((before, _), size) in enumerate(zip(pads, image, strict=True)):
-        found = ops.slice(found, k + 2, before, plain(size + before))
-    return found
+        result = ops.slice(result, k + 2, before, plain(size + before))
+    return result

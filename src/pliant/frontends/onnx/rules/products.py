@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix operators: MatMul, Gemm, Einsum, Det, MatMulInteger."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from .extents import total
 
 @rule("MatMul")
 def matmul(site: NodeContext) -> Any:
-    """The matrix product, of vectors too."""
+    """The matrix product, also of vectors."""
     return product(site.x(0), site.x(1), site.rank(0), site.rank(1))
 
 
 def product(x: Any, y: Any, x_rank: int, y_rank: int) -> Any:
-    """`x @ y` as numpy has it: a vector is a row on the left, a column on the right."""
+    """`x @ y` with numpy's semantics: a vector is a row on the left, a column on the right."""
     x = ops.unsqueeze(x, 0) if x_rank == 1 else x
     y = ops.unsqueeze(y, 1) if y_rank == 1 else y
-    found = ops.matmul(x, y)
-    found = ops.squeeze(found, -1) if y_rank == 1 else found
-    return ops.squeeze(found, -1 if y_rank == 1 else -2) if x_rank == 1 else found
+    result = ops.matmul(x, y)
+    result = ops.squeeze(result, -1) if y_rank == 1 else result
+    return ops.squeeze(result, -1 if y_rank == 1 else -2) if x_rank == 1 else result
 
 
 @rule("Gemm")
 def gemm(site: NodeContext) -> Any:
-    """alpha * A' @ B' + beta * C."""
+    """alpha * A' @ B' + beta * C, where ' is an optional transpose."""
     of = site.dtype(0)
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
-    found: Any = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
-    found = _times(found, alpha, of)
-    return ops.add(found, _times(site.x(2), beta, of)) if site.has(2) and beta != 0 else found
+    result: Any = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
+    result = _times(result, alpha, of)
+    return ops.add(result, _times(site.x(2), beta, of)) if site.has(2) and beta != 0 else result
 
 
 def _times(x: Any, factor: float, of: Any) -> Any:
@@ -46,13 +46,13 @@ def _times(x: Any, factor: float, of: Any) -> Any:
 
 @rule("Einsum")
 def einsum(site: NodeContext) -> Any:
-    """The sum of products that an equation names."""
+    """The Einstein sum of an equation."""
     return ops.einsum(site.text("equation", "").replace(" ", ""), *site.xs())
 
 
 @rule("Det")
 def det(site: NodeContext) -> Any:
-    """The determinant of square matrices: the product of pivots, a column after the other, the largest pivot of each."""
+    """The determinant of square matrices, by Gaussian elimination with partial pivoting in a loop over columns."""
     *batch, n, m = site.tensor(0).shape
     if n is not m and not (isinstance(n, Const) and isinstance(m, Const)):
         raise site.needed_dim(f"matrices of {n} by {m}: both dims must be known")
@@ -75,18 +75,18 @@ def det(site: NodeContext) -> Any:
         factor = ops.where(ops.greater(rows, at), quotient, 0.0)
         whole.set(1, ops.sub(swapped, ops.mul(ops.unsqueeze(factor, 2), ops.unsqueeze(top, 1))))
         whole.set(2, ops.mul(product_, ops.mul(pivot, sign)))
-    found = whole.finish(lambda now: ops.less(now[0], n))
-    return ops.reshape(found[2], tuple(batch))
+    final = whole.finish(lambda now: ops.less(now[0], n))
+    return ops.reshape(final[2], tuple(batch))
 
 
 @rule("MatMulInteger")
 def matmul_integer(site: NodeContext) -> Any:
-    """A product of integers, in i32, each less its zero point."""
+    """An integer matmul in i32; zero points are subtracted from both operands."""
     return integer_product(site, (0, 2), (1, 3))
 
 
 def integer_product(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
-    """The product of codes less their zero points, in i32, by the numbers of these inputs."""
+    """An integer matmul in i32; `left` and `right` are the input numbers of each operand and its zero point."""
     (a, a_zero), (b, b_zero) = left, right
     if min(site.rank(a), site.rank(b)) > 1 and {site.dtype(a), site.dtype(b)} <= {i8, u8}:
         return ops.matmul_integer(site.x(a), site.x(b), *(site.x(k) if site.has(k) else None for k in (a_zero, b_zero)))
@@ -94,7 +94,7 @@ def integer_product(site: NodeContext, left: tuple[int, int], right: tuple[int, 
 
 
 def centered(site: NodeContext, k: int, zero: int, row: bool) -> Any:
-    """Codes less their zero point, as i32; zero points of rows of the left operand stand in a column."""
+    """Input `k` minus its zero point, as i32; one zero point per row of the left operand (`row`) becomes a column."""
     x: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
         return x

@@ -1,4 +1,4 @@
-"""Codes of numbers: QuantizeLinear and its like."""
+"""Quantization operators: QuantizeLinear, DequantizeLinear, QLinearMatMul, QLinearConv and others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .spatial import _weights, windows
 
 @rule("QuantizeLinear")
 def quantize(site: NodeContext) -> Any:
-    """The codes of numbers."""
+    """Quantizes floats to codes."""
     to = site.dtype(2) if site.has(2) else _said(site, u8)
     zero = site.get(2) if to.is_int else None
     x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
@@ -40,18 +40,18 @@ def quantize(site: NodeContext) -> Any:
 
 @rule("DequantizeLinear")
 def dequantize(site: NodeContext) -> Any:
-    """The numbers of codes."""
+    """Dequantizes codes to floats."""
     zero = site.get(2) if site.dtype(0).is_int else None
     x = site.x(0)
     scale, zero, axis, block = _scales(site, x, zero)
     to = _said(site, site.dtype(1))
     scale = ops.cast(scale, to) if to.bits > site.dtype(1).bits else scale
-    found = ops.dequantize_linear(x, scale, zero, axis, block)
-    return found if scale.tensor.dtype is to else ops.cast(found, to)
+    numbers = ops.dequantize_linear(x, scale, zero, axis, block)
+    return numbers if scale.tensor.dtype is to else ops.cast(numbers, to)
 
 
 def _said(site: NodeContext, default: Any) -> Any:
-    """What `output_dtype` says; 0 says nothing."""
+    """The attribute `output_dtype`, or the default if it is 0 or missing."""
     return site.dtype_attribute("output_dtype", default) if site.integer("output_dtype", 0) else default
 
 
@@ -66,13 +66,13 @@ def _scales(site: NodeContext, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
         zero = ops.reshape(zero, scale.tensor.shape)
     if zero is not None and zero.tensor.dtype.storage and not x.tensor.dtype.storage:
         zero = ops.cast(zero, WIDE[zero.tensor.dtype.name])
-    given = site.integer("axis", 1)
-    axis = 0 if rank == 0 or (site.rank(1) == 0) or (rank == 1 and given == 1) else site.normal(given, rank)
+    attribute = site.integer("axis", 1)
+    axis = 0 if rank == 0 or (site.rank(1) == 0) or (rank == 1 and attribute == 1) else site.normal(attribute, rank)
     return scale, zero, axis, block
 
 
 def _one(site: NodeContext, k: int, value: Any) -> Any:
-    """An input of one element as a tensor without dims: a literal stays one."""
+    """A one-element input as a rank-0 tensor; a literal stays a literal."""
     item = site.item(k)
     if isinstance(item, Known) and item.dtype.bits >= 8:
         return site.value_of(Known(item.array.reshape(()), item.dtype, item.name))
@@ -81,13 +81,13 @@ def _one(site: NodeContext, k: int, value: Any) -> Any:
 
 @rule("DynamicQuantizeLinear")
 def dynamic(site: NodeContext) -> Any:
-    """Codes with a scale and a zero point of their own."""
+    """Quantizes with a scale and zero point computed from the data; returns all three."""
     return ops.dynamic_quantize_linear(site.x(0))
 
 
 @rule("QLinearMatMul")
 def qlinear_matmul(site: NodeContext) -> Any:
-    """The codes of a product of codes: integers inside, one rounding."""
+    """A quantized matmul: integer arithmetic, then one rounding to the result's scale."""
     total = integer_product(site, (0, 2), (3, 5))
     a_scale = _row(site, 1, row=True)
     factor = ops.mul(ops.cast(a_scale, f32), ops.cast(site.x(4), f32))
@@ -110,7 +110,7 @@ def _requantized(site: NodeContext, total: Any, factor: Any, scale: int, zero: i
 
 @rule("ConvInteger")
 def conv_integer(site: NodeContext) -> Any:
-    """A convolution of integers, in i32, each less its zero point."""
+    """An integer convolution in i32; zero points are subtracted from both operands."""
     return _integer_conv(site, (0, 2), (1, 3))
 
 
@@ -125,7 +125,7 @@ def _centred_kernel(site: NodeContext, k: int, zero: int) -> Any:
 
 
 def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
-    """The sums of products of codes less their zero points, in i32, by the numbers of these inputs."""
+    """An integer convolution in i32; `left` and `right` are the input numbers of each operand and its zero point."""
     kernel, rank = _weights(site, right[0])
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations}
@@ -138,7 +138,7 @@ def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, in
 
 @rule("QLinearConv")
 def qlinear_conv(site: NodeContext) -> Any:
-    """The codes of a convolution of codes: integers inside, one rounding."""
+    """A quantized convolution: integer arithmetic, then one rounding to the result's scale."""
     total: Any = _integer_conv(site, (0, 2), (3, 5))
     tall = (-1, *[1] * (site.rank(0) - 2))
     total = ops.add(total, ops.reshape(site.x(8), tall)) if site.has(8) else total

@@ -1,10 +1,10 @@
-"""RNN, GRU, LSTM: one product for the inputs of all steps, then a loop over the steps.
+"""RNN, GRU, LSTM: one matmul for the inputs of all time steps, then a loop over the steps.
 
-DynamicQuantizeLSTM has weights of codes, turned around: its products are of integers, for which codes of the inputs of all steps, and of
-the state of every step, are found as it runs.
+DynamicQuantizeLSTM has quantized, transposed weights and uses integer matmuls: the inputs of all steps, and the state at every step, are
+quantized dynamically.
 
-Gates in the order of ONNX: LSTM i o f c, GRU z r h. Where sequences have different lengths, a row keeps its state behind its end, and its
-results there are 0; the backward direction turns each sequence around within its length.
+The order of gates is that of ONNX: LSTM i o f c, GRU z r h. If sequences have different lengths, a sequence keeps its state after its
+end, and its outputs there are 0; the backward direction reverses each sequence within its length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A weight of codes [inputs, outputs], with a scale and a zero point for all, or for each column."""
+    """A quantized weight [inputs, outputs] with one scale and zero point, or one per column."""
 
     codes: Any
     scale: Any
@@ -38,7 +38,7 @@ class Codes:
 
 
 def _times(x: Any, w: Any) -> Any:
-    """The product with a weight: one of numbers [outputs, inputs], or one of codes."""
+    """The matmul with a float weight [outputs, inputs] or a quantized one."""
     if not isinstance(w, Codes):
         return ops.matmul(x, w, transpose_b=True)
     codes, scale, zero = ops.dynamic_quantize_linear(x)
@@ -68,21 +68,21 @@ def _unit(site: NodeContext, name: str, alpha: float | None, beta: float | None)
 
 
 def _units(site: NodeContext, directions: int) -> list[list[Unit]]:
-    """The activations of each direction, with their parameters."""
+    """The activation functions of each direction, with their parameters and the clip limit applied."""
     each = len(_DEFAULT[site.op])
     names = site.texts("activations", None) or _DEFAULT[site.op] * directions
     site.require(len(names) == each * directions, f'attribute "activations" has {len(names)} names, {each * directions} are expected')
     alphas, betas = iter(site.floats("activation_alpha", [])), iter(site.floats("activation_beta", []))
     known = {n.lower(): n for n in (*_ALPHA, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
-    found: list[Unit] = []
+    units: list[Unit] = []
     for name in names:
         plain = known.get(name.lower(), name)
         alpha = next(alphas, None) if plain in _ALPHA else None
-        found.append(_unit(site, plain, alpha, next(betas, None) if plain in _BETA else None))
+        units.append(_unit(site, plain, alpha, next(betas, None) if plain in _BETA else None))
     limit = site.real("clip", None)
     if limit is not None:
-        found = [_clipped(f, limit) for f in found]
-    return [found[k * each : (k + 1) * each] for k in range(directions)]
+        units = [_clipped(f, limit) for f in units]
+    return [units[k * each : (k + 1) * each] for k in range(directions)]
 
 
 def _clipped(unit: Unit, limit: float) -> Unit:
@@ -92,7 +92,7 @@ def _clipped(unit: Unit, limit: float) -> Unit:
 @rule("RNN", "GRU", "LSTM")
 @rule(QUANTIZED, domain="com.microsoft")
 def recurrent(site: NodeContext) -> Any:
-    """All directions of a recurrent layer."""
+    """A recurrent layer with all its directions."""
     way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
     directions = 2 if way == "bidirectional" else 1
     site.require(site.rank(0) == 3 and site.rank(1) == 3 and site.rank(2) == 3, "X, W and R have 3 dims")
@@ -111,9 +111,9 @@ def recurrent(site: NodeContext) -> Any:
     rows = site.integer("layout", 0)
     x = ops.permute(site.x(0), (1, 0, 2)) if rows else site.x(0)  # [steps, batch, inputs]
     units = _units(site, directions)
-    found = [_direction(site, x, k, hidden, way == "reverse" or k == 1, units[k]) for k in range(directions)]
-    y = ops.stack([f[0] for f in found], 1)  # [steps, directions, batch, hidden]
-    last = [ops.stack([f[1 + s] for f in found], 0) for s in range(_states(site))]
+    results = [_direction(site, x, k, hidden, way == "reverse" or k == 1, units[k]) for k in range(directions)]
+    y = ops.stack([r[0] for r in results], 1)  # [steps, directions, batch, hidden]
+    last = [ops.stack([r[1 + s] for r in results], 0) for s in range(_states(site))]
     if rows:
         y = ops.permute(y, (2, 0, 1, 3))
         last = [ops.permute(s, (1, 0, 2)) for s in last]
@@ -121,12 +121,12 @@ def recurrent(site: NodeContext) -> Any:
 
 
 def _states(site: NodeContext) -> int:
-    """How many tensors go from step to step."""
+    """The number of loop-carried states: h, and for LSTM also c."""
     return 1 if site.op in ("RNN", "GRU") else 2
 
 
 def _weight(site: NodeContext, k: int, direction: int) -> Any:
-    """W or R of one direction; scales and zero points of codes are among the last inputs."""
+    """W or R of one direction; a quantized one with its scale and zero point, which are among the last inputs."""
     w = _part(site, k, direction)
     if site.op != QUANTIZED:
         return w
@@ -138,7 +138,7 @@ def _weight(site: NodeContext, k: int, direction: int) -> Any:
 
 
 def _part(site: NodeContext, k: int, direction: int) -> Any:
-    """What belongs to one direction, None where it is not given."""
+    """The slice of input `k` for one direction; None if the input is omitted."""
     if not site.has(k):
         return None
     return ops.reshape(ops.slice(site.x(k), 0, direction, direction + 1), list(site.shape(k)[1:]))

@@ -1,4 +1,4 @@
-"""Reductions along axes, and sums up to each element."""
+"""Reductions along axes, argmax and argmin, and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 @rule(*_MAKE)
 def reduce(site: NodeContext) -> Any:
-    """A reduction along axes: those of the attribute, or of the second input."""
+    """A reduction along the axes of the attribute or of the second input."""
     x, of = site.x(0), site.dtype(0)
     axes = site.ints("axes", None)
     if axes is None and site.has(1):
@@ -51,7 +51,7 @@ def reduce(site: NodeContext) -> Any:
 
 
 def _over_nothing(site: NodeContext, x: Any) -> Any:
-    """Each element alone is reduced."""
+    """A reduction over no axes (noop_with_empty_axes): reduces each element by itself."""
     steps: dict[str, Callable[[Any], Any]] = {
         "ReduceL1": ops.abs,
         "ReduceL2": ops.abs,
@@ -63,7 +63,7 @@ def _over_nothing(site: NodeContext, x: Any) -> Any:
 
 @rule("ArgMax", "ArgMin")
 def arg_extremum(site: NodeContext) -> Any:
-    """The place of the largest or smallest element."""
+    """The index of the largest or smallest element along an axis."""
     make = ops.argmax if site.op == "ArgMax" else ops.argmin
     last = bool(site.integer("select_last_index", 0))
     axis = site.axis("axis", site.rank(0), 0)
@@ -72,7 +72,7 @@ def arg_extremum(site: NodeContext) -> Any:
 
 @rule("CumSum", "CumProd")
 def cumulate(site: NodeContext) -> Any:
-    """The sums or products of the elements up to each one."""
+    """The cumulative sum or product along an axis."""
     make = ops.cumsum if site.op == "CumSum" else ops.cumprod
     axis = site.normal(int(site.number(1)), site.rank(0))
     return make(site.x(0), axis=axis, exclusive=bool(site.integer("exclusive", 0)), reverse=bool(site.integer("reverse", 0)))

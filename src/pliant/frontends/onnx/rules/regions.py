@@ -1,4 +1,4 @@
-"""Regions of an image: RoiAlign and MaxRoiPool."""
+"""Pooling over regions of interest: RoiAlign and MaxRoiPool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .extents import extent, plain, total
 
 
 def _corners(site: NodeContext, rois: Any, first: int, wide: Any) -> list[Any]:
-    """x1, y1, x2, y2 of each region, scaled: [regions] each."""
+    """The scaled corners x1, y1, x2, y2 of the regions, each [regions]; they start at column `first` of `rois`."""
     scale = site.real("spatial_scale", 1.0)
     rois = rois if site.dtype(1) is wide else ops.cast(rois, wide)
     return [ops.mul(ops.squeeze(ops.slice(rois, 1, k, k + 1), 1), scale) for k in range(first, first + 4)]
@@ -20,7 +20,7 @@ def _corners(site: NodeContext, rois: Any, first: int, wide: Any) -> list[Any]:
 
 @rule("RoiAlign")
 def roi_align(site: NodeContext) -> Any:
-    """The mean (or the largest) of samples between the pixels in each bin of each region."""
+    """The mean or maximum of bilinear samples in each bin of each region."""
     half = (
         site.version >= 16 and site.text("coordinate_transformation_mode", "half_pixel", "half_pixel", "output_half_pixel") == "half_pixel"
     )
@@ -37,19 +37,19 @@ def roi_align(site: NodeContext) -> Any:
     counts = [axis["count"] for axis in axes]
     image = ops.reshape(ops.take(site.x(0), site.x(2), 0), (-1, c, total(spatial)))  # [regions, c, pixels]
     image = image if of is wide else ops.cast(image, wide)
-    found: Any = None
+    samples: Any = None
     for low_y in ("low", "high"):
         for low_x in ("low", "high"):
             value = _weighted(image, axes, low_y, low_x, spatial[1])
-            if found is None:
-                found = value
+            if samples is None:
+                samples = value
             else:
-                found = ops.add(found, value) if mode == "avg" else ops.maximum(found, value)
-    return _gathered(found, axes, mode, counts, c, bins, of)
+                samples = ops.add(samples, value) if mode == "avg" else ops.maximum(samples, value)
+    return _gathered(samples, axes, mode, counts, c, bins, of)
 
 
 def _samples(start: Any, end: Any, size: Any, bins: int, ratio: int, half: bool) -> dict[str, Any]:
-    """Along one dim: indices and weights of the two pixels around each sample, [regions, bins, samples], and the number of samples."""
+    """Along one dim: the indices and weights of the two pixels around each sample, [regions, bins, samples], and the sample counts."""
     of = start.tensor.dtype
     start, end = (ops.sub(v, 0.5) if half else v for v in (start, end))
     length = ops.sub(end, start) if half else ops.maximum(ops.sub(end, start), 1.0)
@@ -58,7 +58,7 @@ def _samples(start: Any, end: Any, size: Any, bins: int, ratio: int, half: bool)
     if ratio:
         samples: Any = ratio
         each: Any = ops.full_like(step, float(ratio))
-    else:  # as many as a bin has pixels, which differs from region to region
+    else:  # the number of pixels in a bin, which differs by region: data-dependent, so it becomes a new dim with an upper bound
         each = ops.maximum(ops.ceil(step), 0.0)
         most = plain((size + (bins - 1)) // bins + 1)
         samples = ops.bind_dim(ops.cast(ops.maximum(ops.max(each), 1.0), i64), most=most).annotation.value
@@ -82,18 +82,18 @@ def _samples(start: Any, end: Any, size: Any, bins: int, ratio: int, half: bool)
 
 
 def _weighted(image: Any, axes: list[dict[str, Any]], y: str, x: str, width: Any) -> Any:
-    """One of the four pixels around each sample times its weight: [regions, c, bins_y, samples_y, bins_x, samples_x]."""
+    """One of the four pixels around each sample, times its weight: [regions, c, bins_y, samples_y, bins_x, samples_x]."""
     (row, high), (column, wide) = axes[0][y], axes[1][x]
     (r, by, sy), (_, bx, sx) = row.tensor.shape, column.tensor.shape
     flat = ops.add(ops.reshape(ops.mul(row, width), (r, by, sy, 1, 1)), ops.reshape(column, (r, 1, 1, bx, sx)))
     weight = ops.mul(ops.reshape(high, (r, 1, by, sy, 1, 1)), ops.reshape(wide, (r, 1, 1, 1, bx, sx)))
     c, points = image.tensor.shape[1], total([by, sy, bx, sx])
-    found = ops.gather(image, ops.expand(ops.reshape(flat, (r, 1, points)), (r, c, points)), 2)
-    return ops.mul(ops.reshape(found, (r, c, by, sy, bx, sx)), weight)
+    pixels = ops.gather(image, ops.expand(ops.reshape(flat, (r, 1, points)), (r, c, points)), 2)
+    return ops.mul(ops.reshape(pixels, (r, c, by, sy, bx, sx)), weight)
 
 
 def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[Any], c: Any, bins: tuple[int, int], of: Any) -> Any:
-    """One number of the samples of each bin."""
+    """Reduces the samples `found` of each bin by mean or maximum."""
     if mode == "avg":
         number = ops.maximum(ops.mul(counts[0], counts[1]), 1.0)
         y = ops.div(ops.sum(found, axis=(3, 5)), ops.reshape(number, (-1, 1, 1, 1)))
@@ -112,7 +112,7 @@ def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[An
 
 @rule("MaxRoiPool")
 def max_roi_pool(site: NodeContext) -> Any:
-    """The largest pixel in each bin of each region; 0 where a bin is empty. Rows and columns of a bin are taken one after the other."""
+    """The maximum of each bin of each region, 0 for an empty bin; reduced over columns first, then over rows."""
     bins, of = site.ints("pooled_shape", None) or [], site.dtype(0)
     site.require(
         len(bins) == 2 and min(bins) > 0 and site.rank(0) == 4 and site.shape(1)[1:] == (5,), f'attribute "pooled_shape" is {bins}'
@@ -136,12 +136,12 @@ def max_roi_pool(site: NodeContext) -> Any:
 
 
 def _rounded(x: Any) -> Any:
-    """The nearest whole number, halves away from zero."""
+    """Rounds to the nearest integer, ties away from zero."""
     return ops.mul(ops.sign(x), ops.floor(ops.add(ops.abs(x), 0.5)))
 
 
 def _members(start: Any, end: Any, size: Any, bins: int) -> Any:
-    """Which pixels of one dim belong to each bin: bool [regions, bins, size]."""
+    """The mask of pixels along one dim that belong to each bin: bool[regions, bins, size]."""
     of = start.tensor.dtype
     step = ops.reshape(ops.div(ops.maximum(ops.add(ops.sub(end, start), 1.0), 1.0), float(bins)), (-1, 1, 1))
     first = ops.reshape(start, (-1, 1, 1))

@@ -1,4 +1,4 @@
-"""Resize and Upsample."""
+"""Resize and Upsample, by `ops.resize` where it applies, else by interpolation matrices (`resize_matrix.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..registry import rule
 from .extents import plain
 from .resize_matrix import Axis, Weights, resize_by_matrix
 
-SHORT = 100  # decimals with such a denominator are as good as exact: their products are rounded to the same whole numbers
+SHORT = 100  # for scales with a denominator up to this, exact arithmetic gives the same sizes as f32
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize",
@@ -25,7 +25,7 @@ _COORDINATES = (
 
 @rule("Upsample")
 def upsample(site: NodeContext) -> Any:
-    """A resize by scales; elements are repeated."""
+    """Resizes by scales (asymmetric coordinates, floor), by nearest neighbor or linear interpolation."""
     mode = site.text("mode", "nearest", "nearest", "linear", "bilinear")
     if site.version >= 9:
         scales = _scales(site, 1)
@@ -38,12 +38,12 @@ def upsample(site: NodeContext) -> Any:
 
 
 def _decimals(scales: Any) -> list[Any]:
-    """Scales as the decimal numbers that they were written as."""
+    """Converts f32 scales to the shortest decimal numbers that round to them, i.e. to what the exporter wrote."""
     return [float(str(s)) for s in np.asarray(scales).reshape(-1)]
 
 
 def _scales(site: NodeContext, k: int) -> list[Any]:
-    """Input `k` as numbers and expressions over dims."""
+    """The scales of input `k`, as numbers and expressions over dims."""
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)
@@ -52,7 +52,7 @@ def _scales(site: NodeContext, k: int) -> list[Any]:
 
 @rule("Resize")
 def resize(site: NodeContext) -> Any:
-    """Interpolation to sizes or by scales."""
+    """Resizes to sizes or by scales."""
     rank = site.rank(0)
     if site.version < 11:
         mode = site.text("mode", "nearest", "nearest", "linear")
@@ -78,7 +78,7 @@ def resize(site: NodeContext) -> Any:
 
 
 def _by_scales(site: NodeContext, at: list[int], found: list[Any], named: dict[str, Any]) -> Any:
-    """A resize by scales of the axes `at`."""
+    """Resizes the axes `at` by the scales `found`."""
     plain_ones = [s for s in found if not isinstance(s, Expr)]
     site.require(len(found) == len(at) and min(plain_ones, default=1.0) > 0, f"{len(found)} scales for {len(at)} axes")
     scales: list[Any] = [1.0] * site.rank(0)
@@ -98,7 +98,7 @@ def _needs_matrix(site: NodeContext, named: dict[str, Any]) -> bool:
 
 
 def _scaled(n: Any, scale: Any) -> Any:
-    """The whole part of the product in f32, as onnxruntime has it: the standard leaves open in what it is computed."""
+    """The size floor(n * scale), computed in f32 like onnxruntime; the standard does not specify the precision."""
     if isinstance(n, int) and not isinstance(scale, Expr):
         return int(np.float32(n) * np.float32(scale))
     if not isinstance(scale, Expr) and fraction_of(scale).denominator <= SHORT:
@@ -109,7 +109,7 @@ def _scaled(n: Any, scale: Any) -> Any:
 
 
 def _fraction(scale: Any) -> tuple[Any, Any] | None:
-    """A scale as a fraction of integers, of decimal numbers and dims; None where it is something else."""
+    """A scale as a fraction (numerator, denominator) of integers and dims; None if it is not rational arithmetic on these."""
     if not isinstance(scale, Expr):
         exact = fraction_of(scale)
         return exact.numerator, exact.denominator
@@ -130,7 +130,7 @@ def _fraction(scale: Any) -> tuple[Any, Any] | None:
 
 
 def _whole(n: Any, ratio: tuple[Any, Any] | None) -> bool:
-    """Whether a scaled dim is a whole number, so that the ratio is that of the sizes."""
+    """True if n * ratio is an integer, so that the ratio of the sizes equals the scale."""
     return ratio is not None and (ratio[1] is n or plain(n * ratio[0] % ratio[1]) == 0)
 
 
@@ -151,7 +151,7 @@ def _by_matrix(site: NodeContext, at: list[int], sizes: list[Any], scales: list[
 
 
 def _regions(site: NodeContext, at: list[int]) -> list[Any]:
-    """Start and end of the region along each axis: numbers, or values that a run tells."""
+    """The start and end of the region of interest along each axis: numbers, or run-time values."""
     if _given(site, 1):
         site.settle(1, 2 * len(at))
     site.require(_given(site, 1) and site.shape(1) == (2 * len(at),), f"a region of {2 * len(at)} numbers is expected")
@@ -165,12 +165,12 @@ def _regions(site: NodeContext, at: list[int]) -> list[Any]:
 
 
 def _given(site: NodeContext, k: int) -> bool:
-    """Whether an input is there; an empty tensor stands for none."""
+    """True if an input is present; an empty tensor counts as absent."""
     return site.has(k) and site.shape(k) != (0,)
 
 
 def _sizes(site: NodeContext, at: list[int]) -> tuple[list[Any], list[Any] | None]:
-    """The sizes of all dims; and how many times larger they become, where a policy says that this is one number for all of them."""
+    """The sizes of all dims, and their common ratio if a keep_aspect_ratio_policy applies, else None."""
     sizes: list[Any] = list(site.tensor(0).shape)
     wanted = site.dims(3)
     site.require(len(wanted) == len(at), f"{len(wanted)} sizes for {len(at)} axes")
@@ -188,7 +188,7 @@ def _sizes(site: NodeContext, at: list[int]) -> tuple[list[Any], list[Any] | Non
 
 
 def _common_ratio(pairs: list[tuple[Any, Any]], least: bool) -> tuple[Any, Any]:
-    """The smallest or the largest of fractions, which may be of dims."""
+    """The smallest (`least`) or largest of fractions, which may contain dims."""
     up, down = pairs[0]
     for a, b in pairs[1:]:
         left, right = (const(v) if isinstance(v, int) else v for v in (a * down, up * b))

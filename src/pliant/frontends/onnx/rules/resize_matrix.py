@@ -1,7 +1,7 @@
-"""Resizing by matrices: what `ops.resize` does not have, which is antialiasing, regions, and corners aligned by a scale.
+"""Resizing by interpolation matrices, for what `ops.resize` does not support: antialiasing, regions, align_corners with scales.
 
-Along one dim, a resize is a product with a matrix of weights [n, size], made of the distance of each pixel from the place of each result.
-The matrix is computed by operators, from dims that may be symbols and regions that only a run tells; of known ones it is a constant.
+Along one dim, a resize is a matmul with a matrix of weights [n, size], which depend on the distance of each pixel from the position of
+each result. Operators compute the matrix, from symbolic dims and run-time regions; it is folded to a constant if these are known.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .extents import extent, plain
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How one dim is resized: its number, its new size, the scale where one is given, and start and end of the region."""
+    """The resize of one dim: the axis, its new size, the scale if one is given, and the start and end of the region."""
 
     number: int
     size: Any
-    scale: Any  # a number, or an expression over dims; None where the sizes say it
+    scale: Any  # a number, or an expression over dims; None if the sizes determine it
     region: tuple[Any, Any] | None  # numbers, or f64 values
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The form of the interpolation."""
+    """The interpolation mode and its options."""
 
     mode: str
     coordinates: str
@@ -40,22 +40,22 @@ class Weights:
 
 
 def resize_by_matrix(site: NodeContext, x: Any, axes: list[Axis], how: Weights) -> Any:
-    """`x` with some of its dims resized, one after the other."""
+    """Resizes dims of `x` one after the other; results outside the region get the extrapolation value."""
     of = x.tensor.dtype
     wide = f64 if of is f64 else f32
-    found = x if of is wide or how.mode == "nearest" else ops.cast(x, wide)
+    result = x if of is wide or how.mode == "nearest" else ops.cast(x, wide)
     outside = None
     for axis in axes:
-        n = plain(found.tensor.shape[axis.number])
+        n = plain(result.tensor.shape[axis.number])
         places = _places(axis, n, how.coordinates)
-        found = _nearest(found, axis, places, n, how.nearest) if how.mode == "nearest" else _product(found, axis, places, n, how, wide)
+        result = _nearest(result, axis, places, n, how.nearest) if how.mode == "nearest" else _product(result, axis, places, n, how, wide)
         if how.coordinates == "tf_crop_and_resize":
             shape = [-1 if k == axis.number else 1 for k in range(len(x.tensor.shape))]
             beyond = ops.logical_or(ops.less(places, 0.0), ops.greater(places, ops.sub(extent(n, f64), 1.0)))
             beyond = ops.reshape(beyond, shape)
             outside = beyond if outside is None else ops.logical_or(outside, beyond)
-    found = found if outside is None else ops.where(outside, ops.constant(how.extrapolation, found.tensor.dtype), found)
-    return found if found.tensor.dtype is of else ops.cast(found, of)
+    result = result if outside is None else ops.where(outside, ops.constant(how.extrapolation, result.tensor.dtype), result)
+    return result if result.tensor.dtype is of else ops.cast(result, of)
 
 
 def _scale(axis: Axis, n: Any) -> Any:
@@ -65,7 +65,7 @@ def _scale(axis: Axis, n: Any) -> Any:
 
 
 def _places(axis: Axis, n: Any, kind: str) -> Any:
-    """Where each result lies in the operand, f64 [size]."""
+    """The position of each result in the operand, f64[size], by the coordinate transformation `kind`."""
     i, scale, last = ops.cast(ops.arange(axis.size), f64), _scale(axis, n), ops.sub(extent(n, f64), 1.0)
     width = ops.mul(scale, extent(n, f64)) if axis.scale is not None else extent(axis.size, f64)
     middle = ops.sub(ops.div(ops.add(i, 0.5), scale), 0.5)
@@ -103,7 +103,7 @@ def _product(x: Any, axis: Axis, places: Any, n: Any, how: Weights, wide: Any) -
 
 
 def _matrix(axis: Axis, places: Any, n: Any, how: Weights) -> Any:
-    """The weights of pixels [n, size]; those of pixels outside count for the pixel at the border, or not at all."""
+    """The weights [n, size] of pixels; weights of pixels outside the image go to the border pixel, or are excluded and renormalized."""
     before = _reach(axis, n, how)
     pixel = ops.unsqueeze(ops.cast(ops.sub(ops.arange(plain(n + 2 * before)), before), f64), 1)
     distance = ops.abs(ops.sub(pixel, ops.unsqueeze(places, 0)))
@@ -120,7 +120,7 @@ def _matrix(axis: Axis, places: Any, n: Any, how: Weights) -> Any:
 
 
 def _reach(axis: Axis, n: Any, how: Weights) -> Any:
-    """How many pixels before the first one have a weight at most."""
+    """The number of pixels before the image that can have a weight."""
     if not how.antialias:
         return 3
     if isinstance(axis.scale, float):
@@ -129,7 +129,7 @@ def _reach(axis: Axis, n: Any, how: Weights) -> Any:
 
 
 def _kernel(d: Any, how: Weights) -> Any:
-    """The weight of a pixel at a distance."""
+    """The linear or cubic weight of a pixel at distance `d`."""
     if how.mode == "linear":
         return ops.maximum(ops.sub(1.0, d), 0.0)
     a = how.cubic

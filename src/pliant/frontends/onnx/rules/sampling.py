@@ -1,8 +1,8 @@
-"""Elements between the pixels: GridSample and DeformConv.
+"""Sampling at fractional positions: GridSample and DeformConv.
 
-    sample(x, places, mode, outside, border)      # x (n, c, …) at places (one tensor (n, points) for each spatial dim) -> (n, c, points)
+    sample(image, places, mode)      # the image (n, c, …) at places (one tensor (n, points) for each spatial dim) -> (n, c, points)
 
-An interpolation is a weighted sum over the pixels around a place, each of which is gathered by one index into the flat image.
+Interpolation is a weighted sum over the pixels around a position; each of them is gathered by one flat index.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..registry import rule
 from .extents import extent, plain, total
 from .spatial import windows
 
-_CUBIC = -0.75
+_CUBIC = -0.75  # the coefficient of the cubic kernel, as in onnx.reference
 
 
 class Image:
-    """Pixels that are read by their indices, whatever lies outside."""
+    """An image whose pixels are read by index, with a padding mode for indices outside."""
 
     def __init__(self, x: Any, outside: str, align: bool) -> None:
         self.n, self.c, *spatial = x.tensor.shape
@@ -31,11 +31,11 @@ class Image:
         self.flat = ops.reshape(x, (self.n, self.c, total(spatial)))
 
     def last(self, k: int, of: Any) -> Any:
-        """The last place of one dim, as a number of a dtype."""
+        """The last index of one dim, as a value of a dtype."""
         return ops.sub(extent(self.spatial[k], of), 1.0)
 
     def reflected(self, x: Any, k: int) -> Any:
-        """Places of one dim turned back at the borders, as often as it takes."""
+        """Reflects positions along one dim at the borders, repeatedly."""
         of = x.tensor.dtype
         low, width = (0.0, self.last(k, of)) if self.align else (-0.5, extent(self.spatial[k], of))
         twice = ops.mul(width, 2.0)
@@ -43,7 +43,7 @@ class Image:
         return ops.add(ops.where(ops.greater(away, width), ops.sub(twice, away), away), low)
 
     def index(self, i: Any, k: int) -> tuple[Any, Any]:
-        """Whole places (floats) of one dim as indices that exist, and where they did so before: None if everywhere counts."""
+        """Clamps integral positions (floats) along one dim to valid indices; also returns where they were valid, None if all count."""
         last, inside = self.last(k, i.tensor.dtype), None
         if self.outside == "zeros":
             inside = ops.logical_and(ops.greater_equal(i, 0.0), ops.less_equal(i, last))
@@ -57,14 +57,14 @@ class Image:
         for n, i in zip(self.spatial[1:], indices[1:], strict=True):
             flat = ops.add(ops.mul(flat, n), i)
         points = flat.tensor.shape[-1]
-        found = ops.gather(self.flat, ops.expand(ops.unsqueeze(flat, 1), (self.n, self.c, points)), 2)
+        values = ops.gather(self.flat, ops.expand(ops.unsqueeze(flat, 1), (self.n, self.c, points)), 2)
         for inside in insides:
-            found = found if inside is None else ops.where(ops.unsqueeze(inside, 1), found, 0.0)
-        return found
+            values = values if inside is None else ops.where(ops.unsqueeze(inside, 1), values, 0.0)
+        return values
 
 
 def sample(image: Image, places: Sequence[Any], mode: str) -> Any:
-    """The image at places (n, points), in pixels: (n, c, points)."""
+    """Samples the image at positions (n, points) in pixels; returns (n, c, points)."""
     options = []
     for k, x in enumerate(places):
         if mode == "nearest":
@@ -74,13 +74,13 @@ def sample(image: Image, places: Sequence[Any], mode: str) -> Any:
         part = ops.sub(x, floor)
         around = ((0.0, 1.0), _linear(part)) if mode == "linear" else ((-1.0, 0.0, 1.0, 2.0), _cubic(part))
         options.append([(*image.index(ops.add(floor, d) if d else floor, k), w) for d, w in zip(*around, strict=True)])
-    found: Any = None
+    total_: Any = None
     for corner in product(*options):
         value = image.pixels([c[0] for c in corner], [c[1] for c in corner])
         for _, _, weight in corner:
             value = value if weight is None else ops.mul(value, ops.unsqueeze(weight, 1))
-        found = value if found is None else ops.add(found, value)
-    return found
+        total_ = value if total_ is None else ops.add(total_, value)
+    return total_
 
 
 def _linear(t: Any) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ def _linear(t: Any) -> tuple[Any, Any]:
 
 
 def _cubic(t: Any) -> tuple[Any, ...]:
-    """The weights of four pixels, the second of which is `t` before the place."""
+    """The cubic weights of four neighboring pixels; the position is at distance `t` after the second."""
     a = _CUBIC
 
     def far(d: Any) -> Any:
@@ -101,13 +101,13 @@ def _cubic(t: Any) -> tuple[Any, ...]:
 
 
 def computed(*dtypes: Any) -> Any:
-    """The dtype in which places and weights are computed."""
+    """The dtype for positions and weights: f64 if an operand is f64, else f32."""
     return f64 if f64 in dtypes else f32
 
 
 @rule("GridSample")
 def grid_sample(site: NodeContext) -> Any:
-    """The image at the places of a grid, from -1 to 1, the last dim of the image first."""
+    """Samples the image at a grid of positions in -1..1; component 0 is the position along the last dim of the image."""
     mode = site.text("mode", "linear", "linear", "nearest", "cubic", "bilinear", "bicubic").removeprefix("bi")
     outside = site.text("padding_mode", "zeros", "zeros", "border", "reflection")
     align = bool(site.integer("align_corners", 0))
@@ -122,16 +122,16 @@ def grid_sample(site: NodeContext) -> Any:
     for k in range(rank):
         at = ops.squeeze(ops.slice(flat, 2, rank - 1 - k, rank - k), 2)
         places.append(_place(image, k, at, mode, align))
-    found = ops.reshape(sample(image, places, mode), (n, image.c, *out))
-    return found if of is wide else ops.cast(ops.round(found) if of.is_int else found, of)
+    sampled = ops.reshape(sample(image, places, mode), (n, image.c, *out))
+    return sampled if of is wide else ops.cast(ops.round(sampled) if of.is_int else sampled, of)
 
 
 def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
-    """A coordinate of the grid in pixels."""
+    """Converts a grid coordinate to a position in pixels, with clamping or reflection for these padding modes."""
     size, less = extent(image.spatial[k], at.tensor.dtype), image.last(k, at.tensor.dtype)
     x = ops.mul(ops.div(ops.add(at, 1.0), 2.0), less) if align else ops.div(ops.sub(ops.mul(ops.add(at, 1.0), size), 1.0), 2.0)
     x = ops.round(x) if mode == "nearest" else x
-    if mode == "cubic":  # runtimes move each of its pixels inside instead
+    if mode == "cubic":  # like other runtimes, `Image.index` moves each of the four pixels inside instead
         return x
     if image.outside == "border":
         return ops.minimum(ops.maximum(x, 0.0), less)
@@ -140,7 +140,7 @@ def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
 
 @rule("DeformConv")
 def deform_conv(site: NodeContext) -> Any:
-    """A convolution whose taps are moved by offsets, and weighted by a mask."""
+    """Deformable convolution: filter taps are shifted by offsets and weighted by a mask; sampled, then one matmul (im2col)."""
     x, w, rank, of = site.x(0), site.x(1), site.rank(0) - 2, site.dtype(0)
     if site.ints("kernel_shape", None):
         site.settle(1, *(site.ints("kernel_shape", None) or []))
@@ -160,10 +160,10 @@ def deform_conv(site: NodeContext) -> Any:
         first = _taps(kernel, out, k, strides[k], dilations[k], pads[k][0], wide)  # [taps, points]
         moved_by = ops.squeeze(ops.slice(offset, 2, k, k + 1), 2)
         places.append(ops.reshape(ops.add(moved_by, first), (each, total([taps, *out]))))
-    found = sample(image, places, "linear")
+    columns = sample(image, places, "linear")
     if site.has(4):
-        found = ops.mul(found, ops.reshape(ops.cast(site.x(4), wide) if of is not wide else site.x(4), (each, 1, total([taps, *out]))))
-    inside = ops.reshape(found if of is wide else ops.cast(found, of), (n, groups, total([plain(c // groups), taps]), total(out)))
+        columns = ops.mul(columns, ops.reshape(ops.cast(site.x(4), wide) if of is not wide else site.x(4), (each, 1, total([taps, *out]))))
+    inside = ops.reshape(columns if of is wide else ops.cast(columns, of), (n, groups, total([plain(c // groups), taps]), total(out)))
     outs = site.tensor(1).shape[0]
     weight = ops.reshape(w, (groups, plain(outs // groups), total([*site.tensor(1).shape[1:]])))
     y = ops.reshape(ops.matmul(weight, inside), (n, outs, *out))
@@ -171,7 +171,7 @@ def deform_conv(site: NodeContext) -> Any:
 
 
 def _taps(kernel: list[Any], out: Sequence[Any], axis: int, stride: int, dilation: int, pad: Any, of: Any) -> Any:
-    """Where each tap lies for each result, along one dim: [taps, points]."""
+    """The position of each filter tap for each output point, along one dim: [taps, points]."""
     rank = len(kernel)
     tap = ops.reshape(ops.mul(ops.arange(kernel[axis]), dilation), [kernel[axis] if k == axis else 1 for k in range(2 * rank)])
     at = ops.reshape(ops.mul(ops.arange(out[axis]), stride), [out[axis] if k - rank == axis else 1 for k in range(2 * rank)])

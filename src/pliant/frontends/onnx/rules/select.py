@@ -1,4 +1,4 @@
-"""Results that data decide: NonZero, Compress, Unique, TopK, NonMaxSuppression."""
+"""Operators with data-dependent results: NonZero, Compress, Unique, TopK, NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..registry import rule
 
 @rule("NonZero")
 def nonzero(site: NodeContext) -> Any:
-    """The indices of elements that are not zero, a row for each dim."""
+    """The indices of nonzero elements, one row per dim."""
     x = site.x(0)
     x = ops.reshape(x, (1,)) if site.rank(0) == 0 else x
     return ops.permute(ops.nonzero(x), (1, 0))
@@ -21,7 +21,7 @@ def nonzero(site: NodeContext) -> Any:
 
 @rule("Compress")
 def compress(site: NodeContext) -> Any:
-    """The parts where a condition holds."""
+    """The slices along an axis for which a condition is true."""
     axis = site.integer("axis", None)
     axis = None if axis is None else site.normal(axis, site.rank(0))
     return ops.compress(site.x(0), site.x(1), axis)
@@ -29,16 +29,16 @@ def compress(site: NodeContext) -> Any:
 
 @rule("Unique")
 def unique(site: NodeContext) -> Any:
-    """The different elements."""
+    """The unique elements, or the unique slices along an axis."""
     if "axis" in site.attributes and site.rank(0) != 1:
         return _unique_along(site, site.axis("axis", site.rank(0)), bool(site.integer("sorted", 1)))
     return ops.unique(ops.reshape(site.x(0), (-1,)), bool(site.integer("sorted", 1)))
 
 
 def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
-    """The different slices along an axis, found by comparing every two of them.
+    """The unique slices along an axis, leaders by comparing all pairs.
 
-    Slice j comes before slice i where it is smaller at the first place at which they differ.
+    Slice j comes before slice i if it is smaller at the first element at which they differ.
     """
     rank, n = site.rank(0), site.tensor(0).shape[axis]
     rows = ops.reshape(ops.permute(site.x(0), [axis, *(k for k in range(rank) if k != axis)]), (n, -1))
@@ -46,23 +46,23 @@ def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
     differ = ops.not_equal(mine, other)  # [i, j, elements]
     first = ops.unsqueeze(ops.argmax(ops.cast(differ, i32), axis=2), 2)
     same = ops.logical_not(ops.any(differ, axis=2))  # [i, j]
-    leader = ops.argmax(ops.cast(same, i32), axis=1)  # the first slice that is the same
+    leader = ops.argmax(ops.cast(same, i32), axis=1)  # the first slice equal to each slice
     leads = ops.equal(leader, ops.arange(n))
     if ordered:
         before = ops.squeeze(ops.gather(ops.cast(ops.less(other, mine), i32), first, 2), 2)
-        number = ops.sum(ops.where(leads, ops.cast(before, i64), 0), axis=1)  # leaders before each slice
+        number = ops.sum(ops.where(leads, ops.cast(before, i64), 0), axis=1)  # the number of leaders before each slice
     else:
         number = ops.take(ops.sub(ops.cumsum(ops.cast(leads, i64), 0), 1), leader, 0)
-    found = ops.squeeze(ops.nonzero(leads), 1)
-    count = found.tensor.shape[0]
-    indices = ops.scatter(ops.zeros((count,), i64), ops.take(number, found, 0), found, 0)
+    leaders = ops.squeeze(ops.nonzero(leads), 1)
+    count = leaders.tensor.shape[0]
+    indices = ops.scatter(ops.zeros((count,), i64), ops.take(number, leaders, 0), leaders, 0)
     sizes = ops.scatter(ops.zeros((count,), i64), number, ops.ones((n,), i64), 0, "add")
     return ops.take(site.x(0), indices, axis), indices, number, sizes
 
 
 @rule("TopK")
 def topk(site: NodeContext) -> Any:
-    """The largest or smallest elements along an axis, in order."""
+    """The k largest or smallest elements along an axis, in order."""
     axis = site.axis("axis", site.rank(0), -1)
     k = site.integer("k", 0) if site.version < 10 else site.run_time_dims(1, site.tensor(0).shape[axis])[0]
     return ops.topk(site.x(0), k, axis, bool(site.integer("largest", 1)))
@@ -70,7 +70,7 @@ def topk(site: NodeContext) -> Any:
 
 @rule("NonMaxSuppression")
 def non_max_suppression(site: NodeContext) -> Any:
-    """The boxes that are kept."""
+    """The boxes that non-maximum suppression selects."""
     most: Any = 0
     if site.has(2):
         most = int(site.number(2)) if isinstance(site.item(2), Known) else ops.reshape(site.x(2), ())

@@ -1,4 +1,4 @@
-"""Sequences and optionals. Their lengths are known while importing, so that they are taken apart there and leave no trace."""
+"""Sequences and optionals. Lengths are known at import time, so programs contain only the elements."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..registry import rule
 
 
 def sequence(site: NodeContext, k: int) -> Sequence:
-    """Input `k`, which must be a sequence."""
-    found = site.item(k)
-    found = found.item if isinstance(found, Maybe) else found
-    if not isinstance(found, Sequence):
+    """Input `k`; raises if it is not a sequence."""
+    item = site.item(k)
+    item = item.item if isinstance(item, Maybe) else item
+    if not isinstance(item, Sequence):
         raise site.wrong(f"input {k} is no sequence")
-    return found
+    return item
 
 
 def _place(site: NodeContext, k: int, length: int, extra: int = 0) -> int:
@@ -36,26 +36,26 @@ def construct(site: NodeContext) -> Any:
 
 @rule("SequenceEmpty")
 def empty(site: NodeContext) -> Any:
-    """A sequence of nothing."""
+    """An empty sequence."""
     return Sequence(())
 
 
 @rule("SequenceLength")
 def length(site: NodeContext) -> Any:
-    """How many tensors there are."""
+    """The number of tensors in a sequence."""
     return numbers(np.asarray(len(sequence(site, 0).items), np.int64))
 
 
 @rule("SequenceAt")
 def at(site: NodeContext) -> Any:
-    """One of the tensors."""
+    """The tensor at an index."""
     items = sequence(site, 0).items
     return items[_place(site, 1, len(items))]
 
 
 @rule("SequenceInsert")
 def insert(site: NodeContext) -> Any:
-    """With one more tensor, at the end if no place is said."""
+    """Inserts a tensor at an index, by default at the end."""
     items = list(sequence(site, 0).items)
     items.insert(_place(site, 2, len(items), 1) if site.has(2) else len(items), site.item(1))
     return Sequence(tuple(items))
@@ -63,7 +63,7 @@ def insert(site: NodeContext) -> Any:
 
 @rule("SequenceErase")
 def erase(site: NodeContext) -> Any:
-    """Without one of the tensors, the last one if no place is said."""
+    """Removes the tensor at an index, by default the last one."""
     items = list(sequence(site, 0).items)
     site.require(bool(items), "the sequence is empty")
     del items[_place(site, 1, len(items)) if site.has(1) else -1]
@@ -72,7 +72,7 @@ def erase(site: NodeContext) -> Any:
 
 @rule("SplitToSequence")
 def split_to_sequence(site: NodeContext) -> Any:
-    """Parts along an axis as a sequence."""
+    """Splits a tensor along an axis into a sequence; raises if the dim is not constant."""
     axis = site.axis("axis", site.rank(0), 0)
     n, x = site.shape(0)[axis], site.x(0)
     if not isinstance(n, int):
@@ -82,9 +82,9 @@ def split_to_sequence(site: NodeContext) -> Any:
     if not site.has(1):
         parts = list(ops.split(x, [1] * n, axis)) if n > 1 else [x] * n
         return Sequence(tuple(parts if site.integer("keepdims", 1) else [ops.squeeze(p, axis) for p in parts]))
-    given = site.known(1)
-    sizes = [int(s) for s in given.reshape(-1)]
-    if given.ndim == 0:
+    split = site.known(1)
+    sizes = [int(s) for s in split.reshape(-1)]
+    if split.ndim == 0:
         site.require(sizes[0] > 0, f"parts of {sizes[0]} elements")
         sizes = [min(sizes[0], n - k) for k in range(0, n, sizes[0])]
     site.require(sum(sizes) == n and min(sizes, default=0) >= 0, f"parts of {sizes} of {n} elements")
@@ -93,7 +93,7 @@ def split_to_sequence(site: NodeContext) -> Any:
 
 @rule("ConcatFromSequence")
 def concat_from_sequence(site: NodeContext) -> Any:
-    """The tensors of a sequence one after the other, or along a new axis."""
+    """Concatenates the tensors of a sequence, or stacks them along a new axis."""
     values = [site.value_of(i) for i in sequence(site, 0).items]
     site.require(bool(values), "the sequence is empty")
     axis = site.integer("axis", 0)
@@ -102,13 +102,13 @@ def concat_from_sequence(site: NodeContext) -> Any:
 
 @rule("SequenceMap")
 def sequence_map(site: NodeContext) -> Any:
-    """A graph over the tensors of a sequence."""
+    """Applies a subgraph to each element of a sequence, unrolled."""
     body, first = site.graph("body"), sequence(site, 0).items
     site.require(len(body.input) == len(site.items), f"the body has {len(body.input)} inputs, {len(site.items)} are given")
     rounds = []
     for k in range(len(first)):
-        given = [i.items[k] if isinstance(i, Sequence) and k < len(i.items) else i for i in site.items]
-        rounds.append(site.importer.body(body, site.scope, dict(zip([i.name for i in body.input], given, strict=True))))
+        inputs = [i.items[k] if isinstance(i, Sequence) and k < len(i.items) else i for i in site.items]
+        rounds.append(site.importer.body(body, site.scope, dict(zip([i.name for i in body.input], inputs, strict=True))))
     return [Sequence(tuple(r[k] for r in rounds)) for k in range(len(body.output))]
 
 
@@ -120,17 +120,17 @@ def optional(site: NodeContext) -> Any:
 
 @rule("OptionalHasElement")
 def has_element(site: NodeContext) -> Any:
-    """Whether there is something in an optional."""
-    found: Item | None = site.items[0] if site.items else None
-    filled = found is not None and not (isinstance(found, Maybe) and found.item is None)
+    """True if an optional has a value."""
+    item: Item | None = site.items[0] if site.items else None
+    filled = item is not None and not (isinstance(item, Maybe) and item.item is None)
     return Known(np.asarray(filled), numbers(np.asarray(True)).dtype)
 
 
 @rule("OptionalGetElement")
 def get_element(site: NodeContext) -> Any:
-    """What is in an optional."""
-    found = site.item(0)
-    if isinstance(found, Maybe):
-        site.require(found.item is not None, "the optional is empty")
-        return found.item
-    return found
+    """The value of an optional; raises if it is empty."""
+    item = site.item(0)
+    if isinstance(item, Maybe):
+        site.require(item.item is not None, "the optional is empty")
+        return item.item
+    return item

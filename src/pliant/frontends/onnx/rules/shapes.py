@@ -1,4 +1,4 @@
-"""Shapes, and what only moves elements: Reshape, Transpose, Concat, Expand and their like."""
+"""Shape operators and data movement: Shape, Reshape, Transpose, Concat, Expand, Squeeze and others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..registry import rule
 
 @rule("Shape")
 def shape(site: NodeContext) -> Any:
-    """The extents, or some of them, as a known tensor."""
+    """The shape, or a range of it, as a known tensor of symbolic extents."""
     dims, rank = site.tensor(0).shape, site.rank(0)
     start, end = site.integer("start", 0), site.integer("end", rank)
     return known(np.array([*dims, None], object)[:-1][slice(start, end)])
@@ -34,7 +34,7 @@ def size(site: NodeContext) -> Any:
 
 @rule("Reshape")
 def reshape(site: NodeContext) -> Any:
-    """The same elements under another shape; 0 keeps a dim, -1 is what remains."""
+    """Reshapes; 0 keeps a dim (unless allowzero), -1 is inferred."""
     from ....sym.expr import product
 
     old = site.shape(0)
@@ -60,31 +60,31 @@ def _wanted(site: NodeContext, total: Any) -> list[Any]:
 
 
 def _at_run_time(site: NodeContext, total: Any) -> list[Any]:
-    """A shape that only a run tells: each dim is one of the elements' number at most."""
+    """A shape known only at run time: its extents become new dims, each at most the number of elements."""
     from ....dtype import i64
 
     length = site.shape(1)
-    if len(length) != 1 or not isinstance(length[0], int) or total is const(0):  # of no elements, dims can be anything
+    if len(length) != 1 or not isinstance(length[0], int) or total is const(0):  # the bound fails for 0 elements: dims can be anything
         raise site.importer.needed(site, 1)
-    given: Any = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
+    wanted: Any = site.x(1) if site.dtype(1) is i64 else ops.cast(site.x(1), i64)
     old = site.tensor(0).shape
-    kept = []
+    extents = []
     for k in range(length[0]):
-        n: Any = ops.reshape(ops.slice(given, 0, k, k + 1), ())
+        n: Any = ops.reshape(ops.slice(wanted, 0, k, k + 1), ())
         if k < len(old) and not site.integer("allowzero", 0):
             n = ops.where(ops.equal(n, 0), old[k], n)
-        kept.append(n)
+        extents.append(n)
     rest: Any = None
-    for n in kept:
+    for n in extents:
         size = ops.where(ops.less(n, 0), 1, n)
         rest = size if rest is None else ops.mul(rest, size)
-    whole = [ops.where(ops.less(n, 0), ops.floor_divide(ops.add(total, 0), rest), n) for n in kept]
+    whole = [ops.where(ops.less(n, 0), ops.floor_divide(ops.add(total, 0), rest), n) for n in extents]
     return [ops.bind_dim(n, most=total).annotation.value for n in whole]
 
 
 @rule("Transpose")
 def transpose(site: NodeContext) -> Any:
-    """The axes in another order, all of them turned around if none is said."""
+    """Permutes the axes; reverses them without `perm`."""
     rank = site.rank(0)
     order = site.ints("perm", None)
     order = list(reversed(range(rank))) if order is None else order
@@ -94,14 +94,14 @@ def transpose(site: NodeContext) -> Any:
 
 @rule("Concat")
 def concat(site: NodeContext) -> Any:
-    """Tensors one after the other."""
+    """Concatenates tensors along an axis."""
     axis = site.axis("axis", site.rank(0), 1 if site.version < 4 else None)
     return ops.concat(site.xs(), axis)
 
 
 @rule("Flatten")
 def flatten(site: NodeContext) -> Any:
-    """A matrix: the dims before an axis, and those from it on."""
+    """Reshapes to a matrix: the dims before an axis are rows, those from it on are columns."""
     rank, axis = site.rank(0), site.integer("axis", 1)
     site.require(-rank <= axis <= rank, f"axis {axis} of a tensor with {rank} dims")
     dims, at = site.tensor(0).shape, axis + rank if axis < 0 else axis
@@ -114,14 +114,14 @@ def flatten(site: NodeContext) -> Any:
 
 
 def axes_of(site: NodeContext, k: int = 1) -> list[int] | None:
-    """Axes from the attribute, or from an input."""
-    found = site.ints("axes", None)
-    return site.known_ints(k) if found is None and site.has(k) else found
+    """The axes of the attribute, or of input `k`; None if there are neither."""
+    axes = site.ints("axes", None)
+    return site.known_ints(k) if axes is None and site.has(k) else axes
 
 
 @rule("Squeeze")
 def squeeze(site: NodeContext) -> Any:
-    """Without dims of 1: those that are named, or all. What is not known of a dim is checked when the program runs."""
+    """Removes dims of extent 1: the given ones, or all. A symbolic dim is checked at run time."""
     axes, rank, dims = axes_of(site), site.rank(0), site.tensor(0).shape
     wanted = _ones(site) if axes is None else {site.normal(a, rank) for a in axes}
     for a in wanted:
@@ -134,25 +134,26 @@ def squeeze(site: NodeContext) -> Any:
 
 
 def _ones(site: NodeContext) -> set[int]:
-    """The axes that a Squeeze without axes takes away.
+    """The axes that a Squeeze without axes removes.
 
-    A dim that may be 1 decides about the rank of the result. It is 1 where the model declares a rank that asks for it, otherwise it is not.
+    The rank of the result depends on each symbolic dim that may be 1. If the model declares a rank that needs all of them removed, they
+    are assumed to be 1; otherwise they are assumed not to be 1, with a run-time check.
     """
     dims = site.tensor(0).shape
-    found = {k for k, n in enumerate(dims) if n is const(1)}
+    removed = {k for k, n in enumerate(dims) if n is const(1)}
     unknown = [k for k, n in enumerate(dims) if not isinstance(n, Const) and not prove(Lt(const(1), n))]
     declared = site.importer.declared_rank(site.node.output[0], site.scope)
-    if unknown and declared is not None and declared == len(dims) - len(found) - len(unknown):
-        found.update(unknown)
-        return found
+    if unknown and declared is not None and declared == len(dims) - len(removed) - len(unknown):
+        removed.update(unknown)
+        return removed
     for k in unknown:
         site.check(Ne(dims[k], const(1)), f"dim {k} of the operand is 1, and the rank of the result depends on it")
-    return found
+    return removed
 
 
 @rule("Unsqueeze")
 def unsqueeze(site: NodeContext) -> Any:
-    """With new dims of 1."""
+    """Inserts dims of extent 1."""
     axes = axes_of(site) or []
     rank = site.rank(0) + len(axes)
     wanted = {site.normal(a, rank) for a in axes}
@@ -163,7 +164,7 @@ def unsqueeze(site: NodeContext) -> Any:
 
 @rule("Expand")
 def expand(site: NodeContext) -> Any:
-    """Broadcast with a shape, in both directions."""
+    """Broadcasts with a shape, in both directions: a 1 in the shape keeps the dim of the operand."""
     wanted = site.dims(1)
     old = site.tensor(0).shape
     rank = max(len(wanted), len(old))
@@ -174,7 +175,7 @@ def expand(site: NodeContext) -> Any:
 
 
 def _broadcast(n: Expr, m: Expr) -> Expr:
-    """The extent of two dims together."""
+    """The broadcast extent of two dims."""
     if m is const(1) or n is m:
         return n
     if n is const(1) or isinstance(m, Const):
@@ -184,7 +185,7 @@ def _broadcast(n: Expr, m: Expr) -> Expr:
 
 @rule("Tile")
 def tile(site: NodeContext) -> Any:
-    """The whole again and again."""
+    """Repeats a tensor along each axis."""
     if site.version < 6:
         times = [1] * site.rank(0)
         times[site.normal(int(site.number(2)), site.rank(0))] = int(site.number(1))
@@ -196,7 +197,7 @@ def tile(site: NodeContext) -> Any:
 
 @rule("DepthToSpace", "SpaceToDepth")
 def blocks(site: NodeContext) -> Any:
-    """Channels and blocks of pixels in each other's place."""
+    """Moves channels to blocks of pixels, or blocks of pixels to channels."""
     block = site.integer("blocksize", 0)
     site.require(block >= 1, f'attribute "blocksize" is {block}')
     if site.op == "SpaceToDepth":
@@ -205,7 +206,7 @@ def blocks(site: NodeContext) -> Any:
 
 
 def space_to_depth(site: NodeContext, block: int) -> Any:
-    """Blocks of pixels as channels: the pixels of a block first, or the channels first."""
+    """Moves blocks of pixels to channels, with the pixel (DCR) or the channel (CRD) as the outer index."""
     if site.text("mode", "DCR", "DCR", "CRD") == "DCR":
         return ops.space_to_depth(site.x(0), block)
     site.require(site.rank(0) == 4, f"the operand has {site.rank(0)} dims, 4 are expected")
@@ -217,7 +218,7 @@ def space_to_depth(site: NodeContext, block: int) -> Any:
 
 @rule("Trilu")
 def trilu(site: NodeContext) -> Any:
-    """The part of matrices above or below a diagonal."""
+    """The upper or lower triangle of matrices."""
     k = int(site.number(1)) if site.has(1) else 0
     x = site.x(0)
     make = ops.triu if site.integer("upper", 1) else ops.tril
@@ -226,7 +227,7 @@ def trilu(site: NodeContext) -> Any:
 
 @rule("BitCast")
 def bit_cast(site: NodeContext) -> Any:
-    """The same bits as another type."""
+    """Reinterprets the bits as another dtype."""
     item, to = site.item(0), site.dtype_attribute("to")
     if isinstance(item, Known) and not item.symbolic:
         return Known(item.array.view(to.numpy()), to)

@@ -1,7 +1,7 @@
-"""Signals: DFT, STFT, MelWeightMatrix.
+"""Signal processing: DFT, STFT, MelWeightMatrix.
 
-A discrete Fourier transform is a product with a matrix of cosines and one of sines. The angle of `k * t` is taken modulo a full turn in
-integers, so that it is exact; of a length that is known the matrices are constants.
+A discrete Fourier transform is a matmul with a matrix of cosines and one of sines. `k * t` is reduced modulo the length in integers, so
+that the angles are exact; for a constant length the matrices are folded to constants.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .extents import extent, least, plain
 
 @rule("DFT")
 def dft(site: NodeContext) -> Any:
-    """The discrete Fourier transform along an axis; the last dim is the real part, or real and imaginary parts."""
+    """The discrete Fourier transform along an axis; the last dim holds the real part, or real and imaginary parts."""
     rank = site.rank(0)
-    given = site.integer("axis", 1) if site.version < 20 else int(site.number(2)) if site.has(2) else -2
-    axis = site.normal(given, rank)
+    wanted = site.integer("axis", 1) if site.version < 20 else int(site.number(2)) if site.has(2) else -2
+    axis = site.normal(wanted, rank)
     site.require(axis != rank - 1, "the axis is the one of real and imaginary parts")
     inverse, onesided = bool(site.integer("inverse", 0)), bool(site.integer("onesided", 0))
     n = site.shape(0)[axis]
@@ -35,7 +35,7 @@ def dft(site: NodeContext) -> Any:
 
 
 def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
-    """The transform of `points` points along an axis that is cut, or goes on with zeros."""
+    """The DFT of `points` points along an axis, which is truncated or zero-padded to that length."""
     rank, of = len(shape), x.tensor.dtype
     if not isinstance(shape[-1], int):
         raise site.needed_dim("the last dim, 1 (real) or 2 (complex), must be known")
@@ -49,20 +49,20 @@ def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, poin
         parts.append(ops.slice(ops.permute(part, order), rank - 2, 0, used))
     outs = half if onesided and not inverse else points
     cos, sin = _matrices(used, outs, points, inverse, onesided, of)
-    found = _products(parts, cos, sin, inverse, onesided)
+    results = _products(parts, cos, sin, inverse, onesided)
     back = [order.index(k) for k in range(rank - 1)]
-    return ops.stack([ops.permute(p, back) for p in found], rank - 1)
+    return ops.stack([ops.permute(p, back) for p in results], rank - 1)
 
 
 def _matrices(rows: Any, columns: Any, points: Any, inverse: bool, onesided: bool, of: Any) -> tuple[Any, Any]:
-    """Cosines and sines of all pairs, [rows, columns]; what an inverse divides by, and the weight of mirrored bins, are in them."""
+    """The matrices of cosines and sines, [rows, columns]; they include the 1/n of an inverse and the weight 2 of mirrored bins."""
     k, t = ops.unsqueeze(ops.arange(rows), 1), ops.unsqueeze(ops.arange(columns), 0)
     turn = ops.div(ops.cast(ops.remainder(ops.mul(k, t), extent(points, i64)), f64), extent(points, f64))
     angle = ops.mul(turn, 2 * math.pi)
     cos, sin = ops.cos(angle), ops.sin(angle)
     if inverse:
         factor: Any = ops.div(1.0, extent(points, f64))
-        if onesided:  # bins that stand for their mirror images too: all but the first, and the middle one of an even number
+        if onesided:  # bins count twice, for their mirror images too; except the first, and the middle one of an even length
             middle = const(points) if isinstance(points, int) else points
             last = plain(Select(Eq(middle % 2, const(0)), middle // 2, const(-1)))
             single = ops.logical_or(ops.equal(k, 0), ops.equal(k, last))
@@ -72,7 +72,7 @@ def _matrices(rows: Any, columns: Any, points: Any, inverse: bool, onesided: boo
 
 
 def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: bool) -> list[Any]:
-    """Real and imaginary parts of sums of `x * exp(-i angle)`, or of `x * exp(i angle)`; the real ones alone where they are all."""
+    """The real and imaginary parts of sum(x * exp(-i angle)), or exp(i angle) if inverse; only the real part if inverse and one-sided."""
     real_cos, real_sin = ops.matmul(parts[0], cos), ops.matmul(parts[0], sin)
     if len(parts) == 1:
         return [real_cos] if inverse and onesided else [real_cos, real_sin if inverse else ops.neg(real_sin)]
@@ -85,7 +85,7 @@ def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: boo
 
 @rule("STFT")
 def stft(site: NodeContext) -> Any:
-    """Transforms of windows that move over a signal (batch, length, 1 or 2), or a real one (batch, length)."""
+    """The short-time Fourier transform of a signal (batch, length, 1 or 2), or of a real one (batch, length)."""
     site.require(site.rank(0) in (2, 3), f"the signal has {site.rank(0)} dims, (batch, length) or (batch, length, 1 or 2) is expected")
     x = site.x(0) if site.rank(0) == 3 else ops.unsqueeze(site.x(0), 2)
     batch, length, parts = (*site.shape(0), 1)[:3]
@@ -103,7 +103,7 @@ def stft(site: NodeContext) -> Any:
 
 @rule("MelWeightMatrix")
 def mel_weight_matrix(site: NodeContext) -> Any:
-    """The weights of triangular windows that are equally wide on the mel scale."""
+    """The mel filter bank: weights of triangular windows equally spaced on the mel scale."""
     bins, points, rate = (int(site.number(k)) for k in range(3))
     low, high = (float(site.number(k)) for k in (3, 4))
     of = site.dtype_attribute("output_datatype", f32)
@@ -117,8 +117,8 @@ def mel_weight_matrix(site: NodeContext) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         rising = np.where((place >= left) & (place <= center), np.where(left == center, 1.0, (place - left) / (center - left)), 0.0)
         falling = (right - place) / (right - center)
-    found = np.where((place >= center) & (place < right), falling, rising)
-    return numbers(found.astype(of.numpy()))
+    weights = np.where((place >= center) & (place < right), falling, rising)
+    return numbers(weights.astype(of.numpy()))
 
 
 def _mel(hertz: float) -> float:

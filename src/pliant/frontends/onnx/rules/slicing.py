@@ -1,4 +1,4 @@
-"""Parts of tensors: Slice, Split, and paddings."""
+"""Slice, Split and Pad."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..node_context import NodeContext
 from ..registry import rule
 from .extents import plain
 
-FAR = 1 << 31  # a bound beyond this one means the end
+FAR = 1 << 31  # a bound of this size or beyond means the end: no dim is larger, and exporters write INT_MAX or INT64_MAX
 
 
 def slice_bounds(site: NodeContext, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Axis, start, stop and step of each part of a Slice: integers, expressions, or values that only a run tells."""
+    """The axis, start, stop and step of each sliced axis; starts and stops are integers, expressions or run-time values."""
     if site.version < 10:
         starts, stops, axes = site.ints("starts", []), site.ints("ends", []), site.ints("axes", None)
         steps: list[int] = [1] * len(starts)
@@ -47,7 +47,7 @@ def _bounds(site: NodeContext, k: int) -> list[Any]:
 
 @rule("Slice")
 def slice_(site: NodeContext) -> Any:
-    """Elements between bounds that are cut off at the ends."""
+    """Slices along axes; bounds are clamped to the tensor."""
     x: Any = site.x(0)
     shape = site.tensor(0).shape
     for axis, start, stop, step in slice_bounds(site, site.rank(0)):
@@ -73,7 +73,7 @@ def _far(bound: Any) -> Any:
 
 
 def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
-    """A bound counted from the start, and moved into low..high."""
+    """A bound as a nonnegative index, clamped to low..high; emits selects only where the sign or range is not proven."""
     if isinstance(bound, int) and bound >= FAR:
         return high
     if isinstance(bound, int) and bound <= -FAR:
@@ -89,7 +89,7 @@ def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
 
 @rule("Split")
 def split(site: NodeContext) -> Any:
-    """Parts along an axis: of given sizes, or as equal as they can be."""
+    """Splits along an axis into given sizes, or into equal parts."""
     axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
     sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
     n = site.shape(0)[axis]
@@ -98,10 +98,10 @@ def split(site: NodeContext) -> Any:
     if sizes is None and isinstance(n, int):
         part = -(-n // count)
         sizes = [min(part, max(n - k * part, 0)) for k in range(count)]
-    if sizes is None and "num_outputs" in site.attributes:  # the last parts may be smaller
+    if sizes is None and "num_outputs" in site.attributes:  # with this attribute, the last parts may be smaller
         whole = (n + (count - 1)) // count
         sizes = [plain(Min(whole, Max(n - whole * k, const(0)))) for k in range(count)]
-    if sizes is None:  # equal parts of a dim that is not known
+    if sizes is None:  # without it, a symbolic dim is split evenly
         return ops.split(site.x(0), count, axis)
     site.require(len(sizes) == count, f"{len(sizes)} sizes for {count} results")
     return ops.split(site.x(0), list(sizes), axis) if count > 1 else ops.slice(site.x(0), axis, 0, sizes[0])
@@ -109,7 +109,7 @@ def split(site: NodeContext) -> Any:
 
 @rule("Pad")
 def pad(site: NodeContext) -> Any:
-    """Elements before and after."""
+    """Pads with a constant, or by the modes reflect, edge and wrap; negative amounts crop."""
     rank = site.rank(0)
     pads: Any
     if site.version < 11:
@@ -134,7 +134,7 @@ def pad(site: NodeContext) -> Any:
 
 
 def _shortened(x: Any, pairs: list[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
-    """`x` without what negative amounts take away, and the amounts that are left: elements are repeated from what remains."""
+    """Crops `x` by the negative amounts and returns the others: the modes repeat elements of the cropped tensor."""
     for axis, (before, after) in enumerate(pairs):
         first, last = (-a if isinstance(a, int) and a < 0 else 0 for a in (before, after))
         if first or last:

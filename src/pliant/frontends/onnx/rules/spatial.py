@@ -1,4 +1,4 @@
-"""Convolutions and pools: windows over spatial dims, with the paddings of ONNX."""
+"""Convolutions and pooling over spatial dims, with the padding attributes of ONNX."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ..registry import rule
 def windows(
     site: NodeContext, kernel: list[Any], rank: int, spatial: tuple[Any, ...]
 ) -> tuple[list[int], list[int], list[tuple[Any, Any]]]:
-    """Strides, dilations and paddings (before, after) of a window, each as long as there are spatial dims."""
+    """The strides, dilations and paddings (before, after) of a window, one per spatial dim."""
     strides = _each(site, "strides", rank)
     dilations = _each(site, "dilations", rank)
     auto = site.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "")
     pads = site.ints("pads", None)
     if auto in ("NOTSET", ""):
-        given = [0] * (2 * rank) if pads is None else pads
-        site.require(len(given) == 2 * rank, f'attribute "pads" has {len(given)} numbers, {2 * rank} are expected')
-        return strides, dilations, [(given[i], given[i + rank]) for i in range(rank)]
+        amounts = [0] * (2 * rank) if pads is None else pads
+        site.require(len(amounts) == 2 * rank, f'attribute "pads" has {len(amounts)} numbers, {2 * rank} are expected')
+        return strides, dilations, [(amounts[i], amounts[i + rank]) for i in range(rank)]
     if auto == "VALID":
         return strides, dilations, [(0, 0)] * rank
     return strides, dilations, [_same(n, k, s, d, auto) for n, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)]
 
 
 def _each(site: NodeContext, name: str, rank: int) -> list[int]:
-    found = site.ints(name, None) or [1] * rank
-    site.require(len(found) == rank and min(found) > 0, f'attribute "{name}" is {found}, {rank} positive numbers are expected')
-    return found
+    numbers = site.ints(name, None) or [1] * rank
+    site.require(len(numbers) == rank and min(numbers) > 0, f'attribute "{name}" is {numbers}, {rank} positive numbers are expected')
+    return numbers
 
 
 def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[Any, Any]:
-    """The padding with which the result has ceil(n / stride) elements."""
+    """The SAME padding: the result has ceil(n / stride) elements."""
     from ....sym.expr import Const, Expr, Max
     from ....sym.simplify import simplify
 
@@ -49,7 +49,7 @@ def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[A
 
 
 def _weights(site: NodeContext, k: int) -> tuple[list[int], int]:
-    """The spatial extents of a kernel, and their number."""
+    """The spatial extents of a convolution kernel, and the number of spatial dims."""
     rank = site.rank(0) - 2
     site.require(rank >= 1 and site.rank(k) == rank + 2, f"the kernel has {site.rank(k)} dims, the operand {site.rank(0)}")
     declared = site.ints("kernel_shape", None)
@@ -67,7 +67,7 @@ def conv(site: NodeContext) -> Any:
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     groups, x, w = site.integer("group", 1), site.x(0), site.x(1)
     column = rank > 1 and site.shape(0)[-1] == 1 and site.shape(0)[-2] != 1 and kernel[-1] == 1 and pads[-1] == (0, 0)
-    if column:  # of images one element wide, as exporters write rows: tiles are of neighbors along the last dim
+    if column:  # exporters write 1-d signals as images of width 1; dropping that dim lets tiles vectorize along the signal
         x, w = (ops.reshape(v, v.tensor.shape[:-1]) for v in (x, w))
         strides, dilations, pads = strides[:-1], dilations[:-1], pads[:-1]
     y = ops.conv(x, w, site.get(2), stride=strides, padding=pads, dilation=dilations, groups=groups)
@@ -76,7 +76,7 @@ def conv(site: NodeContext) -> Any:
 
 @rule("ConvTranspose")
 def conv_transpose(site: NodeContext) -> Any:
-    """The transposed convolution; `output_shape` says what the paddings are."""
+    """The transposed convolution; `output_shape` determines the paddings if it is given."""
     kernel, rank = _weights(site, 1)
     spatial = site.shape(0)[2:]
     strides, dilations = _each(site, "strides", rank), _each(site, "dilations", rank)
@@ -98,18 +98,18 @@ def conv_transpose(site: NodeContext) -> Any:
         pads = windows(site, kernel, rank, spatial)[2]
     low = [min(p, 0) for pair in pads for p in pair]
     pads = [(max(a, 0), max(b, 0)) for a, b in pads]
-    found = ops.conv_transpose(
+    result = ops.conv_transpose(
         site.x(0), site.x(1), site.get(2), stride=strides, padding=pads, output_padding=more, dilation=dilations,
         groups=site.integer("group", 1),
     )  # fmt: skip
     if not any(low):
-        return found
-    return ops.pad(found, [(0, 0), (0, 0), *[(-low[2 * i], -low[2 * i + 1]) for i in range(rank)]])
+        return result
+    return ops.pad(result, [(0, 0), (0, 0), *[(-low[2 * i], -low[2 * i + 1]) for i in range(rank)]])
 
 
 @rule("MaxPool", "AveragePool", "LpPool")
 def pool(site: NodeContext) -> Any:
-    """One number of each window."""
+    """Max, average or Lp pooling over windows."""
     kernel, named = pool_of(site)
     if site.op == "MaxPool":
         if len(site.node.output) > 1 and site.node.output[1]:
@@ -123,7 +123,7 @@ def pool(site: NodeContext) -> Any:
 
 
 def pool_of(site: NodeContext) -> tuple[list[int], dict[str, Any]]:
-    """The kernel of a pool, and how its windows lie."""
+    """The kernel extents of a pool, and its stride, padding, dilation and ceil_mode."""
     kernel = site.ints("kernel_shape", None)
     rank = site.rank(0) - 2
     site.require(kernel is not None and len(kernel) == rank and min(kernel) > 0, f'attribute "kernel_shape" is {kernel}')
@@ -134,7 +134,7 @@ def pool_of(site: NodeContext) -> tuple[list[int], dict[str, Any]]:
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(site: NodeContext) -> Any:
-    """One number of each channel."""
+    """Average, max or Lp pooling over all spatial dims."""
     if site.op == "GlobalLpPool":
         return ops.global_lp_pool(site.x(0), p=site.integer("p", 2))
     return (ops.global_avg_pool if site.op == "GlobalAveragePool" else ops.global_max_pool)(site.x(0))

@@ -1,6 +1,7 @@
-"""TreeEnsemble: all trees of all rows walk down together, a level at a time.
+"""TreeEnsemble: evaluates all trees for all rows in parallel, one level at a time.
 
-Nodes and leaves are in one table, in which a leaf leads to itself: after as many steps as the deepest tree has levels, each walk is at one.
+Nodes and leaves are in one table, and a leaf is its own successor: after as many steps as the deepest tree has levels, every row is at a
+leaf of every tree.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from ..registry import rule
 from .labels import ML
 
 Array = np.ndarray[Any, Any]
-_COMPARE = (ops.less_equal, ops.less, ops.greater_equal, ops.greater, ops.equal, ops.not_equal)  # by the number of the mode
-MEMBER = 6
-DEEPEST = 1024
+_COMPARE = (ops.less_equal, ops.less, ops.greater_equal, ops.greater, ops.equal, ops.not_equal)  # by mode, 0 to 5
+MEMBER = 6  # the mode of set membership
+DEEPEST = 1024  # the deepest tree: the walk is unrolled, each level adds nodes to the program
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Nodes, and behind them leaves: the feature that each looks at, what it is compared with and how, and where it goes on."""
+    """The table of nodes, followed by leaves: the feature of each, its threshold and comparison mode, and its two successors."""
 
     feature: Array
     split: Array
     mode: Array
-    missing: Array  # whether NaN goes the way of what is true
-    members: Array  # [nodes, members], filled up with NaN
+    missing: Array  # True if NaN takes the true branch
+    members: Array  # [nodes, members], padded with NaN, which equals nothing
     yes: Array
     no: Array
     roots: Array
@@ -39,7 +40,7 @@ class Trees:
 
 @rule("TreeEnsemble", domain=ML)
 def tree_ensemble(site: NodeContext) -> Any:
-    """What the leaves that rows come to say of each target, summed up."""
+    """The aggregated leaf weights of each target, [rows, targets]."""
     site.require(site.rank(0) == 2, f"the operand has {site.rank(0)} dims, 2 are expected")
     trees = _trees(site)
     x, rows = site.x(0), site.tensor(0).shape[0]
@@ -50,11 +51,11 @@ def tree_ensemble(site: NodeContext) -> Any:
 
 
 def _holds(x: Any, at: Any, trees: Trees) -> Any:
-    """Whether the condition of the nodes `at` is true of rows, [rows, trees]."""
+    """The conditions of the nodes `at` for the rows of `x`, bool[rows, trees]."""
     value = ops.gather(x, ops.take(ops.constant(trees.feature), at), 1)
     split = ops.take(ops.constant(trees.split), at)
     mode = ops.take(ops.constant(trees.mode), at)
-    found: Any = None
+    holds: Any = None
     for kind in sorted(set(trees.mode.tolist())):
         if kind == MEMBER:
             sets = ops.take(ops.constant(trees.members), at)  # [rows, trees, members]
@@ -62,12 +63,12 @@ def _holds(x: Any, at: Any, trees: Trees) -> Any:
             this: Any = ops.greater(one, 0)
         else:
             this = _COMPARE[kind](value, split)
-        found = this if found is None else ops.where(ops.equal(mode, kind), this, found)
-    return ops.logical_or(found, ops.logical_and(ops.is_nan(value), ops.take(ops.constant(trees.missing), at)))
+        holds = this if holds is None else ops.where(ops.equal(mode, kind), this, holds)
+    return ops.logical_or(holds, ops.logical_and(ops.is_nan(value), ops.take(ops.constant(trees.missing), at)))
 
 
 def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
-    """What leaves say, by target: [rows, targets]."""
+    """Aggregates the weights of the leaves `at` by target: [rows, targets]."""
     weights, targets = site.array("leaf_weights"), np.asarray(site.ints("leaf_targetids", []), np.int64)
     assert weights is not None
     count, how = site.integer("n_targets", int(targets.max(initial=0)) + 1), site.integer("aggregate_function", 1)
@@ -76,11 +77,11 @@ def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
     before = nodes - len(weights)
     table = np.concatenate([np.zeros(before, weights.dtype), weights])
     places = np.concatenate([np.zeros(before, np.int64), targets])
-    said = ops.unsqueeze(ops.take(ops.constant(table), at), 2)  # [rows, trees, 1]
+    votes = ops.unsqueeze(ops.take(ops.constant(table), at), 2)  # [rows, trees, 1]
     mine = ops.equal(ops.unsqueeze(ops.take(ops.constant(places), at), 2), ops.constant(np.arange(count)))
     limit = float(np.finfo(weights.dtype).max)
     nothing = {2: limit, 3: -limit}.get(how, 0.0)
-    each = ops.where(mine, said, nothing)
+    each = ops.where(mine, votes, nothing)
     if how >= 2:
         return ops.min(each, axis=1) if how == 2 else ops.max(each, axis=1)
     total: Any = ops.sum(each, axis=1)
@@ -95,7 +96,7 @@ def _transformed(site: NodeContext, y: Any) -> Any:
 
 
 def _trees(site: NodeContext) -> Trees:
-    """The attributes as one table, checked: every index is one of a node or a leaf, and no walk is without an end."""
+    """Builds the table from the attributes; raises if an index is out of range or a walk does not end."""
     split, modes, weights = (site.array(n) for n in ("nodes_splits", "nodes_modes", "leaf_weights"))
     site.array("nodes_hitrates")
     assert split is not None and modes is not None and weights is not None
@@ -128,23 +129,23 @@ def _trees(site: NodeContext) -> Trees:
 
 
 def _members(site: NodeContext, modes: Array, leaves: int, dtype: Any) -> Array:
-    """The sets of nodes with the mode of membership, in the order of the nodes, each ended by NaN in the file."""
-    given = site.array("membership_values")
+    """The sets of the membership nodes as rows of a table; the file lists them in node order, each terminated by NaN."""
+    listed = site.array("membership_values")
     at = np.nonzero(modes == MEMBER)[0]
     if not len(at):
         return np.full((1, 1), np.nan, dtype)
-    values = np.zeros(0, dtype) if given is None else given
+    values = np.zeros(0, dtype) if listed is None else listed
     ends = np.nonzero(np.isnan(values))[0]
     site.require(len(ends) == len(at) and (not len(values) or bool(np.isnan(values[-1]))), f"{len(ends)} sets for {len(at)} nodes")
     sets = np.split(values, ends + 1)[:-1]
-    found = np.full((len(modes) + leaves, max(map(len, sets), default=1)), np.nan, dtype)
+    table = np.full((len(modes) + leaves, max(map(len, sets), default=1)), np.nan, dtype)
     for node, members in zip(at, sets, strict=True):
-        found[node, : len(members)] = members
-    return found
+        table[node, : len(members)] = members
+    return table
 
 
 def _depth(site: NodeContext, ways: list[Array], roots: Array, count: int) -> int:
-    """How many steps lead from every root to a leaf."""
+    """The number of steps after which every walk from a root has reached a leaf; raises if a walk does not end."""
     at, steps = set(roots.tolist()), 0
     while at:
         steps += 1
