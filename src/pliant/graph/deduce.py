@@ -216,16 +216,16 @@ class Deduction:
 
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
     """Returns the variables that `match_cast(args[0], target)` defines, and requires that the other dims match."""
-    found = _as_read(target, d.args[0].annotation)
-    if stride_exprs(target) and target != found:
+    actual = _as_read(target, d.args[0].annotation)
+    if stride_exprs(target) and target != actual:
         raise d.error(f"{d.what}: only the parameters of a function have strides", help="leave the strides out")
-    match = subsumes(blank(target), blank(found))
+    match = subsumes(blank(target), blank(actual))
     if match.fit is not Fit.HOLDS:
         raise d.error(f"{d.what}: `{d.args[0].name}` cannot be {target}: {match.reason}", arg=0)
     defines = tuple(v for v in defined_vars([target]) if v not in known)
     values: dict[Var, Expr] = {}
     known_value = not isinstance(target, Scalar) or target.value is not None  # a cast may drop the symbolic value of a scalar
-    pairs = list(zip(annotation_exprs(target), annotation_exprs(found), strict=True)) if known_value else []
+    pairs = list(zip(annotation_exprs(target), annotation_exprs(actual), strict=True)) if known_value else []
     for i, (dim, value) in enumerate(pairs):
         if isinstance(dim, Var) and dim in defines and dim not in values:
             values[dim] = value
@@ -256,13 +256,13 @@ def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None
     expected: list[Annotation] = [
         Scalar(p.dtype) if p.shape is None else Tensor(p.dtype, p.shape, p.role == "inout", p.strides) for p in params
     ]
-    found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
+    actual = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
     values = dict(zip(callee.symbols, dims, strict=True)) if dims is not None else {}
-    for p, f in zip(params, found, strict=True):
+    for p, f in zip(params, actual, strict=True):
         if p.var is not None and isinstance(f, Scalar) and f.value is not None:
             values[p.var] = f.value
-    values = d.bind([p.name for p in params], expected, found, values)
-    strides = {p.name: f.strides for p, f in zip(params, found, strict=True) if isinstance(f, Tensor)}
+    values = d.bind([p.name for p in params], expected, actual, values)
+    strides = {p.name: f.strides for p, f in zip(params, actual, strict=True) if isinstance(f, Tensor)}
     outs: list[Annotation] = []
     for p in callee.params:
         if p.shape is not None and p.role != "in":
@@ -294,8 +294,8 @@ def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
         what = f"{d.what}: its parameter `{strided.name}` has strides, which only a caller from outside can give"
         raise d.error(what, facts=[f"it is {strided.annotation}"], help="leave the strides out: what is passed on is read as it lies")
     expected = [p.annotation for p in function.params]
-    found = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
-    values = d.bind([p.name for p in function.params], expected, found)
+    actual = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
+    values = d.bind([p.name for p in function.params], expected, actual)
     for result in function.results:
         for var in sorted(annotation_vars(result.annotation), key=lambda v: v.payload[:2]):
             if var not in values:

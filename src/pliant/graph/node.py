@@ -1,4 +1,4 @@
-"""Graph programs: functions over annotated values. The grammar, and what it means.
+"""The graph IR: functions over annotated values in SSA form. Its grammar and semantics.
 
     program  = Program(entry, kernel)                      an entry function and its callees; or a single kernel (program.py)
     function = Function(name, params, nodes, results)
@@ -8,13 +8,13 @@
              | CallLibrary(symbol, args)                   an external symbol, same convention
              | CallHost(fn, args)                          a Python callback, same convention
              | CallFunction(function, args)                another graph function; no recursion
-             | MatchCast(value, defines)                   asserts a more precise annotation at run time; may define variables
+             | MatchCast(value, defines)                   a more precise annotation, asserted at run time; may define variables
              | If(cond, then, orelse)                      two dataflow bodies with the same result annotations
              | While(init, cond, body)                     bodies over the carried values
     annotation a = Tensor(dtype, shape, state, strides) | Shape(values) | Scalar(dtype, value) | Tuple(items)
 
-Programs are in SSA form: every node defines `outs`, new values with annotations, and each value is defined once. A function is a
-list of nodes in order of definition. `If` and `While` hold nested regions (`Body`), which may use the values of enclosing scopes.
+Every node defines `outs`, new values with annotations; each value is defined once. A function is a list of nodes in order of
+definition. `If` and `While` hold nested regions (`Body`), which may use the values of enclosing scopes.
 
 Semantics:
 - Dataflow: nodes have no side effects; every order that respects uses is the same program. A node also depends on the variables

@@ -163,7 +163,7 @@ class _Verifier:
             self.define(out, scope, node)
 
     def deduce(self, node: Node, scope: _Scope) -> tuple[Sequence[Annotation], Sequence[Expr]]:
-        """What deduction says of the node now: annotations of its outs, and conditions."""
+        """Deduces the node again: returns the annotations of its outs and its run-time conditions."""
         d = Deduction("match_cast", node_args(node), span=node.span)
         match node:
             case Op():

@@ -72,7 +72,7 @@ def _swap(value: Value) -> tuple[int, ...]:
 
 
 def _source(r: Rewriter, value: Value) -> Value | None:
-    """The operand of which `value` is the transpose in the last two dims, or None."""
+    """If `value` is a transpose of the last two dims, its operand, else None."""
     node = r.op_of(value, "permute")
     if node is None or is_state(node.args[0]):
         return None

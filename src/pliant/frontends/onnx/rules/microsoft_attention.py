@@ -98,7 +98,7 @@ def _mask(site: NodeContext, k: int, keys: Any) -> Any:
 
 
 def _attended(site: NodeContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
-    """softmax(q @ k.T * scale + bias) @ v with heads concatenated; like onnxruntime, adds mask_filter_value to the scores of hidden keys."""
+    """softmax(q @ k.T * scale + bias) @ v with heads concatenated; as in onnxruntime, hidden keys get mask_filter_value added."""
     n, d = q.tensor.shape[2:]
     scale = site.real("scale", 0.0) or float(plain(d)) ** -0.5
     scores: Any = ops.mul(ops.matmul(q, k, transpose_b=True), scale)

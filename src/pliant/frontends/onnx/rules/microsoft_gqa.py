@@ -49,12 +49,12 @@ class _Cache:
         """Joins cached keys or values [batch, heads, past, d] with new ones [batch, new, heads, d] to [batch, heads, keys, d]."""
         if past is None:
             return ops.permute(new, (0, 2, 1, 3))
-        held = past.tensor.shape[2]
+        capacity = past.tensor.shape[2]
         whole = ops.concat([ops.permute(past, (0, 2, 1, 3)), new], 1)
         key, start = ops.unsqueeze(ops.arange(self.keys), 0), ops.unsqueeze(self.start, 1)
-        behind: Any = ops.add(ops.sub(key, start), extent(held, i64))
-        last = ops.sub(extent(simplify(held + self.new), i64), 1)
-        rows = ops.where(ops.less(key, start), key, ops.minimum(behind, last))
+        new_row: Any = ops.add(ops.sub(key, start), extent(capacity, i64))
+        last = ops.sub(extent(simplify(capacity + self.new), i64), 1)
+        rows = ops.where(ops.less(key, start), key, ops.minimum(new_row, last))
         return ops.permute(ops.gather_nd(whole, ops.unsqueeze(rows, 2), 1), (0, 2, 1, 3))
 
 

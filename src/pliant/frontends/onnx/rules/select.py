@@ -36,7 +36,7 @@ def unique(site: NodeContext) -> Any:
 
 
 def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
-    """The unique slices along an axis, leaders by comparing all pairs.
+    """The unique slices along an axis, found by comparing all pairs.
 
     Slice j comes before slice i if it is smaller at the first element at which they differ.
     """
