@@ -35,7 +35,7 @@ class Match:
 
     fit: Fit
     reason: str = ""
-    conditions: tuple[tuple[Expr, Expr, str], ...] = ()  # found, expected, which dim
+    conditions: tuple[tuple[Expr, Expr, str], ...] = ()  # (found, expected, which dim), each pair to be equal at run time
 
 
 def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:

@@ -57,7 +57,7 @@ from .operators import TABLE, attr_exprs, building, defined_dims
 
 @dataclass(slots=True)
 class _Frame:
-    """A body that is being built."""
+    """A body under construction: the function itself, or a region of an `If` or `While`."""
 
     params: tuple[Value, ...] = ()
     nodes: list[Node] = field(default_factory=list)

@@ -80,7 +80,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape as a value."""
+    """The annotation of a shape as a value: its extents."""
 
     values: tuple[Expr, ...]
 
@@ -101,7 +101,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """Several values as one."""
+    """The annotation of a tuple of values."""
 
     items: tuple[Annotation, ...]
 
@@ -290,7 +290,7 @@ class While(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Function:
-    """A graph function."""
+    """A graph function: parameters, nodes in order of definition, and results."""
 
     name: str
     params: tuple[Value, ...]
@@ -351,7 +351,7 @@ def passed_state(body: Body) -> list[Value]:
 
 
 def bodies(node: Node) -> tuple[Body, ...]:
-    """The bodies inside a node."""
+    """The nested regions of an `If` or `While`; empty for other nodes."""
     match node:
         case If():
             return (node.then, node.orelse)

@@ -49,8 +49,8 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.Gt: "greater",
     ast.GtE: "greater_equal",
 }
-_ON_VALUES = {"min": "minimum", "max": "maximum", "abs": "abs"}
-OPS: dict[int, str] = {id(getattr(ops, name)): name for name in ops.__all__}
+_ON_VALUES = {"min": "minimum", "max": "maximum", "abs": "abs"}  # Python functions on tensors -> operators
+OPS: dict[int, str] = {id(getattr(ops, name)): name for name in ops.__all__}  # by identity, because users may rename an operator
 ANNOTATIONS = (Tensor, Shape, Scalar, Tuple)
 
 

@@ -64,6 +64,7 @@ from .stand_in import StandIn, known
 INLINE = 16  # literals up to this number of elements are printed inline: they fit on a line
 WIDTH = 120  # longer signatures are printed with one parameter per line
 
+# Names that printed text imports from pliant, and names that printed values must not have.
 _WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "select", "strides")
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
 

@@ -11,6 +11,7 @@ from ..codegen.emit import emit_assembly
 from ..codegen.llvm import generate
 from ..provenance import Lineage
 
+# The label of a function: at the start of a line, and not a local label, which begins with a dot.
 _LABEL = re.compile(r'^"?(?P<name>[^\s".][^\s":]*)"?:')
 
 

@@ -29,6 +29,7 @@ from ...support.record import dataclass
 from .parse import MAX_TENSORS, Buffer, Parsed, Value, parse, shown
 
 MAX_PARTS = 1024  # limits the number of files that a hostile file name makes us look for
+# The file name of a part of a split model: `model-00001-of-00003.gguf`.
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -92,7 +93,7 @@ class GgufFile:
         return value if isinstance(value, str) else self._refuse(key, value, "a string")
 
     def integer(self, key: str, *default: int, low: int = 0, high: int = (1 << 31) - 1) -> int:
-        """The integer under `key`, from `low` to `high`."""
+        """The integer under `key`, or the default; raises like `text`, and if it is not in low..high."""
         value = self._find(key, *default)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(key, value, "an integer")
@@ -101,24 +102,24 @@ class GgufFile:
         return value
 
     def number(self, key: str, *default: float) -> float:
-        """The number under `key`, finite."""
+        """The number under `key`, or the default; raises like `text`, and if it is not finite."""
         value = self._find(key, *default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
             self._refuse(key, value, "a finite number")
         return float(value)
 
     def flag(self, key: str, *default: bool) -> bool:
-        """The bool under `key`."""
+        """The bool under `key`, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, bool) else self._refuse(key, value, "a bool")
 
     def strings(self, key: str, *default: list[str]) -> list[str]:
-        """The strings under `key`."""
+        """The list of strings under `key`, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, list) else self._refuse(key, value, "an array of strings")
 
     def numbers(self, key: str, *default: NDArray[Any]) -> NDArray[Any]:
-        """The numbers under `key`."""
+        """The array of numbers under `key`, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, np.ndarray) else self._refuse(key, value, "an array of numbers")
 

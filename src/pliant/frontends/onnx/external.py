@@ -14,7 +14,7 @@ from typing import Any
 
 from ...support.errors import ModelFileError
 
-_KEYS = {"location", "offset", "length", "checksum", "basepath"}
+_KEYS = {"location", "offset", "length", "checksum", "basepath"}  # the standard's keys; an unknown one is refused
 
 
 class Folder:

@@ -347,7 +347,7 @@ class Importer:
         self._literals.append({})
 
     def close(self, results: list[Value]) -> Any:
-        """Ends a body."""
+        """Ends a body and its scope of literals; returns what `Builder.close` returns."""
         self._literals.pop()
         return self.builder.close(results)
 

@@ -104,7 +104,7 @@ def as_item(value: Any) -> Item:
 
 
 def as_expr(element: Any, dtype: DType) -> Expr:
-    """An element as an expression."""
+    """Converts an element of a known tensor to an expression."""
     return element if isinstance(element, Expr) else Const(element, dtype)
 
 

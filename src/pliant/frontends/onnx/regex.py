@@ -18,6 +18,7 @@ MOST_STATES = 10_000  # a limit on memory and time: `x{1000}{1000}` would have a
 Test = Callable[[str], bool]  # True if a character matches
 Condition = Callable[[str, int], bool]  # True if an assertion such as `^` holds at an index of a text
 
+# Syntax nodes of Python's `re` that need backtracking; RE2 has none of them.
 _OUTSIDE = ("ASSERT", "ASSERT_NOT", "GROUPREF", "GROUPREF_EXISTS", "GROUPREF_IGNORE", "ATOMIC_GROUP", "POSSESSIVE_REPEAT")
 
 

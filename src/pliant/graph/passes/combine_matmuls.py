@@ -28,7 +28,7 @@ from ..ops.slicing import SliceAttrs
 from ..rewrite import Rewriter
 from .fold_batch_norm import count_uses
 
-MOVES = ("reshape", "permute", "slice")
+MOVES = ("reshape", "permute", "slice")  # readers that only move elements, so that a slice before them costs no copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from ..rewrite import Rewriter
 from .in_place import InPlace
 
 ops: Any = _ops  # Any: the types of `ops` describe what users pass, not values inside a pass
-FORMATS = {"int8": "Q8_0", "int4": "Q4_1"}
+FORMATS = {"int8": "Q8_0", "int4": "Q4_1"}  # the formats that `quantization/encode.py` can write
 LEAST = 4096  # elements: biases and norm weights are smaller; they save no memory but cost accuracy
 
 

@@ -37,7 +37,7 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
-_BY_OP: dict[str, list[Rule]] = {}
+_BY_OP: dict[str, list[Rule]] = {}  # a cache: operator -> its rules, filled at first use
 
 
 def simplify(function: Function) -> Function:

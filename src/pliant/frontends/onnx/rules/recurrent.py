@@ -21,7 +21,8 @@ from ..registry import rule
 
 Unit = Callable[[Any], Any]
 QUANTIZED = "DynamicQuantizeLSTM"
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4, QUANTIZED: 4}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4, QUANTIZED: 4}  # the number of gates
+# The standard's default activations, and the default parameters of activations.
 _OF_LSTM = ["Sigmoid", "Tanh", "Tanh"]
 _DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": _OF_LSTM, QUANTIZED: _OF_LSTM}
 _ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "Elu": 1.0, "HardSigmoid": 0.2, "Affine": 1.0, "ScaledTanh": 1.0}

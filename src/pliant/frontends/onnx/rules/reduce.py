@@ -26,7 +26,7 @@ _MAKE: dict[str, Callable[..., Any]] = {
     "ReduceLogSumExp": ops.logsumexp,
     "ReduceSumSquare": ops.sum_square,
 }
-_FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+_FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")  # computed in f64 for integer operands
 
 
 @rule(*_MAKE)
