@@ -99,6 +99,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> Weights:
 
 
 def _read_header(file: str, data: memoryview) -> tuple[dict[str, Stored], dict[str, str]]:
+    """Parses the header; returns the locations of the tensors, checked, and the metadata."""
     (length,) = struct.unpack_from("<Q", data)
     if length > LIMIT:
         raise _broken(file, f"its header is said to have {length} bytes, at most {LIMIT} are read")
@@ -114,6 +115,8 @@ def _read_header(file: str, data: memoryview) -> tuple[dict[str, Stored], dict[s
 
 
 def _parse(file: str, text: bytes) -> dict[str, Any]:
+    """Parses the JSON header; refuses duplicate names, deep nesting and long numbers."""
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) != len(pairs):
@@ -139,6 +142,7 @@ def _integer(text: str) -> int:
 
 
 def _tensor(file: str, name: str, entry: Any, start: int, size: int) -> Stored:
+    """Checks the header entry of a tensor against the file; returns its location."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise _broken(file, f"tensor `{_shown(name)}` is not described by dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -162,6 +166,7 @@ def _tensor(file: str, name: str, entry: Any, start: int, size: int) -> Stored:
 
 
 def _whole_numbers(value: Any) -> bool:
+    """True for a list of integers in 0..2**63 - 1."""
     return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**63 for n in value)
 
 
@@ -183,4 +188,5 @@ def _shown(text: str) -> str:
 
 
 def _broken(file: str, reason: str, fact: str = "") -> ModelFileError:
+    """Returns the error for a malformed file."""
     return ModelFileError(f"{file} is no usable safetensors file: {reason}", facts=[fact] if fact else [])

@@ -91,6 +91,7 @@ def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> M
 
 
 def _dims(expected: Sequence[Expr], found: Sequence[Expr], facts: Facts, which: str) -> Match:
+    """Compares two lists of dims; `which` is the format of a dim's name in messages."""
     if len(expected) != len(found):
         return Match(Fit.IMPOSSIBLE, f"it has {counted(len(found), 'dim')}, {len(expected)} {is_are(len(expected))} expected")
     checks = []
@@ -104,6 +105,7 @@ def _dims(expected: Sequence[Expr], found: Sequence[Expr], facts: Facts, which: 
 
 
 def _worst(matches: Iterable[Match]) -> Match:
+    """The worst of several matches; the conditions of all if checks are needed."""
     every = list(matches)
     order = list(Fit)
     least = min(every, key=lambda m: order.index(m.fit), default=Match(Fit.HOLDS))

@@ -228,6 +228,7 @@ class Builder:
         self._checks.append(Require(condition, message, values, help, self.span))
 
     def _no_checks_left(self) -> None:
+        """Raises if a `require` is pending: no node follows that could check it."""
         if self._checks:
             raise Error("nothing comes after this that could check it", where=self._checks[0].span, help="write `require` before a node")
 
@@ -265,12 +266,14 @@ class Builder:
         return self.emit(CallLoop, outs, [v for v in values if v not in self._frames[-1].consumed], **fields)
 
     def _check_symbols(self, callee: Callee, symbols: Sequence[Expr]) -> None:
+        """Raises unless there is one defined i64 expression for each symbol of the callee."""
         if len(symbols) != len(callee.symbols) or any(e.dtype is not i64 for e in symbols):
             names = ", ".join(v.name for v in callee.symbols)
             raise Error(f"{callee.name} has {len(callee.symbols)} dims, {len(symbols)} given", where=self.span, facts=[f"they are {names}"])
         self.check_dims(symbols)
 
     def _consume_once(self, value: Value, args: Sequence[Value]) -> None:
+        """Consumes a state argument; raises if the same call uses it twice."""
         if sum(a is value for a in args) > 1:
             raise Error(
                 f"state `{value.name}` is consumed and used again by the same call",
@@ -280,6 +283,7 @@ class Builder:
         self.consume(value)
 
     def _wrong_count(self, name: str, params: Sequence[str], found: int) -> Error:
+        """Returns the error for a call with a wrong number of arguments."""
         return Error(
             f"{name} takes {len(params)} argument{'s' if len(params) != 1 else ''}, {found} given",
             where=self.span,
@@ -333,6 +337,7 @@ class Builder:
         return self.emit(CallHost, results, args, fn=fn, args=tuple(args))
 
     def _check_results(self, results: Sequence[Annotation]) -> None:
+        """Raises if declared results mention a dim that is not defined."""
         for a in results:
             for var in annotation_vars(a):
                 if var not in self.dims:
@@ -426,6 +431,7 @@ class Builder:
         return self.emit(While, annotations, live, init=tuple(init), cond=cond, body=body)
 
     def _escaped(self, used: frozenset[Var], what: str) -> None:
+        """Raises if a result mentions a dim that is defined only inside a body or callee."""
         for var in sorted(used, key=lambda v: v.payload[:2]):
             if var not in self.dims:
                 raise ShapeError(
@@ -461,6 +467,7 @@ def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _parameter_text(p: Any) -> str:
+    """The type of a loop program's parameter, for messages."""
     if p.shape is None:
         return str(p.dtype)
     return str(Tensor(p.dtype, p.shape, p.role == "inout"))

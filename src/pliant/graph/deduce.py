@@ -205,6 +205,7 @@ class Deduction:
         )
 
     def _match(self, expected: Expr, written: Expr, found: Expr, which: str, arg: int) -> None:
+        """Requires that a dim equals the expected one; `written` is how the parameter declares it, for the message."""
         if expected is found:
             return
         condition = Eq(found, expected)

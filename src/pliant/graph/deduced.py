@@ -46,6 +46,7 @@ def follows_from_arguments(node: CallLoop) -> bool:
 
 
 def _of_call(node: CallLoop) -> Deduction:
+    """A `Deduction` for a call of a loop program; scalar arguments become host scalars."""
     params = [p for p in node.callee.params if p.role != "out"]
     args = (a if isinstance(a, Value) else Value(p.name, Scalar(a.dtype, a)) for p, a in zip(params, node.args, strict=True))
     return Deduction(node.callee.name, tuple(args), span=node.span)

@@ -122,6 +122,7 @@ class Expressions:
         raise self.error(node, f"`{ast.unparse(node)}` cannot be called", help="call an operator, a kernel or a function by its name")
 
     def _no_attribute(self, node: ast.Attribute, owner: Value) -> Error:
+        """Returns the error for an attribute that tensors do not have."""
         help_ = f"write ops.{node.attr}({ast.unparse(node.value)}, …)" if node.attr in ops.__all__ else "a tensor has `shape` and `dtype`"
         return self.error(node, f"a tensor has no `{node.attr}`", facts=[f"`{owner.name}` is {owner.annotation}"], help=help_)
 
@@ -202,6 +203,7 @@ class Expressions:
         return getattr(self._peek(node.value), node.attr, None) if isinstance(node, ast.Attribute) else None
 
     def _scalar(self, node: ast.expr) -> Any:
+        """Evaluates an expression over dims and numbers; constants become Python numbers."""
         scalar = self._scalars.value(node)
         if isinstance(scalar, Open):
             return scalar.number if scalar.number is not None else scalar.build(scalar.default)
@@ -210,6 +212,7 @@ class Expressions:
         return scalar
 
     def _attribute(self, node: ast.Attribute) -> Any:
+        """Evaluates a dotted name; tensors have `shape` and `dtype`."""
         owner = self.evaluate(node.value)
         if isinstance(owner, Value):
             if node.attr == "shape" and isinstance(owner.annotation, Tensor):
@@ -239,6 +242,7 @@ class Expressions:
         raise self.error(node, f"`{ast.unparse(node.value)}` cannot be indexed", help="tensors, shapes, tuples and dictionaries can")
 
     def _spec(self, marker: Marker, node: ast.Subscript) -> TensorSpec:
+        """Evaluates the items of an annotation such as Tensor[f32, n, 64]."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts = [self.evaluate(i) for i in items]
         for item, value in zip(items[1:], parts[1:], strict=True):
@@ -252,6 +256,7 @@ class Expressions:
         return make_spec(marker.role, tuple(parts))
 
     def _slices(self, node: ast.Subscript, owner: Value, hint: str) -> Value:
+        """Emits one slice operator for each sliced axis of a tensor."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         value = owner
         for axis, item in enumerate(items):
@@ -272,12 +277,14 @@ class Expressions:
     # Operators and calls.
 
     def _operator(self, node: ast.expr, op: type[ast.AST], operands: list[ast.expr], hint: str) -> Any:
+        """Emits the graph operator of a Python operator."""
         if op not in _OPERATORS:
             shown = ast.unparse(node)
             raise UnsupportedError(f"`{shown}`: there is no such operator on tensors", where=self.source.span(node), help="see pliant.ops")
         return self._emit(node, _OPERATORS[op], [(o, self.evaluate(o)) for o in operands], hint)
 
     def _emit(self, node: ast.expr, name: str, operands: list[tuple[ast.expr, Any]], hint: str) -> Any:
+        """Emits the operator `name`; raises if an operand is not a tensor or number."""
         for at, value in operands:
             if not isinstance(value, Value | Expr | bool | int | float | np.ndarray | np.generic):
                 raise self.error(at, f"`{ast.unparse(at)}` is no tensor", facts=[f"it is an object of type `{type(value).__name__}`"])
@@ -291,6 +298,7 @@ class Expressions:
         return self._located(node, make)
 
     def _located(self, node: ast.AST, make: Callable[[], Any]) -> Any:
+        """Calls `make`; adds the source span of `node` to its errors."""
         try:
             return make()
         except Error as error:
@@ -300,6 +308,7 @@ class Expressions:
             raise self.error(node, f"`{shown}` cannot take these arguments: {problem}") from None
 
     def _call(self, node: ast.Call, hint: str) -> Any:
+        """Evaluates a call: an operator, a kernel, a graph function, or one of the few supported Python functions."""
         target = self.resolve(node.func)
         if id(target) in OPS:
             return self._call_op(node, f"ops.{OPS[id(target)]}", target, hint)
@@ -323,6 +332,7 @@ class Expressions:
         raise self._not_callable(node, target)
 
     def _not_callable(self, node: ast.Call, found: Any) -> Error:
+        """Returns the error for a call of something else."""
         shown = ast.unparse(node.func)
         if isinstance(found, Value):
             return self.error(node.func, f"`{shown}` is a tensor, it cannot be called", facts=[f"it is {found.annotation}"])
@@ -331,6 +341,7 @@ class Expressions:
         return self.error(node.func, f"`{shown}` cannot be called in a graph function", help=help_, facts=[_what(found)])
 
     def _call_op(self, node: ast.Call, name: str, found: Callable[..., Any], hint: str) -> Any:
+        """Emits an operator, after checking the arguments against its signature."""
         args = [self.evaluate(a) for a in self._plain(node)]
         keywords = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg}
         signature = inspect.signature(found)
@@ -350,6 +361,7 @@ class Expressions:
         return self.run(node, lambda: found(*args, **keywords), operands, hint)
 
     def _plain(self, node: ast.Call) -> list[ast.expr]:
+        """The positional arguments of a call; raises for `*args`."""
         for a in node.args:
             if isinstance(a, ast.Starred):
                 raise self.error(a, "arguments cannot be unpacked with `*`", help="write them out")
@@ -371,6 +383,7 @@ class Expressions:
         return [v for _, v in spans], spans
 
     def _call_loop(self, node: ast.Call, callee: Callee, hint: str) -> Any:
+        """Emits a call of a kernel; numbers take the dtypes of its parameters."""
         params = [p for p in callee.params if p.role != "out"]
         args, spans = self._positional(node, [p.name for p in params])
         for k, ((at, value), p) in enumerate(zip(spans, params, strict=False)):
@@ -421,18 +434,22 @@ class Expressions:
 
 
 def _literal(value: float) -> Expr:
+    """A Python number as an expression of its default dtype."""
     from ..sym.expr import wrap
 
     return wrap(value)
 
 
 def _default_text(p: inspect.Parameter) -> str:
+    """The default of a parameter, for the signature in messages."""
     return "" if p.default is inspect.Parameter.empty or "=" in str(p).partition(":")[0] else f"={p.default!r}"
 
 
 def _what(found: Any) -> str:
+    """A description of a Python object, for messages."""
     return f"it is an object of type `{type(found).__name__}`"
 
 
 def _unpack(outs: tuple[Value, ...]) -> Any:
+    """The only value, or the tuple of several."""
     return outs[0] if len(outs) == 1 else outs

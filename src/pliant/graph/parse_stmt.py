@@ -68,6 +68,7 @@ class Statements(Expressions):
     # Parameters and results.
 
     def _params(self, args: ast.arguments) -> None:
+        """Parses the parameters; raises for defaults, `*args` and missing annotations."""
         for extra in (args.vararg, args.kwarg):
             if extra is not None:
                 raise self.error(extra, f"`{extra.arg}` stands for any number of parameters", help="name each parameter")
@@ -88,6 +89,7 @@ class Statements(Expressions):
             self.builder.check_dims((*annotation_exprs(annotation), *stride_exprs(annotation)), self.source.span(arg.annotation))
 
     def _results(self, node: ast.Return, returns: Annotation | None) -> list[Value]:
+        """Evaluates the returned values and checks them against the return annotation."""
         if node.value is None:
             raise self.error(node, "`return` without a value", help="return a tensor or several")
         parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
@@ -109,6 +111,7 @@ class Statements(Expressions):
         return [v if e is None else self._check_result(node, p, v, e) for p, v, e in zip(parts, values, expected, strict=True)]
 
     def _check_result(self, node: ast.Return, part: ast.expr, value: Value, expected: Annotation) -> Value:
+        """Checks one result against its annotation, by a match_cast if only run time can decide."""
         self.builder.check_dims(annotation_exprs(expected), self.source.span(self.source.tree.returns or node))
         match = subsumes(expected, value.annotation)
         if match.fit is Fit.HOLDS:
@@ -129,6 +132,7 @@ class Statements(Expressions):
         )
 
     def _no_dropped_state(self, function: Function) -> None:
+        """Raises if a new state is neither used nor returned: the update would be lost."""
         used: set[Value] = set(function.results)
         nodes = list(walk_nodes(function.nodes))
         for node in nodes:
@@ -179,10 +183,12 @@ class Statements(Expressions):
                 raise self._unsupported(node)
 
     def _early_return(self, node: ast.Return) -> Error:
+        """Returns the error for a `return` before the end of the function."""
         help_ = "assign the result in both branches, and return it after them"
         return self.error(node, "`return` stands at the end of a function only", help=help_)
 
     def _unsupported(self, node: ast.stmt) -> Error:
+        """Returns the error for a Python statement that graph functions do not have."""
         name = {ast.For: "`for`", ast.With: "`with`", ast.Try: "`try`", ast.FunctionDef: "a nested function", ast.Assert: "`assert`"}
         help_ = {
             ast.For: "use `while` for loops at run time; loops over elements belong into kernels",
@@ -193,6 +199,7 @@ class Statements(Expressions):
         return UnsupportedError(f"{shown} is not part of graph functions", where=self.source.span(node), help=help_.get(type(node), ""))
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        """Parses an assignment to a name or to several names."""
         if isinstance(target, ast.Name):
             self.names[target.id] = self.evaluate(value, target.id)
             return
@@ -210,6 +217,7 @@ class Statements(Expressions):
         self.names.update(zip(names, results, strict=True))
 
     def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:
+        """Checks an assigned value against the annotation that is written for it."""
         expected = self.annotation(node)
         value = self.value(target, self.names[target.id], expected)
         self.names[target.id] = value
@@ -225,10 +233,12 @@ class Statements(Expressions):
     # Branches.
 
     def _condition(self, node: ast.expr) -> Value | bool:
+        """Evaluates a condition: a bool if it is known at compile time, otherwise a value."""
         cond = self.evaluate(node, "cond")
         return cond if isinstance(cond, bool) else self.value(node, cond)
 
     def _if(self, node: ast.If) -> None:
+        """Parses an `if`: both branches become bodies, and the names that they assign become results."""
         cond = self._condition(node.test)
         if isinstance(cond, bool):  # known at compile time: only the taken branch is parsed
             self.block(node.body if cond else node.orelse)
@@ -277,6 +287,7 @@ class Statements(Expressions):
     # Loops.
 
     def _while(self, node: ast.While) -> None:
+        """Parses a `while`: the names that its body assigns and that exist before it become loop-carried values."""
         if node.orelse:
             raise self.error(node.orelse[0], "`while` has no `else` here")
         head, test, negated, rest = self._loop_parts(node)
@@ -340,6 +351,7 @@ def _result_names(node: ast.Return, count: int) -> tuple[str, ...]:
 
 
 def _agree(a: Annotation, b: Annotation) -> bool:
+    """True if a name can have either annotation after branches; values of scalars may differ."""
     if isinstance(a, Scalar) and isinstance(b, Scalar):
         return a.dtype is b.dtype
     return subsumes(made(a), made(b)).fit is Fit.HOLDS

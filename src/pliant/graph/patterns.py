@@ -95,6 +95,7 @@ def find(pattern: Function, root: Op, makers: dict[Value, Node]) -> Match | None
 
 
 def _node(wanted: Node, found: Node | None, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    """True if a node of the pattern matches a node of the program; extends `match`."""
     if isinstance(wanted, Const):
         return isinstance(found, Const) and _same_literal(wanted, found)
     if not isinstance(wanted, Op) or not isinstance(found, Op) or wanted.op != found.op or len(wanted.args) != len(found.args):
@@ -109,6 +110,7 @@ def _node(wanted: Node, found: Node | None, made: dict[Value, Node], makers: dic
 
 
 def _value(wanted: Value, found: Value, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    """True if a value of the pattern matches a value of the program, together with the nodes that compute it."""
     if wanted in match.values:
         return match.values[wanted] is found
     if wanted in made:
@@ -118,6 +120,7 @@ def _value(wanted: Value, found: Value, made: dict[Value, Node], makers: dict[Va
 
 
 def _annotation(wanted: Annotation, found: Annotation, match: Match) -> bool:
+    """True if an argument has the dtype, rank and dims that a parameter of the pattern demands; state and strides never match."""
     if isinstance(wanted, Scalar) and isinstance(found, Scalar):
         return wanted.dtype is found.dtype
     if not isinstance(wanted, Tensor) or not isinstance(found, Tensor) or is_state(Value("", found)) or found.strides is not None:
@@ -128,6 +131,7 @@ def _annotation(wanted: Annotation, found: Annotation, match: Match) -> bool:
 
 
 def _dim(wanted: Expr, found: Expr, match: Match) -> bool:
+    """True if a dim of the pattern matches: a variable is bound at its first use, a number must be equal."""
     if isinstance(wanted, Var):
         return prove_equal(match.dims.setdefault(wanted, found), found)
     if isinstance(wanted, Number):
@@ -143,6 +147,7 @@ def _attrs(wanted: Op, found: Op, match: Match) -> bool:
 
 
 def _same_literal(a: Const, b: Const) -> bool:
+    """True if two literals have the same dtype, shape and bytes."""
     return a.array.dtype == b.array.dtype and a.array.shape == b.array.shape and a.array.tobytes() == b.array.tobytes()
 
 

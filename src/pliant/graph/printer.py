@@ -117,6 +117,7 @@ def function_vars(function: Function) -> list[Var]:
 
 
 def _is_large(node: Node) -> bool:
+    """True for a literal that is printed by name; empty ones too, because nested lists do not show their shape."""
     return isinstance(node, Const) and (node.array.size > INLINE or node.array.size == 0 or isinstance(node.array, StandIn))
 
 
@@ -231,11 +232,13 @@ class _Printer:
         return [f"{indent}{self._require(r)}" for r in node.requires]
 
     def _require(self, r: Require) -> str:
+        """The line for a run-time condition."""
         values = f", [{', '.join(map(self.dim, r.values))}]" if r.values else ""
         help_ = f", help={json.dumps(r.help, ensure_ascii=False)}" if r.help else ""
         return f"ops.require({self.expr(r.cond)}, {json.dumps(r.message, ensure_ascii=False)}{values}{help_})"
 
     def _remark(self, a: Annotation) -> str:
+        """The comment for a result: its annotation, and the symbolic value of a scalar."""
         if isinstance(a, Scalar) and a.value is not None and not isinstance(a.value, Literal):
             return f"{_dtype_text(a.dtype)} = {self.expr(a.value, a.dtype)}"
         return self.annotation(a)
@@ -267,16 +270,19 @@ class _Printer:
         raise AssertionError(type(node).__name__)
 
     def _op_args(self, node: Op) -> Iterator[str]:
+        """The printed arguments of an operator; concat takes a list."""
         if node.op == "concat":
             yield f"[{self.names(node.args)}]"
             return
         yield from map(self.name, node.args)
 
     def _out(self, node: Node) -> str:
+        """The argument `out`: the annotations of a call's results."""
         shown = [self.annotation(o.annotation) for o in node.outs]
         return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
     def _attrs(self, attrs: Any) -> list[str]:
+        """The printed attributes of an operator, as keyword arguments."""
         if attrs is None:
             return []
         typed = {"value"}  # this attribute may have any dtype, so its literals are printed with the dtype
@@ -295,6 +301,7 @@ class _Printer:
         return repr(value)
 
     def _constant(self, node: Const, f: Function) -> str:
+        """The expression of a literal: inline, or by name."""
         if _is_large(node):
             return f'ops.constant(constants["{f.name}.{node.outs[0].name}"])'
         dtype = to_dtype(node.array.dtype)
@@ -302,6 +309,7 @@ class _Printer:
         return f"ops.constant({_items_text(items, dtype)}, dtype={_dtype_text(dtype)})"
 
     def _if(self, node: If, indent: str, f: Function) -> list[str]:
+        """The lines of an `If`."""
         outs = self.names(node.outs)
         lines = [f"{indent}if {self.name(node.cond)}:"]
         lines += self._body(node.then, indent + "    ", f, outs)
@@ -309,12 +317,14 @@ class _Printer:
         return lines + self._body(node.orelse, indent + "    ", f, outs)
 
     def _body(self, body: Body, indent: str, f: Function, targets: str) -> list[str]:
+        """The lines of a body; its results are assigned to `targets`."""
         lines = [line for n in body.nodes for line in self.node(n, indent, f)]
         if body.results:
             lines.append(f"{indent}{targets} = {self.names(body.results)}")
         return lines or [f"{indent}pass"]
 
     def _while(self, node: While, indent: str, f: Function) -> list[str]:
+        """The lines of a `While`, in the general form with `break`."""
         outs = self.names(node.outs)
         for params in (node.cond.params, node.body.params):
             self.values.update({p: self.values[o] for p, o in zip(params, node.outs, strict=True)})
@@ -335,6 +345,7 @@ def _content(r: Require) -> tuple[Any, ...]:
 
 
 def _dim_text(v: Var) -> str:
+    """The declaration of a dim."""
     extra = ""
     if isinstance(v, Dim):
         extra += f", min={v.min}" if v.min else ""

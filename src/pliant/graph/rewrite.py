@@ -110,6 +110,7 @@ class Renamer:
         return replace(node, outs=outs, requires=requires, **fields)
 
     def _fields(self, node: Node) -> dict[str, Any]:
+        """The fields of the cloned node that hold values or dims, mapped."""
         match node:
             case Op():
                 for var in node_defines(node):
@@ -209,6 +210,7 @@ class Rewriter:
         return None if node is None else self._visit(node)
 
     def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node, hint: str) -> Op | None:
+        """A new operator node with deduced annotations; None if deduction fails."""
         d = Deduction(name, tuple(args), span=near.span)
         try:
             annotations = TABLE[name].deduce(d, attrs)
@@ -233,6 +235,7 @@ class Rewriter:
     # The walk.
 
     def _walk(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The rewritten nodes of a body."""
         outer, self._nodes = self._nodes, []
         for node in nodes:
             for old, new in zip(node.outs, self._visit(self._over_new_values(node)), strict=True):
@@ -242,6 +245,7 @@ class Rewriter:
         return rewritten
 
     def _visit(self, node: Node) -> tuple[Value, ...]:
+        """Applies the rule to a node; returns the values that replace its results."""
         before = len(self._nodes)
         replacements = self.rule(self, node)
         if replacements is None:
@@ -254,10 +258,12 @@ class Rewriter:
         return tuple(replacements)
 
     def _append(self, node: Node) -> None:
+        """Adds a node to the body being rewritten."""
         self._nodes.append(node)
         self.makers.update((out, node) for out in node.outs)
 
     def _over_new_values(self, node: Node) -> Node:
+        """The node over the replaced values, with its bodies rewritten; the same object if nothing changed."""
         match node:
             case Op() | CallLibrary() | CallHost() | CallFunction():
                 args = self.uses(node.args)
@@ -279,6 +285,7 @@ class Rewriter:
         return node
 
     def _body(self, body: Body) -> Body:
+        """A body with its nodes rewritten."""
         nodes = self._walk(body.nodes)
         results = self.uses(body.results)
         return body if nodes == body.nodes and results == body.results else Body(body.params, nodes, results)

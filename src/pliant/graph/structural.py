@@ -62,6 +62,7 @@ def structural_hash(function: Function) -> str:
 
 
 def _difference(a: Form, b: Form, path: str) -> str | None:
+    """The first place where two forms differ, as a message; None if they are equal."""
     if a == b:
         return None
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -77,6 +78,7 @@ def _difference(a: Form, b: Form, path: str) -> str | None:
 
 
 def _labeled(form: Form) -> bool:
+    """True for a pair of a field name and a form."""
     return isinstance(form, tuple) and len(form) == 2 and isinstance(form[0], str) and form[0].isidentifier()
 
 
@@ -107,6 +109,7 @@ class _Canonical:
         return printed
 
     def _name(self, e: Expr) -> str:
+        """The canonical name of a variable: its number in order of appearance, its name and its contract."""
         if e not in self.dims:
             contract = f" in {e.min}..{e.max}/{e.multiple_of}" if isinstance(e, Dim) else ""
             self.dims[e] = f"#{len(self.dims)}{e.name if isinstance(e, Var) else e.payload}{contract}"
@@ -129,6 +132,7 @@ class _Canonical:
         return (("kind", type(node).__name__), *what, ("outs", outs), ("requires", tuple(self.expr(r.cond) for r in node.requires)))
 
     def content(self, node: Node) -> tuple[Form, ...]:
+        """The form of a node's fields, without its outs."""
         match node:
             case Const():
                 return (("array", array_form(node.array)),)

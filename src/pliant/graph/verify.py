@@ -70,11 +70,14 @@ class _Scope:
 
 
 class _Verifier:
+    """Verifies one function."""
+
     def __init__(self, function: Function) -> None:
         self.function = function
         self.defined: set[Value] = set()
 
     def fail(self, what: str, node: Node | None = None, facts: Sequence[str] = ()) -> InternalError:
+        """Returns the error for a violation."""
         shown = [f"in function `{self.function.name}`", *([f"at {', '.join(map(repr, node.outs))}"] if node else []), *facts]
         return InternalError(what, where=node.span if node else self.function.span, facts=shown)
 
@@ -91,6 +94,7 @@ class _Verifier:
     # Values, dims, state.
 
     def define(self, value: Value, scope: _Scope, node: Node | None) -> None:
+        """Records the definition of a value; raises if it is defined twice or its annotation uses an undefined dim."""
         if value in self.defined:
             raise self.fail(f"`{value.name}` is defined twice", node)
         self.defined.add(value)
@@ -99,18 +103,21 @@ class _Verifier:
         scope.own.add(value)
 
     def known(self, expressions: Iterable[Expr], scope: _Scope, node: Node | None) -> None:
+        """Raises if an expression uses a dim that is not defined."""
         for e in expressions:
             for var in free_vars(e):
                 if var not in scope.dims:
                     raise self.fail(f"dim `{var.name}` is used before it is defined", node, [f"in {e}"])
 
     def use(self, value: Value, scope: _Scope, node: Node | None) -> None:
+        """Raises if a value is not defined here or is consumed state."""
         if value not in scope.values:
             raise self.fail(f"`{value.name}` is used where it is not defined", node)
         if value in scope.consumed:
             raise self.fail(f"state `{value.name}` is used after it was consumed", node)
 
     def consume(self, value: Value, scope: _Scope, node: Node) -> None:
+        """Records that a node consumes state; raises in a loop that does not carry it."""
         if not is_state(value):
             raise self.fail(f"`{value.name}` is consumed and is no state", node)
         inner: _Scope | None = scope
@@ -127,6 +134,7 @@ class _Verifier:
             self.node(node, scope)
 
     def node(self, node: Node, scope: _Scope) -> None:
+        """Verifies one node and records its effects on the scope."""
         args = node_args(node)
         for a in args:
             self.use(a, scope, node)
@@ -199,6 +207,7 @@ class _Verifier:
         return [o.annotation for o in node.outs], []
 
     def call_loop(self, node: CallLoop, d: Deduction) -> tuple[Sequence[Annotation], Sequence[Expr]]:
+        """Deduces a call of a loop program again."""
         params = [p for p in node.callee.params if p.role != "out"]
         if len(params) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(params)}", node)
@@ -208,6 +217,7 @@ class _Verifier:
         return outs, [r.cond for r in d.requires]
 
     def if_(self, node: If, scope: _Scope) -> list[Annotation]:
+        """Verifies the branches of an `If`; returns the annotations of its results."""
         check_condition(node.cond, node.span)
         inner = [self.body(b, _Scope(scope), node) for b in (node.then, node.orelse)]
         gone = [{v for v in s.consumed if v not in s.own and v not in scope.consumed} for s in inner]
@@ -220,6 +230,7 @@ class _Verifier:
         return [join(a, b, node.span) for a, b in zip(node.then.results, node.orelse.results, strict=True)]
 
     def while_(self, node: While, scope: _Scope) -> list[Annotation]:
+        """Verifies the bodies of a `While`; returns the annotations of its results."""
         if not len(node.init) == len(node.outs) == len(node.cond.params) == len(node.body.params) == len(node.body.results):
             raise self.fail("a loop carries different numbers of values", node)
         if len(node.cond.results) != 1:
@@ -235,6 +246,7 @@ class _Verifier:
         return [p.annotation for p in node.body.params]
 
     def body(self, body: Body, scope: _Scope, node: Node) -> _Scope:
+        """Verifies a body in a new scope; returns the scope."""
         for p in body.params:
             self.define(p, scope, node)
         self.nodes(body.nodes, scope)
@@ -243,6 +255,7 @@ class _Verifier:
         return scope
 
     def compare(self, node: Node, annotations: Sequence[Annotation], requires: Sequence[Expr], facts: Facts) -> None:
+        """Raises if the annotations of a node differ from the deduced ones, or a run-time check is missing."""
         if len(annotations) != len(node.outs):
             raise self.fail(f"a node has {len(node.outs)} results, deduction gives {len(annotations)}", node)
         for out, a in zip(node.outs, annotations, strict=True):
@@ -275,6 +288,7 @@ def consumes(node: Node) -> list[Value]:
 
 
 def _forgotten(a: Annotation) -> Annotation:
+    """The annotation of a loop-carried value: without the value of a scalar and without strides."""
     return Scalar(a.dtype) if isinstance(a, Scalar) else made(a)
 
 

@@ -61,6 +61,7 @@ def steps(lineage: Lineage, names: Sequence[str] | None = None) -> list[Step]:
 
 
 def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) -> Step:
+    """The step of a call in the host program."""
     return Step(func, node, logical.get(node.outs[0]) if node is not None and node.outs else None)
 
 

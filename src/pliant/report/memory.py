@@ -80,6 +80,7 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> str:
 
 
 def _mark(share: float, top: int, up: float) -> str:
+    """A horizontal grid line with its label."""
     y = HEIGHT - BOTTOM - share * top * up
     return (
         f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}" class="grid"/>'
@@ -88,4 +89,5 @@ def _mark(share: float, top: int, up: float) -> str:
 
 
 def _at(e: Expr, dims: Mapping[Var, int]) -> int:
+    """The value of an expression for given dims."""
     return int(evaluate(e, dict(dims)))

@@ -60,6 +60,7 @@ def write_report(f: Executable, lineage: Lineage, path: str | os.PathLike[str]) 
 
 
 def _page(x: _Facts) -> str:
+    """The whole page as HTML."""
     name = escape(x.f.interface.name)
     parts = {"layers": _layers(x), "launches": _launches(x), "kernels": _kernels(x), "memory": _memory(x), "program": _program(x)}
     nav = "".join(f'<a href="#{key}">{title}</a>' for key, title in _SECTIONS)
@@ -72,6 +73,7 @@ def _page(x: _Facts) -> str:
 
 
 def _header(x: _Facts) -> str:
+    """The header: interface, target, sizes, and the profiled run if there is one."""
     f, p = x.f, x.profile
     constants = sum(c.size for c in f.interface.constants)
     facts = [
@@ -104,6 +106,7 @@ def _fact(text: str) -> str:
 
 
 def _layers(x: _Facts) -> str:
+    """The section with the tree of layers."""
     tree = tree_of([(s.layers[0] if s.layers else "", i) for i, s in enumerate(x.steps)])
     total = sum(t.duration for t in x.times if t is not None)
     note = "<p>Shares are of the time in kernels.</p>" if total else ""
@@ -111,6 +114,7 @@ def _layers(x: _Facts) -> str:
 
 
 def _branch(x: _Facts, tree: Tree, name: str, total: int, depth: int) -> str:
+    """A layer of the tree with its sublayers and launches; the first three levels are open."""
     every = tree.every()
     if len(every) == 1 and not tree.children:
         return f'<div class="row">{escape(name)}{_launch(x, every[0], total)}</div>'
@@ -122,6 +126,7 @@ def _branch(x: _Facts, tree: Tree, name: str, total: int, depth: int) -> str:
 
 
 def _launch(x: _Facts, i: int, total: int) -> str:
+    """A launch in the tree: its kernel and its share of the time."""
     return f'{_kernel_link(x, i)}<span class="soft">launch {i}</span>{_share(x, [i], total)}'
 
 
@@ -130,6 +135,7 @@ def _count(which: Sequence[int]) -> str:
 
 
 def _share(x: _Facts, which: Sequence[int], total: int) -> str:
+    """The time of launches with a bar; empty without a profile."""
     times = [t for i in which if (t := x.times[i]) is not None]
     if not times or not total:
         return ""
@@ -147,6 +153,7 @@ def _kernel_link(x: _Facts, step: int) -> str:
 
 
 def _launches(x: _Facts) -> str:
+    """The section with the table of launches."""
     timed = any(t is not None for t in x.times)
     head = ["", "kernel", "layers", *(["ms", "share", "operations", "memory", "of limit"] if timed else [])]
     cells = "".join(f'<th class="n">{h}</th>' if i > 2 or i == 0 else f"<th>{h}</th>" for i, h in enumerate(head))
@@ -160,6 +167,7 @@ def _launches(x: _Facts) -> str:
 
 
 def _launch_row(x: _Facts, i: int, timed: bool) -> str:
+    """A row of the table of launches."""
     step, t = x.steps[i], x.times[i]
     cells = [f'<td class="n">{i}</td>', f"<td>{_kernel_link(x, i)}</td>", f"<td>{escape(', '.join(step.layers))}</td>"]
     if timed:
@@ -168,6 +176,7 @@ def _launch_row(x: _Facts, i: int, timed: bool) -> str:
 
 
 def _timed(t: Launch, x: _Facts) -> list[str]:
+    """The cells with times and rates of a profiled launch."""
     assert x.profile is not None and x.machine is not None
     shown = [f"{t.duration / 1e6:.3f}", f"{t.duration / max(1, x.profile.wall):.1%}"]
     limit = t.of_limit(x.machine)
@@ -182,6 +191,7 @@ def _timed(t: Launch, x: _Facts) -> list[str]:
 
 
 def _kernels(x: _Facts) -> str:
+    """The section with the kernels, those that take the most time first."""
     code = assembly(x.lineage)
     spent = dict.fromkeys(x.numbers, 0)
     for step, t in zip(x.steps, x.times, strict=True):
@@ -191,6 +201,7 @@ def _kernels(x: _Facts) -> str:
 
 
 def _kernel(x: _Facts, func: Func, number: int, code: str) -> str:
+    """A kernel with its logical program, its scheduled program and its assembly."""
     which = [i for i, s in enumerate(x.steps) if s.func is func]
     total = sum(t.duration for t in x.times if t is not None)
     logical = next((s.logical for i in which if (s := x.steps[i]).logical is not None), None)
@@ -224,6 +235,7 @@ def _shortened(text: str) -> str:
 
 
 def _memory(x: _Facts) -> str:
+    """The section with the memory plan, for the profiled dims or example values."""
     host = x.lineage.lowered.host
     assert host is not None
     symbols = host.layout.symbols
@@ -240,4 +252,5 @@ def _memory(x: _Facts) -> str:
 
 
 def _program(x: _Facts) -> str:
+    """The section with the text of the graph program."""
     return f"<details><summary>the graph program as text</summary><pre>{escape(str(x.lineage.program))}</pre></details>"

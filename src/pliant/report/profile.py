@@ -140,6 +140,7 @@ def _described(f: Executable, lineage: Lineage, events: Sequence[tuple[int, int,
 
 
 def _variables(lineage: Lineage) -> Sequence[Any]:
+    """The symbolic dims of a program."""
     host = lineage.lowered.host
     assert host is not None
     return host.layout.symbols
@@ -149,6 +150,8 @@ def _variables(lineage: Lineage) -> Sequence[Any]:
 
 
 def _events(p: Profile) -> list[dict[str, Any]]:
+    """The trace events of a profile, in Chrome's trace format."""
+
     def event(name: str, begin: int, duration: int, track: int, **facts: Any) -> dict[str, Any]:
         return {"name": name, "ph": "X", "ts": begin / 1e3, "dur": duration / 1e3, "pid": 1, "tid": track, "args": facts}
 
@@ -185,6 +188,7 @@ def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
 
 
 def _table(p: Profile, machine: Limits) -> str:
+    """The profile as a text table, one row per kernel."""
     dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
     head = f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
     rows = [("kernel", "calls", "ms", "share", "operations", "memory", "of limit")]
@@ -199,6 +203,7 @@ def _table(p: Profile, machine: Limits) -> str:
 
 
 def _row(found: Sequence[Launch], wall: int, machine: Limits) -> tuple[str, str, str, str, str]:
+    """The cells of a kernel's row: time, share, operations, bandwidth and share of the roofline."""
     time_ = sum(x.duration for x in found)
     seconds = max(1, time_) * 1e-9
     shown = f"{time_ / 1e6:.3f}", f"{time_ / max(1, wall):.1%}"

@@ -140,6 +140,7 @@ def shown(text: str, limit: int = 80) -> str:
 
 
 def _version(cursor: Cursor) -> int:
+    """Reads the magic number and the version; raises if the file is not GGUF of version 2 or 3, little-endian."""
     at = cursor.take(4, "the magic number")
     if cursor.data[at : at + 4] != b"GGUF":
         cursor.refuse("this is not a GGUF file: it does not begin with `GGUF`", at)
@@ -152,6 +153,7 @@ def _version(cursor: Cursor) -> int:
 
 
 def _value(cursor: Cursor, what: str) -> Value:
+    """Reads the type and value of a metadata pair."""
     kind = cursor.u32(f"the type of {what}")
     if kind == _STRING:
         return _string(cursor, what)
@@ -175,6 +177,7 @@ def _string(cursor: Cursor, what: str) -> str:
 
 
 def _array(cursor: Cursor, what: str) -> list[str] | NDArray[Any]:
+    """Reads an array value: a list of strings, or a numpy view of the file."""
     kind = cursor.u32(f"the type of the elements of {what}")
     if kind == _ARRAY:
         cursor.refuse(f"{what} is an array of arrays, which is not supported", cursor.at - 4)
@@ -192,6 +195,7 @@ def _array(cursor: Cursor, what: str) -> list[str] | NDArray[Any]:
 
 
 def _strings(cursor: Cursor, count: int, what: str) -> list[str]:
+    """Reads the elements of a string array."""
     if count * 8 > cursor.end - cursor.at:
         cursor.refuse(f"{what} is said to have {count} strings, more than there are bytes for")
     strings: list[str] = []
@@ -212,6 +216,7 @@ def _strings(cursor: Cursor, count: int, what: str) -> list[str]:
 
 
 def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
+    """The alignment of tensor data, from the metadata or the default; raises if it is not a power of two in range."""
     value = metadata.get("general.alignment", 32)
     if not isinstance(value, int) or isinstance(value, bool) or not 8 <= value <= 65_536 or value & (value - 1):
         cursor.refuse("`general.alignment` is not a power of two from 8 to 65536")
@@ -265,6 +270,7 @@ def _place(cursor: Cursor, rows: list[tuple[str, Format, tuple[int, ...], int, i
 
 
 def _check_apart(cursor: Cursor, entries: list[Entry]) -> None:
+    """Raises if the data of two tensors overlap."""
     last: Entry | None = None
     for entry in sorted(entries, key=lambda e: e.start):
         if last is not None and entry.start < last.start + last.size:

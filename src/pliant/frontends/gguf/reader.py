@@ -142,6 +142,7 @@ class GgufFile:
         return other
 
     def _find(self, key: str, *default: Any) -> Any:
+        """The value under `key`, or the default; raises if there is neither."""
         if key in self.metadata:
             return self.metadata[key]
         if default:
@@ -149,6 +150,7 @@ class GgufFile:
         raise ModelFileError(f"gguf: the metadata has no `{key}`", facts=[f"file `{self.name}`"])
 
     def _refuse(self, key: str, value: object, wanted: str) -> NoReturn:
+        """Raises the error for a value of an unexpected type."""
         raise ModelFileError(f"gguf: `{key}` is not {wanted}", facts=[f"file `{self.name}`", f"found: {shown(repr(value))}"])
 
 
@@ -206,11 +208,13 @@ def _join(files: list[tuple[Path, Buffer]]) -> GgufFile:
 
 
 def _count(part: Parsed, key: str, default: int) -> int:
+    """The integer under `key` of a part's metadata, or the default; -1, which matches nothing, if it is not an integer."""
     value = part.metadata.get(key, default)
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _tensors(parsed: Parsed, data: Buffer) -> dict[str, GgufTensor]:
+    """The tensors of a parsed file, as views of its bytes."""
     raw = np.frombuffer(data, np.uint8)
     return {
         e.name: GgufTensor(e.name, e.format, e.shape, raw[e.start : e.start + e.size].reshape(*e.shape[:-1], -1)) for e in parsed.entries

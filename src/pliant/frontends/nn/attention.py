@@ -49,6 +49,7 @@ class MultiheadAttention(Module):
         return self.out_proj(join_heads(attention(q, k, v, mask)))
 
     def _project(self, x: Any, part: int) -> Any:
+        """Applies the query (0), key (1) or value (2) part of the packed input projection."""
         rows = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
         return ops.linear(x, self.in_proj_weight[rows], None if self.in_proj_bias is None else self.in_proj_bias[rows])
 

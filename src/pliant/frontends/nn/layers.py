@@ -17,6 +17,7 @@ from .module import Buffer, Module, Parameter
 
 
 def _optional(wanted: bool, shape: Sequence[int], dtype: Any) -> Parameter | None:
+    """A parameter without data, or None if it is not wanted."""
     return Parameter(shape=shape, dtype=dtype) if wanted else None
 
 

@@ -162,6 +162,7 @@ class Module:
                 yield path, parameter
 
     def _every_parameter(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """All parameters and buffers with their paths; a shared one under each of its paths."""
         for name, child in self._children().items():
             path = _join(prefix, name)
             if isinstance(child, Parameter):
@@ -225,6 +226,7 @@ def _join(prefix: str, name: str) -> str:
 
 
 def _names_differ(what: str, missing: list[str], extra: list[str]) -> Error:
+    """Returns the error for a state whose names do not match the module's parameters."""
     from ...support.resolve import near
 
     facts = [f"{counted(len(names), 'name')} {how}: {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" for names, how in (

@@ -100,6 +100,7 @@ def _inputs(module: Module, written: Mapping[str, Any], where: Span | None) -> d
 
 
 def _annotation(said: Any, name: str, where: Span | None) -> Annotation:
+    """Converts a declared annotation of parameter `name` to a graph annotation; raises if it is none."""
     if isinstance(said, Tensor | Scalar | Tuple):
         return said
     if isinstance(said, TensorSpec):

@@ -160,6 +160,7 @@ class Tracer(Builder):
         return literal
 
     def _literal(self, array: np.ndarray[Any, Any], dtype: DType, path: str) -> Value:
+        """Appends a literal that refers to `array` without a copy; it is named after `path`."""
         pending, self.hint = self.hint, "".join(c if c.isalnum() else "_" for c in path)
         annotation = Tensor(dtype, tuple(const(n) for n in array.shape))
         view = array.view()

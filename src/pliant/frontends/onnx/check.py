@@ -72,6 +72,7 @@ def check_form(site: Checked) -> None:
 
 
 def _range(least: int, most: int) -> str:
+    """The expected number of inputs or outputs, for messages."""
     return (
         f"{least} {'is' if least == 1 else 'are'}"
         if least == most
@@ -82,6 +83,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _check_attributes(site: Checked, schema: Any) -> None:
+    """Raises if an attribute is unknown, missing or of another type."""
     for name, attribute in site.attributes.items():
         expected = schema.attributes.get(name)
         if expected is None:

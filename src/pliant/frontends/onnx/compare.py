@@ -56,6 +56,7 @@ def compare_outputs(model: Model, feeds: Mapping[str, Any], expected: Mapping[st
 
 
 def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) -> tuple[str, dict[str, Any]]:
+    """Runs the model by onnxruntime, or by onnx.reference; returns the name of the runtime and the values by name."""
     if against != "reference":
         try:
             import onnxruntime

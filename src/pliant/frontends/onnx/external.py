@@ -39,6 +39,7 @@ class Folder:
         return data[offset : offset + length]
 
     def _mapped(self, location: str, what: str) -> memoryview:
+        """The bytes of a file of the folder, mapped once."""
         if location not in self._maps:
             handle = _opened(self.path, location, what)
             try:
@@ -50,6 +51,7 @@ class Folder:
 
 
 def _facts(proto: Any, what: str) -> dict[str, str]:
+    """The key-value pairs of a tensor's external data; raises for unknown or repeated keys."""
     facts: dict[str, str] = {}
     for entry in proto.external_data:
         if entry.key not in _KEYS or entry.key in facts:
@@ -61,6 +63,7 @@ def _facts(proto: Any, what: str) -> dict[str, str]:
 
 
 def _number(text: str, key: str, what: str) -> int:
+    """Parses a nonnegative integer of external data; raises for anything else."""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise ModelFileError(f"onnx: {what}: the {key} of its external data is {text[:40]!r}")
     return int(text)
@@ -94,4 +97,5 @@ def _opened(folder: str, location: str, what: str) -> int:
 
 
 def _refused(location: str, what: str, why: str) -> ModelFileError:
+    """Returns the error for a location that is not allowed."""
     return ModelFileError(f"onnx: the external data of {what} is not read from {location[:200]!r}: {why}")

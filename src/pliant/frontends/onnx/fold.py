@@ -60,6 +60,8 @@ def _each(f: Callable[..., Any], dtype: DType, *arrays: Array) -> Known:
 
 
 def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
+    """A folding rule that combines all operands elementwise by `make`; `result` is the result dtype if it differs."""
+
     def rule(site: NodeContext, *arrays: Array) -> Known:
         of = site.items[0].dtype
         total = known(arrays[0], of)
@@ -71,6 +73,7 @@ def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> 
 
 
 def _of(cls: Any) -> Callable[[Expr, Expr], Expr]:
+    """A function that builds the binary expression of class `cls`."""
     return lambda a, b: binary(cls, a, b)
 
 
@@ -84,6 +87,7 @@ def _divide(a: Expr, b: Expr) -> Expr:
 
 
 def _mod(a: Expr, b: Expr) -> Expr:
+    """The floor remainder of integers; other dtypes are not folded."""
     if not a.dtype.is_int:
         raise NotFolded
     return binary(FloorModE, a, b)
@@ -97,6 +101,8 @@ def _remainder(site: NodeContext, *arrays: Array) -> Known:
 
 
 def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
+    """A folding rule that applies `make` to each element."""
+
     def rule(site: NodeContext, x: Array) -> Known:
         of = site.items[0].dtype
         return _each(lambda e: make(as_expr(e, of)), result or of, x)
@@ -105,10 +111,12 @@ def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callabl
 
 
 def _call(name: str) -> Callable[[Expr], Expr]:
+    """A rounding function of a float; integers are returned unchanged."""
     return lambda x: Call(name, x) if x.dtype.is_float else x
 
 
 def _cast(site: NodeContext, x: Array) -> Known:
+    """Folds Cast; casts from float to bool, and to storage-only dtypes, are not folded."""
     of, to = site.items[0].dtype, site.dtype_attribute("to")
     if to.storage or (to is BOOL and not of.is_int):
         raise NotFolded
@@ -118,6 +126,7 @@ def _cast(site: NodeContext, x: Array) -> Known:
 
 
 def _where(site: NodeContext, c: Array, x: Array, y: Array) -> Known:
+    """Folds Where; an element with a symbolic condition becomes a select."""
     of = site.items[1].dtype
 
     def choose(cond: Any, a: Any, b: Any) -> Any:
@@ -129,6 +138,7 @@ def _where(site: NodeContext, c: Array, x: Array, y: Array) -> Known:
 
 
 def _gather(site: NodeContext, x: Array, indices: Array) -> Known:
+    """Folds Gather with known indices."""
     if indices.dtype == object:
         raise NotFolded
     axis = site.axis("axis", x.ndim, 0)
@@ -137,21 +147,25 @@ def _gather(site: NodeContext, x: Array, indices: Array) -> Known:
 
 
 def _concat(site: NodeContext, *arrays: Array) -> Known:
+    """Folds Concat."""
     return known(np.concatenate(arrays, axis=site.axis("axis", arrays[0].ndim)), site.items[0].dtype)
 
 
 def _axes_of(site: NodeContext, position: int) -> list[int] | None:
+    """The axes of the attribute, or of an input; None if there are neither."""
     axes = site.ints("axes", None)
     return site.known_ints(position) if axes is None and site.has(position) else axes
 
 
 def _unsqueeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
+    """Folds Unsqueeze."""
     new_axes = _axes_of(site, 1) or []
     rank = x.ndim + len(new_axes)
     return known(np.expand_dims(x, tuple(site.normal(a, rank) for a in new_axes)), site.items[0].dtype)
 
 
 def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
+    """Folds Squeeze."""
     chosen = _axes_of(site, 1)
     wanted = [a for a in range(x.ndim) if x.shape[a] == 1] if chosen is None else [site.normal(a, x.ndim) for a in chosen]
     site.require(all(x.shape[a] == 1 for a in wanted), "an axis to squeeze is not 1")
@@ -159,6 +173,7 @@ def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
 
 
 def _slice(site: NodeContext, x: Array, *bounds: Array) -> Known:
+    """Folds Slice with known bounds."""
     from .rules.slicing import slice_bounds
 
     parts = [slice(None)] * x.ndim
@@ -170,6 +185,7 @@ def _slice(site: NodeContext, x: Array, *bounds: Array) -> Known:
 
 
 def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
+    """Folds Reshape to a known shape."""
     wanted = site.known_ints(1) if site.has(1) else site.ints("shape", [])
     final = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(wanted or [])]
     rest = int(np.prod([n for n in final if n != -1], dtype=np.int64))
@@ -179,6 +195,8 @@ def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
 
 
 def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable[..., Known]:
+    """A folding rule for reductions of a vector; `neutral` is the result for no elements, None if there is none."""
+
     def rule(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
         of, over = site.items[0].dtype, _axes_of(site, 1)
         if x.ndim != 1 or (over not in (None, [0], [-1])) or (neutral is None and not x.size) or site.integer("noop_with_empty_axes", 0):
@@ -194,6 +212,7 @@ def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable
 
 
 def _split(site: NodeContext, x: Array, sizes: Array | None = None) -> list[Known]:
+    """Folds Split."""
     axis, count = site.axis("axis", x.ndim, 0), len(site.node.output)
     parts = site.known_ints(1) if site.has(1) else site.ints("split", None)
     if parts is None:

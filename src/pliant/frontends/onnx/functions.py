@@ -67,6 +67,7 @@ def _resolved(site: NodeContext) -> Any:
 
 
 def _type_of(item: Item | None) -> Any:
+    """The TypeProto of an item; symbolic dims are left unknown, sequences and optionals have no type."""
     onnx = load_onnx()
     proto = onnx.TypeProto()
     if item is None or isinstance(item, Maybe | Sequence):

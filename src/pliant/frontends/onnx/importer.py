@@ -186,6 +186,7 @@ class Importer:
         self._define(site, results)
 
     def _input(self, name: str, node: Any, scope: Scope) -> Item | None:
+        """The item of an input name; None for an omitted input, raises if the name is not defined."""
         if not name:
             return None
         item = scope.find(name)
@@ -198,6 +199,7 @@ class Importer:
         return item
 
     def _define(self, site: NodeContext, found: list[Any]) -> None:
+        """Defines the names of a node's results; raises if a name is defined twice or a result is not supported."""
         names = site.node.output
         if len(names) > len(found) and any(names[len(found) :]):
             raise site.unsupported(f'its result "{names[len(found)]}" is not supported')
@@ -216,6 +218,7 @@ class Importer:
             self.sources[name] = sources
 
     def _computed(self, site: NodeContext) -> list[Any]:
+        """Expands a function of the model, or validates and emits the node; returns its results."""
         function = self.model.functions.get((site.domain, site.op, site.node.overload))
         if function is not None:
             return enter_function(self, site, function)
@@ -236,6 +239,7 @@ class Importer:
         return found
 
     def _emitted(self, site: NodeContext) -> list[Any]:
+        """The results of a validated node: folded, evaluated over constants, or emitted by its rule."""
         folded = fold(site)
         if folded is not None:
             return list(folded)
@@ -254,6 +258,7 @@ class Importer:
         return results
 
     def _without_rule(self, site: NodeContext) -> list[Any]:
+        """The results of a node whose operator has no rule: expanded by its function body, or run by the fallback; else raises."""
         from .functions import expanded
 
         results = expanded(self, site)
@@ -306,6 +311,7 @@ class Importer:
         return value
 
     def _literal(self, item: Known) -> Value:
+        """Emits a literal for a known tensor of numbers."""
         pending, self.builder.hint = self.builder.hint, identifier(item.name) if item.name else "const"
         array, dtype = item.array, item.dtype
         if dtype.bits < 8:  # graph literals cannot be packed, so sub-byte elements are widened to bytes
@@ -316,6 +322,7 @@ class Importer:
         return value
 
     def _symbolic(self, item: Known) -> Value:
+        """Emits a known tensor of expressions: a host scalar, or a concat of host scalars."""
         from .emit import ops
 
         if item.array.ndim == 0:
@@ -427,10 +434,12 @@ def list_missing(model: Model, fallback: bool = False) -> None:
 
 
 def _runs(model: Model, domain: str, op: str, fallback: bool) -> bool:
+    """True if the operator has a rule or a function body, or the fallback can run it."""
     return rule_of(domain, op) is not None or body_of(domain, op, model.opsets.get(domain, 1)) or (fallback and not domain)
 
 
 def _dims_of(item: Any) -> tuple[Expr, ...]:
+    """The dims of a tensor value; empty for other items."""
     return item.annotation.shape if isinstance(item, Value) and isinstance(item.annotation, Tensor) else ()
 
 
@@ -445,10 +454,12 @@ def _is_literal(item: Item) -> bool:
 
 
 def _listed(found: Any) -> list[Any]:
+    """The results of a rule as a list."""
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
 def _is_small(value: Value) -> bool:
+    """True if a value is a tensor of constant shape that is small enough to be folded."""
     a = value.annotation
     if not isinstance(a, Tensor):
         return False

@@ -138,6 +138,7 @@ def element_type(number: int, what: str) -> DType:
 
 
 def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
+    """The dim `k` of input `name`: a constant, or the symbolic dim of its name."""
     if proto.WhichOneof("value") == "dim_value":
         if not -1 <= proto.dim_value < 1 << 31:
             raise ModelFileError(f'onnx: dim {k} of input "{name}" is {proto.dim_value}')

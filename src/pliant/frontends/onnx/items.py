@@ -88,6 +88,7 @@ def known(elements: Any, dtype: DType = i64) -> Known:
 
 
 def _plain(element: Any) -> Any:
+    """An element as a Python number if it is one, otherwise as a simplified expression."""
     if not isinstance(element, Expr):
         return element.item() if isinstance(element, np.generic) else element
     simple = simplify(element)

@@ -109,6 +109,7 @@ def _kept(loop: Loop, param: Value, result: Value | None) -> Value:
 
 
 def _zero(t: Tensor) -> Any:
+    """The zero of a tensor's dtype."""
     return False if t.dtype.name == "bool" else 0.0 if t.dtype.is_float else 0
 
 

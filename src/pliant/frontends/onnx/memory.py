@@ -62,6 +62,7 @@ class Peak:
         return simplify(sum((_bytes(v) for v in most), const(0)))
 
     def _sizes(self, dims: Mapping[str, int]) -> dict[Value, int] | None:
+        """The size in bytes of every live tensor; None if one is data-dependent."""
         sizes: dict[Value, int] = {}
         for v in dict.fromkeys(v for live in self.live for v in live):
             size = _bytes(v)
@@ -72,5 +73,6 @@ class Peak:
 
 
 def _bytes(value: Value) -> Expr:
+    """The symbolic size of a tensor in bytes."""
     t = value.tensor
     return product(t.shape) * (t.dtype.bits // 8) if t.dtype.bits >= 8 else product(t.shape) * t.dtype.bits // 8

@@ -175,7 +175,7 @@ class NodeContext:
         raise self.importer.needed(self, k)
 
     def settle(self, k: int, *dims: Any) -> None:
-        """Asserts the last dims of input `k` (None for any), by a match_cast for dims that are not constant."""
+        """Asserts symbolic dims at the end of input `k` by a match_cast (None for any value); the rule itself checks constant ones."""
         t = self.tensor(k)
         expected = [const(n) if isinstance(n, int) else n for n in dims]
         if len(t.shape) < len(expected) or not isinstance(self.items[k], Value):
@@ -208,6 +208,7 @@ class NodeContext:
     # Attributes.
 
     def _attribute(self, name: str, kind: int, word: str) -> Any:
+        """The attribute of that name, or None; raises if it has another type. Records that it was read."""
         proto = self.attributes.get(name)
         self.asked.add(name)
         if proto is not None and proto.type != kind:

@@ -53,6 +53,7 @@ def read_model(source: Any) -> Model:
 
 
 def _message(source: Any) -> tuple[Any, Folder | None, str]:
+    """The ModelProto of a source, the folder of its external data (None without a path), and a name for messages."""
     onnx = load_onnx()
     if isinstance(source, onnx.ModelProto):
         return source, None, "the model"
@@ -96,6 +97,7 @@ def load_onnx() -> Any:
 
 
 def _parsed(data: bytes, file: str) -> Any:
+    """Parses bytes as a ModelProto; raises if they are malformed."""
     from google.protobuf.message import DecodeError
 
     proto = load_onnx().ModelProto()

@@ -94,15 +94,18 @@ class _Builder:
             raise UnsupportedPatternError(f"it has more than {MOST_STATES} states")
 
     def state(self, after: list[_State], test: Test | None = None, condition: Condition | None = None) -> _State:
+        """Creates a state."""
         self.spend()
         return _State(test, condition, after)
 
     def sequence(self, items: Any, after: _State, flags: int) -> _State:
+        """The first state of a sequence of items that continues at `after`."""
         for op, value in reversed(list(items)):
             after = self.item(str(op), value, after, flags)
         return after
 
     def item(self, op: str, value: Any, after: _State, flags: int) -> _State:
+        """The first state of one item of the syntax tree that continues at `after`."""
         match op:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 return self.state([after], _test(op, value, flags))
@@ -121,6 +124,7 @@ class _Builder:
         raise UnsupportedPatternError(f"it uses {op}, which RE2 does not have")
 
     def repeat(self, least: int, most: int, body: Any, after: _State, flags: int) -> _State:
+        """The first state of `body` repeated `least` to `most` times: copies, and a loop if there is no upper limit."""
         if most == re._parser.MAXREPEAT:  # type: ignore[attr-defined]
             loop = self.state([after])
             loop.after.append(self.sequence(body, loop, flags))
@@ -150,6 +154,7 @@ def _test(op: str, value: Any, flags: int) -> Test:
 
 
 def _plain_test(op: str, value: Any, flags: int) -> Test:
+    """The test for one character, without case folding."""
     match op:
         case "LITERAL":
             return lambda c: len(c) == 1 and ord(c) == value
@@ -167,14 +172,17 @@ def _plain_test(op: str, value: Any, flags: int) -> Test:
 
 
 def _is_digit(c: str) -> bool:
+    """RE2's class \\d."""
     return c in "0123456789" and len(c) == 1
 
 
 def _is_space(c: str) -> bool:
+    """RE2's class \\s."""
     return c in "\t\n\f\r " and len(c) == 1  # RE2's \s has no vertical tab
 
 
 def _is_word(c: str) -> bool:
+    """RE2's class \\w."""
     return c.isascii() and (c.isalnum() or c == "_")
 
 
@@ -190,6 +198,7 @@ _CATEGORIES: dict[str, Test] = {
 
 
 def _boundary(text: str, at: int) -> bool:
+    """True at a word boundary."""
     return (at > 0 and _is_word(text[at - 1])) != (at < len(text) and _is_word(text[at]))
 
 

@@ -115,6 +115,7 @@ def interpreted(program: Program) -> Run:
 
 
 def _key(value: Any) -> Any:
+    """A hashable key of an input value: dtype, shape and bytes."""
     if isinstance(value, list | tuple):
         return tuple(map(_key, value))
     return None if value is None else (str(np.asarray(value).dtype), np.shape(value), np.asarray(value).tobytes())
@@ -134,5 +135,6 @@ def _passed(value: Any, annotation: Any) -> Array:
 
 
 def _returned(array: Any, annotation: Any) -> Array:
+    """Converts a result of a program to the user's form: sub-byte elements are unpacked."""
     dtype: DType = annotation.dtype
     return unpack(array, dtype) if dtype.bits < 8 else np.asarray(array)

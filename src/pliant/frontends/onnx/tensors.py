@@ -75,6 +75,7 @@ def _decoded(data: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Arra
 
 
 def _unpacked(codes: Array, dtype: DType, count: int) -> Array:
+    """Unpacks sub-byte elements, low bits first, to one per byte."""
     per = dtype.per_byte
     spread = (codes[:, None] >> (np.arange(per, dtype=np.uint8) * dtype.bits)) & ((1 << dtype.bits) - 1)
     flat = np.ascontiguousarray(spread.reshape(-1)[:count])

@@ -117,6 +117,7 @@ class Staged:
         return [self._value(o.name, values) for o in self.model.proto.graph.output]
 
     def _given(self, name: str, value: Any) -> Any:
+        """An input in the form that stages take: strings are converted, and their shape is checked."""
         if self._inputs[name].type.tensor_type.elem_type != STRING:
             return value
         texts, dims = as_texts(value, f'input "{name}"'), self._inputs[name].type.tensor_type.shape.dim
@@ -139,6 +140,7 @@ class Staged:
         return values[name]
 
     def _on_host(self, stage: Stage, values: dict[str, Any]) -> None:
+        """Runs the nodes of a host stage; adds their results to `values`."""
         for node in stage.nodes:
             domain = domain_of(node.domain)
             version = self.model.opsets.get(domain, 1)
@@ -147,6 +149,7 @@ class Staged:
             values.update((name, array) for name, array in zip(node.output, results, strict=False) if name)
 
     def _as_program(self, number: int, stage: Stage, values: dict[str, Any]) -> None:
+        """Runs a compiled stage; adds its results to `values`. Compiles it for each combination of input types and ranks."""
         passed = [name for name in stage.inputs if name in values]
         arrays = {name: values[name] if isinstance(values[name], list) else np.asarray(values[name]) for name in passed}
         key = (number, *((n, str(a.dtype), a.ndim) for n, a in arrays.items() if n not in self._inputs and not isinstance(a, list)))

@@ -52,6 +52,7 @@ def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
 
 
 def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> ShapeError:
+    """Returns the error for a name that is not a dim of the function."""
     near = get_close_matches(name, known, 1)
     return ShapeError(
         f"`{function.name}` has no dim `{name}`",
@@ -62,6 +63,7 @@ def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> Shape
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
+    """The dims of the function's parameters by name."""
     dims: dict[str, Dim] = {}
     for p in function.params:
         if isinstance(p.annotation, g.Tensor):

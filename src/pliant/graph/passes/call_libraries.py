@@ -26,6 +26,7 @@ def call_libraries(function: Function, patterns: Sequence[Pattern] | None = None
 
 
 def _nodes(nodes: tuple[Node, ...], results: Sequence[Value], patterns: Sequence[Pattern]) -> tuple[Node, ...]:
+    """Replaces matches in a list of nodes and in their bodies; `results` are the values used after them."""
     nodes = tuple(_inside(n, patterns) for n in nodes)
     for pattern in patterns:
         for root in reversed(nodes):
@@ -35,6 +36,7 @@ def _nodes(nodes: tuple[Node, ...], results: Sequence[Value], patterns: Sequence
 
 
 def _replaced(nodes: tuple[Node, ...], results: Sequence[Value], pattern: Pattern, root: Op) -> tuple[Node, ...]:
+    """Replaces the match of `pattern` whose first result `root` computes, if there is one."""
     match = find(pattern.function, root, {v: n for n in nodes for v in n.outs})
     if match is None or not _is_closed(nodes, results, pattern, match):
         return nodes
@@ -63,10 +65,12 @@ def _is_closed(nodes: Sequence[Node], results: Sequence[Value], pattern: Pattern
 
 
 def _within(n: Node) -> list[Node]:
+    """The nodes inside the bodies of a node."""
     return [m for b in bodies(n) for m in walk_nodes(b.nodes)]
 
 
 def _inside(n: Node, patterns: Sequence[Pattern]) -> Node:
+    """The node with matches replaced in its bodies."""
     match n:
         case If():
             then, orelse = _body(n.then, patterns), _body(n.orelse, patterns)

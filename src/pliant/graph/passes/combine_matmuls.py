@@ -56,6 +56,8 @@ def combine_matmuls(function: Function) -> Function:
 
 
 class _Combining(Rewriter):
+    """Emits each group once, at its first member, and replaces all members by slices."""
+
     def __init__(self, function: Function, groups: Sequence[Sequence[_Product]]) -> None:
         super().__init__(function, lambda r, node: self.combine(node))
         self.group = {m.last.outs[0]: g for g in groups for m in g}
@@ -63,6 +65,7 @@ class _Combining(Rewriter):
         self.done: dict[Value, Value] = {}
 
     def combine(self, node: Node) -> Sequence[Value] | None:
+        """The slice that replaces a member of a group; None for other nodes."""
         group = self.group.get(node.outs[0]) if isinstance(node, Op) else None
         if group is None:
             return None
@@ -102,6 +105,7 @@ class _Combining(Rewriter):
         return out
 
     def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value | None:
+        """A concat of literals along `axis`."""
         copies = []
         for v in values:  # copies, because a literal of a later member may be defined only after this place
             out = Value(self.name(v.name), v.annotation)
@@ -118,10 +122,12 @@ def _column_axis(product: Op) -> int:
 
 
 def _bodies(function: Function) -> list[Sequence[Node]]:
+    """The node lists of the function and of all bodies in it."""
     return [function.nodes, *(b.nodes for n in walk_nodes(function.nodes) for b in bodies(n))]
 
 
 def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
+    """Groups matmuls with the same input, operator, attributes and dtype whose results are only moved."""
     literals = {n.outs[0] for n in walk_nodes(function.nodes) if isinstance(n, Literal)}
     moved = _only_moved(function)
     adds = _additions(nodes, literals, count_uses(function))

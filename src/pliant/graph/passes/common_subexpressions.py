@@ -29,6 +29,8 @@ def common_subexpressions(function: Function) -> Function:
 
 
 class _Subexpressions(Rewriter):
+    """The rewriter of the pass; it collects the origins of removed nodes."""
+
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.like(node))
         self.known: dict[Hashable, Node] = {}

@@ -35,15 +35,18 @@ class _Live:
         self.dims: set[Var] = set()
 
     def use(self, values: Iterable[Value]) -> None:
+        """Marks values and the dims of their annotations as live."""
         for v in values:
             self.values.add(v)
             self.dims.update(annotation_vars(v.annotation))
 
     def mention(self, expressions: Iterable[Expr]) -> None:
+        """Marks the dims of expressions as live."""
         for e in expressions:
             self.dims.update(free_vars(e))
 
     def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The live nodes of a list, found from last to first."""
         live_nodes: list[Node] = []
         for node in reversed(nodes):
             if self.needed(node):
@@ -51,6 +54,7 @@ class _Live:
         return tuple(reversed(live_nodes))
 
     def needed(self, node: Node) -> bool:
+        """True if a node is live."""
         if any(o in self.values for o in node.outs) or (isinstance(node, MatchCast) and node.requires):
             return True
         defines = node_defines(node)
@@ -82,6 +86,7 @@ class _Live:
         return node
 
     def branches(self, node: If) -> If:
+        """An `If` without its unused results and without dead code in its branches."""
         used = [k for k, o in enumerate(node.outs) if o in self.values]
         if len(used) < len(node.outs):
             then, orelse = (Body(b.params, b.nodes, tuple(b.results[k] for k in used)) for b in (node.then, node.orelse))
@@ -90,6 +95,7 @@ class _Live:
         return node if then is node.then and orelse is node.orelse else replace(node, then=then, orelse=orelse)
 
     def body(self, body: Body) -> Body:
+        """A body without dead code; all its results are live."""
         self.use(body.results)
         nodes = self.nodes(body.nodes)
         return body if nodes == body.nodes else Body(body.params, nodes, body.results)

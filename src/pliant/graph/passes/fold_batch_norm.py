@@ -31,11 +31,14 @@ def fold_batch_norm(function: Function) -> Function:
 
 
 class _Folding(Rewriter):
+    """The rewriter of the pass."""
+
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.fold(node))
         self.counts = count_uses(function)
 
     def fold(self, node: Node) -> Sequence[Value] | None:
+        """The convolution that replaces a batch_norm, mul or add; None if it cannot be folded."""
         if not isinstance(node, Op) or node.op not in ("batch_norm", "mul", "add"):
             return None
         for k in range(2 if node.op != "batch_norm" else 1):

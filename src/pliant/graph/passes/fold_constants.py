@@ -32,6 +32,7 @@ def fold_constants(function: Function) -> Function:
 
 
 def _fold(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The literals that replace a node; None if it cannot be folded."""
     if not isinstance(node, Op) or node.requires or not all(_is_small(o) for o in node.outs):
         return None
     if not node.args or not all(isinstance(e, Const) for e in attr_exprs(node.attrs)):
@@ -45,6 +46,7 @@ def _fold(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _is_small(value: Value) -> bool:
+    """True if the value is a tensor of constant shape with at most LARGEST bytes, of a dtype that is not storage-only."""
     t = value.annotation
     if not isinstance(t, Tensor) or t.dtype.storage or not all(isinstance(n, Const) for n in t.shape):
         return False

@@ -46,6 +46,8 @@ def inline_functions(function: Function) -> Function:
 
 
 class _Inliner:
+    """Inlines the calls of one function."""
+
     def __init__(self, function: Function) -> None:
         self.function = function
         self.names = {p.name for p in function.params} | {o.name for n in walk_nodes(function.nodes) for o in n.outs}
@@ -63,6 +65,7 @@ class _Inliner:
         return tuple(self.renamed.get(v, v) for v in values)
 
     def nodes(self, nodes: Sequence[Node], dims: set[Var]) -> tuple[Node, ...]:
+        """The nodes with calls inlined; `dims` are the variables defined so far, and is updated."""
         inlined: list[Node] = []
         for node in nodes:
             if isinstance(node, CallFunction):
@@ -85,10 +88,12 @@ class _Inliner:
         return node if args is None else replace(node, args=tuple(self.renamed.get(a, a) for a in args))  # type: ignore[call-arg]
 
     def body(self, body: Body, dims: set[Var]) -> Body:
+        """A body with calls inlined."""
         nodes = self.nodes(body.nodes, set(dims))
         return Body(body.params, nodes, self.uses(body.results))
 
     def inline(self, call: CallFunction, dims: set[Var]) -> list[Node]:
+        """The nodes that replace a call."""
         callee = inline_functions(call.function)
         inlined: list[Node] = []
         values, substitution = self.arguments(call, callee, dims, inlined)

@@ -50,11 +50,14 @@ class _Codes:
 
 
 class _Products(Rewriter):
+    """The rewriter of the pass."""
+
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
         self.rows: dict[Value, Value | None] = {}  # NCHW image -> its NHWC rows (pixels, c) if they need no transpose, else None
 
     def changed(self, node: Node) -> Sequence[Value] | None:
+        """The replacement of a conv, a matmul or a transpose to NHWC; None for other nodes."""
         if not isinstance(node, Op):
             return None
         if node.op in ("conv", "matmul") and node.outs[0].tensor.dtype is f32:
@@ -65,6 +68,7 @@ class _Products(Rewriter):
         return None
 
     def made(self, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
+        """Builds a replacement with `make`; None if it fails or has another annotation."""
         with building(InPlace(self, node)):  # type: ignore[arg-type]
             try:
                 result = make(node)
@@ -86,6 +90,7 @@ class _Products(Rewriter):
         return operand if operand.axis is None or (operand.axis == axis and self.makers.get(operand.scale) is not None) else None
 
     def convolution(self, node: Op) -> Value | None:
+        """The integer form of a convolution of dequantized tensors."""
         x, w = self.codes(node.args[0], None), self.codes(node.args[1], 0)
         if x is None or w is None or not _fits(w.codes.tensor.shape[1:]):
             return None
@@ -98,6 +103,7 @@ class _Products(Rewriter):
         return result
 
     def product(self, node: Op) -> Value | None:
+        """The integer form of a matmul of dequantized tensors."""
         (a, b), attrs = node.args, node.attrs or PLAIN
         right = len(b.tensor.shape) - (2 if attrs.transpose_b else 1)
         x, w = self.codes(a, None), self.codes(b, right)
@@ -119,6 +125,7 @@ class _Products(Rewriter):
         return self.rows[image]
 
     def turned(self, image: Value, near: Op) -> Value | None:
+        """Computes the rows of an image from those of its operands, or from the transpose that created it."""
         node = self.makers.get(image)
         if not isinstance(node, Op) or node.requires or not isinstance(image.annotation, Tensor):
             return None
@@ -170,8 +177,10 @@ def _fits(summed: Sequence[Any]) -> bool:
 
 
 def _to_last(rank: int) -> tuple[int, ...]:
+    """The permutation from NCHW to NHWC."""
     return (0, *range(2, rank), 1)
 
 
 def _to_first(rank: int) -> tuple[int, ...]:
+    """The permutation from NHWC to NCHW."""
     return (0, rank - 1, *range(1, rank - 1))

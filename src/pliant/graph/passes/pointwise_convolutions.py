@@ -42,11 +42,14 @@ def pointwise_convolutions(function: Function) -> Function:
 
 
 class _Products(Rewriter):
+    """The rewriter of the pass."""
+
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.rewrite(node))
         self.flat: dict[Value, Value] = {}  # image (n, c, h, w) -> the same values as rows (n, c, h * w)
 
     def rewrite(self, node: Node) -> Sequence[Value] | None:
+        """The replacement of a convolution, or of an elementwise operator on an image that exists as rows."""
         if not isinstance(node, Op):
             return None
         if node.op == "conv_transpose":
@@ -147,9 +150,11 @@ class _Products(Rewriter):
         return results
 
     def reshaped(self, value: Value, shape: Shape, node: Op) -> Value | None:
+        """`value` in another shape; None if deduction fails."""
         return value if value.tensor.shape == shape else self.made("reshape", (value,), ShapeAttrs(shape), node)
 
     def made(self, name: str, args: Sequence[Value], attrs: Any, node: Op) -> Value | None:
+        """The result of a new operator; None if deduction fails."""
         results = self.make(name, args, attrs, node)
         return None if results is None else results[0]
 
@@ -166,6 +171,7 @@ def _side_by_side(attrs: ConvTransposeAttrs, kernel: tuple[int, ...], rank: int)
 
 
 def _flat(image: Shape) -> Shape:
+    """The shape of an image as rows: (n, c, pixels)."""
     return (*image[:2], simplify(product(image[2:])))
 
 

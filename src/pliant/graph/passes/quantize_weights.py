@@ -39,12 +39,15 @@ def quantize_weights(function: Function, weights: str = "int8", least: int = LEA
 
 
 class _Quantizing(Rewriter):
+    """The rewriter of the pass."""
+
     def __init__(self, function: Function, format: str, least: int) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
         self.format, self.least = format, least
         self.raw: dict[tuple[Value, bool], Value] = {}  # (weight, transposed) -> its codes, so that shared weights are encoded once
 
     def changed(self, node: Node) -> Sequence[Value] | None:
+        """The replacement of a matmul, take or conv with a literal weight; None if it stays."""
         make = {"matmul": self.product, "take": self.rows, "conv": self.convolution}.get(node.op) if isinstance(node, Op) else None
         if make is None or not isinstance(node, Op):
             return None
@@ -72,6 +75,7 @@ class _Quantizing(Rewriter):
         return self.raw[value, turned]
 
     def product(self, node: Op) -> Value | None:
+        """A matmul with a quantized weight."""
         x, w = node.args
         attrs, array = node.attrs or PLAIN, self.weight(w)
         if array is None or attrs.transpose_a or x.tensor.dtype is not f32 or len(x.tensor.shape) < 2:
@@ -84,6 +88,7 @@ class _Quantizing(Rewriter):
         return result
 
     def rows(self, node: Op) -> Value | None:
+        """A lookup of rows of a quantized table."""
         array = self.weight(node.args[0])
         raw = None if array is None or node.attrs.axis != 0 else self.codes(node.args[0], array, False)
         if raw is None:
@@ -93,6 +98,7 @@ class _Quantizing(Rewriter):
         return result
 
     def convolution(self, node: Op) -> Value | None:
+        """A convolution whose weight is stored as i8 with one scale per output channel."""
         array = self.weight(node.args[1])
         if array is None:
             return None

@@ -53,11 +53,14 @@ class _Scores:
 
 
 class _Recognition(Rewriter):
+    """The rewriter of the pass."""
+
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.recognize(node))
         self.counts = count_uses(function)
 
     def recognize(self, node: Node) -> Sequence[Value] | None:
+        """The attention that replaces the second matmul; None if the nodes before it do not match."""
         if not isinstance(node, Op) or node.op != "matmul" or (node.attrs or PLAIN) != PLAIN:
             return None
         softmax = self.alone(node.args[0], "softmax")

@@ -46,6 +46,7 @@ def simplify(function: Function) -> Function:
 
 
 def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The replacement by the first rule that matches; rules see operators with one tensor result only."""
     if not isinstance(node, Op) or len(node.outs) != 1 or isinstance(node.outs[0].annotation, Scalar):
         return None
     for rule in _rules_of(node.op):
@@ -56,6 +57,7 @@ def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _rules_of(op: str) -> list[Rule]:
+    """The rules that apply to an operator."""
     if op not in _BY_OP:
         _BY_OP[op] = [rule for rule in RULES.values() if (op in rule.ops if rule.ops else TABLE[op].broadcasts)]
     return _BY_OP[op]
@@ -85,6 +87,7 @@ def _alone(node: Op, value: Value) -> Value | None:
 
 
 def _only(found: tuple[Value, ...] | None) -> Value | None:
+    """The only result of a new operator, or None."""
     return None if found is None else found[0]
 
 
@@ -148,6 +151,7 @@ def integer_zero(r: Rewriter, n: Op) -> Value | None:
 
 
 def _filled(r: Rewriter, n: Op, t: Tensor) -> Value | None:
+    """A tensor of zeros in place of a node."""
     from ..ops.shape import FullAttrs
 
     return _only(r.op("full", (), FullAttrs(t.shape, Const(0, t.dtype)), n))

@@ -35,6 +35,7 @@ def transposes_into_matmul(function: Function) -> Function:
 
 
 def _rewrite(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The matmul that replaces a matmul or linear with a transposed operand; None if there is nothing to fold."""
     if not isinstance(node, Op) or node.op not in ("matmul", "linear"):
         return None
     if node.op == "linear":
@@ -57,16 +58,19 @@ def _rewrite(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _has_few_rows(a: Value, how: MatmulAttrs) -> bool:
+    """True if the left operand has at most FEW_ROWS rows."""
     rows = a.tensor.shape[-2]
     return not how.transpose_a and isinstance(rows, Const) and rows.value <= FEW_ROWS
 
 
 def _moved(r: Rewriter, value: Value, node: Op) -> Value | None:
+    """A transpose of the last two dims of a value."""
     results = r.make("permute", (value,), PermuteAttrs(_swap(value)), node)
     return None if results is None else results[0]
 
 
 def _swap(value: Value) -> tuple[int, ...]:
+    """The permutation that swaps the last two dims."""
     rank = len(value.tensor.shape)
     return (*range(rank - 2), rank - 1, rank - 2)
 

@@ -85,6 +85,7 @@ def _common(site: NodeContext, a: Value, b: Value, chooses: Expr | None) -> Tens
 
 
 def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
+    """`value` under the annotation, by a match_cast unless it is proven."""
     return value if subsumes(annotation, value.annotation).fit is Fit.HOLDS else builder.match_cast(value, annotation)
 
 
@@ -132,6 +133,7 @@ def _rounds(site: NodeContext) -> Any:
 
 
 def _unrolled(site: NodeContext, body: Any, carried: list[Item], number: int | None, keep: Any) -> list[Item]:
+    """Imports the body once per iteration; trip count and condition must be known."""
     going = True if keep is None else bool(keep.array.reshape(-1)[0])
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - len(carried) - 1)]
     names, done = [i.name for i in body.input], 0
@@ -213,10 +215,12 @@ def _rounds_of(
 
 
 def _true(keep: Any) -> bool:
+    """True if the condition is known and true."""
     return isinstance(keep, Known) and not keep.symbolic and bool(keep.array.all())
 
 
 def _goes_on(at: list[Value], count: Any) -> Any:
+    """The condition of a `While` over the iteration number, the condition and the states `at`."""
     return at[1] if count is None else ops.logical_and(ops.less(at[0], count), at[1])
 
 
@@ -276,6 +280,7 @@ def _scan_of_batches(site: NodeContext) -> Any:
 
 
 def _list(site: NodeContext, name: str, length: int) -> list[int]:
+    """An attribute with one integer per tensor, by default 0."""
     integers = site.ints(name, None) or [0] * length
     site.require(len(integers) == length, f'attribute "{name}" has {len(integers)} numbers, {length} are expected')
     return integers

@@ -65,6 +65,7 @@ def range_(site: NodeContext) -> Any:
 
 
 def _end(site: NodeContext, k: int) -> Any:
+    """Input `k` of Range as a number or an i64 expression; raises if it is known only at run time."""
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)

@@ -27,10 +27,12 @@ TWO = {
 
 
 def _one(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
+    """The rule of a unary operator."""
     return lambda site: make(site.x(0))
 
 
 def _two(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
+    """The rule of a binary operator."""
     return lambda site: make(site.x(0), _second(site))
 
 

@@ -39,6 +39,7 @@ def label_table(wrong: Callable[[str], Exception], node: Any, texts: Callable[[A
 
 
 def _list(attribute: Any, kind: str) -> Array:
+    """A list attribute as an array."""
     field = {"strings": "strings", "int64s": "ints", "floats": "floats"}[kind]
     items = [s.decode() if isinstance(s, bytes) else s for s in getattr(attribute, field)]
     array = np.empty(len(items), _LISTS[kind])
@@ -47,6 +48,7 @@ def _list(attribute: Any, kind: str) -> Array:
 
 
 def _labels(wrong: Callable[[str], Exception], given: dict[str, Any], side: str, texts: Callable[[Any], Array]) -> Array:
+    """The keys or values of a LabelEncoder, from the one attribute that holds them."""
     from ..tensors import read_tensor
 
     names = [n for n in given if n.startswith(f"{side}_")]
@@ -62,6 +64,7 @@ def _labels(wrong: Callable[[str], Exception], given: dict[str, Any], side: str,
 
 
 def _default(given: dict[str, Any], values: Array) -> Any:
+    """The default value of a LabelEncoder, in the type of its values."""
     from ..tensors import read_tensor
 
     tensor = given.get("default_tensor")

@@ -34,6 +34,7 @@ def quick_gelu(site: NodeContext) -> Any:
 
 
 def _with_bias(site: NodeContext, k: int) -> Any:
+    """Input 0, plus input `k` if it is present."""
     return ops.add(site.x(0), site.x(k)) if site.has(k) else site.x(0)
 
 
@@ -45,6 +46,7 @@ def simplified_layer_norm(site: NodeContext) -> Any:
 
 
 def _simplified(site: NodeContext, x: Any, weight: Any, axis: int) -> Any:
+    """RMS normalization over the axes from `axis` on, computed in f32 for 16-bit floats."""
     of, rank = x.tensor.dtype, len(x.tensor.shape)
     wide: Any = ops.cast(x, f32) if of.bits == 16 else x
     mean = ops.mean(ops.mul(wide, wide), axis=list(range(axis, rank)), keepdims=True)

@@ -93,12 +93,14 @@ def gather_block_quantized(site: NodeContext) -> Any:
 
 
 def _block_size(site: NodeContext, default: int) -> int:
+    """The attribute `block_size`; raises unless it is a power of two of at least 16."""
     size: int = site.integer("block_size", default)
     site.require(16 <= size <= 1 << 20 and size & (size - 1) == 0, f"blocks of {size}")
     return size
 
 
 def _literal(site: NodeContext, raw: Array) -> Any:
+    """A literal of packed blocks."""
     return site.value_of(Known(np.ascontiguousarray(raw), ALL["u8"]))
 
 

@@ -88,6 +88,7 @@ def _tokens(site: NodeContext, heads: int, kv: int) -> list[Any]:
 
 
 def _cache(site: NodeContext, q: Any) -> _Cache:
+    """The layout of the KV cache, from the inputs with the lengths and the past keys."""
     new = q.tensor.shape[1]
     lengths: Any = ops.add(ops.cast(ops.reshape(site.x(_LENGTHS), (-1,)), i64), 1)
     start = ops.maximum(ops.sub(lengths, extent(new, i64)), 0)

@@ -39,6 +39,7 @@ def gemm(site: NodeContext) -> Any:
 
 
 def _times(x: Any, factor: float, of: Any) -> Any:
+    """`x` times a number; integers are computed in f64 and cast back."""
     if factor == 1.0:
         return x
     return ops.mul(x, factor) if of.is_float else ops.cast(ops.mul(ops.cast(x, "f64"), factor), of)

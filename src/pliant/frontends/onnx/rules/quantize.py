@@ -56,6 +56,7 @@ def _said(site: NodeContext, default: Any) -> Any:
 
 
 def _scales(site: NodeContext, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
+    """The scale, zero point, axis and block size of (De)QuantizeLinear, in the forms that `ops` takes."""
     rank, block = site.rank(0), site.integer("block_size", 0)
     scale = site.x(1)
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
@@ -95,11 +96,13 @@ def qlinear_matmul(site: NodeContext) -> Any:
 
 
 def _row(site: NodeContext, k: int, row: bool) -> Any:
+    """Input `k`; one number per row becomes a column."""
     x = site.x(k)
     return ops.unsqueeze(x, 1) if row and site.rank(k) == 1 and site.shape(k) != (1,) else x
 
 
 def _requantized(site: NodeContext, total: Any, factor: Any, scale: int, zero: int) -> Any:
+    """Scales integer sums by `factor` and quantizes them; `scale` and `zero` are input numbers."""
     if any(not isinstance(n, int) for k in (scale, zero) for n in site.shape(k)):
         raise site.needed_dim("whether there is one scale of the result, or one for each row, must be known")
     real: Any = ops.mul(ops.cast(total, f32), factor)
@@ -115,6 +118,7 @@ def conv_integer(site: NodeContext) -> Any:
 
 
 def _centred_kernel(site: NodeContext, k: int, zero: int) -> Any:
+    """The weight minus its zero point, as i32; zero points are one, or one per output channel."""
     w: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
         return w

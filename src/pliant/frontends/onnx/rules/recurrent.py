@@ -48,6 +48,7 @@ def _times(x: Any, w: Any) -> Any:
 
 
 def _unit(site: NodeContext, name: str, alpha: float | None, beta: float | None) -> Unit:
+    """The activation function of that name, with the standard's defaults for missing parameters."""
     a = _ALPHA.get(name, 0.0) if alpha is None else alpha
     b = _BETA.get(name, 0.0) if beta is None else beta
     units: dict[str, Unit] = {
@@ -87,6 +88,7 @@ def _units(site: NodeContext, directions: int) -> list[list[Unit]]:
 
 
 def _clipped(unit: Unit, limit: float) -> Unit:
+    """The activation of an input that is clamped to -limit..limit."""
     return lambda x: unit(ops.clip(x, -limit, limit))
 
 
@@ -146,6 +148,7 @@ def _part(site: NodeContext, k: int, direction: int) -> Any:
 
 
 def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
+    """One direction of a recurrent layer: its outputs [steps, batch, hidden] and its final states."""
     steps, batch = x.tensor.shape[:2]
     of, op = x.tensor.dtype, site.op
     lengths = None
@@ -183,6 +186,7 @@ def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units
 
 
 def _initial(site: NodeContext, k: int, direction: int, shape: tuple[Any, ...], of: Any) -> Any:
+    """The initial state of one direction; zeros if the input is omitted."""
     if not site.has(k):
         return ops.full(shape, 0, of)
     x = ops.permute(site.x(k), (1, 0, 2)) if site.integer("layout", 0) else site.x(k)
@@ -190,18 +194,22 @@ def _initial(site: NodeContext, k: int, direction: int, shape: tuple[Any, ...], 
 
 
 def _gates(x: Any, count: int, hidden: int) -> list[Any]:
+    """Splits the columns of `x` into gates."""
     return [ops.slice(x, 1, k * hidden, (k + 1) * hidden) for k in range(count)]
 
 
 def _plus(x: Any, bias: Any) -> Any:
+    """`x` plus a bias, if there is one."""
     return x if bias is None else ops.add(x, bias)
 
 
 def _rnn(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    """One step of an RNN: f(x + h @ R.T + b)."""
     return [units[0](ops.add(row, _plus(ops.matmul(states[0], r, transpose_b=True), rb)))]
 
 
 def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    """One step of a GRU; with linear_before_reset, the reset gate is applied after the matmul of the state."""
     h, (f, g) = states[0], units
     xz, xr, xh = _gates(row, 3, hidden)
     if site.integer("linear_before_reset", 0):
@@ -218,6 +226,7 @@ def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: 
 
 
 def _lstm(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
+    """One step of an LSTM, with optional peephole weights; returns the new h and c."""
     h, c = states
     f, g, out = units
     gates = ops.add(row, _plus(_times(h, r), rb))

@@ -94,6 +94,7 @@ def _by_scales(site: NodeContext, at: list[int], found: list[Any], named: dict[s
 
 
 def _needs_matrix(site: NodeContext, named: dict[str, Any]) -> bool:
+    """True for regions and for antialiased interpolation, which `ops.resize` does not support."""
     return named["coordinates"] == "tf_crop_and_resize" or bool(site.integer("antialias", 0) and named["mode"] != "nearest")
 
 
@@ -135,6 +136,7 @@ def _whole(n: Any, ratio: tuple[Any, Any] | None) -> bool:
 
 
 def _by_matrix(site: NodeContext, at: list[int], sizes: list[Any], scales: list[Any] | None, named: dict[str, Any]) -> Any:
+    """Resizes by interpolation matrices the axes that change."""
     cropped = named["coordinates"] == "tf_crop_and_resize"
     regions = _regions(site, at) if cropped else [None] * len(at)
     chosen = [

@@ -59,6 +59,7 @@ def resize_by_matrix(site: NodeContext, x: Any, axes: list[Axis], how: Weights) 
 
 
 def _scale(axis: Axis, n: Any) -> Any:
+    """The scale of an axis as an f64 value."""
     if isinstance(axis.scale, Expr):
         return ops.cast(ops.scalar(axis.scale), f64)
     return ops.constant(axis.scale, f64) if axis.scale is not None else ops.div(extent(axis.size, f64), extent(n, f64))
@@ -85,6 +86,7 @@ def _places(axis: Axis, n: Any, kind: str) -> Any:
 
 
 def _nearest(x: Any, axis: Axis, places: Any, n: Any, kind: str) -> Any:
+    """Resizes one dim by nearest neighbor."""
     rounded = {
         "floor": ops.floor,
         "ceil": ops.ceil,
@@ -96,6 +98,7 @@ def _nearest(x: Any, axis: Axis, places: Any, n: Any, kind: str) -> Any:
 
 
 def _product(x: Any, axis: Axis, places: Any, n: Any, how: Weights, wide: Any) -> Any:
+    """Resizes one dim by a matmul with its weight matrix."""
     rank = len(x.tensor.shape)
     matrix = ops.cast(_matrix(axis, places, n, how), wide)
     order = [k for k in range(rank) if k != axis.number] + [axis.number]

@@ -84,6 +84,7 @@ def sample(image: Image, places: Sequence[Any], mode: str) -> Any:
 
 
 def _linear(t: Any) -> tuple[Any, Any]:
+    """The linear weights of two neighboring pixels; the position is at distance `t` after the first."""
     return ops.sub(1.0, t), t
 
 

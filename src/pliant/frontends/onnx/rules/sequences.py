@@ -22,6 +22,7 @@ def sequence(site: NodeContext, k: int) -> Sequence:
 
 
 def _place(site: NodeContext, k: int, length: int, extra: int = 0) -> int:
+    """Input `k` as an index into a sequence, normalized; raises if it is out of range."""
     at = int(site.number(k))
     if not -length <= at < length + extra:
         raise site.wrong(f"place {at} of a sequence of {length}")

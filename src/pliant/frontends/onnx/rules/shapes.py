@@ -55,6 +55,7 @@ def reshape(site: NodeContext) -> Any:
 
 
 def _wanted(site: NodeContext, total: Any) -> list[Any]:
+    """The target shape of a Reshape: known extents, or new dims."""
     item = site.item(1)
     return site.dims(1) if isinstance(item, Known) else _at_run_time(site, total)
 

@@ -36,6 +36,7 @@ def slice_bounds(site: NodeContext, rank: int) -> Iterator[tuple[int, Any, Any, 
 
 
 def _bounds(site: NodeContext, k: int) -> list[Any]:
+    """The bounds of input `k`: integers and expressions if it is known, otherwise run-time values."""
     if isinstance(site.item(k), Known):
         return site.dims(k)
     shape = site.shape(k)
@@ -69,6 +70,7 @@ def slice_(site: NodeContext) -> Any:
 
 
 def _far(bound: Any) -> Any:
+    """None, i.e. no bound, for a bound that is beyond every dim."""
     return None if isinstance(bound, int) and abs(bound) >= FAR else bound
 
 

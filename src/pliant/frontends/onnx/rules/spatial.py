@@ -27,6 +27,7 @@ def windows(
 
 
 def _each(site: NodeContext, name: str, rank: int) -> list[int]:
+    """An attribute with one positive integer per spatial dim, by default 1."""
     numbers = site.ints(name, None) or [1] * rank
     site.require(len(numbers) == rank and min(numbers) > 0, f'attribute "{name}" is {numbers}, {rank} positive numbers are expected')
     return numbers

@@ -89,6 +89,7 @@ def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
 
 
 def _transformed(site: NodeContext, y: Any) -> Any:
+    """Applies the attribute `post_transform`: none, softmax or logistic."""
     kind = site.integer("post_transform", 0)
     if kind not in (0, 1, 2):
         raise site.unsupported(f"post_transform {kind} is not supported", help="supported: 0 (none), 1 (softmax), 2 (logistic)")
