@@ -126,7 +126,7 @@ def rotary_embedding(site: NodeContext) -> Any:
     else:
         site.require(not heads or heads == plain(shape[1]), f'attribute "num_heads" is {heads}, the operand has {shape[1]}')
         length, axis = shape[2], 1
-    first = site.rank(1) < 2  # one number is the place of the first token of every sequence
+    first = site.rank(1) < 2  # a single number is the position of the first token of every sequence
     if site.rank(1) == 1:
         site.settle(1, 1)
     site.require(site.shape(1) in ((1,), ()) if first else site.rank(1) == 2, f"the places are {site.tensor(1)}")

@@ -29,7 +29,7 @@ def attention(site: NodeContext) -> Any:
     mask = _mask(site, 3, k.tensor.shape[2])
     y = _attended(site, q, k, v, mask, site.get(5), bool(site.integer("unidirectional", 0)))
     if len(site.node.output) < 2 or not site.node.output[1]:
-        return y  # keys and values may have heads of different widths then, which no cache holds
+        return y  # without a cache, keys and values may have different head_dims, which one tensor cannot hold
     return y, ops.stack([k, v], 0)
 
 
