@@ -1,14 +1,14 @@
-"""Buffers, the memory that loop programs read and write, and `Load`, the expression that reads an element.
+"""Buffers (the memory that loop programs read and write) and `Load` (the expression that reads an element).
 
-A buffer has a dtype, a symbolic shape, strides (in elements; row-major contiguous when not given) and a scope:
+A buffer has a dtype, a symbolic shape, strides (in elements; row-major contiguous by default) and a scope:
 
     global      an argument: memory of the caller
     workspace   memory of the call (`Ctx.workspace`), any size, shared by the threads of a launch
     stack       private to one iteration of the enclosing parallel loop; constant size
     register    like stack, and every index is a constant once loops are unrolled: never in memory
 
-Elements below a byte are packed: element number k of the whole buffer is at bit `k * bits`, low bits first. A parameter of such a type has
-rows of whole bytes (its last dim is a multiple of the elements in a byte); memory of the program's own may have any shape.
+Elements smaller than a byte are packed: element number k of the whole buffer starts at bit `k * bits`, low bits first. A parameter of
+such a type has rows of whole bytes (its last dim is a multiple of the number of elements in a byte); local buffers may have any shape.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..sym.expr import Const, Expr, fold_up, product
 
 Scope = Literal["global", "workspace", "stack", "register"]
 SCOPES: tuple[Scope, ...] = ("global", "workspace", "stack", "register")
-# What the buffers of a program may take of a stack together. Threads have 512 KiB on some systems, and a module of wasm has 256 in all.
-# A larger one would end the process where it is first written.
+# The stack bytes that all buffers of a program may take together. Threads have 512 KiB of stack on some systems, and a wasm module has
+# 256 KiB in all. A stack overflow would end the process.
 MOST_STACK = 1 << 17
 
-_WIDENED = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}
+_WIDENED = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}  # storage type -> compute type; the small floats become f32
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,7 +48,7 @@ class Buffer:
         return len(self.shape)
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """The strides in elements, made up when they are not given."""
+        """The strides in elements; row-major contiguous by default."""
         if self.strides is not None:
             return self.strides
         if not self._strides:
@@ -56,7 +56,7 @@ class Buffer:
         return self._strides[0]
 
     def flat_index(self, indices: tuple[Expr, ...]) -> Expr:
-        """The element number of `indices` from the buffer's start."""
+        """The flat index of an element, counted from the buffer's start."""
         total: Expr = Const(0, i64)
         for index, stride in zip(indices, self.element_strides(), strict=True):
             total = total + index * stride
@@ -71,26 +71,26 @@ class Buffer:
 
 
 def stack_bytes(buffer: Buffer) -> int:
-    """What a buffer of constant size takes of the stack; 0 in other scopes. Registers count: those that do not fit are spilled there."""
+    """The stack bytes of a buffer of constant size, 0 in other scopes; registers count, because they may be spilled."""
     if buffer.scope not in ("stack", "register") or not all(isinstance(e, Const) for e in buffer.shape):
         return 0
     return -(-prod(int(e.value) for e in buffer.shape if isinstance(e, Const)) * buffer.dtype.bits // 8)
 
 
 def loaded_dtype(stored: DType) -> DType:
-    """The compute type that an element of a buffer has once it is loaded: storage types are widened."""
+    """The compute type of a loaded element: storage types are widened."""
     if not stored.storage:
         return stored
     return dtype(_WIDENED.get(stored.name, "f32"))
 
 
 def code_type(stored: DType) -> DType:
-    """The unsigned integers of the width of a storage type: what its elements are as codes."""
+    """The unsigned integer type of the codes of a storage type."""
     return u8 if stored.bits == 8 else dtype(f"u{stored.bits}")
 
 
 def may_be_seen_as(source: DType, seen: DType) -> bool:
-    """Whether a view may give memory another type: bytes may be anything, elements of a storage type may be their codes or bytes."""
+    """True if a view may give memory another type: bytes may be viewed as any type, a storage type as its codes or as bytes."""
     return seen is source or source is u8 or (source.storage and seen in (code_type(source), u8))
 
 
@@ -105,8 +105,8 @@ class Load(Expr):
     @property
     def buffer(self) -> Buffer:
         """The buffer that is read."""
-        found: Buffer = self.payload
-        return found
+        buffer: Buffer = self.payload
+        return buffer
 
     @property
     def indices(self) -> tuple[Expr, ...]:
@@ -115,13 +115,13 @@ class Load(Expr):
 
 
 def has_load(e: Expr) -> bool:
-    """Whether `e` reads memory (memoized)."""
-    found: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
-    return found
+    """True if `e` reads memory (memoized)."""
+    answer: bool = fold_up(e, "load", lambda node, below: isinstance(node, Load) or any(below))
+    return answer
 
 
 def loads_in(expressions: Iterable[Expr]) -> list[Load]:
-    """The loads in expressions, each once; parts that read nothing are not looked at."""
+    """The loads in expressions, each once; subexpressions without loads are skipped."""
     stack = [e for e in expressions if has_load(e)]
     seen, loads = set(stack), []
     while stack:
@@ -137,15 +137,16 @@ def loads_in(expressions: Iterable[Expr]) -> list[Load]:
 
 def loaded(e: Expr) -> frozenset[Buffer]:
     """The buffers that an expression reads (memoized)."""
-    found: frozenset[Buffer] = fold_up(e, "loaded", _loaded)
-    return found
+    buffers: frozenset[Buffer] = fold_up(e, "loaded", _loaded)
+    return buffers
 
 
 _NOTHING: frozenset[Buffer] = frozenset()
 
 
 def _loaded(e: Expr, below: list[frozenset[Buffer]]) -> frozenset[Buffer]:
-    found = [x for x in below if x]
+    """The union of the buffers below a node and its own; reuses a set where possible."""
+    sets = [x for x in below if x]
     if isinstance(e, Load):
-        found.append(frozenset((e.buffer,)))
-    return found[0] if len(found) == 1 else _NOTHING.union(*found)
+        sets.append(frozenset((e.buffer,)))
+    return sets[0] if len(sets) == 1 else _NOTHING.union(*sets)

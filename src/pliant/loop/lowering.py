@@ -1,9 +1,9 @@
-"""From a scheduled loop program to one that a renderer writes down: the passes in order, each with what holds after it.
+"""Lowering of scheduled loop programs for renderers: the list of passes in order, each with the invariant that holds after it.
 
-Every kernel and every host function goes through this list just before its code is written, whatever the target. `pipeline.py` names the
-passes among its steps: `PLIANT_SHOW=expand_math` prints the programs that a pass changed, `PLIANT_VERIFY=1` verifies each of them.
-Renderers of source text (C) take the passes of a second list as well (`source_lowering.py`). What the passes make is a loop program like
-any other, so it can be printed, verified and interpreted between any two of them.
+Every kernel and every host function goes through this list just before code is emitted, for all targets. `pipeline.py` names the passes
+among its steps: `PLIANT_SHOW=expand_math` prints the programs that a pass changed, `PLIANT_VERIFY=1` verifies each of them. Renderers of
+source text (C) run the passes of a second list as well (`source_lowering.py`). After each pass the result is still a loop program, so it
+can be printed, verified and interpreted at any point.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .stmt import Func
 
 
 class Machine(NamedTuple):
-    """What lowering asks of a target."""
+    """The properties of a target that lowering uses."""
 
     lanes: int = 8  # floats in a vector register
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A change of a loop program that can be shown: its name, and what holds afterwards."""
+    """A change of a loop program that can be shown: its name, and the invariant that holds after it."""
 
     name: str
     holds: str
@@ -40,7 +40,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class LoopPass(Named):
-    """A pass over one loop program, and what it does."""
+    """A pass over one loop program."""
 
     run: Callable[[Func, Machine], Func]
 
@@ -57,13 +57,13 @@ LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("outline_parallel", "the body of a parallel loop is one call, for chunks of iterations", lambda f, m: outline_parallel(f)),
 )
 
-Watch = Callable[[Named, Func, Func], None]  # told of each pass: the program before and after
+Watch = Callable[[Named, Func, Func], None]  # called after each pass, with the program before and after it
 
 
 def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without: Collection[str] = (), source: bool = False) -> Func:
-    """The program after all passes but those that a renderer does `without`, and those of `source` text if it writes that.
+    """The program after all passes, except those that a renderer does `without`, and including those for `source` text if set.
 
-    Programs that it calls are lowered on their own.
+    Its callees are lowered separately.
     """
     passes = [step for step in (all_passes() if source else LOOP_PASSES) if step.name not in without]
     if watch is None:
@@ -78,7 +78,7 @@ def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without
 
 
 def all_passes() -> tuple[LoopPass, ...]:
-    """The passes of every renderer, those for source text last."""
-    from .source_lowering import SOURCE_PASSES  # imported here: a compile to machine code, most of them, would load seven modules in vain
+    """The passes of every renderer; those for source text come last."""
+    from .source_lowering import SOURCE_PASSES  # imported here: compiling to machine code does not need these seven modules
 
     return (*LOOP_PASSES, *SOURCE_PASSES)

@@ -1,4 +1,4 @@
-"""Kernels from Python functions and from text: the syntax tree becomes a loop program; nothing is executed.
+"""Parser of kernels: turns the syntax tree of a Python function, or of a file's text, into a loop program without executing anything.
 
     parse_kernel(fn)                    # a Python function, with the names around it
     parse_module(text)["matmul"]        # a file as `print_func` writes it: imports are skipped, dims and kernels are read
@@ -29,20 +29,20 @@ from .scope import kernel_of
 from .stmt import Block, For, Func, If, Iter, Param, Region, Role, Seq, Stmt, While, seq
 
 LOOP_WORDS = {"range": "serial", "serial": "serial", "parallel": "parallel", "vector": "vector", "unroll": "unroll"}
-HEAD_WORDS = ("where", "reads", "writes", "annotate")
+HEAD_WORDS = ("where", "reads", "writes", "annotate")  # they come first in a block
 
 
 class KernelParser(ComputeParser):
-    """Reads a whole kernel."""
+    """Parses a whole kernel."""
 
     # Sequences and control flow.
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
-        """Statements one after the other."""
+        """Parses a list of statements."""
         return seq(*(self.statement(n) for n in nodes))
 
     def statement(self, node: ast.stmt) -> Stmt:
-        """One statement."""
+        """Parses one statement; raises an error if kernels do not have it."""
         match node:
             case ast.Assign():
                 return self.assign(node)
@@ -65,7 +65,7 @@ class KernelParser(ComputeParser):
         raise self.unsupported(node, f"a kernel has no `{_keyword(node)}` statement", help=_STATEMENT_HELP.get(type(node), ""))
 
     def expression(self, node: ast.Expr) -> Stmt:
-        """A call as a statement, or a text that is a comment."""
+        """Parses a call, a name for an expression (`:=`), or a string literal used as a comment."""
         call = node.value
         if isinstance(call, ast.Constant) and isinstance(call.value, str):
             return Seq(())
@@ -81,15 +81,15 @@ class KernelParser(ComputeParser):
             return self.compute_into(node, call)
         if word in HEAD_WORDS:
             raise self.error(node, f"`{word}` stands at the beginning of a block, before other statements")
-        found = self.resolve(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else None
-        callee = kernel_of(found)
+        target = self.resolve(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else None
+        callee = kernel_of(target)
         if callee is not None:
             return self.invoke(node, call, callee)
         self.value(call)  # an unknown call is an error there
         raise self.error(node, "this expression does nothing", help="assign it: x[i] = ... or t = ...")
 
     def if_(self, node: ast.If) -> Stmt:
-        """`if`, `elif`, `else`."""
+        """Parses `if`, `elif`, `else`."""
         condition = self.expr(node.test, bool_)
         with self.scope():
             then = self.body(node.body)
@@ -100,19 +100,19 @@ class KernelParser(ComputeParser):
         return If(condition, then, orelse, span=self.span(node))
 
     def while_(self, node: ast.While) -> Stmt:
-        """`while`."""
+        """Parses `while`."""
         self.no_else(node)
         condition = self.expr(node.test, bool_)
         with self.scope(repeated=True):
             return While(condition, self.body(node.body), span=self.span(node))
 
     def no_else(self, node: ast.For | ast.While) -> None:
-        """Refuses `else` at loops."""
+        """Rejects `else` at loops."""
         if node.orelse:
             raise self.unsupported(node.orelse[0], "a loop has no `else`")
 
     def loop(self, node: ast.For) -> Stmt:
-        """`for i in range(n)` and the other kinds of loops."""
+        """Parses `for i in range(n)` and the other kinds of loops."""
         self.no_else(node)
         word = self.word(node.iter)
         if word != "grid" and word != "gpu" and word not in LOOP_WORDS:
@@ -143,7 +143,7 @@ class KernelParser(ComputeParser):
         return self.nest(node, [(node.target, start, bounds[-1])], kind, annotations)
 
     def grid(self, node: ast.For, call: ast.Call) -> Stmt:
-        """`for i, j in grid(n, m)`."""
+        """Parses `for i, j in grid(n, m)`."""
         self.arguments(call, -1)
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         if len(targets) != len(call.args) or not targets:
@@ -152,38 +152,38 @@ class KernelParser(ComputeParser):
         return self.nest(node, [(t, Const(0, i64), self.index(a)) for t, a in zip(targets, call.args, strict=True)], "serial", {})
 
     def nest(self, node: ast.For, loops: list[tuple[ast.expr, Expr, Expr]], kind: str, annotations: Mapping[str, Any]) -> Stmt:
-        """A nest of loops around the body."""
-        made: list[tuple[Var, Expr, Expr]] = []
+        """Builds a nest of loops around the parsed body."""
+        ranges: list[tuple[Var, Expr, Expr]] = []
         with self.scope(repeated=True):
             for target, start, stop in loops:
                 if not isinstance(target, ast.Name):
                     raise self.error(target, "a loop variable is a name")
                 var = Var(target.id)
                 self.bind(target, target.id, var, "loop variable")
-                made.append((var, start, stop))
+                ranges.append((var, start, stop))
             result = self.body(node.body)
-        for var, start, stop in reversed(made):
+        for var, start, stop in reversed(ranges):
             result = For(var, start, stop, kind, result, annotations, span=self.span(node))
         return result
 
     def annotations(self, call: ast.Call) -> dict[str, Any]:
-        """Keyword arguments as annotations: Python literals; `**{"a.b": 1}` for keys that are no names; `grain` may be an index."""
-        found: dict[str, Any] = {}
+        """Parses keyword arguments as annotations: Python literals; `**{"a.b": 1}` for other keys; `grain` may be an expression."""
+        notes: dict[str, Any] = {}
         for k in call.keywords:
             try:
                 value = ast.literal_eval(k.value)
             except ValueError:
-                if k.arg == "grain":  # the one annotation that may depend on sizes
-                    found[k.arg] = self.index(k.value)
+                if k.arg == "grain":  # the only annotation that may depend on sizes
+                    notes[k.arg] = self.index(k.value)
                     continue
                 raise self.error(k.value, "an annotation is a literal: a number, a text, a tuple, a list, a dict") from None
-            found.update({k.arg: value} if k.arg else value)
-        return found
+            notes.update({k.arg: value} if k.arg else value)
+        return notes
 
     # Blocks.
 
     def with_(self, node: ast.With) -> Stmt:
-        """`with block(...)`."""
+        """Parses `with block(...)`."""
         item = node.items[0]
         word = self.word(item.context_expr)
         if word == "init":
@@ -194,7 +194,7 @@ class KernelParser(ComputeParser):
         return self.block(node, item.context_expr, item.optional_vars)
 
     def block(self, node: ast.With, call: ast.Call, targets: ast.expr | None) -> Stmt:
-        """`with block("c", "SSR", i, j, k) as (vi, vj, vk):`."""
+        """Parses `with block("c", "SSR", i, j, k) as (vi, vj, vk):`."""
         self.arguments(call, -1)
         if not call.args:
             raise self.error(call, "a block has a name", help='block("name", "SR", i, k)')
@@ -227,7 +227,7 @@ class KernelParser(ComputeParser):
         return result
 
     def block_body(self, node: ast.With, name: str, iters: tuple[Iter, ...]) -> Block:
-        """What stands at the head of a block, its init, its body."""
+        """Parses the head of a block (`where`, `reads`, `writes`, `annotate`), its init, and its body."""
         predicate: Expr = TRUE
         annotations: dict[str, Any] = {}
         init: Stmt | None = None
@@ -260,7 +260,7 @@ class KernelParser(ComputeParser):
     # The function.
 
     def kernel(self, attrs: FuncAttrs) -> Func:
-        """The whole function."""
+        """Parses the whole function; rejects parameters that kernels do not have."""
         tree = self.source.tree
         a = tree.args
         for bad in (*a.posonlyargs, *a.kwonlyargs, *([a.vararg] if a.vararg else []), *([a.kwarg] if a.kwarg else [])):
@@ -276,32 +276,32 @@ class KernelParser(ComputeParser):
         return draft.with_(body=self.body(tree.body), attrs=attrs)
 
     def parameters(self, args: list[ast.arg]) -> tuple[Param, ...]:
-        """The parameters. Scalars are bound first: an extent may name one."""
+        """Parses the parameters. Scalars are bound first, because an extent may use one."""
         scalars: dict[str, Var] = {}
         for arg in args:
             if arg.annotation is None:
                 help_ = f"for example {arg.arg}: Tensor[f32, n], or {arg.arg}: f32 for a scalar"
                 raise self.error(arg, f"parameter `{arg.arg}` has no annotation", help=help_)
             if isinstance(arg.annotation, ast.Name | ast.Attribute):
-                found = read_annotation(self, arg.annotation)
-                if isinstance(found, DType):
+                declared = read_annotation(self, arg.annotation)
+                if isinstance(declared, DType):
                     scalars[arg.arg] = Var(arg.arg, self.dtype(arg.annotation))
                     self.bind(arg, arg.arg, scalars[arg.arg], "parameter", fixed=True)
         return tuple(Param(scalars[a.arg]) if a.arg in scalars else self.tensor(a) for a in args)
 
     def tensor(self, arg: ast.arg) -> Param:
-        """A tensor parameter."""
+        """Parses a tensor parameter."""
         assert arg.annotation is not None
-        found = read_annotation(self, arg.annotation)
-        if not isinstance(found, TensorSpec):
+        declared = read_annotation(self, arg.annotation)
+        if not isinstance(declared, TensorSpec):
             shown = ast.unparse(arg.annotation)
             raise self.error(
                 arg.annotation, f"`{shown}` is no annotation of a parameter", help="for example Tensor[f32, n], Out[f32, n] or f32"
             )
-        if found.role == "state":
+        if declared.role == "state":
             raise self.error(arg.annotation, "a kernel has no state", help="annotate the parameter with InOut[...]")
-        role: Role = found.role
-        buffer = Buffer(arg.arg, found.dtype, found.shape, found.strides)
+        role: Role = declared.role
+        buffer = Buffer(arg.arg, declared.dtype, declared.shape, declared.strides)
         self.bind(arg, arg.arg, buffer, "parameter", fixed=True)
         if role == "in":
             self.inputs.add(buffer)
@@ -309,10 +309,11 @@ class KernelParser(ComputeParser):
 
 
 def parse_kernel(fn: Callable[..., Any]) -> Func:
-    """The loop program of a Python function."""
+    """Parses a Python function into a loop program."""
     return KernelParser(source_of(fn)).kernel(NO_ATTRS)
 
 
+# The names that a file of kernels may use without an import being executed.
 _LANGUAGE: dict[str, object] = {
     **ALL,
     **{n: getattr(script, n) for n in script.__all__},
@@ -321,7 +322,7 @@ _LANGUAGE: dict[str, object] = {
 
 
 def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
-    """The kernels of a file's text, by name; the file is not executed."""
+    """Parses the kernels in a file's text, and returns them by name; the file is not executed."""
     lines = text.splitlines(keepends=True)
     try:
         tree = ast.parse(text)
@@ -331,24 +332,24 @@ def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
         raise Error(f"not Python: {problem.msg}", where=Span(file, problem.lineno or 1, column, column + 1, line)) from None
     names: dict[str, object] = {}
     scope = ChainMap(names, _LANGUAGE, ALLOWED_BUILTINS)
-    found: dict[str, Func] = {}
+    kernels: dict[str, Func] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             if any(isinstance(d, ast.Name) and d.id == "function" for d in node.decorator_list):
-                continue  # a graph function, which a program's text has beside its kernels
+                continue  # the text of a whole program contains graph functions too
             parser = KernelParser(Source(file, lines, node, scope))
-            found[node.name] = names[node.name] = parser.kernel(_attrs(parser, node))
+            kernels[node.name] = names[node.name] = parser.kernel(_attrs(parser, node))
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = _constant(node, file, lines, scope)
         elif not isinstance(node, ast.Import | ast.ImportFrom) and not (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         ):
             raise UnsupportedError("a file of kernels has imports, dims, constants and kernels only", where=span_of(node, file, lines))
-    return found
+    return kernels
 
 
 def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
-    """The attributes of the decorator, `@kernel(scheduled=True)`."""
+    """Parses the attributes of the decorator: `@kernel(scheduled=True)`."""
     values = {k: v for d in node.decorator_list if isinstance(d, ast.Call) for k, v in parser.annotations(d).items()}
     attrs = read_attrs(values)
     if isinstance(attrs, str):
@@ -357,7 +358,7 @@ def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
 
 
 def _constant(node: ast.Assign, file: str, lines: list[str], scope: Mapping[str, object]) -> object:
-    """The value of `n = dim("n", max=4096)` or `width = 64`."""
+    """Parses the value of `n = dim("n", max=4096)` or `width = 64`."""
     value, where = node.value, span_of(node, file, lines)
     try:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and scope.get(value.func.id) is spec.dim:
@@ -372,6 +373,7 @@ def _constant(node: ast.Assign, file: str, lines: list[str], scope: Mapping[str,
 
 
 def _keyword(node: ast.stmt) -> str:
+    """The Python keyword of a statement, for error messages."""
     name = type(node).__name__.lower()
     return {"functiondef": "def", "classdef": "class", "asyncfor": "async for", "importfrom": "import", "trystar": "try"}.get(name, name)
 

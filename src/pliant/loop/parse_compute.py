@@ -1,9 +1,9 @@
-"""The shorthand `compute`: a tensor by the formula of its elements, which becomes one block in its loops.
+"""Parser of `compute`, the shorthand that defines a tensor by the formula of its elements: one block in its loops.
 
     t = compute((n, m), lambda i, j: a[i, j] * 2.0)                           # a new buffer in the workspace
     compute(c, lambda i, j: sum_over(lambda k: a[i, k] * b[k, j], 128))       # all of an existing one, with a reduction
 
-It is read as
+The second line is parsed as
 
     for i, j, k in grid(n, 256, 128):
         with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -25,11 +25,11 @@ from .buffer import Buffer
 from .parse_stmt import StmtParser
 from .stmt import NAMED_COMBINERS, Alloc, Block, For, Iter, IterKind, Reduce, Stmt, Store, seq
 
-OVER = {"sum_over": "add", "prod_over": "mul", "min_over": "min", "max_over": "max"}
+OVER = {"sum_over": "add", "prod_over": "mul", "min_over": "min", "max_over": "max"}  # word -> combiner
 
 
 def identity(combiner: str, dtype: DType) -> Const:
-    """What a reduction starts from: the value that changes nothing."""
+    """The identity element of a reduction, from which it starts."""
     if combiner in ("add", "mul"):
         return Const(combiner == "mul", dtype)
     if dtype.is_float:
@@ -39,7 +39,7 @@ def identity(combiner: str, dtype: DType) -> Const:
 
 @dataclass(slots=True)
 class _Formula:
-    """The iterators of a computed tensor, the extents of those that are reduced over, and the formula of an element."""
+    """The iterators of a computed tensor, the extents of all of them, and the formula of an element."""
 
     iters: list[Iter]
     extents: list[Expr]
@@ -48,17 +48,17 @@ class _Formula:
 
 
 class ComputeParser(StmtParser):
-    """Reads `compute`."""
+    """Parses `compute`."""
 
     def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
-        """`t = compute((n, m), lambda i, j: ...)`, or another definition."""
-        found = self.find(target.id)
-        if not isinstance(value, ast.Call) or self.word(value) != "compute" or found is not None:
+        """Parses `t = compute((n, m), lambda i, j: ...)`, or another definition."""
+        bound = self.find(target.id)
+        if not isinstance(value, ast.Call) or self.word(value) != "compute" or bound is not None:
             return super().define(node, target, value)
         return self.compute_new(node, target, value)
 
     def compute_new(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """`t = compute((n, m), lambda i, j: ...)`."""
+        """Parses `t = compute((n, m), lambda i, j: ...)` into an allocation and a loop nest."""
         self.arguments(call, 2)
         shape = self.shape(call.args[0])
         formula = self.formula(call.args[1], target.id, shape, None)
@@ -67,14 +67,14 @@ class ComputeParser(StmtParser):
         return seq(Alloc(buffer, span=self.span(node)), self.loops(node, buffer, formula))
 
     def compute_into(self, node: ast.Expr, call: ast.Call) -> Stmt:
-        """`compute(c, lambda i, j: ...)`."""
+        """Parses `compute(c, lambda i, j: ...)` into a loop nest."""
         self.arguments(call, 2)
         buffer = self.buffer(call.args[0])
         self.writable(call.args[0], buffer)
         return self.loops(node, buffer, self.formula(call.args[1], buffer.name, buffer.shape, buffer.load().dtype))
 
     def formula(self, node: ast.expr, name: str, shape: tuple[Expr, ...], expect: DType | None) -> _Formula:
-        """The lambda of a `compute`; its arguments are the iterators of the block."""
+        """Parses the lambda of a `compute`; its arguments become the iterators of the block."""
         self.blocks.append(name)
         with self.scope(repeated=True):
             function = self.function_of(node, len(shape), f"`{name}` has {counted(len(shape), 'dimension')}")
@@ -87,14 +87,14 @@ class ComputeParser(StmtParser):
                 value = self.expr(inner.body, expect)
                 if value.dtype is bool_:
                     raise self.error(inner.body, "bools are not reduced", help="cast(i64, x) counts them")
-                found = _Formula(iters, [*shape, *extents], value, OVER[word])
+                parsed = _Formula(iters, [*shape, *extents], value, OVER[word])
             else:
-                found = _Formula(iters, list(shape), self.expr(function.body, expect))
+                parsed = _Formula(iters, list(shape), self.expr(function.body, expect))
         self.blocks.pop()
-        return found
+        return parsed
 
     def function_of(self, node: ast.expr, count: int, why: str) -> ast.Lambda:
-        """A lambda of `count` arguments."""
+        """Returns the lambda; raises an error if it does not have `count` arguments."""
         if not isinstance(node, ast.Lambda):
             raise self.error(node, "a formula is a lambda", help="compute((n, m), lambda i, j: x[i, j])")
         if len(node.args.args) != count:
@@ -102,13 +102,13 @@ class ComputeParser(StmtParser):
         return node
 
     def iterator(self, arg: ast.arg, kind: IterKind) -> Iter:
-        """The iterator that an argument of a lambda is."""
-        made = Iter(Var(f"v{arg.arg}"), kind, Var(arg.arg))
-        self.bind(arg, arg.arg, made.var, "iterator")
-        return made
+        """Binds an argument of a lambda to a new iterator."""
+        iterator = Iter(Var(f"v{arg.arg}"), kind, Var(arg.arg))
+        self.bind(arg, arg.arg, iterator.var, "iterator")
+        return iterator
 
     def loops(self, node: ast.stmt, buffer: Buffer, formula: _Formula) -> Stmt:
-        """The block and the loops around it."""
+        """Builds the block and the loops around it."""
         place = buffer.load(*(i.var for i in formula.iters if i.kind == "S"))
         span = self.span(node)
         if formula.combiner:

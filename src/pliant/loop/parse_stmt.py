@@ -1,4 +1,4 @@
-"""The simple statements of kernels, from the syntax tree: stores, reductions, lets, allocations, views, checks, calls."""
+"""Parser of the simple statements of kernels: stores, reductions, lets, allocations, views, checks, calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .buffer import SCOPES, Buffer, Load, Scope, may_be_seen_as
 from .scope import ScopedParser, dims_help, kernel_of
 from .stmt import NAMED_COMBINERS, Alloc, Call, Check, CheckKind, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
+# Words by the identity of their function, so that a user may import them under any name.
 _WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.WORDS} | {id(builtins.range): "range"}
 _AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "add", ast.Mult: "mul"}
-REDUCING: dict[type[Binary], str] = {Min: "min", Max: "max", And: "and", Or: "or"}
+REDUCING: dict[type[Binary], str] = {Min: "min", Max: "max", And: "and", Or: "or"}  # node -> combiner
 
 
 def reduction_of(place: Load, value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
-    """The combiner and its values if `place = value` is read as a reduction: `x[i] = max(x[i], e)`, `x[i] = fma(a, b, x[i])`."""
+    """The combiner and values if `place = value` is a reduction (`x[i] = max(x[i], e)`, `x[i] = fma(a, b, x[i])`), else None."""
     if type(value) is Fma and value.args[2] is place:
         return "fma", value.args[:2]
     name = REDUCING.get(type(value))  # type: ignore[arg-type]
@@ -30,16 +31,16 @@ def reduction_of(place: Load, value: Expr) -> tuple[str, tuple[Expr, ...]] | Non
 
 
 class StmtParser(ScopedParser):
-    """Reads the statements that have no statements inside."""
+    """Parses the statements that have no statements inside."""
 
     def word(self, node: ast.expr) -> str:
-        """The word of the language that is called here, empty if it is another call or none."""
+        """The word of the language that is called here, or "" for another call or none."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return ""
         return _WORDS.get(id(self.resolve(node.func)), "")
 
     def unknown_call(self, node: ast.Call, found: object) -> Any:
-        """The error for a call that is no expression."""
+        """The error for a call that is not an expression."""
         word = _WORDS.get(id(found))
         if word is not None:
             return self.error(node, f"`{word}` is not a value: it cannot stand here")
@@ -58,7 +59,7 @@ class StmtParser(ScopedParser):
         return error
 
     def assign(self, node: ast.Assign) -> Stmt:
-        """`x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`."""
+        """Parses an assignment: `x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`."""
         if len(node.targets) != 1:
             raise self.unsupported(node, "one target at a time", help="write two assignments")
         target, value = node.targets[0], node.value
@@ -73,23 +74,23 @@ class StmtParser(ScopedParser):
         )
 
     def store(self, node: ast.stmt, target: ast.Subscript, value: ast.expr) -> Stmt:
-        """`x[i] = e`: a store, or a reduction where `e` is `min(x[i], ...)` and the like. A `+` in front keeps it a store."""
+        """Parses `x[i] = e`: a store, or a reduction if `e` is `min(x[i], ...)` or similar. A unary `+` keeps it a store."""
         place = self.place(target)
         self.writable(target.value, place.buffer)
         e = self.expr(value, place.dtype)
         plain = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.UAdd)
-        found = None if plain else reduction_of(place, e)
-        if found is not None:
-            return Reduce(NAMED_COMBINERS[found[0]], (place,), found[1], span=self.span(node))
+        reduction = None if plain else reduction_of(place, e)
+        if reduction is not None:
+            return Reduce(NAMED_COMBINERS[reduction[0]], (place,), reduction[1], span=self.span(node))
         return Store(place.buffer, place.indices, e, span=self.span(node))
 
     def augmented(self, node: ast.AugAssign) -> Stmt:
-        """`x[i] += e` and `x[i] *= e`."""
+        """Parses the reductions `x[i] += e` and `x[i] *= e`."""
         name = _AUGMENTED.get(type(node.op))
         if isinstance(node.target, ast.Name):
-            found = self.find(node.target.id)
-            if found is not None:
-                raise self.rebound(node.target, node.target.id, found)
+            bound = self.find(node.target.id)
+            if bound is not None:
+                raise self.rebound(node.target, node.target.id, bound)
         if name is None:
             shown = f"{ast.unparse(node.target)} = {ast.unparse(node.target)} ..."
             raise self.unsupported(node, "only `+=` and `*=` reduce", help=f"write {shown}, or add the negative")
@@ -100,7 +101,7 @@ class StmtParser(ScopedParser):
         return Reduce(NAMED_COMBINERS[name], (place,), (self.expr(node.value, place.dtype),), span=self.span(node))
 
     def combine(self, node: ast.Assign, target: ast.expr, call: ast.Call) -> Stmt:
-        """`a[i], b[i] = combine(lambda ...: (...), (a[i], b[i]), (x, y))`."""
+        """Parses a reduction by a lambda: `a[i], b[i] = combine(lambda ...: (...), (a[i], b[i]), (x, y))`."""
         self.arguments(call, 3)
         function = call.args[0]
         if not isinstance(function, ast.Lambda):
@@ -110,17 +111,17 @@ class StmtParser(ScopedParser):
             self.writable(e, place.buffer)
         if places != again:
             raise self.error(call.args[1], "the second argument repeats the targets", help=f"write {ast.unparse(target)}")
-        given = _elements(call.args[2])
-        if len(given) != len(places):
+        items = _elements(call.args[2])
+        if len(items) != len(places):
             raise self.error(
                 call.args[2],
-                f"{counted(len(places), 'value')} {is_are(len(places))} expected for {counted(len(places), 'target')}, not {len(given)}",
+                f"{counted(len(places), 'value')} {is_are(len(places))} expected for {counted(len(places), 'target')}, not {len(items)}",
             )
-        values = tuple(self.expr(e, p.dtype) for e, p in zip(given, places, strict=True))
+        values = tuple(self.expr(e, p.dtype) for e, p in zip(items, places, strict=True))
         return Reduce(self.combiner(function, places), tuple(places), values, span=self.span(node))
 
     def combiner(self, node: ast.Lambda, places: list[Load]) -> Combiner:
-        """The lambda of a `combine`."""
+        """Parses the lambda of a `combine`."""
         names = [a.arg for a in node.args.args]
         if len(names) != 2 * len(places):
             raise self.error(node, f"the lambda takes {2 * len(places)} arguments: what it has, then what comes; not {len(names)}")
@@ -130,7 +131,7 @@ class StmtParser(ScopedParser):
             raise self.error(
                 node.body, f"the lambda gives {counted(len(results), 'value')} where {len(places)} {is_are(len(places))} expected"
             )
-        around, self.scopes = self.scopes, [{}]  # a combiner sees its own arguments only
+        around, self.scopes = self.scopes, [{}]  # only its own arguments are in scope in a combiner
         try:
             for arg, var in zip(node.args.args, variables, strict=True):
                 self.bind(arg, arg.arg, var, "parameter", fixed=True)
@@ -141,10 +142,10 @@ class StmtParser(ScopedParser):
         return Combiner("lambda", tuple(variables[:half]), tuple(variables[half:]), result)
 
     def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
-        """`t = e`, `t = alloc(...)`, `t = view(...)`."""
-        found = self.find(target.id)
-        if found is not None:
-            raise self.rebound(target, target.id, found)
+        """Parses the definition of a name: `t = e`, `t = alloc(...)`, `t = view(...)`."""
+        bound = self.find(target.id)
+        if bound is not None:
+            raise self.rebound(target, target.id, bound)
         word = self.word(value)
         if word == "alloc":
             return self.alloc(node, target, value)  # type: ignore[arg-type]
@@ -153,34 +154,34 @@ class StmtParser(ScopedParser):
         return self.let(node, target, self.expr(value))
 
     def let(self, node: ast.stmt, target: ast.Name, value: Expr) -> Stmt:
-        """`t = e`."""
+        """Builds the let of `t = e`."""
         var = Var(target.id, value.dtype)
         self.bind(target, target.id, var, "value")
         return Let(var, value, span=self.span(node))
 
     def annotated(self, node: ast.AnnAssign) -> Stmt:
-        """`t: f32 = e`."""
+        """Parses `t: f32 = e`."""
         if not isinstance(node.target, ast.Name) or node.value is None:
             raise self.unsupported(node, "only `name: dtype = value` is annotated")
         return self.let(node, node.target, self.expr(node.value, self.dtype(node.annotation)))
 
     def shape(self, node: ast.expr) -> tuple[Expr, ...]:
-        """`(n, 16)`, or one extent."""
+        """Parses a shape: `(n, 16)`, or one extent."""
         return tuple(self.index(e) for e in _elements(node))
 
     def strides(self, node: ast.expr | None, shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-        """The strides of a new buffer."""
+        """Parses the strides of a new buffer."""
         if node is None:
             return None
-        found = self.shape(node)
-        if len(found) != len(shape):
+        steps = self.shape(node)
+        if len(steps) != len(shape):
             raise self.error(
-                node, f"{counted(len(found), 'stride')} for {counted(len(shape), 'dimension')}", help="give one stride for each dimension"
+                node, f"{counted(len(steps), 'stride')} for {counted(len(shape), 'dimension')}", help="give one stride for each dimension"
             )
-        return found
+        return steps
 
     def alloc(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """`t = alloc((n, 16), f32, scope="stack")`."""
+        """Parses `t = alloc((n, 16), f32, scope="stack")`."""
         keywords = self.arguments(call, 2, ("scope", "strides"))
         shape = self.shape(call.args[0])
         scope = self.text(keywords["scope"], "scope", SCOPES[1:]) if "scope" in keywords else "workspace"
@@ -190,7 +191,7 @@ class StmtParser(ScopedParser):
         return Alloc(buffer, span=self.span(node))
 
     def view(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """`t = view(x[i, 0], (m, 64), strides=(64, 1), dtype=f32)`."""
+        """Parses `t = view(x[i, 0], (m, 64), strides=(64, 1), dtype=f32)`."""
         keywords = self.arguments(call, 2, ("strides", "dtype"))
         first = call.args[0]
         if isinstance(first, ast.Subscript):
@@ -213,12 +214,12 @@ class StmtParser(ScopedParser):
         return View(buffer, source, start, span=self.span(node))
 
     def independent(self, parts: tuple[Expr, ...]) -> bool:
-        """Whether the expressions use nothing that changes in a loop."""
+        """True if the expressions depend on nothing that changes in a loop."""
         changing = {b.value for s in self.scopes for b in s.values() if not b.fixed}
         return all(changing.isdisjoint(free_vars(e)) and not any(isinstance(x, Load) for x in walk(e)) for e in parts)
 
     def text(self, node: ast.expr, what: str, known: tuple[str, ...] = ()) -> str:
-        """A literal text, one of `known` if given."""
+        """Parses a string literal, which must be one of `known` if that is not empty."""
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             raise self.error(node, f"{what} is a text literal", help=f'for example "{known[0] if known else "name"}"')
         if known and node.value not in known:
@@ -226,7 +227,7 @@ class StmtParser(ScopedParser):
         return node.value
 
     def check(self, node: ast.Expr, call: ast.Call) -> Stmt:
-        """`check(cond, "dim is {0}", n, help="...")`."""
+        """Parses `check(cond, "dim is {0}", n, help="...")`."""
         keywords = self.arguments(call, -1, ("help", "kind"))
         if len(call.args) < 2:
             raise self.error(call, "`check` takes a condition and a message", help='check(n > 0, "n is {0}", n)')
@@ -243,7 +244,7 @@ class StmtParser(ScopedParser):
         return Check(condition, message, values, help_, kind, span=self.span(node))
 
     def invoke(self, node: ast.Expr, call: ast.Call, callee: Func) -> Stmt:
-        """A call of another kernel: `other(a, b, c, dims=(n, m))`."""
+        """Parses a call of another kernel: `other(a, b, c, dims=(n, m))`."""
         keywords = self.arguments(call, len(callee.params), ("dims",))
         args = tuple(self.argument(a, p) for a, p in zip(call.args, callee.params, strict=True))
         if "dims" in keywords:
@@ -256,30 +257,30 @@ class StmtParser(ScopedParser):
                     facts=[f"dims: {names}"],
                 )
         else:
-            found = match_dims(callee, args)
-            missing = [s.name for s in callee.symbols if s not in found]
+            values = match_dims(callee, args)
+            missing = [s.name for s in callee.symbols if s not in values]
             if missing:
                 names = ", ".join(missing)
                 raise self.error(
                     call, f"dims of `{callee.name}` do not follow from its arguments: {names}", help="give all of them: dims=(...)"
                 )
-            dims = tuple(found[s] for s in callee.symbols)
+            dims = tuple(values[s] for s in callee.symbols)
         return Call(callee, args, dims, span=self.span(node))
 
     def argument(self, node: ast.expr, param: Param) -> Buffer | Expr:
-        """An argument of a call, checked against the parameter as far as dtype, rank and role go."""
-        want = param.value
-        if isinstance(want, Var):
-            return self.expr(node, want.dtype)
-        found = self.buffer(node)
-        if found.dtype is not want.dtype or found.ndim != want.ndim:
-            raise self.error(node, f"argument `{want.name}` does not fit", facts=[f"given: `{found}`", f"expected: `{want}`"])
+        """Parses an argument of a call, and checks it against the parameter's dtype, rank and role."""
+        declared = param.value
+        if isinstance(declared, Var):
+            return self.expr(node, declared.dtype)
+        buffer = self.buffer(node)
+        if buffer.dtype is not declared.dtype or buffer.ndim != declared.ndim:
+            raise self.error(node, f"argument `{declared.name}` does not fit", facts=[f"given: `{buffer}`", f"expected: `{declared}`"])
         if param.role != "in":
-            self.writable(node, found)
-        return found
+            self.writable(node, buffer)
+        return buffer
 
     def region(self, node: ast.expr) -> Region:
-        """`a[vi, 0:128]`, or a whole buffer."""
+        """Parses a region: `a[vi, 0:128]`, or a whole buffer."""
         if not isinstance(node, ast.Subscript):
             buffer = self.buffer(node)
             return Region(buffer, tuple(Const(0, i64) for _ in buffer.shape), buffer.shape)
@@ -288,7 +289,7 @@ class StmtParser(ScopedParser):
         return Region(buffer, tuple(s for s, _ in pairs), tuple(e for _, e in pairs))
 
     def interval(self, node: ast.expr) -> tuple[Expr, Expr]:
-        """Start and extent of `i` or `lo:hi`; the extent of `lo : lo + e` is `e`."""
+        """Parses `i` or `lo:hi` into a start and an extent; the extent of `lo : lo + e` is `e`."""
         if not isinstance(node, ast.Slice):
             return self.index(node), Const(1, i64)
         if node.step is not None or node.lower is None or node.upper is None:
@@ -304,18 +305,19 @@ class StmtParser(ScopedParser):
 
 
 def match_dims(callee: Func, args: tuple[Buffer | Expr, ...]) -> dict[Var, Expr]:
-    """The values of the callee's symbols that stand alone in a parameter's shape or strides."""
-    found: dict[Var, Expr] = {}
+    """The callee's symbols that are an extent or stride of a parameter by themselves, with their values from the arguments."""
+    values: dict[Var, Expr] = {}
     for param, arg in zip(callee.params, args, strict=True):
         if isinstance(param.value, Buffer) and isinstance(arg, Buffer):
             pairs = list(zip(param.value.shape, arg.shape, strict=True))
             if param.value.strides is not None:
                 pairs += zip(param.value.strides, arg.element_strides(), strict=True)
-            for want, given in pairs:
-                if isinstance(want, Var) and want in callee.symbols:
-                    found.setdefault(want, given)
-    return found
+            for declared, actual in pairs:
+                if isinstance(declared, Var) and declared in callee.symbols:
+                    values.setdefault(declared, actual)
+    return values
 
 
 def _elements(node: ast.expr) -> list[ast.expr]:
+    """The elements of a tuple, or the one expression."""
     return node.elts if isinstance(node, ast.Tuple) else [node]

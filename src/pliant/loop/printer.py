@@ -1,10 +1,10 @@
-"""Loop programs as importable Python files; `parse_module` reads them back to a structurally equal program.
+"""Printer of loop programs as importable Python files; `parse_module` reads them back to a structurally equal program.
 
     print_func(f)        # imports, dims with their ranges, callees first, then the function
 
-Names are made legal and unique: what is visible at one place never shares a name, siblings may. Literals are bare where their
-neighbors say the dtype. Perfectly nested serial loops from 0 are one `grid`. Long expressions are written with names for their parts,
-`(t := x[i] * 2.0)`: the name stands for the expression, which is computed where it is used.
+Names are made legal and unique: names in scope at the same time differ, siblings may share one. Literals have no explicit dtype where the
+context implies it. Perfectly nested serial loops from 0 are printed as one `grid`. In long expressions, shared subexpressions get names,
+`(t := x[i] * 2.0)`: such a name is an abbreviation, so the expression is still computed where the name is used.
 """
 
 from __future__ import annotations
@@ -47,32 +47,33 @@ from .stmt import (
     walk_stmts,
 )
 
-WIDTH = 120
-LONG = 80  # operations of an expression from which on its parts get names
+WIDTH = 120  # columns of the printed file
+LONG = 80  # an expression with more operations than this gets names for subexpressions
+# Names that a printed program must not use for its own.
 RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
 
 
 def print_func(func: Func) -> str:
-    """The function and what it calls as the text of a Python file."""
+    """Prints the function and its callees as the text of a Python file."""
     return _File().render(func)
 
 
 def callees(func: Func) -> list[Func]:
-    """The functions that `func` calls, directly and through others, callees before callers."""
-    found: dict[Func, None] = {}
+    """The functions that `func` calls, directly and indirectly, callees before callers."""
+    ordered: dict[Func, None] = {}
 
     def visit(f: Func) -> None:
         for s in walk_stmts(f.body):
-            if isinstance(s, Call) and s.func not in found:
+            if isinstance(s, Call) and s.func not in ordered:
                 visit(s.func)
-                found.setdefault(s.func)
+                ordered.setdefault(s.func)
 
     visit(func)
-    return list(found)
+    return list(ordered)
 
 
 class _File:
-    """One file: the names of its dims and functions."""
+    """One file, with the names of its dims and functions."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set(RESERVED)
@@ -80,9 +81,9 @@ class _File:
         self.functions: dict[Func, str] = {}
 
     def render(self, func: Func) -> str:
-        """The text of the file."""
+        """Prints the whole file."""
         every = [*callees(func), func]
-        self.functions[func] = self.unique(func.name, self.taken)  # the main one keeps its name
+        self.functions[func] = self.unique(func.name, self.taken)  # first, so that the main function keeps its name
         for f in every[:-1]:
             self.functions[f] = self.unique(f.name, self.taken)
         for f in every:
@@ -94,21 +95,21 @@ class _File:
         return _imports(rest) + "\n" + rest
 
     def declare(self, symbol: Var, name: str) -> str:
-        """`n = dim("n", max=4096)`."""
+        """Prints the declaration of a dim: `n = dim("n", max=4096)`."""
         parts = [f'"{legal(symbol.name)}"']
         if isinstance(symbol, Dim):
-            given = (("min", symbol.min, 0), ("max", symbol.max, DIM_MAX), ("multiple_of", symbol.multiple_of, 1))
-            parts += [f"{key}={value}" for key, value, usual in given if value != usual]
+            bounds = (("min", symbol.min, 0), ("max", symbol.max, DIM_MAX), ("multiple_of", symbol.multiple_of, 1))
+            parts += [f"{key}={value}" for key, value, usual in bounds if value != usual]
         return f"{name} = dim({', '.join(parts)})"
 
     @staticmethod
     def unique(name: str, taken: set[str]) -> str:
-        """`name`, made legal, with a number if it is taken; it is taken then."""
+        """`name` made legal, with a number appended if it is taken; reserves the result."""
         return unused_name(legal(name), taken)
 
 
 def _imports(rest: str) -> str:
-    """The import of the words that the file uses, sorted as linters want it."""
+    """Prints the import of the words that the file uses, sorted as linters require."""
     used = {n.id for n in ast.walk(ast.parse(rest)) if isinstance(n, ast.Name)}
     words = sorted(used & RESERVED - set(ALLOWED_BUILTINS), key=lambda w: (not w[0].isupper(), w))
     line = f"from pliant import {', '.join(words)}"
@@ -116,45 +117,45 @@ def _imports(rest: str) -> str:
 
 
 def legal(name: str) -> str:
-    """`name` as a Python identifier."""
-    made = re.sub(r"\W", "_", name) or "_"
-    return f"v{made}" if made[0].isdigit() or not made.strip("_") else made
+    """Converts `name` to a Python identifier."""
+    identifier = re.sub(r"\W", "_", name) or "_"
+    return f"v{identifier}" if identifier[0].isdigit() or not identifier.strip("_") else identifier
 
 
 class _Printer:
-    """One function. `self.names` holds what is visible; names are given back at the end of a scope."""
+    """Prints one function. `self.names` holds the names in scope; a name is free again at the end of its scope."""
 
     def __init__(self, file: _File, func: Func) -> None:
         self.file = file
         self.func = func
         self.taken = set(file.taken)
         self.names: dict[Var | Buffer, str] = dict(file.dims)  # type: ignore[arg-type]
-        self.definitions: list[str] = []  # of names for parts of the statement's expressions
+        self.definitions: list[str] = []  # of names for subexpressions of the current statement
         self.naming = True
 
     def name(self, value: Var | Buffer) -> str:
         """A new name for a variable or buffer that is being bound."""
-        made = self.file.unique(value.name, self.taken)
-        self.names[value] = made
-        return made
+        unique = self.file.unique(value.name, self.taken)
+        self.names[value] = unique
+        return unique
 
     def dtype(self, d: DType) -> str:
-        """A dtype's name; type checkers know tensors of bools as `bool_`."""
+        """A dtype's name; bool is `bool_`, the name that type checkers know for tensors of bools."""
         return "bool_" if d is bool_ else d.name
 
     # Expressions.
 
     def expr(self, e: Expr, expect: DType | None = None) -> str:
-        """An expression where bare literals mean `expect`."""
+        """Prints an expression, in a context where bare literals have the dtype `expect`."""
         return text(self.named(e) if self.naming and _tree_size(e) > LONG else e, expect, self.leaf)
 
     def named(self, e: Expr) -> Expr:
-        """`e` over names for the parts that it has several times, whose definitions stand before the statement.
+        """`e` with names for its repeated subexpressions, whose definitions are printed before the statement.
 
         Expanded functions need it: the text of `pow` in f64 would have 17,797,748,919 operations instead of 227.
         """
         uses = Counter(a for node in walk(e) for a in node.args)
-        short: dict[Expr, Expr] = {}  # over names
+        short: dict[Expr, Expr] = {}  # node -> its form in terms of names
         size: dict[Expr, int] = {}
         stack = [e]
         while stack:
@@ -176,34 +177,34 @@ class _Printer:
         return short[e]
 
     def leaf(self, e: Expr) -> str:
-        """A variable or a load."""
+        """Prints a variable or a load."""
         if isinstance(e, Load):
             return f"{self.use(e.buffer)}[{self.indices(e.indices)}]"
         return self.use(e)  # type: ignore[arg-type]
 
     def use(self, value: Var | Buffer) -> str:
-        """The name of something that is visible; what is not (a broken program) is printed with a mark."""
+        """The name of a variable or buffer in scope; others (in a broken program) are printed with a mark."""
         return self.names.get(value) or f"{legal(value.name)}__not_in_scope"
 
     def index(self, e: Expr) -> str:
-        """An expression where an i64 is wanted: casts of other integers to it are implied."""
+        """Prints an expression in a context of i64, where casts from other integers are implied."""
         if isinstance(e, Cast) and e.dtype is i64 and e.args[0].dtype.is_int and e.args[0].dtype is not i64:
             return self.expr(e.args[0])
         return self.expr(e, i64)
 
     def indices(self, indices: tuple[Expr, ...]) -> str:
-        """The inside of a subscript."""
+        """Prints the inside of a subscript."""
         return ", ".join(self.index(i) for i in indices) if indices else "()"
 
     def tuple(self, values: Iterable[Expr]) -> str:
-        """A tuple of extents."""
+        """Prints a tuple of extents."""
         parts = [self.index(v) for v in values]
         return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
     # Functions.
 
     def function(self) -> list[str]:
-        """The lines of the function."""
+        """Prints the function as lines."""
         names = [(p, self.name(p.value)) for p in self.func.params]
         params = [f"{name}: {self.annotation(p)}" for p, name in names]
         attrs = self.keywords(dict(self.func.attrs.items()))
@@ -214,7 +215,7 @@ class _Printer:
         return [decorator, *lines, *self.body(self.func.body)]
 
     def annotation(self, param: Param) -> str:
-        """The annotation of a parameter."""
+        """Prints the annotation of a parameter."""
         value = param.value
         if isinstance(value, Var):
             return self.dtype(value.dtype)
@@ -225,7 +226,7 @@ class _Printer:
 
     @staticmethod
     def keywords(values: Mapping[str, Any]) -> str:
-        """Annotations as keyword arguments."""
+        """Prints annotations as keyword arguments."""
         parts = []
         for key, value in values.items():
             plain = key.isidentifier() and not keyword.iskeyword(key)
@@ -235,21 +236,21 @@ class _Printer:
     # Statements.
 
     def body(self, s: Stmt | None) -> list[str]:
-        """The lines of a statement in a scope of its own, indented."""
+        """Prints a statement in a scope of its own as indented lines."""
         taken, names = set(self.taken), dict(self.names)
         lines = [f"    {line}" for line in self.stmt(s)] if s is not None else []
         self.taken, self.names = taken, names
         return lines or ["    pass"]
 
     def stmt(self, s: Stmt) -> list[str]:
-        """The lines of a statement, after the definitions of names for parts of its expressions."""
+        """Prints a statement as lines, after the definitions of names for its subexpressions."""
         outside, self.definitions = self.definitions, []
         lines = self.lines_of(s)
         lines, self.definitions = [*self.definitions, *lines], outside
         return lines
 
     def lines_of(self, s: Stmt) -> list[str]:
-        """The lines of a statement itself."""
+        """Prints a statement itself as lines."""
         match s:
             case Seq():
                 return [line for inner in s.body for line in self.stmt(inner)]
@@ -279,7 +280,7 @@ class _Printer:
         raise InternalError(f"no statement: {type(s).__name__}")
 
     def loop(self, s: For) -> list[str]:
-        """A loop, or several as one `grid`."""
+        """Prints a loop, or several as one `grid`."""
         nest = [s]
         if _plain(s):
             inner = s.body
@@ -308,7 +309,7 @@ class _Printer:
         return lines
 
     def block(self, s: Block) -> list[str]:
-        """A block with its head."""
+        """Prints a block with its head."""
         kinds = "".join(i.kind for i in s.iters)
         values = "".join(f", {self.index(i.value)}" for i in s.iters)
         shown = f', "{kinds}"{values}' if s.iters else ""
@@ -317,7 +318,7 @@ class _Printer:
         targets = ", ".join(self.name(i.var) for i in s.iters)
         target = "" if not s.iters else f" as {targets}" if len(s.iters) == 1 else f" as ({targets})"
         inner: list[str] = []
-        self.naming = False  # before the block, its iterators are not known
+        self.naming = False  # definitions would be printed before the block, where its iterators are not in scope
         if s.predicate is not TRUE:
             inner.append(f"where({self.expr(s.predicate)})")
         for word, regions in (("reads", s.reads), ("writes", s.writes)):
@@ -335,7 +336,7 @@ class _Printer:
         return [f"{head}{target}:", *(f"    {line}" for line in inner), *rest]
 
     def region(self, r: Region) -> str:
-        """`a[vi, 0:128]`."""
+        """Prints a region: `a[vi, 0:128]`."""
         parts = []
         for start, extent in zip(r.starts, r.extents, strict=True):
             if isinstance(extent, Const) and extent.value == 1:
@@ -348,13 +349,13 @@ class _Printer:
         return f"{self.use(r.buffer)}[{', '.join(parts) or '()'}]"
 
     def store(self, s: Store) -> str:
-        """A store; with a `+` where it would be read as a reduction."""
+        """Prints a store; with a unary `+` if it would be parsed as a reduction."""
         place = Load(s.buffer, s.indices)
         value = self.expr(s.value, place.dtype)
         return f"{self.leaf(place)} = {value if reduction_of(place, s.value) is None else f'+({value})'}"
 
     def reduce(self, s: Reduce) -> list[str]:
-        """A reduction in the shortest form that is read as one."""
+        """Prints a reduction in the shortest form that is parsed as one."""
         c, target = s.combiner, s.targets[0]
         if c.name not in NAMED_COMBINERS:
             return self.combine(s)
@@ -366,11 +367,11 @@ class _Printer:
         return [f"{place} = {self.expr(value, target.dtype)}"]
 
     def combine(self, s: Reduce) -> list[str]:
-        """`a[i], b[i] = combine(lambda ...)`, over several lines if it is long."""
+        """Prints `a[i], b[i] = combine(lambda ...)`, over several lines if it is long."""
         targets = [self.leaf(t) for t in s.targets]
         values = [self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True)]
         taken, names = self.taken, dict(self.names)
-        self.taken = set(self.file.taken)  # a combiner sees its own arguments only
+        self.taken = set(self.file.taken)  # only its own arguments are in scope in a combiner
         args = ", ".join(self.name(v) for v in (*s.combiner.left, *s.combiner.right))
         self.naming = False
         results = [self.expr(e, t.dtype) for e, t in zip(s.combiner.result, s.targets, strict=True)]
@@ -382,7 +383,7 @@ class _Printer:
         return [line] if len(line) <= WIDTH - 20 else [head, *(f"    {p}," for p in parts), ")"]
 
     def alloc(self, s: Alloc) -> str:
-        """`t = alloc((n, 16), f32, scope="stack")`."""
+        """Prints `t = alloc((n, 16), f32, scope="stack")`."""
         b = s.buffer
         parts = [self.tuple(b.shape), self.dtype(b.dtype)]
         if b.scope != "workspace":
@@ -392,7 +393,7 @@ class _Printer:
         return f"{self.name(b)} = alloc({', '.join(parts)})"
 
     def view(self, s: View) -> str:
-        """`t = view(x[i, 0], (m, 64))`."""
+        """Prints `t = view(x[i, 0], (m, 64))`."""
         b = s.buffer
         parts = [self.leaf(Load(s.source, s.start)), self.tuple(b.shape)]
         if b.strides is not None:
@@ -402,7 +403,7 @@ class _Printer:
         return f"{self.name(b)} = view({', '.join(parts)})"
 
     def if_(self, s: If) -> list[str]:
-        """`if`, with `elif` where the other side is one more."""
+        """Prints `if`, with `elif` if the other side is an `if` too."""
         lines = [f"if {self.expr(s.cond)}:", *self.body(s.then)]
         if isinstance(s.orelse, If):
             inner = self.if_(s.orelse)
@@ -410,17 +411,17 @@ class _Printer:
         return lines if s.orelse is None else [*lines, "else:", *self.body(s.orelse)]
 
     def call(self, s: Call) -> str:
-        """A call; dims are left out where they follow from the arguments."""
+        """Prints a call; dims are omitted where they follow from the arguments."""
         parts = []
         for arg, param in zip(s.args, s.func.params, strict=True):
             parts.append(self.use(arg) if isinstance(arg, Buffer) else self.expr(arg, param.value.dtype))
-        found = match_dims(s.func, s.args)
-        if tuple(found.get(v) for v in s.func.symbols) != s.dims:
+        implied = match_dims(s.func, s.args)
+        if tuple(implied.get(v) for v in s.func.symbols) != s.dims:
             parts.append(f"dims={self.tuple(s.dims)}")
         return f"{self.file.functions[s.func]}({', '.join(parts)})"
 
     def check(self, s: Check) -> str:
-        """A run-time check."""
+        """Prints a run-time check."""
         parts = [self.expr(s.cond), _quoted(s.message), *(self.index(v) for v in s.values)]
         parts += [f"help={_quoted(s.help)}"] if s.help else []
         parts += [f'kind="{s.kind}"'] if s.kind != "check" else []
@@ -428,16 +429,17 @@ class _Printer:
 
 
 def _plain(s: For) -> bool:
+    """True if a loop can be part of a `grid`."""
     return s.kind == "serial" and not s.annotations and isinstance(s.start, Const) and s.start.value == 0
 
 
 def _tree_size(e: Expr) -> int:
-    """How many operations the text of `e` has when every part is written out (memoized)."""
+    """The number of operations in the text of `e`, with shared subexpressions written out each time (memoized)."""
     return int(fold_up(e, "tree", lambda node, below: 1 + sum(below)))
 
 
 def _literal(value: object) -> str:
-    """A Python literal as text."""
+    """Prints a Python literal."""
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, tuple):
@@ -452,5 +454,5 @@ def _literal(value: object) -> str:
 
 
 def _quoted(s: str) -> str:
-    """A text literal in double quotes, as formatters like it."""
+    """Prints a string literal in double quotes, as formatters prefer."""
     return json.dumps(s, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Names inside a kernel: what is bound where, what a block may see, and the elements of buffers.
+"""Scoping rules of kernels: bindings of names, what a block may see, and elements of buffers.
 
-A name is bound once in a nest of scopes (values do not change), and is gone where its scope ends. Inside a block only its own
-iterators, the parameters, and what cannot depend on the loops around it are visible.
+A name is bound once in a nest of scopes (values do not change), and is out of scope where its indented part ends. Inside a block only its
+own iterators, the parameters, and values that do not depend on the surrounding loops are visible.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from .stmt import Func
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a name means: the variable or buffer, what to call it in messages, and where it was bound."""
+    """A name's meaning: the variable or buffer, its description for messages, and the source location of its binding."""
 
-    value: Expr | Buffer  # an expression other than a variable where a name stands for it
+    value: Expr | Buffer  # any expression for a name bound by `:=`
     what: str
     span: Span
-    block: int  # how many blocks were open
-    fixed: bool  # whether blocks inside may see it: it does not depend on loops
+    block: int  # the number of blocks around the binding
+    fixed: bool  # True if nested blocks may use it, because it does not depend on loops
 
 
 class ScopedParser(ExprParser):
-    """Expressions over the names of a kernel."""
+    """Parses expressions over the names of a kernel."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self.scopes: list[dict[str, Binding]] = [{}]
         self.gone: dict[str, Binding] = {}  # names whose scope has ended
-        self.blocks: list[str] = []  # the names of the open blocks
-        self.repeats = 0  # how many loops and blocks are open
+        self.blocks: list[str] = []  # the names of the surrounding blocks
+        self.repeats = 0  # the number of surrounding loops and blocks
         self.symbols: frozenset[Var] | None = None  # known once the parameters are read
         self.reducing: set[object] = set()  # R and O iterators, while their block's init is read
-        self.inputs: set[Buffer] = set()  # what must not be written
+        self.inputs: set[Buffer] = set()  # buffers that must not be written
 
     # Binding.
 
     @contextmanager
     def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """A scope; `repeated` where its statements may run several times."""
+        """A scope; `repeated` if its statements may run several times."""
         self.scopes.append({})
         self.repeats += repeated
         try:
@@ -58,10 +58,10 @@ class ScopedParser(ExprParser):
             self.gone.update(self.scopes.pop())
 
     def bind(self, node: ast.AST, name: str, value: Expr | Buffer, what: str, *, fixed: bool = False) -> None:
-        """Gives `name` its meaning in the innermost scope; a name that has one already is an error."""
-        found = self.find(name)
-        if found is not None:
-            raise self.rebound(node, name, found)
+        """Binds `name` in the innermost scope; raises an error if it is bound already."""
+        bound = self.find(name)
+        if bound is not None:
+            raise self.rebound(node, name, bound)
         if name != "_":
             self.scopes[-1][name] = Binding(value, what, self.span(node), len(self.blocks), fixed or not self.repeats)
 
@@ -74,21 +74,21 @@ class ScopedParser(ExprParser):
         return self.error(node, f"`{name}` is already defined and does not change", facts=[line], help=help_)
 
     def find(self, name: str) -> Binding | None:
-        """The binding of a local name, if it has one."""
+        """The binding of a local name, or None."""
         return next((s[name] for s in reversed(self.scopes) if name in s), None)
 
     # Looking up.
 
     def lookup(self, node: ast.Name) -> object:
-        """A local name if there is one, else what the name means in Python."""
-        found = self.find(node.id)
-        if found is not None:
-            if found.block < len(self.blocks) and not found.fixed:
-                raise self.outside_block(node, found)
-            if found.value in self.reducing:
+        """The value of a local name, or of a name in the surrounding Python scope."""
+        bound = self.find(node.id)
+        if bound is not None:
+            if bound.block < len(self.blocks) and not bound.fixed:
+                raise self.outside_block(node, bound)
+            if bound.value in self.reducing:
                 help_ = "init runs before the first step of the reduction: it sees the S iterators only"
                 raise self.error(node, f"`{node.id}` is no S iterator, and unknown in init", help=help_)
-            return found.value
+            return bound.value
         if node.id not in self.source.scope and node.id in self.gone:
             gone = self.gone[node.id]
             fact = f"it is the {gone.what} of line {gone.span.line}, and known only to the end of the indented part there"
@@ -98,15 +98,15 @@ class ScopedParser(ExprParser):
         return self.source.scope[node.id]
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or dotted name means; what kernels name themselves has no attributes."""
+        """The object that a name or dotted name means; local names of a kernel have no attributes."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found = self.find(node.value.id)
-            if found is not None:
-                raise self.no_attribute(node, found)
+            bound = self.find(node.value.id)
+            if bound is not None:
+                raise self.no_attribute(node, bound)
         return super().resolve(node)
 
     def no_attribute(self, node: ast.Attribute, found: Binding) -> Error:
-        """The error for `x.shape` and the like."""
+        """The error for `x.shape` and similar."""
         name, value = ast.unparse(node.value), found.value
         help_ = ""
         if isinstance(value, Buffer):
@@ -114,7 +114,7 @@ class ScopedParser(ExprParser):
         return self.error(node, f"kernels have no `.{node.attr}`", facts=[f"`{name}` is a {found.what}"], help=help_)
 
     def outside_block(self, node: ast.Name, found: Binding) -> Error:
-        """The error for using in a block what only its surroundings know."""
+        """The error for using in a block a name that is only visible around it."""
         return self.error(
             node,
             f"`{node.id}` cannot be used inside block `{self.blocks[-1]}`",
@@ -137,7 +137,7 @@ class ScopedParser(ExprParser):
         return super().literal(node, found)
 
     def no_value(self, node: ast.expr, found: object) -> Error:
-        """The error for a name that means something that is no scalar."""
+        """The error for a name whose value is not a scalar."""
         if isinstance(found, Buffer):
             index = ", ".join("ijklmnpq"[: found.ndim])
             return self.error(
@@ -148,18 +148,18 @@ class ScopedParser(ExprParser):
     # Buffers.
 
     def buffer(self, node: ast.expr) -> Buffer:
-        """The buffer that a name means."""
-        found = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        if not isinstance(found, Buffer):
+        """The buffer that a name means; raises an error if it is something else."""
+        value = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        if not isinstance(value, Buffer):
             raise self.error(node, f"`{ast.unparse(node)}` is not a tensor")
-        return found
+        return value
 
     def subscript(self, node: ast.Subscript) -> Value:
         """An element of a buffer."""
         return self.place(node)
 
     def place(self, node: ast.expr) -> Load:
-        """`x[i, j]` as a place."""
+        """`x[i, j]` as an element."""
         if not isinstance(node, ast.Subscript):
             raise self.error(node, "an element of a tensor is expected here", help="for example x[i, j]")
         buffer = self.buffer(node.value)
@@ -177,12 +177,12 @@ class ScopedParser(ExprParser):
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != buffer.ndim:
             s = "s" * (buffer.ndim != 1)
-            given = f"{len(items)} ind{'ices' if len(items) != 1 else 'ex'}"
-            raise self.error(node, f"`{buffer.name}` has {buffer.ndim} dimension{s}, {given} given", facts=[f"`{buffer}`"])
+            count = f"{len(items)} ind{'ices' if len(items) != 1 else 'ex'}"
+            raise self.error(node, f"`{buffer.name}` has {buffer.ndim} dimension{s}, {count} given", facts=[f"`{buffer}`"])
         return items
 
     def in_range(self, node: ast.expr, buffer: Buffer, index: Expr, extent: Expr) -> None:
-        """Refuses constant indices that are outside; the verifier proves the others."""
+        """Rejects constant indices that are out of range; the verifier proves the others."""
         if not isinstance(index, Const):
             return
         if index.value < 0:
@@ -193,7 +193,7 @@ class ScopedParser(ExprParser):
             raise self.error(node, f"index {index.value} of `{buffer.name}` is out of range", facts=[f"the extent is {extent.value}"])
 
     def writable(self, node: ast.expr, buffer: Buffer) -> None:
-        """Refuses writes to inputs."""
+        """Rejects writes to inputs."""
         if buffer in self.inputs:
             raise self.error(
                 node,
@@ -204,7 +204,7 @@ class ScopedParser(ExprParser):
 
 
 def dims_help(buffer: Buffer) -> str:
-    """What to write instead of a shape: the dims themselves."""
+    """The help text that says what to write instead of a shape: the dims themselves."""
     if not buffer.shape:
         return f"`{buffer.name}` has no dims"
     shown = ", ".join(f"`{e}`" for e in buffer.shape)
@@ -212,6 +212,6 @@ def dims_help(buffer: Buffer) -> str:
 
 
 def kernel_of(found: object) -> Func | None:
-    """The loop program of a Python object, if it is a kernel: a Func, or something that carries one as `func`."""
+    """The loop program of a Python object that is a kernel (a Func, or an object with one as `func`), else None."""
     func = found if isinstance(found, Func) else getattr(found, "func", None)
     return func if isinstance(func, Func) else None

@@ -1,8 +1,8 @@
-"""The words of loop programs as Python names: loops, blocks, memory, checks.
+"""The words of loop programs as Python names, for editors and type checkers: loops, blocks, memory, checks.
 
-A kernel is read from its syntax tree and never executed, so nothing here does anything: the signatures are for editors, linters and type
-checkers, and a call from ordinary Python raises a designed error. `parse.py` recognizes the words by identity, whatever a user
-calls them.
+A kernel is parsed from its syntax tree and never executed, so these functions do nothing. Their signatures serve editors, linters and
+type checkers, and a call from ordinary Python raises an error that explains this. `parse.py` recognizes the words by identity, under any
+name that a user gives them.
 
     @kernel
     def matmul(a: Tensor[f32, n, 128], b: Tensor[f32, 128, 256], c: Out[f32, n, 256]) -> None:
@@ -81,22 +81,22 @@ if TYPE_CHECKING:
 
 
 def serial(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """Iterations in order, like `range`; for loops that carry annotations."""
+    """A serial loop like `range`, for loops that carry annotations."""
     outside("serial")
 
 
 def parallel(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """Iterations in any order, at the same time; none may touch what another one writes."""
+    """A parallel loop: iterations run in any order and at the same time; none may touch what another one writes."""
     outside("parallel")
 
 
 def vector(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """Iterations as the lanes of vector instructions."""
+    """A vector loop: its iterations are SIMD lanes."""
     outside("vector")
 
 
 def unroll(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """Iterations in order, written out one after the other."""
+    """A loop that is unrolled completely."""
     outside("unroll")
 
 
@@ -118,7 +118,7 @@ def grid(a: Int, b: Int, c: Int, d: Int, e: Int, /) -> Iterator[tuple[int, int, 
 @overload
 def grid(a: Int, b: Int, c: Int, d: Int, e: Int, f: Int, /, *more: Int) -> Iterator[Any]: ...
 def grid(*extents: Int) -> Any:
-    """Nested serial loops, the first one outermost."""
+    """Nested serial loops; the first is the outermost."""
     outside("grid")
 
 
@@ -143,27 +143,27 @@ def block(name: str, kinds: str = "", /, *values: Int) -> Any:
 
 
 def init() -> AbstractContextManager[None]:
-    """What a block does before the first of its reduction steps."""
+    """The statements that run before the first reduction step of a block."""
     outside("init")
 
 
 def where(condition: bool | bool_, /) -> None:
-    """The block runs only where the condition holds."""
+    """The block's predicate: it runs only where the condition holds."""
     outside("where")
 
 
 def reads(*regions: object) -> None:
-    """What the block reads: `a[vi, 0:128]`; derived when not written."""
+    """The regions that the block reads, such as `a[vi, 0:128]`; derived if not written."""
     outside("reads")
 
 
 def writes(*regions: object) -> None:
-    """What the block writes; derived when not written."""
+    """The regions that the block writes; derived if not written."""
     outside("writes")
 
 
 def annotate(**annotations: object) -> None:
-    """Notes on the block, for schedules."""
+    """Annotations of the block, for schedules."""
     outside("annotate")
 
 
@@ -180,7 +180,7 @@ def view(start: T, shape: Int | Shape, /, *, strides: Shape | None = None) -> T:
 @overload
 def view(start: Scalar, shape: Int | Shape, /, *, dtype: type[T], strides: Shape | None = None) -> T: ...
 def view(start: Any, shape: Any, /, *, dtype: Any = None, strides: Any = None) -> Any:
-    """Part of another buffer's memory from the element `start` on; another dtype only over u8 bytes."""
+    """A view of another buffer's memory from the element `start` on; u8 bytes may be viewed as another dtype."""
     outside("view")
 
 
@@ -200,12 +200,12 @@ def combine(combiner: Any, targets: Any, values: Any, /) -> Any:
 
 
 def compute(target: Any, element: Callable[..., object], /) -> Any:
-    """A tensor by the formula of its elements: `t = compute((n, m), lambda i, j: x[i, j])`, or `compute(c, lambda i, j: ...)`."""
+    """Defines a tensor by the formula of its elements: `t = compute((n, m), lambda i, j: x[i, j])`, or `compute(c, lambda i, j: ...)`."""
     outside("compute")
 
 
 def sum_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The sum of an element's formula over further indices, in a `compute`: `sum_over(lambda k: a[i, k] * b[k, j], 128)`."""
+    """The sum of a formula over further indices, in a `compute`: `sum_over(lambda k: a[i, k] * b[k, j], 128)`."""
     outside("sum_over")
 
 
@@ -215,17 +215,17 @@ def prod_over(element: Callable[..., A], /, *extents: Int) -> A:
 
 
 def min_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The least value over further indices, in a `compute`."""
+    """The minimum over further indices, in a `compute`."""
     outside("min_over")
 
 
 def max_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The greatest value over further indices, in a `compute`."""
+    """The maximum over further indices, in a `compute`."""
     outside("max_over")
 
 
 def check(condition: bool | bool_, message: str, /, *values: Scalar | int, help: str = "", kind: str = "check") -> None:
-    """A run-time check: the call fails with the message, its `{0}`, `{1}`, … replaced by the values."""
+    """A run-time check: if the condition is false, the call fails with the message, with `{0}`, `{1}`, … replaced by the values."""
     outside("check")
 
 

@@ -1,7 +1,7 @@
-"""The passes that renderers of source text (C) take after those of `lowering.py`.
+"""The lowering passes that only renderers of source text (C) run, after those of `lowering.py`.
 
-LLVM has values instead of names, finds unused code and decided comparisons itself, and makes lanes of vector loops; what it makes of half
-floats depends on the machine.
+LLVM does not need them: it has SSA values instead of names, removes dead code and decided comparisons itself, and has vector types. How
+it computes with half floats depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loop programs: functions over buffers, made of loops and blocks. The grammar, and what it means.
+"""The IR of loop programs: functions over buffers, made of loops and blocks. Grammar and semantics.
 
     func   = Func(name, params, body, attrs)
     param  = Param(value, role)                        value: a Buffer, or a Var that is a scalar; role: in | out | inout
@@ -21,37 +21,38 @@
     combiner = Combiner(name, left, right, result)     name: add mul min max and or fma, or a lambda's
 
 Semantics:
-- The symbols of a function are the variables of its parameters' shapes and strides that are no scalar parameters, in order of
-  appearance. They are passed by value (`dims` of the ABI: symbols, then scalars). Every dim is >= 0; a loop whose stop is not above its
-  start runs zero times. `start` and `stop` are evaluated once. Loop variables and indices are i64; the code generator narrows on proof.
-- serial, unroll: iterations in order. vector: the iterations are lanes; all lanes of a statement are done before the next statement starts
-  (a program is legal only if that equals the serial order). parallel: iterations in any order, at the same time; no iteration may
-  read or write what another one writes. gpu.*: as parallel.
-- Elements of storage types (`dtype.py`) are widened by a load and rounded by a store. Where they are below a byte, a store reads and
-  writes the whole byte, so in a parallel loop iterations must own whole bytes: none may touch an element in a byte that another one
-  writes. (The verifier refuses the certain mistakes, and a loop that is not known to be right runs serially.) Lanes of a vector loop may
-  share bytes. A view begins at a whole byte. Bytes (u8) may be viewed as elements of any type, elements of a storage type as their codes
-  (unsigned integers of as many bits) or as bytes.
-- A block instance runs `body` once for each point of its loops where `predicate` holds, with its iterators bound to the
-  values. Inside, only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose place and shape
-  no loop around it changes may be used.
-  S instances are independent: none touches an element that another one writes (within one lifetime of its buffer). R instances may be
-  reordered as far as a schedule declares: they meet in targets of reductions only, at places that no R iterator moves. O instances keep
-  their order and may read what earlier ones wrote. The verifier proves these claims (`verify_blocks.py`).
-- `init` runs once for each point of the S iterators, all of them just before the outermost loop that feeds an R iterator, also when that
-  loop runs zero times: an empty sum is what init says. (Where that loop feeds S iterators too, init runs where every R iterator is 0.)
-  In a block of S iterators alone it runs in the instance. It sees the S iterators only, and runs where those parts of the predicate hold
-  that are about them alone.
-- `reads` and `writes` cover what the body (with init) touches; they are derived when not written.
+- The symbols of a function are the variables in its parameters' shapes and strides that are not scalar parameters, in order of
+  appearance. They are passed by value (`dims` of the ABI: symbols, then scalars). Every dim is >= 0. A loop whose stop is not above its
+  start runs zero times. `start` and `stop` are evaluated once. Loop variables and indices are i64; the code generator narrows them where
+  a proof allows it.
+- serial, unroll: iterations run in order. vector: the iterations are SIMD lanes in lockstep, i.e. all lanes of a statement finish before
+  the next statement starts (a program is legal only if that equals the serial order). parallel: iterations run in any order and at the
+  same time; no iteration may read or write what another one writes. gpu.*: like parallel.
+- Elements of storage types (`dtype.py`) are widened by a load and rounded by a store. If they are smaller than a byte, a store is a
+  read-modify-write of the whole byte. So in a parallel loop iterations must own whole bytes: none may touch an element in a byte that
+  another one writes. (The verifier rejects certain mistakes; a loop that is not proved to be legal runs serially.) Lanes of a vector loop
+  may share bytes. A view begins at a whole byte. Bytes (u8) may be viewed as elements of any type, elements of a storage type as their
+  codes (unsigned integers of the same width) or as bytes.
+- A block runs `body` once for each iteration of its loops where `predicate` holds, with its iterators bound to their values: one
+  instance. Inside it may use only its iterators, the parameters, the symbols, lets from outside of all loops, and buffers whose address
+  and shape no surrounding loop changes. S instances are independent: none touches an element that another one writes (within one lifetime
+  of its buffer). R instances may be reordered as a schedule declares: they share only targets of reductions, at indices that do not
+  depend on R iterators. O instances keep their order and may read what earlier ones wrote. The verifier proves these claims
+  (`verify_blocks.py`).
+- `init` runs once for each value of the S iterators, just before the outermost loop that feeds an R iterator, also when that loop runs
+  zero times: an empty sum is what init says. (If that loop feeds S iterators too, init runs where every R iterator is 0.) In a block of S
+  iterators alone it runs in the instance. It sees the S iterators only, and runs where those conjuncts of the predicate hold that depend
+  on S iterators only.
+- `reads` and `writes` cover everything that the body and init touch; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
-  left variables are bound to the targets, right ones to the values, all results are computed before any is stored.
-- Check of kind "assume" states what whoever made the program knows; the interpreter tests it, and so does a program in checked mode.
-- Out parameters are undefined on entry and completely written on return. No two parameters overlap unless both are `in`. The attribute
-  `counted={"y": "count"}` of a function says that of the output `y` only the first `count[()]` parts along its first dim are.
-- The annotation `instruction="name"` of a loop says that the tensor instruction `name` does all of it at once. The loop means what it
-  says all the same: a code generator that has no such instruction, or no longer recognizes it, compiles the loop. Passes that only
-  prepare code leave the inside of such a loop as it is.
-- Access outside of a buffer's shape is undefined, and what checked mode and the verifier are there to find.
+  left variables are bound to the targets, right ones to the values, and all results are computed before any is stored.
+- Check of kind "assume" states a fact that the producer of the program knows. The interpreter and checked mode test it.
+- Out parameters are undefined on entry and completely written on return. No two parameters alias unless both are `in`. The attribute
+  `counted={"y": "count"}` of a function says that only the first `count[()]` slices of the output `y` along its first dim are written.
+- The annotation `instruction="name"` of a loop says that the tensor instruction `name` performs the whole loop. The loop keeps its
+  meaning: a code generator that lacks the instruction, or no longer recognizes it, compiles the loop. Passes that only prepare code leave
+  the inside of such a loop as it is.
+- An access outside of a buffer's shape is undefined; checked mode and the verifier exist to find it.
 
 Statements are immutable and compared by identity: two equal loops are two loops. `loop.structural` compares by structure.
 """
@@ -69,7 +70,7 @@ from ..sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, rew
 from .attributes import NO_ATTRS, FuncAttrs
 from .buffer import Buffer, Load
 
-INSTRUCTION = "instruction"  # the annotation of loops that tensor instructions do
+INSTRUCTION = "instruction"  # the annotation of loops that a tensor instruction performs
 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"] | str
 IterKind = Literal["S", "R", "O"]
@@ -102,13 +103,13 @@ class For(Stmt):
 
     @property
     def extent(self) -> Expr:
-        """The number of iterations (when not negative)."""
+        """The number of iterations (if not negative)."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Iter:
-    """An iterator of a block: its variable, its kind, and the value over loop variables it is bound to."""
+    """An iterator of a block: its variable, its kind, and the value that it is bound to, in terms of loop variables."""
 
     var: Var
     kind: IterKind
@@ -117,7 +118,7 @@ class Iter:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Region:
-    """A box of a buffer: starts and extents, one of each for each dimension."""
+    """A box of a buffer: a start and an extent for each dimension."""
 
     buffer: Buffer
     starts: tuple[Expr, ...]
@@ -126,7 +127,7 @@ class Region:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block(Stmt):
-    """A unit of computation over iterators; what schedules move around."""
+    """A unit of computation over iterators; schedules move it as a whole."""
 
     name: str
     iters: tuple[Iter, ...]
@@ -140,7 +141,7 @@ class Block(Stmt):
 
     @property
     def init_predicate(self) -> Expr:
-        """The part of the predicate that holds in the init: a sum of no terms is initialized too, so nothing about what is reduced."""
+        """The conjuncts of the predicate without reduction iterators: they guard the init, which also runs for an empty sum."""
         reduced = {i.var for i in self.iters if i.kind != "S"}
         if reduced.isdisjoint(free_vars(self.predicate)):
             return self.predicate
@@ -159,7 +160,7 @@ class Store(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Combiner:
-    """How a reduction joins a new value to what it has; a named one, or a lambda over tuples."""
+    """How a reduction combines a new value with its accumulator: a named operation, or a lambda over tuples."""
 
     name: str
     left: tuple[Var, ...] = ()
@@ -199,7 +200,7 @@ class Alloc(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class View(Stmt):
-    """`buffer` is the memory of `source` from the element `start` on, under the shape and strides of `buffer`."""
+    """`buffer` names the memory of `source` from the element `start` on, with the shape and strides of `buffer`."""
 
     buffer: Buffer
     source: Buffer
@@ -244,13 +245,13 @@ class Check(Stmt):
     message: str
     values: tuple[Expr, ...] = ()
     help: str = ""
-    kind: CheckKind = "check"  # which error class it becomes, or that it is not tested at all
+    kind: CheckKind = "check"  # the error class, or "assume" for a fact that is not tested
     span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Seq(Stmt):
-    """Statements one after the other; the scope of the lets, allocations and views among them."""
+    """Statements in order; the scope of the lets, allocations and views among them."""
 
     body: tuple[Stmt, ...]
     span: Span | None = None
@@ -286,18 +287,18 @@ class Func:
 
     @property
     def symbols(self) -> tuple[Var, ...]:
-        """The variables that parameters' shapes and strides introduce, in order of appearance."""
+        """The variables that occur in the shapes and strides of parameters, in order of appearance, without scalar parameters."""
         scalars = set(self.scalars)
-        found: dict[Var, None] = {}
+        symbols: dict[Var, None] = {}
         for b in self.buffers:
             for e in (*b.shape, *(b.strides or ())):
                 for node in walk(e):
                     if isinstance(node, Var) and node not in scalars:
-                        found.setdefault(node)
-        return tuple(found)
+                        symbols.setdefault(node)
+        return tuple(symbols)
 
     def role(self, buffer: Buffer) -> Role:
-        """How a buffer parameter is used."""
+        """The role of a buffer parameter."""
         return next(p.role for p in self.params if p.value is buffer)
 
     def with_(self, **changes: Any) -> Func:
@@ -311,17 +312,17 @@ class Func:
 
 
 def is_instruction(s: Stmt) -> bool:
-    """Whether a tensor instruction does all of a statement."""
+    """True if a tensor instruction performs the whole statement."""
     return isinstance(s, For) and INSTRUCTION in s.annotations
 
 
 def without_mark(loop: For) -> For:
-    """The loop as one that no tensor instruction does."""
+    """The loop without the mark that a tensor instruction performs it."""
     return loop.with_(annotations={k: v for k, v in loop.annotations.items() if k != INSTRUCTION})
 
 
 def seq(*body: Stmt) -> Stmt:
-    """The statements as one statement: nested sequences are joined, a single one stands alone."""
+    """The statements as one statement: nested sequences are joined, a single statement stays as it is."""
     flat: list[Stmt] = []
     for s in body:
         flat.extend(s.body if isinstance(s, Seq) else (s,))
@@ -352,7 +353,7 @@ def walk_stmts(s: Stmt) -> Iterator[Stmt]:
 
 
 def exprs(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions directly in `s` (not those of inner statements); targets of writes as loads."""
+    """The expressions directly in `s` (not those of nested statements), including the indices of its targets."""
     match s:
         case For():
             grain = s.annotations.get("grain")
@@ -380,7 +381,7 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
 
 
 def writes(s: Stmt) -> Iterator[Buffer]:
-    """The buffers that `s` itself writes (not its inner statements)."""
+    """The buffers that `s` itself writes (without nested statements)."""
     match s:
         case Store():
             yield s.buffer
@@ -391,7 +392,7 @@ def writes(s: Stmt) -> Iterator[Buffer]:
 
 
 def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-    """`s` with `f` applied to each statement directly inside; `s` itself when nothing changed."""
+    """`s` with `f` applied to each statement directly inside; `s` itself if nothing changed."""
     match s:
         case Seq():
             body = tuple(f(x) for x in s.body)
@@ -417,15 +418,15 @@ def seq_body(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 @dataclass(slots=True)
 class Replacer:
-    """Rebuilds statements with variables, buffers and expressions replaced; binders keep their identity.
+    """Rebuilds statements with variables, buffers and expressions replaced; bound variables keep their identity.
 
-    `vars` maps variables, `buffers` maps buffers (loads, stores, views, calls); shapes of buffers are not touched:
-    map a buffer to one with the new shape instead.
+    `vars` maps variables, `buffers` maps buffers (in loads, stores, views, calls). Shapes of buffers are not rewritten: map a buffer to
+    one with the new shape instead.
     """
 
     vars: Mapping[Var, Expr] = field(default_factory=dict)
     buffers: Mapping[Buffer, Buffer] = field(default_factory=dict)
-    loads: Callable[[Load], Expr | None] | None = None  # asked first, with indices already rewritten
+    loads: Callable[[Load], Expr | None] | None = None  # called first; the indices are already rewritten
     _memo: dict[Expr, Expr] = field(default_factory=dict)
 
     def expr(self, e: Expr) -> Expr:
@@ -433,16 +434,17 @@ class Replacer:
         return rewrite(e, self._leaf, self._memo)
 
     def _leaf(self, e: Expr) -> Expr | None:
+        """The replacement of a variable or load; None for other nodes."""
         if isinstance(e, Var):
             return self.vars.get(e, e)
         if isinstance(e, Load):
             load = Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
-            found = self.loads(load) if self.loads else None
-            return load if found is None else found
+            replacement = self.loads(load) if self.loads else None
+            return load if replacement is None else replacement
         return None
 
     def target(self, e: Load) -> Load:
-        """The place `e`, as a target of a write."""
+        """The target of a write, replaced."""
         return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
 
     def region(self, r: Region) -> Region:

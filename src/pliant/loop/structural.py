@@ -1,15 +1,15 @@
-"""Structural equality and hashes of loop programs.
+"""Structural equality (alpha-equivalence) and hashes of loop programs.
 
-Two programs are the same if they do the same step by step: names of functions, parameters, variables and buffers, and places in
-the source, do not count; dims' ranges, block names, annotations and the order of parameters do. A symbol that is a plain variable
-counts as a dim of the full range. Nested sequences count as one.
+Two programs are the same if they execute the same steps. Names of functions, parameters, variables and buffers, and source locations do
+not count; ranges of dims, block names, annotations and the order of parameters do. A symbol that is a plain variable counts as a dim of
+the full range. Nested sequences count as one.
 
     same(a, b); assert_same(a, b)        # the latter names the first path that differs
     structural_hash(func)                # sha256, stable across processes
     promoted_hash(func)                  # the same for programs that differ only in static dims of their parameters
 
-All rest on one walk that writes a program as a list of lines: variables, buffers and distinct expressions are numbered in order of
-appearance, so the list is linear in the size of the program even where expressions share parts.
+All of them use one walk that writes a program as a list of lines. Variables, buffers and distinct expressions are numbered in order of
+appearance, so the list is linear in the size of the program even where expressions share subexpressions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region,
 
 
 def canonical_text(func: Func) -> str:
-    """A text that two programs share exactly if they are the same; for cache keys."""
+    """A canonical form: two programs have the same text exactly if they are the same; for cache keys."""
     return "\n".join(_Writer(func).lines)
 
 
@@ -35,10 +35,11 @@ def structural_hash(func: Func) -> bytes:
 
 
 def promoted_hash(func: Func) -> bytes:
-    """The sha256 of the canonical text with constant extents of parameters as if they were arguments, wherever they stand.
+    """The sha256 of the canonical text, with the constant extents of parameters replaced by symbols wherever they occur.
 
-    Programs that share it are one program once these dims are promoted: a matmul of 384 x 1536 and one of 576 x 1536 do, one of
-    384 x 384 is another, for there the two dims are one. An extent of 1 is never promoted: it says what is broadcast.
+    Programs with the same hash become one program once these dims are promoted to arguments. Matmuls of 384 x 1536 and of 576 x 1536
+    share it; one of 384 x 384 does not, because there the two dims are equal. An extent of 1 is never promoted, because it decides
+    broadcasting.
     """
     sizes = [e.value for b in func.buffers for e in b.shape if isinstance(e, Const) and e.value != 1]
     promoted = {size: f"k{n}" for n, size in enumerate(dict.fromkeys(sizes))}
@@ -46,7 +47,7 @@ def promoted_hash(func: Func) -> bytes:
 
 
 def same(a: Func, b: Func) -> bool:
-    """Whether two programs have the same structure."""
+    """True if two programs have the same structure."""
     return a is b or canonical_text(a) == canonical_text(b)
 
 
@@ -66,10 +67,10 @@ def assert_same(a: Func, b: Func) -> None:
 
 
 class _Writer:
-    """Writes a program as lines; with `track`, also where each line is from and what it shows."""
+    """Writes a program as lines; with `track`, also the path of each line and the object that it shows."""
 
     def __init__(self, func: Func, *, track: bool = False, promoted: Mapping[int, str] | None = None) -> None:
-        self.promoted = promoted or {}  # what stands for a whole number
+        self.promoted = promoted or {}  # constant -> the symbol that replaces it
         self.lines: list[str] = []
         self.marks: list[tuple[str, object]] = []
         self.track = track
@@ -81,64 +82,67 @@ class _Writer:
         self.function(func)
 
     def shown(self, line: int) -> str:
-        """What a line says, for people."""
+        """A line in readable form."""
         what = self.marks[line][1]
         return str(what) if isinstance(what, Expr | Buffer) else str(what or self.lines[line])
 
     def emit(self, line: str, what: object = None) -> None:
+        """Appends a line."""
         self.lines.append(line)
         if self.track:
             self.marks.append((".".join(self.path) or "function", what))
 
     def bind(self, var: Var) -> str:
-        """The number of a variable that is bound here."""
-        if var in self.vars:  # bound a second time, in another scope: what was seen of it there is something else
+        """Numbers a variable that is bound here."""
+        if var in self.vars:  # bound again in another scope: expressions over the earlier binding are different ones
             self.seen = {e: n for e, n in self.seen.items() if var not in free_vars(e)}
         self.count += 1
-        made = self.vars[var] = f"v{self.count}"
-        return f"{made}:{var.dtype.name}"
+        number = self.vars[var] = f"v{self.count}"
+        return f"{number}:{var.dtype.name}"
 
     def buffer(self, b: Buffer, part: str) -> str:
-        """The number of a buffer that is defined here, and what it is."""
+        """Numbers a buffer that is defined here; the text contains its dtype, scope, shape and strides."""
         shape = self.exprs(b.shape, f"{part}.shape")
         strides = "-" if b.strides is None else self.exprs(b.strides, f"{part}.strides")
         if b in self.buffers:
             self.seen = {e: n for e, n in self.seen.items() if not any(isinstance(x, Load) and x.buffer is b for x in walk(e))}
         self.count += 1
-        made = self.buffers[b] = f"b{self.count}"
-        return f"{made}:{b.dtype.name} {b.scope} [{shape}] {strides}"
+        number = self.buffers[b] = f"b{self.count}"
+        return f"{number}:{b.dtype.name} {b.scope} [{shape}] {strides}"
 
     def use(self, b: Buffer) -> str:
-        """The number of a buffer; one that nobody defined goes by its name."""
+        """The number of a buffer; a free one is written by its name."""
         return self.buffers.get(b) or f"?{b.name}"
 
     # Expressions.
 
     def expr(self, e: Expr, part: str) -> str:
-        """The number of an expression; lines for the parts that are new."""
-        found = self.seen.get(e)
-        if found is not None:
-            return found
+        """The number of an expression; emits lines for the subexpressions that are new."""
+        known = self.seen.get(e)
+        if known is not None:
+            return known
         if isinstance(e, Var):
-            made = self.vars.get(e)
-            return made if made is not None else f"?{e.name}"  # not remembered: it may be bound later
+            number = self.vars.get(e)
+            return number if number is not None else f"?{e.name}"  # not memoized: it may be bound later
         if self.promoted and isinstance(e, Const) and e.dtype is i64 and e.value in self.promoted:
             return self.promoted[e.value]
         args = [self.expr(a, part) for a in e.args]
         extra = self.use(e.buffer) if isinstance(e, Load) else "" if e.payload is None else str(e.payload)
         self.count += 1
-        made = self.seen[e] = f"e{self.count}"
+        number = self.seen[e] = f"e{self.count}"
         self.path.append(part)
-        self.emit(f"{made}={type(e).__name__}:{e.dtype.name} {extra} {' '.join(args)}", e)
+        self.emit(f"{number}={type(e).__name__}:{e.dtype.name} {extra} {' '.join(args)}", e)
         self.path.pop()
-        return made
+        return number
 
     def exprs(self, es: Iterable[Expr], part: str) -> str:
+        """The numbers of several expressions."""
         return " ".join([self.expr(e, part) for e in es])
 
     # The function.
 
     def function(self, func: Func) -> None:
+        """Writes the parameters, the attributes and the body."""
         for p in func.params:
             if isinstance(p.value, Var):
                 self.emit(f"scalar {self.bind(p.value)} {p.role}", p.value.name)
@@ -154,13 +158,14 @@ class _Writer:
         self.stmt(func.body, "body")
 
     def attribute(self, value: object, func: Func) -> object:
-        """The value of an attribute; a table of parameters (their layouts) has them by number, because names do not count."""
+        """An attribute's value; a table keyed by parameter name (layouts) is keyed by number instead, because names do not count."""
         if not isinstance(value, Mapping):
             return value
         numbers = {b.name: self.use(b) for b in func.buffers}
-        return {numbers.get(key, key): found for key, found in value.items()}
+        return {numbers.get(key, key): entry for key, entry in value.items()}
 
     def stmt(self, s: Stmt, label: str) -> None:
+        """Writes one statement under a path label."""
         self.path.append(label)
         _WRITE[type(s)](self, s)
         self.path.pop()
@@ -257,9 +262,10 @@ _WRITE: dict[type[Stmt], Any] = {
 
 
 def _flat(s: Seq) -> list[Stmt]:
+    """The statements of a sequence, with nested sequences joined."""
     return [x for inner in s.body for x in (_flat(inner) if isinstance(inner, Seq) else [inner])]
 
 
 def _notes(notes: Mapping[str, Any]) -> str:
-    """Annotations as text, whatever order they were given in."""
+    """Annotations as text, sorted by key."""
     return " ".join(f"{k}={notes[k]!r}" for k in sorted(notes)) if notes else ""

@@ -1,11 +1,11 @@
-"""`verify(func)`: is this loop program well formed? Run on kernels as they are written, and after every pass.
+"""Verifier of loop programs: `verify(func)` runs on kernels as they are written, and after every pass.
 
-What holds afterwards: every variable and buffer is defined once on its way from the root and used only where it is visible; a
-block uses nothing but its iterators and what the loops around it cannot change; dtypes and ranks agree; inputs are not written;
-bindings are independent quasi-affine maps; an init uses no reduction iterator; nothing is provably wrong about memory
-(`verify_memory.py`); and what the iterators of blocks claim holds (`verify_blocks.py`).
+Afterwards these hold: every variable and buffer is defined once on its path from the root and used only in scope; a block uses nothing
+but its iterators and values that the surrounding loops cannot change; dtypes and ranks agree; inputs are not written; iterator bindings
+are independent quasi-affine maps; an init uses no reduction iterator; no memory access is provably wrong (`verify_memory.py`); and the
+claims of block iterators are proved (`verify_blocks.py`).
 
-A mistake in a statement that comes from a user's line is an Error at that line; elsewhere it is an InternalError with the path.
+A mistake in a statement with a source location is an Error at that line; elsewhere it is an InternalError with the path.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from .verify_races import check_races
 if TYPE_CHECKING:
     from ..sym.facts import Facts
 
-_BOOLEAN = ("and", "or")
+_BOOLEAN = ("and", "or")  # combiners of bools; the others are of numbers
 
 
 def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
     """Raises an error that says what is wrong with the program, if anything is.
 
-    `given` is what its callers check of its dims. Without `claims` blocks are taken at their word. Nobody relies on the claims of a program
-    that says it is scheduled: of these, only what plainly does not hold is refused.
+    `given` is a condition on its dims that all callers check. Without `claims`, the iterator kinds of blocks are trusted. A program
+    marked as scheduled is compiled as it is, so nothing relies on its claims: they are rejected only if they are plainly false.
     """
     _Verifier(func, given).run()
     check_memory(func, given)
@@ -65,15 +65,16 @@ def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
 
 
 def verify_written(func: Func, given: Expr = TRUE) -> None:
-    """Also what only makes sense to ask of a program that somebody wrote: are concurrent loops what they say, and is there stack enough?"""
+    """Also verifies properties that only matter in a program that a user wrote: races of concurrent loops, and the stack size."""
     verify(func, given)
     check_races(func)
     _check_stack(func)
 
 
 def _check_stack(func: Func) -> None:
-    """Refuses buffers that a stack cannot hold. Primitives keep the limit (`schedule/invariants.py`); checked programs may add shadows to
-    it.
+    """Raises an error if the stack buffers exceed the limit.
+
+    Primitives keep the limit themselves (`schedule/invariants.py`). Programs in checked mode may exceed it by their shadow memory.
     """
     total = 0
     for s in walk_stmts(func.body):
@@ -88,7 +89,7 @@ def _check_stack(func: Func) -> None:
 
 
 def _check_written(func: Func) -> None:
-    """Refuses an output that no statement writes."""
+    """Raises an error for an output that no statement writes."""
     views = {s.buffer: s.source for s in walk_stmts(func.body) if isinstance(s, View)}
     written = {b for s in walk_stmts(func.body) for b in writes(s)}
     for b in list(written):
@@ -105,31 +106,31 @@ def _check_written(func: Func) -> None:
 
 
 class _Open(NamedTuple):
-    """A block that the walk is in, and the loops between it and the one outside of it."""
+    """A block around the current statement, and the loops between it and the next block outside."""
 
     block: Block
     loops: tuple[For, ...]
 
 
 class _Verifier:
-    """Walks the program with what is visible. `fixed` of a name: blocks inside may see it."""
+    """Walks the program with the names in scope; a name is `fixed` if nested blocks may use it."""
 
     def __init__(self, func: Func, given: Expr = TRUE) -> None:
         self.func = func
-        self.visible: dict[Var | Buffer, bool] = {}  # -> fixed
-        self.hidden: set[Var | Buffer] = set()  # visible outside of the innermost block only
+        self.visible: dict[Var | Buffer, bool] = {}  # name -> fixed
+        self.hidden: set[Var | Buffer] = set()  # in scope, but not inside of the innermost block
         self.readonly: set[Buffer] = set()
-        self.loops: dict[Var, For] = {}  # since the innermost block
+        self.loops: dict[Var, For] = {}  # the loops inside of the innermost block
         self.blocks: list[_Open] = []
         self.path: list[str] = []
         self.stmt_now: Stmt | None = None
         self.repeated = 0
-        self.threads: tuple[For, ...] = ()  # the parallel loops around
-        self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffers -> the parallel loops around where they are allocated
-        self.guard = given  # checks that were passed
+        self.threads: tuple[For, ...] = ()  # the surrounding parallel loops
+        self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffer -> the parallel loops around its allocation
+        self.guard = given  # the conjunction of the checks before this statement
 
     def run(self) -> None:
-        """Checks the parameters and the body."""
+        """Verifies the parameters and the body."""
         seen: set[Buffer | Var] = set()
         for p in self.func.params:
             if p.value in seen:
@@ -149,7 +150,7 @@ class _Verifier:
         self.stmt(self.func.body, "body")
 
     def fail(self, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
-        """The error for the statement at hand."""
+        """The error for the current statement."""
         span = self.stmt_now.span if self.stmt_now is not None else self.func.span
         if span is not None:
             return Error(what, where=span, facts=facts, help=help)
@@ -159,21 +160,21 @@ class _Verifier:
 
     @contextmanager
     def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """What is defined inside is gone afterwards."""
-        kept = dict(self.visible), set(self.readonly), self.guard
+        """Restores the names in scope at the end."""
+        outside = dict(self.visible), set(self.readonly), self.guard
         self.repeated += repeated
         yield
         self.repeated -= repeated
-        self.visible, self.readonly, self.guard = kept
+        self.visible, self.readonly, self.guard = outside
 
     def define(self, value: Var | Buffer, *, fixed: bool) -> None:
-        """A definition; what is visible cannot be defined again."""
+        """Adds a definition; a name in scope cannot be defined again."""
         if value in self.visible or value in self.hidden:
             raise self.fail(f"`{value.name}` is defined again inside of its own scope")
         self.visible[value] = fixed
 
     def unchanging(self, parts: Iterable[Expr]) -> bool:
-        """Whether the parts have the same value wherever the loops stand."""
+        """True if the expressions have the same value in every iteration of the surrounding loops."""
         return all(self.visible.get(v, False) for e in parts for v in free_vars(e)) and not any(
             isinstance(n, Load) for e in parts for n in walk(e)
         )
@@ -181,7 +182,7 @@ class _Verifier:
     # Expressions.
 
     def expr(self, e: Expr, dtype: DType | None, what: str) -> None:
-        """An expression of a dtype over what is visible."""
+        """Checks an expression: its dtype, and that everything in it is in scope."""
         if dtype is not None and e.dtype is not dtype:
             raise self.fail(f"{what} is {e.dtype}, not {dtype}", [f"`{e}`"], f"write cast({dtype}, {e})")
         for v in free_vars(e):
@@ -193,14 +194,14 @@ class _Verifier:
                 self.indices(node.buffer, node.indices)
 
     def not_visible(self, value: Var | Buffer) -> Error:
-        """The error for something that is not visible here."""
+        """The error for a name that is not in scope here."""
         if value in self.hidden:
             help_ = "a block uses its iterators, the parameters, and what is defined outside of all loops: bind it to an iterator"
             return self.fail(f"`{value.name}` cannot be used in this block", help=help_)
         return self.fail(f"`{value.name}` is used where it is not defined")
 
     def use(self, buffer: Buffer) -> None:
-        """A buffer that has to be visible."""
+        """Checks that a buffer is in scope, and that a register buffer is not shared between threads."""
         if buffer not in self.visible:
             raise self.not_visible(buffer)
         if self.registers.get(buffer, self.threads) != self.threads:
@@ -210,7 +211,7 @@ class _Verifier:
             )
 
     def indices(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str = "an index") -> None:
-        """One i64 for each dimension."""
+        """Checks that there is one i64 index for each dimension."""
         if len(indices) != buffer.ndim:
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, {len(indices)} indices given", [f"`{buffer}`"])
         for i in indices:
@@ -218,7 +219,7 @@ class _Verifier:
                 raise self.fail(f"{dtype} of `{buffer.name}` is {i.dtype}, not i64", [f"`{i}`"])
 
     def buffer(self, b: Buffer) -> None:
-        """The shape and the strides of a buffer that is being defined."""
+        """Checks the shape and the strides of a buffer that is being defined."""
         if b.strides is not None and len(b.strides) != len(b.shape):
             raise self.fail(f"`{b.name}` has {counted(len(b.strides), 'stride')} for {counted(len(b.shape), 'dimension')}")
         for e in (*b.shape, *(b.strides or ())):
@@ -228,7 +229,7 @@ class _Verifier:
     # Statements.
 
     def stmt(self, s: Stmt, label: str) -> None:
-        """One statement in its place."""
+        """Checks one statement."""
         around = self.stmt_now
         self.path.append(label)
         self.stmt_now = s
@@ -237,7 +238,7 @@ class _Verifier:
         self.stmt_now = around
 
     def inner(self, s: Stmt, label: str, *, repeated: bool = False) -> None:
-        """A statement in a scope of its own."""
+        """Checks a statement in a scope of its own."""
         with self.scope(repeated=repeated):
             self.stmt(s, label)
 
@@ -246,6 +247,7 @@ class _Verifier:
             self.stmt(inner, str(k))
 
     def loop(self, s: For) -> None:
+        """Checks a loop."""
         for e in (s.start, s.stop):
             self.expr(e, i64, f"a bound of loop `{s.var.name}`")
         if s.kind not in ("serial", "parallel", "vector", "unroll") and not s.kind.startswith("gpu."):
@@ -262,6 +264,7 @@ class _Verifier:
             del self.loops[s.var]
 
     def block(self, s: Block) -> None:
+        """Checks a block: its iterators, and its body in a scope without the surrounding loops."""
         for i in s.iters:
             self.expr(i.value, i64, f"the value of iterator `{i.var.name}`")
             if i.kind not in ("S", "R", "O") or i.var.dtype is not i64:
@@ -285,7 +288,7 @@ class _Verifier:
         self.visible, self.hidden, self.loops = around, hidden, loops
 
     def init(self, s: Block, init: Stmt) -> None:
-        """An init sees the spatial iterators only."""
+        """Checks an init, which sees the spatial iterators only."""
         spatial = dict(self.visible)
         for i in s.iters:
             if i.kind != "S":
@@ -298,27 +301,27 @@ class _Verifier:
             self.hidden -= {i.var for i in s.iters}
 
     def bindings(self, s: Block) -> None:
-        """The values of the iterators are independent quasi-affine maps of the loops."""
+        """Checks that the values of the iterators are independent quasi-affine maps of the loops."""
         values = [i.value for i in s.iters]
         if all(v in self.loops for v in values) and len(set(values)) == len(values):
-            return  # each is a loop variable of its own
-        from ..sym.affine import detect_iter_map  # most programs need no proof: reading them should not load the prover
+            return  # the common case: each is a different loop variable
+        from ..sym.affine import detect_iter_map  # imported here: most programs do not need the prover
 
         from_zero = {v: Var(v.name) for v in self.loops}  # the same loops, counted from 0
         shift: dict[Var, Expr] = {v: from_zero[v] + f.start if not _is_zero(f.start) else from_zero[v] for v, f in self.loops.items()}
         extents = {from_zero[v]: substitute(f.extent, shift) for v, f in self.loops.items()}
         predicate = substitute(s.predicate, {i.var: i.value for i in s.iters})
-        found = detect_iter_map([substitute(v, shift) for v in values], extents, substitute(predicate, shift), self.facts())
-        if isinstance(found, Refusal):
+        mapping = detect_iter_map([substitute(v, shift) for v in values], extents, substitute(predicate, shift), self.facts())
+        if isinstance(mapping, Refusal):
             shown = ", ".join(f"{i.var.name} = {i.value}" for i in s.iters)
             raise self.fail(
-                f"the iterators of block `{s.name}` are not independent: {found.reason}",
+                f"the iterators of block `{s.name}` are not independent: {mapping.reason}",
                 [f"bindings: {shown}"],
                 "each iterator is a loop variable, or part of one, that no other iterator uses",
             )
 
     def facts(self) -> Facts:
-        """What is known of the variables around the loops of a block: of the blocks that it is in."""
+        """What is known of the variables around a block's loops: the iterators and loops of the blocks around it."""
         from ..sym.facts import EMPTY
 
         facts = EMPTY
@@ -330,6 +333,7 @@ class _Verifier:
         return facts
 
     def region(self, r: Region) -> None:
+        """Checks a declared region."""
         self.use(r.buffer)
         self.indices(r.buffer, r.starts)
         self.indices(r.buffer, r.extents, "an extent")
@@ -337,14 +341,14 @@ class _Verifier:
             self.expr(e, i64, "a region")
 
     def written(self, buffer: Buffer) -> None:
-        """A buffer that is written here."""
+        """Checks that a buffer may be written here."""
         self.use(buffer)
         if buffer in self.readonly:
             help_ = "annotate the parameter with Out[...] (written only) or InOut[...] (read and written)"
             raise self.fail(f"`{buffer.name}` is an input and cannot be written", help=help_)
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-        """A place that is written."""
+        """Checks the target of a write."""
         self.written(buffer)
         self.indices(buffer, indices)
         for i in indices:
@@ -355,6 +359,7 @@ class _Verifier:
         self.expr(s.value, loaded_dtype(s.buffer.dtype), f"the value stored to `{s.buffer.name}`")
 
     def reduce(self, s: Reduce) -> None:
+        """Checks a reduction."""
         for t in s.targets:
             self.place(t.buffer, t.indices)
         c = s.combiner
@@ -368,17 +373,17 @@ class _Verifier:
         else:
             self.combiner(s)
         for v in s.values:
-            want = s.targets[0].dtype if c.name in NAMED_COMBINERS else None
-            self.expr(v, want, f"the value reduced into `{s.targets[0].buffer.name}`")
+            dtype = s.targets[0].dtype if c.name in NAMED_COMBINERS else None
+            self.expr(v, dtype, f"the value reduced into `{s.targets[0].buffer.name}`")
 
     def combiner(self, s: Reduce) -> None:
-        """A lambda: as many of everything as targets, of their dtypes, over its own arguments."""
+        """Checks a lambda combiner: as many arguments and results as targets, of the same dtypes, over its own arguments only."""
         c = s.combiner
         types = [t.dtype for t in s.targets]
-        for what, found in (("left", c.left), ("right", c.right), ("results", c.result), ("values", s.values)):
-            if [e.dtype for e in found] != types:
+        for what, parts in (("left", c.left), ("right", c.right), ("results", c.result), ("values", s.values)):
+            if [e.dtype for e in parts] != types:
                 raise self.fail(
-                    f"the {what} of the combiner do not fit its targets", [f"targets: {types}", f"{what}: {[e.dtype for e in found]}"]
+                    f"the {what} of the combiner do not fit its targets", [f"targets: {types}", f"{what}: {[e.dtype for e in parts]}"]
                 )
         own = {*c.left, *c.right}
         for e in c.result:
@@ -390,6 +395,7 @@ class _Verifier:
         self.define(s.var, fixed=not self.repeated)
 
     def alloc(self, s: Alloc) -> None:
+        """Checks an allocation; stack and register buffers must have a constant size."""
         b = s.buffer
         for e in exprs(s):
             self.expr(e, i64, f"an extent of `{b.name}`")
@@ -406,6 +412,7 @@ class _Verifier:
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
 
     def view(self, s: View) -> None:
+        """Checks a view."""
         b, source = s.buffer, s.source
         self.use(source)
         self.indices(source, s.start)
@@ -438,6 +445,7 @@ class _Verifier:
         self.guard = all_of(self.guard, s.cond)
 
     def call(self, s: Call) -> None:
+        """Checks a call: arguments, dims, and that no argument that is written aliases another one."""
         f = s.func
         if len(s.args) != len(f.params) or len(s.dims) != len(f.symbols):
             taken = f"{counted(len(f.params), 'argument')} and {counted(len(f.symbols), 'dim')}"
@@ -460,7 +468,7 @@ class _Verifier:
                     raise self.fail(f"`{a.name}` is passed to `{f.name}` twice, and written there", help="parameters must not overlap")
 
     def argument(self, p: Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
-        """An argument against its parameter."""
+        """Checks an argument against its parameter."""
         if isinstance(p.value, Var) or not isinstance(a, Buffer):
             if isinstance(p.value, Var) == isinstance(a, Expr):
                 return
@@ -474,12 +482,12 @@ class _Verifier:
         pairs = [*zip(a.shape, p.value.shape, strict=True)]
         if p.value.strides is not None or a.strides is not None:
             pairs += zip(a.element_strides(), p.value.element_strides(), strict=True)
-        for given, want in pairs:
-            if _differ(given, substitute(want, binding)):
-                raise self.fail(f"argument `{p.value.name}` does not fit: {given} is not {substitute(want, binding)}", facts)
+        for actual, declared in pairs:
+            if _differ(actual, substitute(declared, binding)):
+                raise self.fail(f"argument `{p.value.name}` does not fit: {actual} is not {substitute(declared, binding)}", facts)
 
     def contract(self, f: Func, symbol: Var, value: Expr) -> None:
-        """The callee's dim is in its range; a user's call has to make sure of it."""
+        """Checks that a dim is in the callee's range; a user's call has to guarantee it."""
         if not isinstance(symbol, Dim) or self.stmt_now is None or self.stmt_now.span is None or value is symbol:
             return
         rules = [
@@ -513,20 +521,21 @@ _CHECK: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
 
 
 def _is_constant(e: Expr) -> bool:
+    """True if an expression simplifies to a constant."""
     from ..sym.simplify import simplify
 
     return isinstance(e, Const) or isinstance(simplify(e), Const)
 
 
 def _differ(a: Expr, b: Expr) -> bool:
-    """Whether two extents are certainly different."""
+    """True if two extents are provably different."""
     from ..sym.simplify import simplify
 
     return a is not b and simplify(Eq(a, b)) is FALSE
 
 
 def _holds(rule: Expr, guard: Expr) -> bool:
-    """Whether the rule follows from the checks that were passed."""
+    """True if the rule follows from the checks before this statement."""
     from ..sym.facts import EMPTY
     from ..sym.prove import prove
 

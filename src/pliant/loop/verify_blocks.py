@@ -1,16 +1,17 @@
-"""What the iterators of a block claim, checked: nobody takes a letter at its word (`docs/design/0017-what-a-block-claims.md`).
+"""Dependence analysis of blocks: proves what the kinds of their iterators claim (`docs/design/0017-what-a-block-claims.md`).
 
     S   two instances that differ in an S iterator touch no element that either of them writes
     R   instances that differ in R iterators alone meet only in targets of reductions, by one combiner, at a place that no R iterator
         moves; nothing else reads these targets
     O   nothing: ordered instances may do what they like
 
-An instance is a point of the iterators: running one twice is no conflict. Instances are compared within one lifetime of the buffer
-and one instance of the block around: loops outside of the allocation, or of that block, are the same for both. Memory that a block
-allocates itself is every instance's own.
+An instance is one value of all iterators; running it twice is no conflict. Instances are compared within one lifetime of the buffer and
+one instance of the enclosing block: loops outside of the allocation, or of that block, have the same value for both. Memory that a block
+allocates itself is private to an instance.
 
-A claim holds where the places tell the S iterators: each is an index of its own (nearly always), or follows from the indices
-(`analysis/separate.py`). A claim that is not shown is refused, be it wrong or only out of reach: the program is right with "O".
+A claim holds if the indices determine the S iterators: each is an index itself (nearly always), or follows from the indices
+(`analysis/separate.py`). A claim that cannot be proved is rejected, whether it is false or only out of reach: the program is legal with
+"O".
 """
 
 from __future__ import annotations
@@ -52,26 +53,26 @@ if TYPE_CHECKING:
 
 
 def check_claims(func: Func, *, certain: bool = False) -> None:
-    """Raises an error for a block whose iterators claim what is not shown to hold; if `certain`, only where it plainly does not hold.
+    """Raises an error for a block whose claims cannot be proved; if `certain`, only for claims that are plainly false.
 
-    A schedule keeps the meaning of a program whose claims were shown, but its indices may be out of reach of the proofs.
+    A schedule keeps the meaning of a program whose claims were proved, but the proofs may not succeed on its indices.
     """
     if any(type(s) is Block for s in walk_stmts(func.body)):
         _Claims(func, certain).visit(func.body, _Around())
 
 
 def shared_memory(func: Func, loop: For, views: Iterable[View]) -> list[Buffer]:
-    """The memory of which iterations of a loop are not shown to keep to elements of their own; `views` are those made around it."""
+    """The buffers that iterations of a loop may share, i.e. not proved to be accessed at disjoint elements; `views` are those in scope."""
     claims = _Claims(func)
     claims.views.update((v.buffer, v) for v in views)
     counter = Var(loop.var.name)
-    body = Block("", (Iter(loop.var, "S", counter),), loop.body)  # each iteration as an instance
+    body = Block("", (Iter(loop.var, "S", counter),), loop.body)  # treats each iteration as a block instance
     around = _Around((loop.with_(var=counter, body=body),))
-    found = _Collector(claims, body)
+    accesses = _Collector(claims, body)
     shared: list[Buffer] = []
-    for root, places in found.by_memory().items():
+    for root, places in accesses.by_memory().items():
         try:
-            claims.memory_apart(body, root, places, _moving(around.loops), around, found)
+            claims.memory_apart(body, root, places, _moving(around.loops), around, accesses)
         except Error:
             shared.append(root)
     return shared
@@ -79,17 +80,18 @@ def shared_memory(func: Func, loop: For, views: Iterable[View]) -> list[Buffer]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is around a block, since the block that it is in."""
+    """The loops and lets around a block, up to the enclosing block."""
 
     loops: tuple[For, ...] = ()
     lets: dict[Var, Expr] | None = None
 
     def see(self, e: Expr) -> Expr:
+        """`e` with lets replaced by their values."""
         return substitute(e, self.lets) if self.lets else e
 
 
 class Access(NamedTuple):
-    """A place that a block touches, over its iterators and the loops inside of it."""
+    """An element that a block touches, over its iterators and the loops inside of it."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -97,25 +99,28 @@ class Access(NamedTuple):
     at: Stmt
     inner: tuple[For, ...]  # loops inside of the block
     guards: tuple[Expr, ...]  # conditions inside of the block
-    combiner: Combiner | None = None  # of a reduction's target
+    combiner: Combiner | None = None  # of the reduction, if the element is its target
     init: bool = False
 
 
 class _Claims:
+    """The walk over a program's blocks."""
+
     def __init__(self, func: Func, certain: bool = False) -> None:
         self.func = func
         self.certain = certain
-        self.home: dict[Buffer, int] = {}  # how many of the loops since the block around are around an allocation
+        self.home: dict[Buffer, int] = {}  # buffer -> the number of loops around its allocation, up to the enclosing block
         self.views: dict[Buffer, View] = {}
 
     def fail(self, s: Stmt, b: Block, what: str, facts: Sequence[str], help: str) -> Error:
+        """The error for a statement of a block."""
         span = s.span or b.span
         if span is not None:
             return Error(what, where=span, facts=facts, help=help)
         return InternalError(f"{what}, in `{self.func.name}`", facts=facts)
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer whose memory `b` is."""
+        """The buffer that owns the memory of `b`."""
         while b in self.views:
             b = self.views[b].source
         return b
@@ -123,7 +128,7 @@ class _Claims:
     # The walk.
 
     def visit(self, s: Stmt, around: _Around) -> _Around:
-        """Checks the blocks in `s`; what is around the statements after it."""
+        """Checks the blocks in `s`, and returns what is around the statements after it."""
         match s:
             case Seq():
                 inner = around
@@ -134,7 +139,7 @@ class _Claims:
                 self.visit(s.body, _Around((*around.loops, s), around.lets))
             case Block():
                 self.block(s, around)
-                home, self.home = self.home, {}  # for blocks inside, loops outside of this one are the same
+                home, self.home = self.home, {}  # for nested blocks, loops outside of this one have one value
                 for x in children(s):
                     self.visit(x, _Around(lets=around.lets))
                 self.home = home
@@ -153,26 +158,28 @@ class _Claims:
         return around
 
     def block(self, b: Block, around: _Around) -> None:
+        """Checks the claims of one block."""
         kinds = {i.kind for i in b.iters}
         if kinds <= {"O"}:
             return
-        found = _Collector(self, b)
-        places = found.by_memory()
+        collector = _Collector(self, b)
+        places = collector.by_memory()
         if "S" in kinds:
-            self.spatial(b, around, found, places)
+            self.spatial(b, around, collector, places)
         if "R" in kinds:
             self.reducing(b, places)
 
     # S.
 
     def spatial(self, b: Block, around: _Around, found: _Collector, touched: dict[Buffer, list[Access]]) -> None:
-        """Instances that differ in S iterators have no element in common that one of them writes."""
+        """Checks that instances that differ in S iterators share no element that one of them writes."""
         for root, places in touched.items():
             own = _moving(around.loops[self.home.get(root, 0) :])
             if own:
                 self.memory_apart(b, root, places, own, around, found)
 
     def memory_apart(self, b: Block, root: Buffer, places: list[Access], own: tuple[For, ...], around: _Around, found: _Collector) -> None:
+        """Checks the S claim for one piece of memory: tries the cheap tests, then the prover on each pair of a write and an access."""
         variables = {x.var for x in own}
         unknown = [i for i in b.iters if i.kind == "S" and not free_vars(around.see(i.value)).isdisjoint(variables)]
         if not unknown:
@@ -193,6 +200,7 @@ class _Claims:
                     )
 
     def spatial_error(self, b: Block, w: Access, a: Access, i: Iter) -> Error:
+        """The error for two accesses that may conflict."""
         name, place = i.var.name, _shown(w)
         ordered = f'write "O" for `{name}`: ordered instances run one after the other, and may read what earlier ones wrote'
         if a.write:
@@ -214,7 +222,7 @@ class _Claims:
     # R.
 
     def reducing(self, b: Block, touched: dict[Buffer, list[Access]]) -> None:
-        """Instances that differ in R iterators alone meet in reductions only."""
+        """Checks that instances that differ in R iterators alone share only targets of reductions."""
         for places in touched.values():
             combiners: dict[object, Access] = {}
             for a in places:
@@ -232,6 +240,7 @@ class _Claims:
                     raise self.fail(a.at, b, what, facts, 'write "O" instead of "R": ordered instances run one after the other')
 
     def fixed_target(self, b: Block, a: Access) -> None:
+        """Raises an error if the target of a reduction depends on an R iterator."""
         moving = [i.var for i in b.iters if i.kind == "R" and i.var in _vars(a)]
         if moving:
             name = moving[0].name
@@ -240,19 +249,21 @@ class _Claims:
             raise self.fail(a.at, b, what, [f"it reduces into `{_shown(a)}`"], help_)
 
     def stores_in_reduction(self, b: Block, a: Access) -> Error:
+        """The error for a plain store in a reduction block."""
         what = f"block `{b.name}` stores to `{a.buffer.name}` for every {_reduced(b)}, which is reduced over"
         facts = [f"it writes `{_shown(a)}`", "instances of a reduction run in any order, and join what they have by a combiner"]
         help_ = f'combine: {_shown(a)} += ..., or write "O" (in order) or "S" (each its own element) instead of "R"'
         return self.fail(a.at, b, what, facts, help_)
 
     def reads_target(self, b: Block, a: Access) -> Error:
+        """The error for a read of a reduction's target."""
         what = f"block `{b.name}` reads `{a.buffer.name}`, which it reduces into"
         facts = [f"it reads `{_shown(a)}`", f"instances of other {_reduced(b)} change it, in any order"]
         return self.fail(a.at, b, what, facts, 'write "O" instead of "R", or combine all values at once: combine(lambda ..., ...)')
 
 
 def _strides_nest(b: Buffer) -> bool:
-    """Whether each stride is at least all that the dims after it span: then different indices are different elements."""
+    """True if each stride is at least the span of the dims after it, so that different indices are different elements."""
     from ..sym.poly import add, multiply, poly_of
 
     assert b.strides is not None
@@ -263,11 +274,12 @@ def _strides_nest(b: Buffer) -> bool:
 
 
 def _reduced(b: Block) -> str:
+    """The names of the R iterators, for messages."""
     return ", ".join(f"`{i.var.name}`" for i in b.iters if i.kind == "R")
 
 
 def _told_at_once(unknown: list[Iter], places: list[Access]) -> bool:
-    """Whether every S iterator is an index at the same dimension of all places: the usual case."""
+    """True if every S iterator is an index in the same dimension of all accesses: the common case."""
     first = places[0].indices
     if all(a.indices == first for a in places[1:]):
         return all(i.var in first for i in unknown)
@@ -275,11 +287,15 @@ def _told_at_once(unknown: list[Iter], places: list[Access]) -> bool:
 
 
 def _told_by_sums(b: Block, unknown: list[Iter], places: list[Access], own: tuple[For, ...], around: _Around) -> bool:
-    """Whether S iterators are told by sums such as `v0 * 16 + v1 * 8 + v2`, the same at all places: tiles, seen without a proof."""
+    """True if sums such as `v0 * 16 + v1 * 8 + v2`, the same in all accesses, determine the S iterators.
+
+    This decides the indices of tiles without the prover.
+    """
     first = places[0].indices
     if any(a.indices != first for a in places[1:]) or any(loaded(e) for e in first):
         return False
-    widths: dict[Var, int | None] = {x.var: _width(x) for a in places for x in a.inner}  # of what differs between instances
+    # Variable that may differ between instances -> the largest difference of its values.
+    widths: dict[Var, int | None] = {x.var: _width(x) for a in places for x in a.inner}
     loops = {x.var: _width(x) for x in own}
     for i in b.iters:
         value = around.see(i.value)
@@ -288,39 +304,39 @@ def _told_by_sums(b: Block, unknown: list[Iter], places: list[Access], own: tupl
     left = {i.var for i in unknown}
     progress = True
     while left and progress:
-        found = [v for e in first for v in _leading(e, widths)]
-        progress = bool(found)
-        for v in found:
+        determined = [v for e in first for v in _leading(e, widths)]
+        progress = bool(determined)
+        for v in determined:
             widths.pop(v, None)
             left.discard(v)
     return not left
 
 
 def _width(loop: For) -> int | None:
-    """How far two values of a loop's variable are apart, at most."""
+    """The largest difference between two values of a loop's variable, if constant."""
     extent = loop.extent
     return max(0, int(extent.value) - 1) if isinstance(extent, Const) else None
 
 
 def _leading(e: Expr, widths: dict[Var, int | None]) -> list[Var]:
-    """The variables that a sum tells: those whose coefficient is above all that smaller ones add up to."""
+    """The variables that a sum determines: those whose coefficient exceeds all that the smaller terms can add up to."""
     from ..sym.poly import poly_of
 
     terms: list[tuple[int, Var]] = []
     for m, c in poly_of(e).items():
         if all(free_vars(x).isdisjoint(widths) for x in m):
-            continue  # the same for both
+            continue  # the same in both instances
         if len(m) != 1 or not isinstance(m[0], Var) or abs(c) >= DIM_MAX:
             return []
         terms.append((abs(int(c)), m[0]))
     terms.sort(key=lambda t: t[0], reverse=True)
-    found: list[Var] = []
+    determined: list[Var] = []
     for k, (c, v) in enumerate(terms):
         below = [(d, widths[u]) for d, u in terms[k + 1 :]]
         if any(w is None for _, w in below) or sum(d * w for d, w in below if w is not None) >= c:
             break
-        found.append(v)
-    return found
+        determined.append(v)
+    return determined
 
 
 def _moving(loops: tuple[For, ...]) -> tuple[For, ...]:
@@ -329,40 +345,45 @@ def _moving(loops: tuple[For, ...]) -> tuple[For, ...]:
 
 
 def _vars(a: Access) -> set[Var]:
+    """The variables in the indices of an access."""
     return {v for e in a.indices for v in free_vars(e)}
 
 
 def _depends_on_data(a: Access) -> bool:
+    """True if an index is loaded from memory."""
     return any(loaded(e) for e in a.indices)
 
 
 def _shown(a: Access) -> str:
+    """An access as text."""
     return f"{a.buffer.name}[{', '.join(map(str, a.indices)) or '()'}]"
 
 
 def _name(c: Combiner | None) -> str:
+    """A combiner's name, for messages."""
     return "a store" if c is None else f"`{c.name}`" if c.name != "lambda" else "a lambda"
 
 
 def _key(c: Combiner | None) -> object:
+    """A key that is equal for combiners that may be mixed: fma adds."""
     return c.name if c is not None and not c.result and c.name != "fma" else "add" if c is not None and c.name == "fma" else c
 
 
 class _Collector:
-    """The places that a block touches of memory that it writes and that outlives an instance."""
+    """The accesses of a block to memory that it writes and that outlives an instance."""
 
     def __init__(self, claims: _Claims, b: Block) -> None:
         self.block = b
         self.views: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {v: (s.source, s.start) for v, s in claims.views.items()}
-        self.inside: set[Buffer] = set()  # views that the block makes
-        self.own: set[Buffer] = set()  # what an instance allocates
+        self.inside: set[Buffer] = set()  # views made inside of the block
+        self.own: set[Buffer] = set()  # buffers allocated inside of the block: private to an instance
         self.found: list[_Found] = [_Found(Store(_NO_BUFFER, (), b.predicate, b.span), (), (), {}, False)]
         if b.init is not None:
             self.walk(b.init, _Found(b.init, init=True))
         self.walk(b.body, _Found(b.body))
 
     def walk(self, s: Stmt, at: _Found) -> _Found:
-        """Notes the statements in `s` with what is around each of them; what is around the statement after it."""
+        """Records the statements in `s`, each with its context, and returns the context of the statement after it."""
         match s:
             case Seq():
                 inner = at
@@ -397,19 +418,19 @@ class _Collector:
         return at
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer whose memory `b` is."""
+        """The buffer that owns the memory of `b`."""
         while b in self.views:
             b = self.views[b][0]
         return b
 
     def one_by_one(self, b: Buffer) -> bool:
-        """Whether different indices of a buffer are different elements, the same ones for all instances."""
+        """True if different indices of a buffer are different elements, the same ones for all instances."""
         if b in self.inside:
             return False
         return b.strides is None or (b.scope == "global" and b not in self.views) or _strides_nest(b)
 
     def by_memory(self) -> dict[Buffer, list[Access]]:
-        """What is touched of each buffer that is written, every place once; memory of an instance's own is left out."""
+        """The accesses to each buffer that is written, each once, without memory that is private to an instance."""
         written: dict[Buffer, dict[object, Access]] = {}
         for f in self.found:
             for a in f.writes():
@@ -425,36 +446,37 @@ class _Collector:
         return {root: list(places.values()) for root, places in written.items()}
 
 
-_NO_BUFFER = Buffer("", bool_, ())
+_NO_BUFFER = Buffer("", bool_, ())  # the target of a pseudo store that evaluates a block's predicate
 
 
 class _Found(NamedTuple):
-    """A statement in a block, and what is around it there."""
+    """A statement in a block, and its context there."""
 
     stmt: Stmt
     inner: tuple[For, ...] = ()
     guards: tuple[Expr, ...] = ()
-    values: dict[Var, Expr] | None = None  # of lets, and of iterators of blocks inside
+    values: dict[Var, Expr] | None = None  # the values of lets, and of iterators of nested blocks
     init: bool = False
 
     def see(self, e: Expr) -> Expr:
-        """`e` over the iterators of the block and the loops inside of it."""
+        """`e` in terms of the block's iterators and the loops inside of it."""
         return substitute(e, self.values) if self.values else e
 
     def bind(self, values: dict[Var, Expr]) -> _Found:
-        """With the values of lets or iterators."""
+        """The context with the values of lets or iterators added."""
         return self._replace(values={**(self.values or {}), **{v: self.see(e) for v, e in values.items()}})
 
     def given(self, condition: Expr) -> _Found:
-        """Where a condition holds."""
+        """The context where a condition holds."""
         return self if condition is TRUE else self._replace(guards=(*self.guards, self.see(condition)))
 
     def access(self, b: Buffer, indices: tuple[Expr, ...], write: bool, combiner: Combiner | None = None) -> Access:
+        """An access of this statement."""
         seen = tuple(self.see(e) for e in indices) if self.values else indices
         return Access(b, seen, write, self.stmt, self.inner, self.guards, combiner, self.init)
 
     def writes(self) -> Iterator[Access]:
-        """The places that the statement writes."""
+        """The elements that the statement writes."""
         s = self.stmt
         if isinstance(s, Store):
             if s.buffer is not _NO_BUFFER:
@@ -468,7 +490,7 @@ class _Found(NamedTuple):
                     yield self.all_of(a, True)
 
     def reads(self, names: set[Buffer]) -> Iterator[Access]:
-        """The places of some buffers that the statement reads, targets of its own reduction left out."""
+        """The elements of some buffers that the statement reads, without the targets of its own reduction."""
         for e in exprs(self.stmt):
             if not names.isdisjoint(loaded(e)):
                 for node in walk(e):
@@ -480,13 +502,13 @@ class _Found(NamedTuple):
                     yield self.all_of(a, False)
 
     def all_of(self, b: Buffer, write: bool) -> Access:
-        """Any place of a buffer: a callee may touch all of it."""
+        """An access to any element of a buffer, because a callee may touch all of it."""
         loops = [For(Var(f"at{d}"), zero(), e, "serial", self.stmt) for d, e in enumerate(b.shape)]
         return Access(b, tuple(x.var for x in loops), write, self.stmt, (*self.inner, *loops), self.guards, None, self.init)
 
 
 class _Instances:
-    """Two instances of a block within one lifetime of a buffer: one over the block's variables, the other over twins of them."""
+    """Two instances of a block within one lifetime of a buffer: one over the block's variables, the other over their twins."""
 
     def __init__(self, claims: _Claims, b: Block, around: _Around, own: tuple[For, ...], found: _Collector) -> None:
         self.claims = claims
@@ -495,7 +517,7 @@ class _Instances:
         self.around = around
         self.own = own
         moved = {x.var for x in own}
-        self.mixed: dict[Var, Expr] = {}  # iterators that loops outside of the lifetime move too: seen as their values
+        self.mixed: dict[Var, Expr] = {}  # iterators that depend on loops outside of the lifetime too: replaced by their values
         self.twins: dict[Var, Expr] = {x.var: Var(x.var.name) for x in own}
         self.iters: list[tuple[Var, Expr]] = []
         for i in b.iters:
@@ -509,14 +531,15 @@ class _Instances:
             else:
                 self.mixed[i.var] = value
         self.names: dict[Load, Var] = {}
-        self.bits: dict[Var, int] = {}  # which bit of an element it is, where elements are of several sizes
+        self.bits: dict[Var, int] = {}  # variable for a bit inside of an element -> its number of bits, where element sizes differ
         self.changing: set[Buffer] | None = None
 
     def see(self, e: Expr) -> Expr:
-        """`e` with mixed iterators as their values, and loads as variables."""
+        """`e` with mixed iterators replaced by their values, and loads by variables."""
         return rewrite(substitute(e, self.mixed), self._name)
 
     def _name(self, e: Expr) -> Expr | None:
+        """The variable that stands for a load; it has a twin if the two instances may load different values."""
         if not isinstance(e, Load):
             return None
         if e not in self.names:
@@ -526,7 +549,7 @@ class _Instances:
         return self.names[e]
 
     def _stable(self, load: Load) -> bool:
-        """Whether both instances find the same value there."""
+        """True if both instances load the same value."""
         if self.changing is None:
             self.changing = {self.found.memory(b) for s in walk_stmts(self.own[0]) for b in writes(s)}
         return self.found.memory(load.buffer) not in self.changing and all(
@@ -536,8 +559,8 @@ class _Instances:
         )
 
     def left(self, w: Access, a: Access, unknown: list[Iter], *, flat: bool) -> set[Var]:
-        """What may differ between two instances where the one touches `a` and the other writes `w`."""
-        from .analysis.separate import apart  # most blocks need no proof: reading them should not load the prover
+        """The variables that may differ between two instances, where one of them writes `w` and the other touches `a`."""
+        from .analysis.separate import apart  # imported here: most blocks do not need the prover
 
         for x in (*w.inner, *a.inner):
             self.twins.setdefault(x.var, Var(x.var.name))
@@ -550,13 +573,14 @@ class _Instances:
         return apart(first, twin, needed, self.twins, facts)
 
     def places(self, w: Access, a: Access, flat: bool) -> tuple[list[Expr], list[Expr]]:
+        """The two accesses as lists of expressions to compare: the indices, or flat positions."""
         if not flat:
             return [self.see(e) for e in w.indices], [self.see(e) for e in a.indices]
         bits = w.buffer.dtype is not a.buffer.dtype or self.found.memory(w.buffer).dtype is not w.buffer.dtype
         return [self.see(self.position(w, bits))], [self.see(self.position(a, bits))]
 
     def position(self, a: Access, bits: bool) -> Expr:
-        """The place in memory, in elements or bits from the start of the root."""
+        """The position in memory, in elements or bits from the start of the memory's owner."""
         unit = a.buffer.dtype.bits if bits else 1
         total = a.buffer.flat_index(a.indices) * unit
         if bits and unit > 1:
@@ -571,7 +595,7 @@ class _Instances:
         return total
 
     def facts(self, w: Access, a: Access) -> Facts:
-        """What holds of the two instances."""
+        """The facts that hold for the two instances."""
         from ..sym.bounds import int_range
         from ..sym.facts import EMPTY
         from ..sym.region import lower, upper
@@ -580,7 +604,7 @@ class _Instances:
         for v in self.claims.func.symbols:
             if not isinstance(v, Dim):
                 facts = facts.with_range(v, 0, DIM_MAX)
-        for e in w.buffer.shape:  # what is accessed has elements
+        for e in w.buffer.shape:  # a buffer that is accessed is not empty
             facts = facts.with_condition(Le(Const(1, i64), self.see(e))) if e.args or isinstance(e, Var) else facts
         b, own = self.block, {x.var for x in self.own}
         for x in self.around.loops:
@@ -592,7 +616,7 @@ class _Instances:
             low = lower(named, facts, own)
             least = int_range(named, facts)[0]
             facts = self.both(facts, v, low, upper(named, facts, own))
-            if not isinstance(low, Const):  # a case distinction may say less than the number
+            if not isinstance(low, Const):  # a bound with selects may be weaker than the constant
                 facts = facts.with_condition(least <= v).with_condition(least <= self.twins[v])
         for x in dict.fromkeys((*w.inner, *a.inner)):
             facts = self.ranged(facts, x, twin=True)
@@ -606,17 +630,19 @@ class _Instances:
         return facts
 
     def ranged(self, facts: Facts, x: For, *, twin: bool) -> Facts:
+        """The facts and the range of a loop's variable (and of its twin)."""
         low, high = self.see(self.around.see(x.start)), self.see(self.around.see(x.stop)) - 1
         known = self.both(facts, x.var, low, high) if twin else facts.with_range(x.var, low, high)
         if isinstance(low, Const):
             return known
         from ..sym.prove import prove
 
-        if not prove(zero() <= low, facts):  # where a loop that was partitioned begins is a case distinction
+        if not prove(zero() <= low, facts):  # the start of a partitioned loop is a select
             return known
         known = known.with_condition(zero() <= x.var)
         return known.with_condition(zero() <= self.twins[x.var]) if twin else known
 
     def both(self, facts: Facts, v: Var, low: Expr, high: Expr) -> Facts:
+        """The facts and the range of a variable and of its twin."""
         facts = facts.with_range(v, low, high)
         return facts.with_range(self.twins[v], substitute(low, self.twins), substitute(high, self.twins))

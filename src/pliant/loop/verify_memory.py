@@ -1,10 +1,10 @@
-"""What can be proved wrong about a program's memory: elements out of range, reads of what nobody wrote, races of parallel loops.
+"""Rejects provable memory errors: accesses out of range, reads of unwritten memory, and races of parallel loops.
 
-Only certain mistakes are refused. *Out of range* needs a witness: values of the dims and loop variables, found by trying the corners of
-the loops at small dims, for which the statement runs and the index is outside; the error shows them. *Unwritten* means that no write
-can come before the read. *Races* are writes of a parallel or vector loop whose place does not depend on the loop's variable.
+Only certain mistakes are rejected. *Out of range* needs a witness: values of the dims and loop variables for which the statement runs and
+the index is outside. It is searched at the corners of the loops for small dims, and the error shows it. *Unwritten* means that no write
+can precede the read. *Races* are writes in a parallel or vector loop to an element that does not depend on the loop's variable.
 
-The walk carries, for each place, the loops and conditions around it and the values of iterators and lets over loop variables.
+The walk carries the surrounding loops and conditions, and the values of iterators and lets in terms of loop variables.
 """
 
 from __future__ import annotations
@@ -21,62 +21,65 @@ from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute, walk
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts
 
-CONCURRENT = ("parallel", "vector")
-Witness = tuple[dict[Var, int], int, int]  # values of dims and loop variables, of the index, of the extent
+CONCURRENT = ("parallel", "vector")  # loop kinds whose iterations are not ordered; "gpu.*" is too
+Witness = tuple[dict[Var, int], int, int]  # values of dims and loop variables; of the index; of the extent
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the walk stands."""
+    """The context of a statement."""
 
     loops: tuple[For, ...] = ()
-    guards: tuple[Expr, ...] = ()  # conditions over dims and loop variables that hold here
-    values: dict[Var, Expr] | None = None  # of iterators and lets
-    unknown: bool = False  # inside of something that may not run for reasons that are not seen
+    guards: tuple[Expr, ...] = ()  # conditions on dims and loop variables that hold here
+    values: dict[Var, Expr] | None = None  # the values of iterators and lets
+    unknown: bool = False  # inside of a while loop, which may not run at all
 
     def see(self, e: Expr) -> Expr:
-        """`e` over dims, scalars and loop variables."""
+        """`e` in terms of dims, scalars and loop variables."""
         return substitute(e, self.values) if self.values else e
 
     def bind(self, values: dict[Var, Expr]) -> Place:
-        """With the values of iterators or lets."""
+        """The context with the values of iterators or lets added."""
         return replace(self, values={**(self.values or {}), **{v: self.see(e) for v, e in values.items()}})
 
     def given(self, condition: Expr) -> Place:
-        """Where a condition holds."""
+        """The context where a condition holds."""
         return self if condition is TRUE else replace(self, guards=(*self.guards, self.see(condition)))
 
 
 def check_memory(func: Func, given: Expr = TRUE) -> None:
-    """Raises an error for memory that is certainly used wrongly where `given` holds of the dims."""
+    """Raises an error if memory is provably misused for some dims that satisfy `given`."""
     memory = _Memory(func)
     memory.visit(func.body, Place().given(given))
 
 
 class _Memory:
+    """The walk; it tracks which memory may have been written."""
+
     def __init__(self, func: Func) -> None:
         self.func = func
-        self.root: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory it is
-        self.starts: dict[Buffer, tuple[Expr, ...]] = {}  # of views: the place where they start, over loop variables
-        self.home: dict[Buffer, int] = {}  # how many loops are around a buffer's allocation
+        self.root: dict[Buffer, Buffer] = {}  # view -> the buffer that owns its memory
+        self.starts: dict[Buffer, tuple[Expr, ...]] = {}  # view -> the indices where it starts, in terms of loop variables
+        self.home: dict[Buffer, int] = {}  # buffer -> the number of loops around its allocation
         self.undefined = {p.value for p in func.params if p.role == "out" and isinstance(p.value, Buffer)}
-        self.done: set[Buffer] = set()  # what may have been written so far
-        self.pending: list[set[Buffer]] = []  # for each open loop: what it writes
+        self.done: set[Buffer] = set()  # the buffers that may have been written so far
+        self.pending: list[set[Buffer]] = []  # for each surrounding loop: the buffers that it writes
         self.symbols = func.symbols
 
     def fail(self, s: Stmt, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
+        """The error for a statement."""
         if s.span is not None:
             return Error(what, where=s.span, facts=facts, help=help)
         return InternalError(f"{what}, in `{self.func.name}`", facts=facts)
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer whose memory `b` is."""
+        """The buffer that owns the memory of `b`."""
         return self.root.get(b, b)
 
     # The walk, in order of execution.
 
     def visit(self, s: Stmt, at: Place) -> Place:
-        """Checks `s`; what holds after it."""
+        """Checks `s`, and returns the context of the statement after it."""
         match s:
             case Seq():
                 for inner in s.body:
@@ -112,7 +115,7 @@ class _Memory:
         return at
 
     def inside(self, s: Stmt, at: Place, *, loop: bool = False) -> None:
-        """A nested statement; in a loop, later statements come before earlier ones of the next iteration."""
+        """Checks a nested statement; in a loop, a later statement of one iteration precedes an earlier one of the next."""
         if loop:
             self.pending.append(self.writes_in(s))
         self.visit(s, at)
@@ -120,6 +123,7 @@ class _Memory:
             self.pending.pop()
 
     def block(self, s: Block, at: Place) -> None:
+        """Checks the init and the body of a block."""
         inner = at.bind({i.var: i.value for i in s.iters})
         if s.init is not None:
             self.visit(s.init, inner.given(s.init_predicate))
@@ -128,12 +132,12 @@ class _Memory:
     # Reads and writes.
 
     def reads(self, s: Stmt, at: Place) -> None:
-        """The loads in the expressions of `s`."""
+        """Checks the loads in the expressions of `s`."""
         for e in exprs(s):
             self.loads(s, e, at)
 
     def loads(self, s: Stmt, e: Expr, at: Place) -> None:
-        """The loads in `e`; those in an arm of a select only count where the arm is taken."""
+        """Checks the loads in `e`; those in an arm of a select only where the arm is taken."""
         if isinstance(e, E.Select):
             self.loads(s, e.args[0], at)
             self.loads(s, e.args[1], at.given(e.args[0]))
@@ -151,7 +155,7 @@ class _Memory:
             self.in_range(s, e.buffer, e.indices, at)
 
     def access(self, s: Stmt, at: Place) -> None:
-        """A store, a reduction or a call."""
+        """Checks a store, a reduction or a call."""
         if not isinstance(s, Reduce | Store | Call):
             return
         self.reads(s, at)
@@ -169,9 +173,9 @@ class _Memory:
             self.done.add(self.memory(buffer))
 
     def writes_in(self, s: Stmt) -> set[Buffer]:
-        """What `s` gives a first value to: writes that do not read the same buffer."""
+        """The buffers that `s` may initialize: written by a statement that does not read the same buffer."""
         views = {x.buffer: x.source for x in walk_stmts(s) if isinstance(x, View)}
-        found: set[Buffer] = set()
+        initialized: set[Buffer] = set()
         for x in walk_stmts(s):
             if isinstance(x, Store | Call):
                 own = {n.buffer for n in _certain_loads(x.value)} if isinstance(x, Store) else set()
@@ -179,11 +183,11 @@ class _Memory:
                     if b not in own:
                         while b in views:
                             b = views[b]
-                        found.add(self.memory(b))
-        return found
+                        initialized.add(self.memory(b))
+        return initialized
 
     def was_written(self, s: Stmt, buffer: Buffer) -> None:
-        """Refuses to read what cannot have been written."""
+        """Raises an error for a read of memory that cannot have been written."""
         b = self.memory(buffer)
         if b in self.undefined and b not in self.done and not any(b in p for p in self.pending):
             what = "an output, undefined on entry" if b not in self.home else "allocated, its contents undefined"
@@ -195,11 +199,11 @@ class _Memory:
     # Races.
 
     def no_race(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
-        """Refuses a write of a concurrent loop to a place that is the same in every iteration."""
-        numbers = exprs(s) if isinstance(s, Call) else indices  # which part a callee writes may depend on any of its numbers
+        """Raises an error if every iteration of a concurrent loop writes the same element."""
+        numbers = exprs(s) if isinstance(s, Call) else indices  # the part that a callee writes may depend on any of its scalars
         place = (*(at.see(i) for i in numbers), *self.starts.get(buffer, ()))
         used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
-        for loop in reversed(at.loops):  # a place also depends on what the bounds of its loops depend on
+        for loop in reversed(at.loops):  # an index also depends on what the bounds of its loops depend on
             if loop.var in used:
                 used |= free_vars(loop.start) | free_vars(loop.stop)
         for depth, loop in enumerate(at.loops):
@@ -220,7 +224,7 @@ class _Memory:
             )
 
     def no_shared_byte(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place, depth: int) -> None:
-        """Refuses a write of a parallel loop whose next iteration writes the next element of the same byte."""
+        """Raises an error if neighboring iterations of a parallel loop write elements of the same byte."""
         loop, per = at.loops[depth], buffer.dtype.per_byte
         if per == 1 or loop.kind == "vector" or not indices or any(loop.var in free_vars(g) for g in at.guards):
             return
@@ -244,16 +248,16 @@ class _Memory:
     # Ranges.
 
     def in_range(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
-        """Refuses an access that has a witness of being outside."""
-        if s.span is None or at.unknown:  # programs that are made may rely on what their maker knows of the dims
+        """Raises an error for an access with a witness that it is out of range."""
+        if s.span is None or at.unknown:  # generated programs may rely on facts about dims that are not visible here
             return
         for index, extent in zip(indices, buffer.shape, strict=True):
             seen, limit = at.see(index), at.see(extent)
             if _plainly_inside(seen, limit, at):
                 continue
-            found = witness(seen, limit, at, self.symbols)
-            if found is not None:
-                point, value, bound = found
+            example = witness(seen, limit, at, self.symbols)
+            if example is not None:
+                point, value, bound = example
                 names = [f"{v.name} = {point[v]}" for v in point if v in free_vars(seen) | free_vars(limit) or v in self.symbols]
                 where = f"for {', '.join(names)}: " if names else ""
                 raise self.fail(
@@ -265,7 +269,7 @@ class _Memory:
 
 
 def _certain_loads(e: Expr) -> Iterator[Load]:
-    """The loads that happen whenever `e` is evaluated: not those under a condition."""
+    """The loads that are evaluated whenever `e` is, i.e. not under a condition."""
     if isinstance(e, Load):
         yield e
     for a in e.args[:1] if isinstance(e, E.Select | E.And | E.Or) else e.args:
@@ -273,7 +277,7 @@ def _certain_loads(e: Expr) -> Iterator[Load]:
 
 
 def _targets(s: Stmt) -> list[tuple[Buffer, tuple[Expr, ...] | None]]:
-    """What a statement writes."""
+    """The elements that a statement writes; None for the indices if they are unknown."""
     if isinstance(s, Store):
         return [(s.buffer, s.indices)]
     if isinstance(s, Reduce):
@@ -284,33 +288,33 @@ def _targets(s: Stmt) -> list[tuple[Buffer, tuple[Expr, ...] | None]]:
 
 
 def _plainly_inside(index: Expr, extent: Expr, at: Place) -> bool:
-    """A loop variable from 0 to the extent, or constants: the usual case, without a search."""
+    """True for the common cases, without a search: a loop variable from 0 to the extent, or a constant."""
     if isinstance(index, Const):
         return isinstance(extent, Const) and 0 <= index.value < extent.value
     return any(index is f.var and isinstance(f.start, Const) and f.start.value >= 0 and f.stop is extent for f in at.loops)
 
 
 def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Witness | None:
-    """Values of dims and loop variables for which the place is reached and `index` is outside of 0..extent-1, and the two values."""
+    """Values of dims and loop variables for which the access runs with `index` outside of 0..extent-1, and the values of both; or None."""
     known = {*symbols, *(f.var for f in at.loops)}
     parts = [index, extent, *at.guards, *(e for f in at.loops for e in (f.start, f.stop))]
     nodes = [n for e in parts for n in walk(e)]
     if any(free_vars(e) - known for e in parts) or any(isinstance(n, Load) for n in nodes):
         return None
     used = frozenset().union(*(free_vars(e) for e in parts))
-    # Where conditions are involved a search of a few corners costs less than the proof that would save it.
+    # With conditions, searching a few corners is cheaper than the proof that would avoid the search.
     few = sum(f.var in used for f in at.loops) <= 4
     if not (few and any(isinstance(n, E.Select | E.And | E.Or) for n in nodes)) and _proved(index, extent, at):
         return None
     for point in dim_points([v for v in symbols if v in used]):
-        found = _corner(index, extent, at, point, used)
-        if found is not None:
-            return found
+        example = _corner(index, extent, at, point, used)
+        if example is not None:
+            return example
     return None
 
 
 def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
-    """Values of the dims to try: small ones, all alike and then mixed, at last the largest."""
+    """Values of the dims to try: small ones, all alike and then mixed; finally the largest."""
     choices = [_admitted(d) for d in dims]
     for k in range(max((len(c) for c in choices), default=1)):
         yield {d: c[min(k, len(c) - 1)] for d, c in zip(dims, choices, strict=True)}
@@ -320,16 +324,17 @@ def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
 
 
 def _admitted(d: Var) -> list[int]:
-    """A few small values that the dim's contract admits."""
+    """A few small values that satisfy the dim's contract."""
     low, high, step = (d.min, d.max, d.multiple_of) if isinstance(d, Dim) else (0, E.DIM_MAX, 1)
     first = -(-low // step) * step
+    # A few values at the lower end, and one further up.
     values = [v for v in (first, first + step, first + 2 * step, first + 7 * step) if v <= high]
     return values if first > 0 else [*values[1:], 0]
 
 
 def _proved(index: Expr, extent: Expr, at: Place) -> bool:
-    """Whether the index is known to be inside; saves the search."""
-    from ..sym.facts import EMPTY  # most programs need no proof, and reading them should not load the prover
+    """True if the index is provably in range, so that no search is needed."""
+    from ..sym.facts import EMPTY  # imported here: most programs do not need the prover
     from ..sym.prove import prove
 
     facts = EMPTY
@@ -341,7 +346,7 @@ def _proved(index: Expr, extent: Expr, at: Place) -> bool:
 
 
 def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: frozenset[Var], depth: int = 0) -> Witness | None:
-    """The first corner of the loops from `depth` on that is a witness; only loops whose variables are used have two ends."""
+    """The first corner of the loops from `depth` on that is a witness; a loop whose variable is not used has only one corner."""
     if depth == len(at.loops):
         if not all(compute(g, point) for g in at.guards):
             return None
@@ -353,14 +358,14 @@ def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: f
         return None
     ends = (stop - 1, start) if loop.var in used else (start,)
     for value in dict.fromkeys(ends) if stop > start else ():
-        found = _corner(index, extent, at, {**point, loop.var: value}, used, depth + 1)
-        if found is not None:
-            return found
+        example = _corner(index, extent, at, {**point, loop.var: value}, used, depth + 1)
+        if example is not None:
+            return example
     return None
 
 
 def compute(e: Expr, point: dict[Var, int]) -> int | None:
-    """The value of an expression of integers and bools; None when it is of another kind or overflows."""
+    """The value of an integer or bool expression; None if it is of another kind, has a free variable or overflows."""
     if isinstance(e, Const):
         return int(e.value) if not e.dtype.is_float else None
     if isinstance(e, Var):

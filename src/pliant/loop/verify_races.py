@@ -1,9 +1,10 @@
-"""Loops that somebody wrote as `parallel` or `vector`: do their iterations depend on each other? Only what has a witness is refused.
+"""Race detection by example: rejects a `parallel` or `vector` loop in a user's program if two of its iterations provably conflict.
 
-The program is run on small dims, places only: what each iteration of such a loop reads and writes is noted, as far as dims and loop
-variables tell it. Two iterations that meet in an element that one of them writes are a witness against a parallel loop. Against a
-vector loop they are one if lanes would meet in another order than iterations do: all lanes of a statement are done before the next
-statement starts, and load before any of them stores. What depends on data is left to checked mode (`passes/add_checks.py`).
+The program is run on small dims, tracking indices only. The elements that each iteration of such a loop reads and writes are recorded,
+as far as dims and loop variables determine them. Two iterations that touch an element that one of them writes are a witness against a
+parallel loop. They are one against a vector loop if lockstep execution would change the order of the accesses: all lanes finish a
+statement before the next one starts, and all lanes load before any of them stores. Data-dependent accesses are left to checked mode
+(`passes/add_checks.py`).
 
     for i in parallel(n - 1):
         y[i + 1] = y[i]                 # for n = 3: iteration i = 0 writes `y[1]`, which iteration i = 1 reads
@@ -22,13 +23,14 @@ from .passes.lower_blocks import lower_blocks
 from .stmt import Alloc, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts
 from .verify_memory import CONCURRENT, compute, dim_points
 
-STEPS = 1500  # accesses that are looked at for one choice of dims
-ROUNDS = 20_000  # iterations of any loops for one choice of dims: most of them may access nothing
-CHOICES = 5  # of dims
+# Limits that keep verification fast; a race that needs more than this is not found here, but in checked mode.
+STEPS = 1500  # accesses recorded for one choice of dims
+ROUNDS = 20_000  # iterations of all loops for one choice of dims, because loops may run without accessing anything
+CHOICES = 5  # choices of dims
 
 
 def check_races(func: Func) -> None:
-    """Raises an error for a concurrent loop whose iterations certainly depend on each other for some dims."""
+    """Raises an error for a concurrent loop whose iterations conflict for some dims."""
     if not any(isinstance(s, For) and _concurrent(s) for s in walk_stmts(func.body)):
         return
     plain = lower_blocks(func)
@@ -42,18 +44,19 @@ def check_races(func: Func) -> None:
 
 
 def _concurrent(s: For) -> bool:
+    """True if iterations of a loop may run at the same time."""
     return s.kind in CONCURRENT or s.kind.startswith("gpu.")
 
 
 class _Enough(Exception):
-    """The program is longer than anybody wants to wait."""
+    """Raised when a run exceeds its limit of steps."""
 
 
-Place = tuple[Buffer, int, tuple[int, ...] | int]  # the memory, which of its lifetimes, and where
+Place = tuple[Buffer, int, tuple[int, ...] | int]  # the buffer, the number of its lifetime (allocation), and the element
 
 
 class _Touch(NamedTuple):
-    """An access of an iteration, and when lanes would make it: the way down from the loop to the statement."""
+    """An access of an iteration; `way` is the path from the loop to the statement, i.e. the time of the access in lockstep."""
 
     iteration: int
     write: bool
@@ -65,11 +68,13 @@ class _Open(NamedTuple):
     """A concurrent loop that is running."""
 
     loop: For
-    depth: int  # of the way to it
+    depth: int  # length of the path to it
     seen: dict[Place, list[_Touch]]
 
 
 class _Run:
+    """Runs a program on given dims, tracking which elements are accessed."""
+
     def __init__(self, func: Func, dims: dict[Var, int]) -> None:
         self.func = func
         self.dims = dims
@@ -81,9 +86,11 @@ class _Run:
         self.steps = self.rounds = 0
 
     def number(self, e: Expr) -> int | None:
+        """The value of an expression, or None if it depends on data."""
         return compute(e, self.values)
 
     def stmt(self, s: Stmt, way: tuple[int, ...]) -> None:
+        """Runs a statement."""
         match s:
             case Seq():
                 for k, x in enumerate(s.body):
@@ -117,9 +124,10 @@ class _Run:
                     for t in s.targets:
                         self.touch(s, t.buffer, t.indices, write, way)
             case While():
-                pass  # how often it runs depends on data
+                pass  # the number of iterations depends on data
 
     def loop(self, s: For, way: tuple[int, ...]) -> None:
+        """Runs a loop, unless its bounds depend on data."""
         start, stop = self.number(s.start), self.number(s.stop)
         if start is None or stop is None:
             return
@@ -136,12 +144,13 @@ class _Run:
             self.open.pop()
 
     def reads(self, s: Stmt, way: tuple[int, ...]) -> None:
+        """Records the loads of a statement."""
         for e in exprs(s):
             for x in self.loads(e):
                 self.touch(s, x.buffer, x.indices, False, way)
 
     def loads(self, e: Expr) -> Iterator[Load]:
-        """The loads that happen here, as far as it is known which do."""
+        """The loads that are evaluated; arms whose condition depends on data are skipped."""
         if isinstance(e, E.Select | E.And | E.Or):
             yield from self.loads(e.args[0])
             truth = self.number(e.args[0])
@@ -158,16 +167,17 @@ class _Run:
             yield e
 
     def touch(self, s: Stmt, b: Buffer, indices: tuple[Expr, ...], write: bool, way: tuple[int, ...]) -> None:
+        """Records an access; raises an error if it conflicts with one of another iteration."""
         if not self.open:
             return
         self.steps += 1
         if self.steps > STEPS:
             raise _Enough
-        found = [self.number(e) for e in indices]
-        place = None if None in found else self.place(b, tuple(x for x in found if x is not None))
+        at = [self.number(e) for e in indices]
+        place = None if None in at else self.place(b, tuple(x for x in at if x is not None))
         if place is None:
             return
-        shown = f"{b.name}[{', '.join(map(str, found)) or '()'}]"
+        shown = f"{b.name}[{', '.join(map(str, at)) or '()'}]"
         for o in self.open:
             inner = self.values[o.loop.var]
             new = _Touch(inner, write, way[o.depth + 1 :], shown)
@@ -179,7 +189,7 @@ class _Run:
                 touches.append(new)
 
     def place(self, b: Buffer, indices: tuple[int, ...]) -> Place | None:
-        """The element in memory; None where it is not seen."""
+        """The element in the memory's owner; None if views make it depend on data."""
         if b not in self.views and b not in (v.source for v in self.views.values()):
             return b, self.lives.get(b, 0), indices
         flat = self.flat(b, indices)
@@ -191,26 +201,28 @@ class _Run:
         return None if flat is None else (b, self.lives.get(b, 0), flat)
 
     def flat(self, b: Buffer, indices: tuple[int, ...]) -> int | None:
+        """The flat index of an element, or None if the strides depend on data."""
         strides = [self.number(e) for e in b.element_strides()]
         return None if None in strides else sum(i * s for i, s in zip(indices, strides, strict=True) if s is not None)
 
     def error(self, s: Stmt, loop: For, old: _Touch, new: _Touch) -> Error:
+        """The error that shows the two accesses."""
         name = loop.var.name
         dims = ", ".join(f"{v.name} = {k}" for v, k in self.dims.items())
         word = {False: "reads", True: "writes"}
         first, second = (f"iteration {name} = {x.iteration} {word[x.write]}" for x in (old, new))
-        told = f"{first} `{old.shown}`, which {second}"
+        conflict = f"{first} `{old.shown}`, which {second}"
         kind = "parallel" if loop.kind != "vector" else "vector"
         return Error(
             f"iterations of the {loop.kind} loop `{name}` depend on each other",
             where=s.span or loop.span,
-            facts=[f"for {dims}: {told}" if dims else told],
+            facts=[f"for {dims}: {conflict}" if dims else conflict],
             help=f"make it serial: for {name} in range(...); a {kind} loop is for iterations that keep to elements of their own",
         )
 
 
 def _legal(loop: For, old: _Touch, new: _Touch) -> bool:
-    """Whether the order of two accesses, `old` by an earlier iteration, is kept."""
+    """True if concurrent execution keeps the order of two accesses; `old` is by an earlier iteration."""
     if loop.kind != "vector":
         return False
     return old.way < new.way or (old.way == new.way and new.write and not old.write)

@@ -1,6 +1,6 @@
-"""Memory that a program sees under several types: views of bytes as numbers, of elements as their codes.
+"""Alias analysis: memory that a program accesses under several types (views of bytes as numbers, of elements as their codes).
 
-A language with rules about aliasing (C) may assume that pointers to different types never meet: a renderer treats such memory apart.
+C compilers assume that pointers to different types do not alias, so a renderer has to treat such memory specially.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..stmt import Func, View, walk_stmts
 
 
 def seen_as_several_types(func: Func, type_of: Callable[[DType], str]) -> set[Buffer]:
-    """The buffers that share memory with one of another type; `type_of` says which dtypes are one type to the asker."""
+    """The buffers that share memory with a buffer of another type; `type_of` maps each dtype to the type of the target language."""
     root: dict[Buffer, Buffer] = {}
     for s in walk_stmts(func.body):
         if isinstance(s, View):

@@ -1,7 +1,8 @@
-"""Whether the iterations of a parallel loop own the bytes that they write: for buffers of elements below a byte.
+"""Race check for sub-byte buffers: does each iteration of a parallel loop own the bytes that it writes?
 
-Writing such an element reads its byte, changes a few bits and writes it back, which two threads must not do to one byte. The places
-that iteration `i` touches have to lie in a stretch of their own, `c * i` to `c * (i + 1)` elements, with `c` a whole number of bytes:
+A store to an element smaller than a byte is a read-modify-write of its byte, so two threads must never write the same byte. The
+check: all elements that iteration `i` touches lie in its own range, from `c * i` to `c * (i + 1)`, where `c` elements are a whole
+number of bytes.
 
     for i in parallel(n): for j in range(32): q[i, j] = …       # u4[n, 32]: c is 32, j is below it
 """
@@ -17,13 +18,13 @@ from ..buffer import Buffer, Load
 from ..stmt import Alloc, Call, For, If, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from .known import Known
 
-Stretch = tuple[Expr, int]  # elements for each iteration, and the number of the stretch that iteration 0 has
+Stretch = tuple[Expr, int]  # elements per iteration, and the number of the stretch that belongs to iteration 0
 
 
 def owns_bytes(known: Known, s: For, written: Iterable[Buffer]) -> bool:
-    """Whether no byte of packed elements is written by one iteration of `s` and touched by another.
+    """True if no byte of packed elements is written by one iteration of `s` and touched by another.
 
-    `known` holds around the loop, and `written` are the buffers that its body writes, views and memory of its own included.
+    `known` is what holds around the loop. `written` are the buffers that its body writes, including views and its own allocations.
     """
     narrow = {b for b in written if b.dtype.bits < 8}
     if not narrow:
@@ -34,25 +35,28 @@ def owns_bytes(known: Known, s: For, written: Iterable[Buffer]) -> bool:
 
 
 class _Ownership:
+    """Computes the stretch of elements that an iteration of one parallel loop touches."""
+
     def __init__(self, known: Known, s: For) -> None:
         self.known, self.loop = known, s
         self.private = {x.buffer for x in walk_stmts(s.body) if isinstance(x, Alloc)}
         self.views = {x.buffer: x for x in walk_stmts(s.body) if isinstance(x, View)}
 
     def home(self, b: Buffer) -> Buffer:
-        """The buffer whose memory `b` is, as far as the loop's body knows."""
+        """The buffer that owns the memory of `b`, as far as the loop's body shows."""
         while b in self.views:
             b = self.views[b].source
         return b
 
     def holds(self, written: set[Buffer]) -> bool:
+        """True if all accesses to each buffer lie in the same stretch, one that is proved to belong to the iteration."""
         homes = {self.home(b) for b in written} - self.private
-        found: dict[Buffer, set[Stretch | None]] = {b: set() for b in homes}
-        self._visit(self.loop.body, found)
-        return all(len(stretches) == 1 and None not in stretches for stretches in found.values())
+        touched: dict[Buffer, set[Stretch | None]] = {b: set() for b in homes}
+        self._visit(self.loop.body, touched)
+        return all(len(stretches) == 1 and None not in stretches for stretches in touched.values())
 
     def _visit(self, s: Stmt, found: dict[Buffer, set[Stretch | None]]) -> None:
-        """Note the stretch of every access, with what is known where it is made."""
+        """Records the stretch of every access, with the facts that hold at it; None is an access that may be anywhere."""
         known = self.known
         touched = [(n.buffer, n.indices) for e in exprs(s) for n in walk(e) if isinstance(n, Load)]
         if isinstance(s, Store):
@@ -77,6 +81,7 @@ class _Ownership:
                 self._visit(inner, found)
 
     def _stretch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Stretch | None:
+        """The stretch that an access lies in, or None if it cannot be proved to be the iteration's own."""
         place = self._place(buffer, indices)
         var = self.loop.var
         if place is None:
@@ -98,7 +103,7 @@ class _Ownership:
         return (size, first) if self.known.proves(whole) and self.known.proves(inside) else None
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Poly | None:
-        """The number of an element in the home of its buffer, None where a view changes the size of elements."""
+        """The flat element number of an access in the buffer that owns the memory; None where a view changes the element size."""
         place = self.known.flat(indices, buffer.element_strides())
         view = self.views.get(buffer)
         if view is None:

@@ -1,4 +1,4 @@
-"""Whether a program can fail: renderers give only those that can a way to say so."""
+"""Which programs can fail; renderers emit an error path only for those."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..stmt import Call, Check, Func, walk_stmts
 
 
 def can_fail(func: Func) -> bool:
-    """Whether a program can answer with an error: an entry function, and one with checks, its own or of those that it calls."""
+    """True if a program can return an error: it is an entry function, or it or a callee has a check."""
     return func.attrs.entry or any(
         (isinstance(s, Check) and s.kind != "assume") or (isinstance(s, Call) and can_fail(s.func)) for s in walk_stmts(func.body)
     )

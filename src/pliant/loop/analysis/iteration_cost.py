@@ -1,9 +1,7 @@
-"""A rough estimate of how long an iteration of a loop takes, as an expression of the dims: what decides the grain of
-parallel loops.
+"""Rough cost model for one iteration of a loop, as an expression of the dims; it decides the grain of parallel loops.
 
-The estimate counts operations, and multiplies them by the extents of the loops around them. It is a sum of terms `factor *
-extent * extent …` in nanoseconds. An extent that changes from iteration to iteration counts as in the middle; one that is
-read from memory as 64.
+It counts operations, each times the extents of the loops around it. The estimate is a sum of terms `factor * extent * extent …` in
+nanoseconds. A loop variable counts as the middle of its range; an extent that is loaded from memory counts as 64.
 
     for i in parallel(n): for k in range(m): c[i] += a[i, k]          cost: 1.3 * m
 """
@@ -18,14 +16,15 @@ from ...sym.expr import Const, Expr, Var, substitute, walk
 from ..buffer import Load, has_load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
 
-Term = tuple[float, tuple[Expr, ...]]
+Term = tuple[float, tuple[Expr, ...]]  # nanoseconds, and the extents to multiply them with
 
-_GUESS = Const(64, i64)
-_OPERATION, _INDEX, _MEMORY, _DIVISION, _FUNCTION = 0.25, 0.05, 0.4, 2.0, 8.0  # ns, scalar
+_GUESS = Const(64, i64)  # iterations of a loop whose bounds are data; an order of magnitude is enough for a grain
+# Nanoseconds of scalar code: relative weights at a few GHz. Grains only need the right order of magnitude.
+_OPERATION, _INDEX, _MEMORY, _DIVISION, _FUNCTION = 0.25, 0.05, 0.4, 2.0, 8.0
 
 
 def iteration_cost(loop: For, lanes: int) -> list[Term]:
-    """The terms of the time of one iteration, over variables from outside of the loop; a vector register has `lanes` floats."""
+    """The cost terms of one iteration, over variables from outside of the loop; a vector register has `lanes` floats."""
     estimate = _Estimate(lanes, {loop.var: _middle(loop, {})})
     estimate.visit(loop.body, 1.0, ())
     merged: dict[tuple[Expr, ...], float] = {}
@@ -35,17 +34,21 @@ def iteration_cost(loop: For, lanes: int) -> list[Term]:
 
 
 def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
+    """The middle of a loop's range, as a typical value of its variable."""
     start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
     return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
 
 
 class _Estimate:
+    """Adds up the terms of a loop body."""
+
     def __init__(self, lanes: int, known: dict[Var, Expr]) -> None:
         self.lanes = lanes
-        self.known = known  # variables bound inside -> a typical value over outer ones
+        self.known = known  # variable bound inside -> a typical value in terms of outer variables
         self.terms: list[Term] = []
 
     def visit(self, s: Stmt, factor: float, extents: tuple[Expr, ...]) -> None:
+        """Adds the terms of a statement that runs `factor` times the product of `extents`."""
         own = sum(_expression(e) for e in exprs(s)) + _MEMORY * isinstance(s, (Store, Reduce))
         if own:
             self.terms.append((own * factor, extents))
@@ -71,14 +74,16 @@ class _Estimate:
             self.visit(inner, factor, extents)
 
     def _call(self, func: Func, s: Call, factor: float, extents: tuple[Expr, ...]) -> None:
+        """Adds the terms of a callee, with its symbols and scalars bound."""
         scalars = (a for a in s.args if isinstance(a, Expr))
         for var, value in zip((*func.symbols, *func.scalars), (*s.dims, *scalars), strict=True):
-            given = substitute(value, self.known)
-            self.known[var] = _GUESS if has_load(given) and var.dtype is i64 else given
+            bound = substitute(value, self.known)
+            self.known[var] = _GUESS if has_load(bound) and var.dtype is i64 else bound
         self.visit(func.body, factor, extents)
 
 
 def _expression(e: Expr) -> float:
+    """The nanoseconds of an expression in scalar code."""
     total = 0.0
     for node in walk(e):
         if isinstance(node, (Const, Var)):

@@ -1,4 +1,4 @@
-"""What a walk over statements knows at a place: ranges of the loops around it, conditions that hold, and what lets stand for.
+"""Facts that hold during a walk over statements: ranges of the surrounding loops, conditions, and values of lets.
 
     known = Known(func.symbols)
     with known.scope():
@@ -7,7 +7,8 @@
         known.let(m, n // 8)
         known.proves(Lt(i * 8, m * 64))
 
-Nothing is kept of what reads memory, because memory may change while the fact is used. Facts are made when somebody asks.
+Conditions and values that read memory are dropped, because a store may change them while the fact is in use. `Facts` are only built
+when a proof asks for them.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from ..stmt import For
 
 
 def within(loop: For) -> Expr:
-    """The condition that the variable of a loop is in its range."""
+    """The condition that a loop's variable is in its range."""
     return all_of(Le(loop.start, loop.var), Le(loop.var, loop.stop - 1))
 
 
 def not_negative(symbols: Iterable[Var]) -> list[Expr]:
-    """What every dim is; a `Dim` says so itself."""
+    """The conditions that symbols are not negative; a `Dim` carries its range itself."""
     return [Le(Const(0, i64), v) for v in symbols if not isinstance(v, Dim)]
 
 
 class Known:
-    """Conditions that hold, in the order in which they became known, and the values of lets of whole numbers."""
+    """The conditions that hold, in the order in which they were added, and the values of integer lets."""
 
     def __init__(self, symbols: Iterable[Var] = ()) -> None:
         self.conditions: list[Expr] = not_negative(symbols)
-        self.lets: dict[Var, Expr] = {}  # as they are written
+        self.lets: dict[Var, Expr] = {}  # not resolved: values may use other lets
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Conditions that become known inside are forgotten after."""
+        """Drops the conditions that were added inside, at the end."""
         count = len(self.conditions)
         try:
             yield
@@ -52,22 +53,22 @@ class Known:
             del self.conditions[count:]
 
     def loop(self, s: For) -> None:
-        """Inside of a loop."""
+        """Enters a loop: its variable is in range."""
         self.condition(within(s))
 
     def condition(self, e: Expr) -> None:
-        """Where a condition holds."""
+        """Adds a condition that holds from here on; drops one that reads memory."""
         if not has_load(e):
             self.conditions.append(e)
 
     def let(self, var: Var, value: Expr) -> None:
-        """After a let."""
+        """Adds the value of an integer let; drops one that reads memory."""
         if var.dtype.is_int and not has_load(value):
             self.lets[var] = value
 
     @contextmanager
     def supposing(self, lets: Mapping[Var, Expr]) -> Iterator[None]:
-        """Inside, these lets are known as well."""
+        """Adds these lets inside of the `with`."""
         outside = self.lets
         self.lets = {**outside, **lets} if lets else outside
         try:
@@ -76,22 +77,22 @@ class Known:
             self.lets = outside
 
     def facts(self) -> Facts:
-        """Everything known here."""
+        """The conditions as `Facts`."""
         facts = EMPTY
         for e in self.conditions:
             facts = facts.with_condition(e)
         return facts
 
     def resolve(self, e: Expr) -> Expr:
-        """`e` with what lets stand for."""
+        """`e` with lets replaced by their values, at all depths."""
         while (changed := substitute(e, self.lets)) is not e:
             e = changed
         return e
 
     def proves(self, condition: Expr) -> bool:
-        """Whether a condition certainly holds."""
+        """True if a condition provably holds."""
         return prove(self.resolve(condition), self.facts())
 
     def flat(self, indices: Iterable[Expr], strides: Iterable[Expr]) -> Poly:
-        """The number of an element from the start of its buffer."""
+        """The flat element index of an access, as a polynomial."""
         return flat_poly(indices, strides, lambda e: poly_of(self.resolve(e)))

@@ -1,8 +1,8 @@
-"""What the body of a vector loop does if its iterations are lanes: which accesses depend on the lane, and how.
+"""Lane analysis of vector loops: which accesses depend on the lane, and with which stride.
 
 for j in vector(16):                     # varying: j and t; of the accesses, y and x depend on the lane, w does not
     t = 2 * j + 1
-    y[i, j] = x[t, i] * w[i]             # y's elements follow each other: its slope is 1; x's lie 2 * (rows of x) apart
+    y[i, j] = x[t, i] * w[i]             # y is contiguous: its slope is 1; x is strided: 2 * (elements in a row of x)
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...sym.poly import Poly, without
 from ..buffer import Buffer, has_load, loads_in
 from ..stmt import For, If, Let, Reduce, Seq, Stmt, Store, View, exprs, walk_stmts
 
-_ALLOWED = (Seq, Store, Reduce, If)
+_ALLOWED = (Seq, Store, Reduce, If)  # statements that lanes can execute, beside loops, lets and views
 
 
 class Access(NamedTuple):
-    """An element that a loop's body reads, writes, or (both) combines with."""
+    """An element that a loop's body reads or writes; a reduction does both."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -31,18 +31,18 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopBody:
-    """What a vector loop's body is."""
+    """The facts about a vector loop's body that vectorization needs."""
 
-    varying: set[Var]  # variables that may differ from lane to lane
-    definitions: dict[Var, Expr]  # lets over indices
-    inside: set[Var]  # variables that have values only in the body
-    laned: list[Access]  # the accesses whose place depends on the lane
-    possible: bool  # whether lanes can do it, as far as the kinds of statements go
+    varying: set[Var]  # variables whose values may differ from lane to lane
+    definitions: dict[Var, Expr]  # lets of index expressions
+    inside: set[Var]  # variables that are bound in the body
+    laned: list[Access]  # the accesses whose address depends on the lane
+    possible: bool  # True if no kind of statement in it prevents vectorization
 
 
-@remembered(maxsize=256)  # copies of an unrolled loop share what has no number of theirs
+@remembered(maxsize=256)  # copies of an unrolled loop share the statements that do not use its variable
 def loop_body(s: For) -> LoopBody:
-    """What the body of a vector loop is."""
+    """Analyzes the body of a vector loop."""
     varying, definitions, inside, possible = {s.var}, {}, {s.var}, True
     for inner in walk_stmts(s.body):
         if isinstance(inner, (For, Let)):
@@ -58,13 +58,13 @@ def loop_body(s: For) -> LoopBody:
             possible = False
     touched = list(accesses(s.body))
     laned = [a for a in touched if any(not varying.isdisjoint(free_vars(i)) for i in a.indices)]
-    # Lanes that write one element: the last one wins, or adds to what the one before wrote.
-    meet = any(a.writes and a not in laned for a in touched)
-    return LoopBody(varying, definitions, inside, laned, possible and bool(laned) and not meet)
+    # If lanes write the same element, their order matters: the last one wins, or adds to what the previous one wrote.
+    conflict = any(a.writes and a not in laned for a in touched)
+    return LoopBody(varying, definitions, inside, laned, possible and bool(laned) and not conflict)
 
 
 def accesses(s: Stmt) -> Iterator[Access]:
-    """Every element that a statement reads or writes."""
+    """Every element access of a statement."""
     for inner in walk_stmts(s):
         yield from (Access(e.buffer, e.indices, True, False) for e in loads_in(exprs(inner)))
         if isinstance(inner, Store):
@@ -74,12 +74,12 @@ def accesses(s: Stmt) -> Iterator[Access]:
 
 
 def slope(place: Poly, var: Var, varying: set[Var]) -> Poly | None:
-    """The distance between the elements of neighboring lanes, of which `place` is the number; None if it is not the same for all."""
-    found: Poly = {}
+    """The element stride between neighboring lanes for an access at flat index `place`; None if it is not the same for all lanes."""
+    stride: Poly = {}
     for m, c in place.items():
         rest = without(m, (var,))
         if any(not varying.isdisjoint(free_vars(a)) for a in (m if rest is None else rest)):
             return None
         if rest is not None:
-            found[rest] = c
-    return found
+            stride[rest] = c
+    return stride

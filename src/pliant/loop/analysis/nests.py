@@ -1,4 +1,4 @@
-"""What primitives ask of a program: the loops around a statement, what is known there, who reads and writes which buffer.
+"""Queries about loop nests that schedule primitives use: loops around a statement, facts at it, readers and writers of a buffer.
 
 loops_above(func, block)            # outermost first
 facts_at(func, block)               # ranges of loop variables, conditions of ifs, dims
@@ -23,7 +23,7 @@ from ..stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stm
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A place that a block reads or writes, over its iterators."""
+    """An element that a block reads or writes, indexed by the block's iterators."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -31,18 +31,18 @@ class Access:
     block: Block
 
     def over_loops(self) -> tuple[Expr, ...]:
-        """The indices over the loop variables that feed the iterators."""
+        """The indices over the surrounding loop variables, with the iterators replaced by their values."""
         values = {i.var: i.value for i in self.block.iters}
         return tuple(substitute(e, values) for e in self.indices)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What one walk through a program finds."""
+    """Lookup tables that one walk over a program fills."""
 
-    parents: dict[Stmt, Stmt]  # the statement directly around each statement
+    parents: dict[Stmt, Stmt]  # statement -> the statement directly around it
     allocations: dict[Buffer, Alloc]
-    blocks: dict[str, Block]  # every block, those inside of others too, by its name
+    blocks: dict[str, Block]  # by name, nested blocks included
     all_blocks: tuple[Block, ...]  # in order of execution, outer before inner
     has_views: bool
     parallel: tuple[For, ...]
@@ -50,7 +50,7 @@ class Index:
 
 @remembered(maxsize=16)
 def index(root: Stmt) -> Index:
-    """The index of a program with that body."""
+    """The index of a program with this body."""
     above: dict[Stmt, Stmt] = {}
     allocations: dict[Buffer, Alloc] = {}
     named: dict[str, Block] = {}
@@ -85,18 +85,18 @@ def path_to(func: Func, s: Stmt) -> list[Stmt]:
 
 
 def loops_above(func: Func, s: Stmt) -> list[For]:
-    """The loops around `s`, outermost first; inside of a block, those inside of it: it hides what is around it."""
-    found: list[For] = []
+    """The loops around `s`, outermost first; only up to the nearest enclosing block, because a block hides the loops around it."""
+    loops: list[For] = []
     for x in reversed(path_to(func, s)):
         if isinstance(x, Block):
             break
         if isinstance(x, For):
-            found.append(x)
-    return found[::-1]
+            loops.append(x)
+    return loops[::-1]
 
 
 def block_around(func: Func, s: Stmt) -> Block | None:
-    """The block that `s` is inside of."""
+    """The innermost block around `s`, or None."""
     return next((x for x in reversed(path_to(func, s)) if isinstance(x, Block)), None)
 
 
@@ -107,20 +107,21 @@ def blocks(s: Stmt) -> list[Block]:
 
 @remembered(maxsize=4096)
 def _blocks(s: Stmt) -> tuple[Block, ...]:
+    """The outermost blocks, memoized."""
     if isinstance(s, Block):
         return (s,)
     return tuple(b for child in children(s) for b in _blocks(child))
 
 
 def loops_in(s: Stmt) -> list[For]:
-    """The loops of `s` outside of blocks, outer before inner."""
+    """The loops of `s` that are not inside of blocks, outer before inner."""
     if isinstance(s, Block):
         return []
     return [x for child in children(s) for x in loops_in(child)] if not isinstance(s, For) else [s, *loops_in(s.body)]
 
 
 def base_facts(func: Func) -> Facts:
-    """What is known everywhere in a program: dims are not negative."""
+    """The facts that hold everywhere in a program: dims are not negative."""
     facts = EMPTY
     for v in func.symbols:
         lo, hi = facts.range_of(v)
@@ -129,7 +130,7 @@ def base_facts(func: Func) -> Facts:
 
 
 def facts_at(func: Func, s: Stmt) -> Facts:
-    """What is known where `s` stands."""
+    """The facts that hold at `s`."""
     facts = base_facts(func)
     path = [*path_to(func, s), s]
     for outer, inner in itertools.pairwise(path):
@@ -143,54 +144,55 @@ def facts_at(func: Func, s: Stmt) -> Facts:
 
 
 def loop_facts(facts: Facts, loop: For) -> Facts:
-    """Also the range of a loop's variable; an end that is a case distinction tells nothing that is worth its cost."""
+    """The facts and the range of a loop's variable; an end with a select is left out, because case splits cost more than they prove."""
     return facts.with_range(loop.var, loop.start, None if has_cases(loop.stop) else loop.stop - 1)
 
 
 def has_cases(e: Expr) -> bool:
-    """Whether there is a select in an expression (memoized)."""
+    """True if an expression contains a select (memoized)."""
     if e.memo is None:
         e.memo = {}
-    found = e.memo.get("has_cases")
-    if found is None:
-        found = e.memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
-    return bool(found)
+    answer = e.memo.get("has_cases")
+    if answer is None:
+        answer = e.memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
+    return bool(answer)
 
 
 def constant_extent(func: Func, loop: For) -> int | None:
-    """The number of iterations where it is a constant."""
+    """The number of iterations if it is a constant, else None."""
     e = simplify(loop.extent, facts_at(func, loop))
     return max(0, int(e.value)) if isinstance(e, Const) else None
 
 
 def at_most_once(func: Func, loop: For) -> bool:
-    """Whether a loop has no two iterations."""
+    """True if a loop provably has at most one iteration."""
     extent = constant_extent(func, loop)
     return extent is not None and extent <= 1
 
 
 def bound_value(value: Expr, facts: Facts) -> Expr:
-    """The value of an iterator, simplified; loops of one iteration, or of none, stay in it: it is still seen which iterator they feed.
+    """The simplified value of an iterator, in which variables of loops of at most one iteration stay visible.
 
-    for i_0, i_1 in grid(8, 1): i_0 * 1 + i_1     is i_0 + i_1, not i_0
+        for i_0, i_1 in grid(8, 1): i_0 * 1 + i_1     is i_0 + i_1, not i_0
 
-    A loop that feeds no reduction iterator is around the init of its block: if it never runs, the init would not run either.
+    The value shows which loops feed the iterator. A loop that feeds no reduction iterator is around the init of its block: if it never
+    runs, the init must not run either.
     """
     ranges = {v: facts.range_of(v) for v in free_vars(value) if not isinstance(v, Dim)}
     empty: dict[Var, Expr] = {v: Var(v.name) for v, (low, high) in ranges.items() if low > high}
-    if empty:  # everything holds in a loop that never runs, so it is simplified as one that is not known
+    if empty:  # anything can be proved inside of a loop that never runs, so an unconstrained variable takes its place
         back: dict[Var, Expr] = {free: v for v, free in empty.items() if isinstance(free, Var)}
         return substitute(bound_value(substitute(value, empty), facts), back)
     units = {v: low for v, (low, high) in ranges.items() if low == high}
     if not units:
         return simplify(value, facts)
-    kept: Poly = poly_of(simplify(value, facts))
+    terms: Poly = poly_of(simplify(value, facts))
     for m, c in poly_of(value).items():
-        found = [v for v in m if v in units]
-        if len(found) == 1:
-            rest, at = tuple(a for a in m if a is not found[0]), units[found[0]]
-            kept = add(add(kept, {m: c}), {rest: c * at} if at else {}, -1)
-    return to_expr(kept, value.dtype)
+        unit = [v for v in m if v in units]
+        if len(unit) == 1:
+            rest, at = tuple(a for a in m if a is not unit[0]), units[unit[0]]
+            terms = add(add(terms, {m: c}), {rest: c * at} if at else {}, -1)
+    return to_expr(terms, value.dtype)
 
 
 def predicate_over_loops(block: Block) -> Expr:
@@ -204,19 +206,19 @@ def fed_by(block: Block, loop: For) -> set[IterKind]:
 
 
 def repeats(func: Func, block: Block, loop: For) -> bool:
-    """Whether the iterations of a loop around a block are the same instances again."""
+    """True if the iterations of a loop around a block only repeat the same instances."""
     return not fed_by(block, loop) and constant_extent(func, loop) not in (0, 1)
 
 
 def accesses(block: Block) -> tuple[Access, ...]:
-    """Every place that the block touches, init included; over its iterators, and the loops inside of it."""
-    found = tuple(_accesses(block))
+    """The accesses of a block and its init, over its iterators and the loops inside of it."""
+    direct = tuple(_accesses(block))
     inner = {i.var: i.value for s in walk_stmts(block) if isinstance(s, Block) and s is not block for i in s.iters}
-    return found if not inner else tuple(Access(a.buffer, _settled(a.indices, inner), a.write, block) for a in found)
+    return direct if not inner else tuple(Access(a.buffer, _settled(a.indices, inner), a.write, block) for a in direct)
 
 
 def _settled(indices: tuple[Expr, ...], values: dict[Var, Expr]) -> tuple[Expr, ...]:
-    """Indices with the iterators of inner blocks replaced by what they are bound to, as often as blocks are nested."""
+    """Indices with the iterators of nested blocks replaced by their values, at all depths."""
     while any(not free_vars(e).isdisjoint(values) for e in indices):
         indices = tuple(substitute(e, values) for e in indices)
     return indices
@@ -228,6 +230,7 @@ def bound_inside(block: Block) -> set[Var]:
 
 
 def _accesses(block: Block) -> Iterator[Access]:
+    """The accesses as they are written, nested blocks included."""
     for s in walk_stmts(block):
         match s:
             case Store():
@@ -238,7 +241,7 @@ def _accesses(block: Block) -> Iterator[Access]:
                     yield Access(t.buffer, t.indices, False, block)
             case Call():
                 for a in s.args:
-                    if isinstance(a, Buffer):  # a callee may touch all of it
+                    if isinstance(a, Buffer):  # a callee may access any element
                         yield Access(a, (), True, block)
         for e in exprs(s) if s is not block else (block.predicate,):
             for node in walk(e):
@@ -248,7 +251,7 @@ def _accesses(block: Block) -> Iterator[Access]:
 
 @remembered(maxsize=16)
 def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
-    """The blocks that read and that write each buffer, in order."""
+    """The blocks that read and the blocks that write each buffer, in order."""
     reading: dict[Buffer, dict[Block, None]] = {}
     writing: dict[Buffer, dict[Block, None]] = {}
     for b in blocks(root):
@@ -261,7 +264,7 @@ def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Blo
 
 
 def readers(func: Func, buffer: Buffer) -> list[Block]:
-    """The blocks that read a buffer, in order; a reduction's own accumulation is no reading."""
+    """The blocks that read a buffer, in order; a reduction that reads its own accumulator does not count."""
     return _users(func.body)[0].get(buffer, [])
 
 
@@ -271,6 +274,7 @@ def writers(func: Func, buffer: Buffer) -> list[Block]:
 
 
 def _outside_reads(block: Block) -> Iterator[Access]:
+    """The reads of a block, without those of reduction targets."""
     for s in walk_stmts(block):
         for e in exprs(s) if s is not block else (block.predicate,):
             for node in walk(e):
@@ -284,14 +288,14 @@ def _outside_reads(block: Block) -> Iterator[Access]:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """The buffers that statements outside of any block read and write; views count as both, for they are other names."""
+    """The buffers that statements outside of blocks read and write; a viewed buffer counts as both, because views alias it."""
 
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
 
 
 def bare_uses(func: Func) -> Bare:
-    """What a program does to buffers outside of its blocks."""
+    """The buffers that statements outside of blocks use, and those that have views anywhere."""
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
     stack = [func.body]
@@ -318,7 +322,7 @@ def bare_uses(func: Func) -> Bare:
 
 
 def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) -> str:
-    """Why blocks alone do not tell what `around` does to a buffer, "" when they do; without `reads`, who writes it."""
+    """Why the blocks of `around` do not show all uses of a buffer (without `reads`: all writes), or "" if they do."""
     views = [s for s in walk_stmts(func.body) if isinstance(s, View)] if index(func.body).has_views else []
     if any(buffer in (s.buffer, s.source) for s in views):
         return f"`{buffer.name}` has another name: the program makes views of it"
@@ -328,6 +332,7 @@ def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) 
 
 
 def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
+    """True if a statement outside of blocks uses the buffer."""
     if isinstance(s, Block):
         return False
     if reads and any(isinstance(node, Load) and node.buffer is buffer for e in exprs(s) for node in walk(e)):
@@ -348,12 +353,12 @@ def loaded(*parts: Expr) -> set[Buffer]:
 
 
 def allocation(func: Func, buffer: Buffer) -> Alloc | None:
-    """The statement that allocates a buffer, None for a parameter."""
+    """The statement that allocates a buffer, or None for a parameter."""
     return index(func.body).allocations.get(buffer)
 
 
 def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
-    """Whether a buffer lives in a scope that `at` is in."""
+    """True if a buffer is in scope at `at`."""
     alloc = allocation(func, buffer)
     if alloc is None:
         return True
@@ -367,7 +372,7 @@ def block_names(func: Func) -> set[str]:
 
 
 def plain_iters(indices: tuple[Expr, ...], block: Block) -> list[Var] | None:
-    """The iterators that `indices` are, when each index is one of them and none comes twice."""
+    """The iterators that the indices are, if each index is a different iterator of the block; else None."""
     own = {i.var for i in block.iters}
-    found = [e for e in indices if isinstance(e, Var) and e in own]
-    return found if len(found) == len(indices) == len(set(found)) else None
+    iters = [e for e in indices if isinstance(e, Var) and e in own]
+    return iters if len(iters) == len(indices) == len(set(iters)) else None

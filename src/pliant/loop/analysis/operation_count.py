@@ -1,9 +1,9 @@
-"""How much a loop program does, as formulas of its dims: operations, bytes read and bytes written.
+"""Static operation count of a loop program, as formulas of its dims: operations, bytes read and bytes written (for rooflines).
 
-Operations are those on element values (an fma is two, a function of `sym/functions/` as many as its definition has); index
-arithmetic is free. Bytes are those of the boxes that are touched (`regions.py`), each once: what must come from memory when
-caches do the rest; where accesses are known to be fewer than the box has elements (a gather), these count. A loop whose bounds
-depend on outer ones counts with its greatest extent, a branch with both arms, a while loop as one round.
+Operations are those on element values: an FMA counts 2, a function of `sym/functions/` as many as its definition has; index
+arithmetic is free. Bytes are those of the boxes that are touched (`regions.py`), each once: the compulsory memory traffic of a
+perfect cache. Where the accesses are known to be fewer than the elements of the box (a gather), the accesses count. A loop whose
+bounds depend on outer loops counts with its greatest extent, a branch with both arms, a while loop as one round.
 
     cost(matmul)  ->  Cost(operations=n * m * k * 2, read=(n * k + k * m + n * m) * 4, written=n * m * 4)
 """
@@ -28,17 +28,17 @@ from ..buffer import Buffer, Load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Region, Stmt, Store, children, exprs
 from .regions import regions, symbol_facts
 
-_FREE = (E.Const, E.Var, E.Bitcast)
+_FREE = (E.Const, E.Var, E.Bitcast)  # they need no instruction
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a program or a statement costs; each a formula of the dims and the variables around it."""
+    """The cost of a program or a statement, as formulas of the dims and the surrounding variables."""
 
     operations: Expr
     read: Expr  # bytes
     written: Expr  # bytes
-    exact: bool = True  # no literal in the formulas has wrapped
+    exact: bool = True  # False if a literal in the formulas may have overflowed
 
     @property
     def counts(self) -> tuple[Expr, Expr, Expr]:
@@ -47,17 +47,17 @@ class Cost:
 
     @property
     def bytes(self) -> Expr:
-        """The traffic both ways."""
+        """The bytes read and written."""
         return simplify(self.read + self.written)
 
 
 def cost(func: Func) -> Cost:
-    """What one call costs, over the program's symbols."""
+    """The cost of one call, over the program's symbols."""
     return stmt_cost(func.body, symbol_facts(func))
 
 
 def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
-    """What running a statement once costs, over the variables that are free in it."""
+    """The cost of running a statement once, over its free variables."""
     counter = _Counter()
     counter.stmt(s, (), facts)
     touched = regions(s, facts)
@@ -71,39 +71,43 @@ def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
 
 
 def _fits(factors: Iterable[Expr], times: int) -> bool:
-    """Whether the literals of a product leave room in 64 bits for sums of such products."""
+    """True if the literals of a product are small enough that sums of such products stay in 64 bits."""
+    # 2**58 leaves 5 bits below the sign bit for the sum.
     return times * math.prod(int(f.value) for f in factors if isinstance(f, Const)) < 1 << 58
 
 
 def _bytes(boxes: Iterable[Region], accesses: dict[Buffer, Expr], facts: Facts) -> Expr:
+    """The bytes of all boxes, each limited by the number of accesses to its buffer."""
     total: Expr = Const(0, i64)
     for box in boxes:
         elements = simplify(product(tuple(simplify(Max(n, Const(0, i64)), facts) for n in box.extents)), facts)
-        done = accesses.get(box.buffer)
-        if done is not None:
-            done = simplify(done, facts)
-            elements = elements if prove(elements <= done, facts) else done if prove(done <= elements, facts) else Min(elements, done)
+        count = accesses.get(box.buffer)
+        if count is not None:
+            count = simplify(count, facts)
+            elements = elements if prove(elements <= count, facts) else count if prove(count <= elements, facts) else Min(elements, count)
         total = total + _size(elements, box.buffer.dtype)
     return total
 
 
 def _size(elements: Expr, dtype: DType) -> Expr:
+    """The bytes that elements take in memory."""
     return elements * dtype.itemsize if dtype.bits >= 8 else (elements * dtype.bits + 7) // 8
 
 
 @dataclass(slots=True)
 class _Counter:
-    """Adds up operations and accesses; `times` is the product of the extents around."""
+    """Adds up operations and accesses; `times` are the extents of the surrounding loops."""
 
     operations: Expr = field(default_factory=lambda: Const(0, i64))
     loads: dict[Buffer, Expr] = field(default_factory=dict)
     stores: dict[Buffer, Expr] = field(default_factory=dict)
     inner: tuple[Var, ...] = ()
     called: set[Buffer] = field(default_factory=set)
-    values: dict[Var, Expr] = field(default_factory=dict)  # lets, which ends of loops may be made of
+    values: dict[Var, Expr] = field(default_factory=dict)  # lets, because loop bounds may use them
     exact: bool = True
 
     def stmt(self, s: Stmt, times: tuple[Expr, ...], facts: Facts) -> None:
+        """Counts a statement that runs `times` times."""
         match s:
             case For():
                 extent = simplify(substitute(s.stop - s.start, self.values), facts)
@@ -128,7 +132,7 @@ class _Counter:
                 self.exact &= inside.exact and _fits((*times, *s.dims), 1)
                 self.operations += substitute(inside.operations, dict(zip(s.func.symbols, s.dims, strict=True))) * product(times)
                 for a in s.args:
-                    if isinstance(a, Buffer):  # how often the callee reads it is not looked at: its box counts
+                    if isinstance(a, Buffer):  # accesses in the callee are not counted, so the whole box is
                         self.called.add(a)
                         self.loads.pop(a, None)
                         self.stores.pop(a, None)
@@ -138,7 +142,7 @@ class _Counter:
             self.stmt(child, times, facts)
 
     def block(self, s: Block, times: tuple[Expr, ...], facts: Facts) -> None:
-        """A block runs at most once for each point of its loops; its init is counted with every point of the S iterators only."""
+        """Counts a block: its body once per iteration of the loops, its init once per iteration of those that feed S iterators only."""
         self.stmt(s.body, times, facts)
         if s.init is not None:
             reduced = {v for i in s.iters if i.kind != "S" for v in E.free_vars(i.value)}
@@ -146,24 +150,27 @@ class _Counter:
             self.stmt(s.init, tuple(n for n, v in zip(times, loops, strict=True) if v not in reduced), facts)
 
     def expr(self, e: Expr, times: tuple[Expr, ...]) -> None:
+        """Counts the operations and loads of an expression."""
         self.add(operations_of(e), times)
         for n in E.walk(e):
             if isinstance(n, Load):
                 self.access(self.loads, n.buffer, times)
 
     def access(self, into: dict[Buffer, Expr], buffer: Buffer, times: tuple[Expr, ...]) -> None:
+        """Counts accesses to a buffer."""
         if buffer not in self.called:
             self.exact &= _fits(times, buffer.dtype.bits)
             into[buffer] = into.get(buffer, Const(0, i64)) + product(times)
 
     def add(self, operations: int, times: tuple[Expr, ...]) -> None:
+        """Adds operations that run `times` times."""
         if operations:
             self.exact &= _fits(times, operations)
             self.operations += product(times) * operations
 
 
 def operations_of(e: Expr) -> int:
-    """The operations on values in an expression; what is inside of an index is not one, nor is arithmetic of indices alone."""
+    """The number of operations on values in an expression, without index arithmetic."""
     seen: set[Expr] = set()
     stack = [e]
     total = 0
@@ -184,6 +191,7 @@ def operations_of(e: Expr) -> int:
 
 @cache
 def _operations_in(fn: str, dtype: DType) -> int:
+    """The number of operations in the definition of a math function."""
     from ...sym.functions import definition
 
     return operations_of(definition(fn, dtype)[1])

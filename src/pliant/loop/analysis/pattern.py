@@ -1,16 +1,16 @@
-"""What kind of computation a loop program is, from its accesses: what fusion and default schedules choose by.
+"""Pattern classification of loop programs by their accesses; fusion and default schedules choose by it.
 
     elementwise   y[i, j] = f(a[i, j], b[j])            some input is read at the index that is written, others may be broadcast
     broadcast     y[i, j] = f(b[j])                     every input is read at a part of that index, in order
     injective     y[i, j] = f(a[j, i]), f(a[i, 2*j])    at indices that depend on the iterators only
     gather        y[i] = a[t[i]]                        at indices that depend on data
     scatter       y[t[i]] = a[i]                        it writes at such indices
-    reduction     y[i] += f(a[i, k])                    also with what comes before and after: softmax and norms are reductions
-    matmul        y[i, j] += a[i, k] * b[k, j]          a sum of products in which an operand is used again along some output dim
+    reduction     y[i] += f(a[i, k])                    also with a prologue and an epilogue: softmax and norms are reductions
+    matmul        y[i, j] += a[i, k] * b[k, j]          a sum of products that reuses an operand along some output dim
     opaque        anything else: ordered, several shapes, loops inside of blocks, code outside of blocks
 
-A program of several blocks is what its output block is, together with the blocks that it reads through memory of the
-program's own: elementwise code after a matmul is still matmul-like.
+The kind of a program with several blocks is that of its output block, combined with the blocks that it reads through local
+buffers: a matmul with an elementwise epilogue is still a matmul.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Se
 
 
 class Kind(IntEnum):
-    """Pattern kinds, the harder to fuse the greater."""
+    """Pattern kinds; a greater one is harder to fuse."""
 
     ELEMENTWISE = 0
     BROADCAST = 1
@@ -37,12 +37,12 @@ class Kind(IntEnum):
     OPAQUE = 7
 
 
-_SIMPLE = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.GATHER)
+_SIMPLE = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.GATHER)  # each output element is computed by one instance
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What a block does: the places it writes, what it reads (not its own target), and its kind taken alone."""
+    """What a block does: its target, the loads from other buffers, and its kind taken alone."""
 
     block: Block
     target: tuple[Expr, ...]  # the index that is written
@@ -70,50 +70,51 @@ def pattern_kind(func: Func) -> Kind:
 
 
 def reads_elementwise(func: Func, position: int) -> bool:
-    """Whether the argument at `position` (of those that are passed in) is only read at the index that is written."""
-    given = [p for p in func.params if p.role != "out"]
-    buffer = given[position].value
+    """True if the input at `position` (outputs not counted) is only read at the index that is written."""
+    inputs = [p for p in func.params if p.role != "out"]
+    buffer = inputs[position].value
     blocks = _outer_blocks(func.body)
     if blocks is None or not isinstance(buffer, Buffer):
         return False
-    found = [(c, load) for c in map(_compute, blocks) if c is not None for load in c.reads if load.buffer is buffer]
+    uses = [(c, load) for c in map(_compute, blocks) if c is not None for load in c.reads if load.buffer is buffer]
     outputs = [p.value for p in func.params if p.role != "in"]
-    return bool(found) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in found)
+    return bool(uses) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in uses)
 
 
 def reads_each_once(func: Func, position: int) -> bool:
-    """Whether one block alone reads the argument at `position` (of those that are passed in), each element in one instance at most."""
+    """True if a single block reads the input at `position` (outputs not counted), and each element in at most one instance."""
     buffer = [p for p in func.params if p.role != "out"][position].value
     blocks = _outer_blocks(func.body)
     if blocks is None or not isinstance(buffer, Buffer):
         return False
-    found = [(b, load) for b in blocks for load in _loads(e for s in walk_stmts(b) for e in exprs(s)) if load.buffer is buffer]
-    if len({b for b, _ in found}) != 1:
+    uses = [(b, load) for b in blocks for load in _loads(e for s in walk_stmts(b) for e in exprs(s)) if load.buffer is buffer]
+    if len({b for b, _ in uses}) != 1:
         return False
-    iters = {i.var for i in found[0][0].iters}
-    return all(len(set(load.indices)) == len(load.indices) and set(load.indices) == iters for _, load in found)
+    iters = {i.var for i in uses[0][0].iters}
+    return all(len(set(load.indices)) == len(load.indices) and set(load.indices) == iters for _, load in uses)
 
 
 def right_operand(func: Func, position: int) -> bool:
-    """Whether the argument at `position` (of those that are passed in) is multiplied along the last index that is written."""
-    given = [p for p in func.params if p.role != "out"]
-    found = [(c, load) for c in map(_compute, _outer_blocks(func.body) or ()) if c is not None for load in c.reads]
-    mine = [(c, load) for c, load in found if load.buffer is given[position].value]
-    return bool(mine) and all(c.kind is Kind.MATMUL and not free_vars(c.target[-1]).isdisjoint(free_vars(load)) for c, load in mine)
+    """True if the input at `position` (outputs not counted) is a matmul operand that varies along the last output index."""
+    inputs = [p for p in func.params if p.role != "out"]
+    uses = [(c, load) for c in map(_compute, _outer_blocks(func.body) or ()) if c is not None for load in c.reads]
+    operand = [(c, load) for c, load in uses if load.buffer is inputs[position].value]
+    return bool(operand) and all(c.kind is Kind.MATMUL and not free_vars(c.target[-1]).isdisjoint(free_vars(load)) for c, load in operand)
 
 
 def cheap_store(func: Func) -> bool:
-    """Whether the program is one elementwise store, of one tensor, about as cheap as loading its result: no division, no function."""
+    """True if the program is one elementwise store of one tensor that is as cheap to recompute as to load: no division, no function."""
     blocks = _outer_blocks(func.body)
     if blocks is None or len(blocks) != 1 or not isinstance(blocks[0].body, Store) or pattern_kind(func) > Kind.BROADCAST:
         return False
     nodes = list(walk(blocks[0].body.value))
-    dear = any(isinstance(e, Call | Div) for e in nodes)
-    return not dear and sum(isinstance(e, Load) for e in nodes) <= 1 and sum(bool(e.args) for e in nodes) <= 8
+    costly = any(isinstance(e, Call | Div) for e in nodes)
+    # 8 operations are a rough estimate of the cost of a load.
+    return not costly and sum(isinstance(e, Load) for e in nodes) <= 1 and sum(bool(e.args) for e in nodes) <= 8
 
 
 def _outer_blocks(s: Stmt) -> list[Block] | None:
-    """The outermost blocks in order; None if something else happens beside them."""
+    """The outermost blocks in order; None if there are other statements that compute."""
     match s:
         case Block():
             return [s]
@@ -122,14 +123,14 @@ def _outer_blocks(s: Stmt) -> list[Block] | None:
         case Let():
             return [] if not any(isinstance(n, Load) for n in walk(s.value)) else None
         case For() | Seq():
-            found = [_outer_blocks(c) for c in children(s)]
-            return None if any(f is None for f in found) else [b for f in found if f is not None for b in f]
+            nested = [_outer_blocks(c) for c in children(s)]
+            return None if any(f is None for f in nested) else [b for f in nested if f is not None for b in f]
     return None
 
 
 def _joined(c: _Computed, makers: dict[Buffer, _Computed], above: frozenset[_Computed]) -> Kind:
-    """The kind of a block together with those whose results it reads."""
-    if c in above:
+    """The kind of a block combined with the blocks whose results it reads."""
+    if c in above:  # a cycle through memory
         return Kind.OPAQUE
     kind = c.kind
     for load in c.reads:
@@ -142,7 +143,7 @@ def _joined(c: _Computed, makers: dict[Buffer, _Computed], above: frozenset[_Com
 
 
 def _composed(kind: Kind, before: Kind, in_place: bool) -> Kind:
-    """`kind` reading the result of `before`, at the index it writes or elsewhere."""
+    """The kind of a `kind` block that reads the result of a `before` block, at its own output index (`in_place`) or elsewhere."""
     if Kind.OPAQUE in (kind, before) or Kind.SCATTER in (kind, before):
         return Kind.OPAQUE
     if kind in _SIMPLE and before in _SIMPLE:
@@ -155,7 +156,7 @@ def _composed(kind: Kind, before: Kind, in_place: bool) -> Kind:
 
 
 def _compute(block: Block) -> _Computed | None:
-    """What the block does, or None if it is nothing that has a kind."""
+    """What the block does, or None if it fits no pattern."""
     stores: list[Load] = []
     loads: list[Load] = []
     reduces = False
@@ -163,7 +164,7 @@ def _compute(block: Block) -> _Computed | None:
     for s in walk_stmts(block.body):
         match s:
             case Let():
-                continue  # what uses it has its value in place
+                continue  # `_without_lets` has substituted it
             case Store():
                 stores.append(Load(s.buffer, s.indices))
             case Reduce():
@@ -189,7 +190,7 @@ def _compute(block: Block) -> _Computed | None:
 
 
 def _without_lets(s: Stmt) -> Stmt:
-    """The statement with the values of lets in the place of their variables."""
+    """The statement with lets substituted into their uses."""
     lets: dict[Var, Expr] = {}
     for x in walk_stmts(s):
         if isinstance(x, Let):
@@ -198,16 +199,18 @@ def _without_lets(s: Stmt) -> Stmt:
 
 
 def _loads(values: Iterable[Expr]) -> list[Load]:
+    """The loads in expressions."""
     return [n for e in values for n in walk(e) if isinstance(n, Load)]
 
 
 def _kind(block: Block, target: tuple[Expr, ...], reads: tuple[Load, ...], reduces: bool) -> Kind:
+    """The kind of a block by its target, its reads, and whether it reduces."""
     spatial = [i.var for i in block.iters if i.kind == "S"]
     if _loads(target):
         return Kind.SCATTER if not reduces else Kind.OPAQUE
     written = frozenset().union(*(free_vars(e) for e in target)) & frozenset(i.var for i in block.iters)
     if not written <= frozenset(spatial):
-        return Kind.OPAQUE  # it writes along a reduction
+        return Kind.OPAQUE  # it writes at an index of a reduction iterator
     if reduces:
         return Kind.MATMUL if _sums_products(block, spatial) else Kind.REDUCTION
     if not all(isinstance(e, Var) for e in target if free_vars(e)):
@@ -218,7 +221,7 @@ def _kind(block: Block, target: tuple[Expr, ...], reads: tuple[Load, ...], reduc
 
 
 def _read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
-    """How the index of a read relates to the index that is written."""
+    """The kind of a read, by how its index relates to the index that is written."""
     if load.indices == target:
         return Kind.ELEMENTWISE
     if _loads(load.indices):
@@ -237,7 +240,7 @@ def _read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
 
 
 def _plain(index: Expr) -> Var | None:
-    """The iterator that an index is, also where a dim of 1 is broadcast: `select(n == 1, 0, v)`."""
+    """The iterator that an index consists of, also where a dim of 1 is broadcast: `select(n == 1, 0, v)`."""
     if isinstance(index, Var):
         return index
     if isinstance(index, Select):
@@ -248,23 +251,24 @@ def _plain(index: Expr) -> Var | None:
 
 
 def _fixed(index: Expr, places: list[Var]) -> bool:
+    """True if an index does not depend on the output iterators."""
     return free_vars(index).isdisjoint(places)
 
 
 def _sums_products(block: Block, spatial: list[Var]) -> bool:
-    """Whether the block adds up products of two operands, one of which does not depend on some output iterator."""
+    """True if the block adds up products of two loaded operands, and some output iterator reuses one of them."""
     reduced = {i.var for i in block.iters if i.kind == "R"}
     for s in walk_stmts(block.body):
         pair = _factors(s)
         if pair is not None:
             uses = [free_vars(e) for e in pair]
-            again = any(v not in u for u in uses for v in spatial)
-            return all(u & reduced for u in uses) and again and all(_loads([e]) for e in pair)
+            reused = any(v not in u for u in uses for v in spatial)
+            return all(u & reduced for u in uses) and reused and all(_loads([e]) for e in pair)
     return False
 
 
 def _factors(s: Stmt) -> tuple[Expr, Expr] | None:
-    """The operands of the product that a statement adds to its target."""
+    """The factors of the product that a statement adds to its target, or None."""
     if isinstance(s, Reduce) and s.combiner.name == "fma":
         return s.values[0], s.values[1]
     if isinstance(s, Reduce) and s.combiner.name == "add":

@@ -1,16 +1,16 @@
-"""Is every access inside of its buffer? `accesses(func)` says of each one: proven, guarded, or unproved.
+"""Bounds checking at compile time: `accesses(func)` classifies every memory access as proven, guarded or unproved.
 
     for i in range(n):
         y[i] = x[i]                                     # proven: i < n by the loop
         if i + 1 < n: z[i] = x[i + 1]                   # guarded: a condition around it, with the loops, proves it
         w[i] = x[t[i]]                                  # unproved: t may hold anything
 
-A condition guards if it is an `if`, an arm of a select, the left side of `and`/`or`, a predicate of a block, a `while`, or a
-`check` that comes before. Views and arguments of calls are looked at as well: a view has to lie in the memory it views, an argument
-has to have the extents its parameter says, and the callee's contract has to hold; the callee is then looked at by itself.
+A guard is an `if`, an arm of a select, the left side of `and`/`or`, the predicate of a block, a `while`, or an earlier `check`.
+Views and call arguments are checked too: a view must lie inside the memory that it views, an argument must have the extents that
+its parameter declares, and the callee's contract must hold. The callee is then analyzed on its own.
 
-What a load gives is a number without a name: it gets one when it is first read, and another one after a write to its buffer.
-So a condition on a loaded index serves until somebody may have changed it.
+Each loaded value gets a symbolic name at its first read, and a new name after a write to its buffer. So a condition on a loaded
+index is usable until a write may have changed that index.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ..passes.written import memory_size, reach
 from ..stmt import Alloc, Call, Check, For, Func, If, Let, Param, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts, zero
 
 Status = Literal["proven", "guarded", "unproved"]
-SPLITS = 9  # nested case distinctions; each decides a comparison of dims, so few are possible
+SPLITS = 9  # max depth of nested case splits; each split decides a comparison of dims, and few of those appear in one program
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access, and what is known of it: `condition` is what could not be shown."""
+    """An access with its status; `condition` is the bound that could not be proved."""
 
     func: str
     buffer: str
@@ -55,35 +55,38 @@ class Access:
 
 
 def accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
-    """Every access of a loop program and of those that it calls, in order, with its status.
+    """The accesses of a loop program and of its callees, in order, each with its status.
 
-    `given` are conditions on its symbols that whoever calls it makes sure of.
+    `given` are conditions on its symbols that every caller guarantees.
     """
     return _accesses(func, given, loops_first=True)
 
 
 def unproved_accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
-    """The accesses of a loop program that nothing shows to be in range."""
+    """The accesses of a loop program that cannot be proved to be in bounds."""
     return [a for a in _accesses(func, given, loops_first=False) if a.status == "unproved"]
 
 
 def _accesses(func: Func, given: Iterable[Expr], *, loops_first: bool) -> list[Access]:
-    """What the loops alone cannot show costs the most to try: unless `loops_first`, proven and guarded are not told apart."""
-    done: dict[Func, None] = {}
-    left, found = [func], []
-    while left:
-        f = left.pop(0)
-        if f not in done:
-            done[f] = None
+    """Classifies all accesses of `func` and of its callees.
+
+    Without `loops_first` it does not tell proven from guarded. A failing proof from the loops alone is the most expensive kind.
+    """
+    visited: dict[Func, None] = {}
+    worklist, results = [func], []
+    while worklist:
+        f = worklist.pop(0)
+        if f not in visited:
+            visited[f] = None
             proof = _Proof(lower_blocks(f), given if f is func else (), loops_first)
-            found += proof.run()
-            left += proof.callees
-    return found
+            results += proof.run()
+            worklist += proof.callees
+    return results
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop around a place."""
+    """A loop around the access."""
 
     var: Var
     start: Expr
@@ -92,7 +95,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Fits:
-    """A size of memory that there is: it is no larger than addresses are."""
+    """The size of memory that exists: it fits the address space, so computing it does not overflow."""
 
     size: Expr
 
@@ -102,32 +105,35 @@ _Item = _Loop | _Fits | Expr
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What holds at a place, in order: the loops around it, and the conditions."""
+    """What holds at an access, from the outside in: the surrounding loops, and the conditions."""
 
     items: tuple[_Item, ...] = ()
 
     def also(self, item: _Item) -> _Known:
+        """The same facts and `item`."""
         return self if item is TRUE else _Known((*self.items, item))
 
     def shows(self, claim: Expr, *, conditions: bool, cases: int = SPLITS) -> bool:
-        """Whether the claim follows, with the conditions or from the loops alone; by cases, where extents and indices are selects."""
+        """True if the claim follows from the loops, and from the conditions if `conditions` is set; selects are split into cases."""
         items = [x for x in self.items if conditions or isinstance(x, _Loop | _Fits)]
         return self._follows(claim, items, EMPTY, cases)
 
     def _follows(self, claim: Expr, items: list[_Item], case: Facts, cases: int) -> bool:
+        """True if the claim follows from `items`, when the conditions decided so far by case splits (`case`) hold."""
         facts = case
         for x in items:
             if isinstance(x, _Loop):
                 if simplify(E.Lt(x.start, x.stop), facts) is FALSE:
-                    return True  # nothing runs here in this case
+                    return True  # this code is unreachable in this case
                 facts = facts.with_loop(x.var, simplify(x.stop - x.start, facts), x.start)
             elif isinstance(x, _Fits):
                 facts = facts.with_no_wrap(x.size)
             else:
                 condition = simplify(x, facts)
                 if condition is FALSE:
-                    return True  # nothing runs here in this case
-                facts = facts.with_condition(condition if isinstance(x, E.Or) else x)  # of an alternative, what is left of it
+                    return True  # this code is unreachable in this case
+                # An `or` is passed simplified, as the alternatives that are left in this case.
+                facts = facts.with_condition(condition if isinstance(x, E.Or) else x)
         if prove(claim, facts) or prove(claim, facts.with_definitions()):
             return True
         if not cases:
@@ -139,7 +145,10 @@ class _Known:
 
 
 def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
-    """Conditions on dims on which selects and alternatives depend, in a claim and in what is known: a case of them holds everywhere."""
+    """The conditions on dims that selects and `or`s depend on, in the claim and in the facts.
+
+    Dims do not change during a run, so a case split on such a condition is the same at every access.
+    """
     inside = [e for x in reversed(items) for e in ((x.stop, x.start) if isinstance(x, _Loop) else () if isinstance(x, _Fits) else (x,))]
     for e in (claim, *inside):
         for node in walk(e):
@@ -148,7 +157,7 @@ def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
 
 
 def _atoms(condition: Expr) -> Iterator[Expr]:
-    """The comparisons that a condition is made of: each of them known, it is known too, and so are others made of them."""
+    """The comparisons that a condition consists of; deciding them decides the condition, and others that share them."""
     if isinstance(condition, E.And | E.Or | E.Not):
         for a in condition.args:
             yield from _atoms(a)
@@ -157,32 +166,35 @@ def _atoms(condition: Expr) -> Iterator[Expr]:
 
 
 class _Proof:
+    """The walk over one function; it tracks what is known and records each access."""
+
     def __init__(self, func: Func, given: Iterable[Expr], loops_first: bool) -> None:
         self.func = func
         self.loops_first = loops_first
         self.span = func.span
         self.known = _Known(tuple(given))
-        for v in func.symbols:  # every dim is at least 0, also one that is a plain variable
+        for v in func.symbols:  # dims are never negative, also those that are plain variables
             if not isinstance(v, Dim):
                 self.known = self.known.also(_Loop(v, zero(), Const(DIM_MAX + 1, i64)))
-        self.values: dict[Var, Expr] = {}  # of lets, over dims, loop variables and names of loads
-        self.names: dict[Load, Var] = {}  # what a place in memory holds now
+        self.values: dict[Var, Expr] = {}  # values of lets, in terms of dims, loop variables and named loads
+        self.names: dict[Load, Var] = {}  # the symbolic name of the value that a memory location holds now
         self.count = 0
         self.root: dict[Buffer, Buffer] = {}
         self.found: list[Access] = []
         self.callees: dict[Func, None] = {}
-        # Shapes of a host program are those of a graph's values, which are shapes by deduction and the checks it asks for.
+        # The shapes in a host program are those of graph values: shape deduction and its checks make them non-negative.
         views = [s.buffer for s in walk_stmts(func.body) if isinstance(s, View)] if func.attrs.host else []
         self.extents = [E.Le(zero(), e) for e in dict.fromkeys(e for b in views for e in b.shape) if e.args]
 
     def run(self) -> list[Access]:
+        """Analyzes the body and returns its accesses."""
         self.stmt(self.func.body)
         return self.found
 
     # Values.
 
     def see(self, e: Expr) -> Expr:
-        """`e` with lets and loads replaced by what they stand for here."""
+        """`e` with lets replaced by their values and loads by their symbolic names."""
 
         def leaf(x: Expr) -> Expr | None:
             if isinstance(x, Var):
@@ -190,7 +202,7 @@ class _Proof:
             if isinstance(x, Load):
                 place = Load(x.buffer, tuple(self.see(i) for i in x.indices))
                 if place not in self.names:
-                    self.count += 1  # a name of its own: terms are sorted by names
+                    self.count += 1  # a unique name, because terms are sorted by name
                     self.names[place] = Var(f"{x.buffer.name}[…{self.count}]", x.dtype)
                 return self.names[place]
             return None
@@ -198,25 +210,27 @@ class _Proof:
         return rewrite(e, leaf)
 
     def memory(self, b: Buffer) -> Buffer:
+        """The buffer that owns the memory of `b`, if `b` is a view."""
         return self.root.get(b, b)
 
     def changed(self, buffers: Iterable[Buffer]) -> None:
-        """Forget what these buffers hold."""
+        """Drops the names of values loaded from these buffers, because the buffers may have been written."""
         roots = {self.memory(b) for b in buffers}
         self.names = {load: v for load, v in self.names.items() if self.memory(load.buffer) not in roots}
 
     @contextmanager
     def under(self, *conditions: Expr) -> Iterator[None]:
-        """Where the conditions hold."""
-        kept = self.known
+        """Adds the conditions to what is known, inside of the `with`."""
+        outside = self.known
         for c in conditions:
             self.known = self.known.also(self.see(c))
         yield
-        self.known = kept
+        self.known = outside
 
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
+        """Records the accesses of a statement, and adds what it makes known."""
         around = self.span
         self.span = s.span or around
         match s:
@@ -248,18 +262,20 @@ class _Proof:
         self.span = around
 
     def loop(self, s: For) -> None:
+        """Analyzes a loop's body with the loop's range known."""
         self.loads(s.start)
         self.loads(s.stop)
         start, stop = self.see(s.start), self.see(s.stop)
         if isinstance(start, Const) and isinstance(stop, Const) and stop.value <= start.value:
-            return  # it never runs
+            return  # the loop has no iterations
         self.changed(_written(s.body))
-        kept = self.known
-        self.known = kept.also(_Loop(s.var, start, stop))
+        outside = self.known
+        self.known = outside.also(_Loop(s.var, start, stop))
         self.stmt(s.body)
-        self.known = kept
+        self.known = outside
 
     def access(self, s: Stmt) -> None:
+        """Records the accesses of a statement that has no statements inside."""
         for e in exprs(s):
             self.loads(e)
         match s:
@@ -280,7 +296,7 @@ class _Proof:
                 self.changed([a for p, a in _buffers(s) if p.role != "in"])
 
     def loads(self, e: Expr) -> None:
-        """The loads in `e`, each under the conditions on which it is read."""
+        """Records the loads in `e`, each with the conditions under which it is evaluated."""
         if isinstance(e, E.Select):
             c, a, b = e.args
             self.loads(c)
@@ -303,14 +319,15 @@ class _Proof:
     # Conditions.
 
     def element(self, kind: Literal["load", "store", "reduce"], b: Buffer, indices: tuple[Expr, ...]) -> None:
-        wanted = [c for i, extent in zip(indices, b.shape, strict=True) for c in (E.Le(zero(), i), E.Lt(i, extent))]
-        self.show(kind, b.name, ", ".join(map(str, indices)), wanted)
+        """Records an access to one element: each index has to be in its dim."""
+        bounds = [c for i, extent in zip(indices, b.shape, strict=True) for c in (E.Le(zero(), i), E.Lt(i, extent))]
+        self.show(kind, b.name, ", ".join(map(str, indices)), bounds)
 
     def view(self, s: View) -> None:
-        """The view is empty or lies inside of what it views, taken as a whole from its start."""
+        """Records a view: it has to be empty, or lie inside the memory that it views."""
         source, view = s.source, s.buffer
         if self.func.attrs.host and source in self.func.buffers:
-            return  # a bare pointer: its size is what the function that checks the arguments has found
+            return  # a bare pointer to an argument: the function that checks arguments has checked its size
         low, high = reach(view)
         start = source.flat_index(s.start)
         first, last = start, start
@@ -321,14 +338,14 @@ class _Proof:
             first, last = start + low * size, start + (high + 1) * size - 1
         else:
             first, last = start + low * view.dtype.bits // 8, start + high * view.dtype.bits // 8
-        some = [E.Lt(zero(), e) for e in view.shape]
-        with self.under(*some, *self.extents):
+        not_empty = [E.Lt(zero(), e) for e in view.shape]
+        with self.under(*not_empty, *self.extents):
             self.known = self.known.also(_Fits(self.see(memory_size(source))))
-            wanted: list[Expr] = [E.Le(zero(), first), E.Lt(last, memory_size(source))]
-            self.show("view", source.name, ", ".join(map(str, s.start)), wanted)
+            bounds: list[Expr] = [E.Le(zero(), first), E.Lt(last, memory_size(source))]
+            self.show("view", source.name, ", ".join(map(str, s.start)), bounds)
 
     def call(self, s: Call) -> None:
-        """Shapes and strides are what the parameters say, the callee's dims are in their contract."""
+        """Records a call: arguments have the shapes and strides that the parameters declare, dims satisfy the callee's contract."""
         callee = s.func
         self.callees.setdefault(callee)
         binding: dict[Var, Expr] = dict(zip(callee.symbols, s.dims, strict=True))
@@ -338,13 +355,13 @@ class _Proof:
             pairs = [*zip(a.shape, p.value.shape, strict=True)]
             if a.strides is not None or p.value.strides is not None:
                 pairs += zip(a.element_strides(), p.value.element_strides(), strict=True)
-            wanted = [E.Eq(given, substitute(want, binding)) for given, want in pairs]
-            self.show("call", a.name, f"{callee.name}: {p.value.name}", [w for w in wanted if w.args[0] is not w.args[1]])
+            equalities = [E.Eq(actual, substitute(declared, binding)) for actual, declared in pairs]
+            self.show("call", a.name, f"{callee.name}: {p.value.name}", [w for w in equalities if w.args[0] is not w.args[1]])
         for symbol, value in zip(callee.symbols, s.dims, strict=True):
             self.show("call", symbol.name, callee.name, _contract(symbol, value))
 
     def show(self, kind: Literal["load", "store", "reduce", "view", "call"], name: str, index: str, wanted: Sequence[Expr]) -> None:
-        """Notes whether all of the conditions hold here."""
+        """Records an access: proven, guarded or unproved, by whether all conditions hold here."""
         status: Status = "proven"
         missing = ""
         for condition in wanted:
@@ -359,29 +376,30 @@ class _Proof:
 
 
 def _contract(symbol: Var, value: Expr) -> Sequence[Expr]:
-    """What a callee may assume of a dim."""
+    """The conditions that a callee assumes of a dim: its range, and the number that it is a multiple of."""
     low, high, step = (symbol.min, symbol.max, symbol.multiple_of) if isinstance(symbol, Dim) else (0, DIM_MAX, 1)
     inside = [E.Le(Const(low, i64), value), E.Le(value, Const(high, i64))]
     return inside if step == 1 else [*inside, E.Eq(E.FloorMod(value, Const(step, i64)), zero())]
 
 
 def _written(s: Stmt) -> list[Buffer]:
-    """The buffers that a statement writes, those that it allocates included, and what their views are of."""
-    found: list[Buffer] = []
+    """The buffers that a statement writes or allocates, and the sources of the views in it."""
+    buffers: list[Buffer] = []
     for x in walk_stmts(s):
         match x:
             case Store():
-                found.append(x.buffer)
+                buffers.append(x.buffer)
             case Reduce():
-                found += [t.buffer for t in x.targets]
+                buffers += [t.buffer for t in x.targets]
             case Alloc():
-                found.append(x.buffer)
+                buffers.append(x.buffer)
             case View():
-                found += [x.buffer, x.source]  # by whatever name it is written
+                buffers += [x.buffer, x.source]  # a write through a view changes its source, and the other way round
             case Call():
-                found += [a for p, a in _buffers(x) if p.role != "in"]
-    return found
+                buffers += [a for p, a in _buffers(x) if p.role != "in"]
+    return buffers
 
 
 def _buffers(s: Call) -> list[tuple[Param, Buffer]]:
+    """The buffer arguments of a call, each with its parameter."""
     return [(p, a) for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer)]

@@ -1,10 +1,10 @@
-"""What a statement reads and writes, as boxes: the index of each access with the variables that run inside eliminated.
+"""Region inference: the boxes of each buffer that a statement reads and writes, with the variables bound inside eliminated.
 
     for j in range(4): y[i, j] = x[i + j] + t[x[i]]        over i:   reads x[i : i + 4], t[:]   writes y[i, 0:4]
 
-A box covers every access and may be larger: several accesses of one buffer become one box, an index that depends on data
-covers the whole dim. Guards (ifs, predicates, conditions of `select`) make boxes smaller where they bound the index.
-Buffers that exist only inside of the statement are left out. Boxes assume what the verifier checks: that accesses are in range.
+A box covers every access and may be larger: the accesses to one buffer are merged into one box, and a data-dependent index covers
+the whole dim. Guards (ifs, predicates, conditions of `select`) tighten a box where they bound the index. Buffers that are allocated
+inside the statement are left out. Boxes are valid only for accesses that are in range, which the verifier checks.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ..stmt import Alloc, Block, Call, For, Func, If, Let, Reduce, Region, Seq, 
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The boxes that a statement reads and writes, one for each buffer."""
+    """The boxes that a statement reads and writes, one per buffer."""
 
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
 
 
 def regions(s: Stmt, facts: Facts = EMPTY) -> Regions:
-    """The boxes of a statement over the variables that are free in it; for a block, over its iterators."""
+    """The boxes of a statement over its free variables; for a block, over its iterators."""
     walker = _Walker()
     if isinstance(s, Block):
         for i in s.iters:
-            if i.var not in facts.ends:  # indices are sums and products of what memory can have; they do not overflow
+            if i.var not in facts.ends:  # an index addresses memory, so it is in this range
                 facts = facts.with_range(i.var, -DIM_MAX, DIM_MAX)
         walker.inside(s, facts)
     else:
@@ -55,16 +55,17 @@ def symbol_facts(func: Func) -> Facts:
 
 @dataclass(slots=True)
 class _Walker:
-    """Walks statements with what is known there; `inner` are the variables to eliminate."""
+    """Collects the boxes; passes down the facts that hold at each statement. `inner` are the variables to eliminate."""
 
     reads: dict[Buffer, Region] = field(default_factory=dict)
     writes: dict[Buffer, Region] = field(default_factory=dict)
     inner: tuple[Var, ...] = ()
-    values: dict[Var, Expr] = field(default_factory=dict)  # iterators and lets
-    sources: dict[Buffer, Buffer] = field(default_factory=dict)  # views -> whose memory they name
+    values: dict[Var, Expr] = field(default_factory=dict)  # iterators and lets -> their values
+    sources: dict[Buffer, Buffer] = field(default_factory=dict)  # views -> the buffers that they are views of
     local: set[Buffer] = field(default_factory=set)
 
     def stmt(self, s: Stmt, facts: Facts) -> None:
+        """Adds the accesses of a statement."""
         match s:
             case For():
                 self.loads((s.start, s.stop), facts)
@@ -91,17 +92,17 @@ class _Walker:
                 self.simple(s, facts)
 
     def inside(self, block: Block, facts: Facts) -> None:
-        """The init and the body of a block."""
+        """Adds the accesses of a block's init and body."""
         if block.init is not None:
             self.stmt(block.init, self.under(block.init_predicate, facts))
         self.stmt(block.body, self.under(block.predicate, facts))
 
     def under(self, condition: Expr, facts: Facts) -> Facts:
-        """Also a condition of a block."""
+        """The facts, and a condition of a block."""
         return facts if condition is TRUE else facts.with_condition(self.over(condition))
 
     def simple(self, s: Stmt, facts: Facts) -> None:
-        """A statement without others inside."""
+        """Adds the accesses of a statement that has no statements inside."""
         self.loads(exprs(s), facts)
         match s:
             case Let():
@@ -123,15 +124,16 @@ class _Walker:
                             self.whole(into, a)
 
     def over(self, e: Expr) -> Expr:
-        """`e` with iterators and lets replaced by what they are bound to."""
+        """`e` with iterators and lets replaced by their values."""
         return substitute(e, self.values)
 
     def loads(self, values: Iterable[Expr], facts: Facts) -> None:
-        """The reads of expressions, each under the conditions around it."""
+        """Adds the loads of expressions, each under the conditions around it."""
         for e in values:
             self.expr(e, facts)
 
     def expr(self, e: Expr, facts: Facts) -> None:
+        """Adds the loads of one expression."""
         if not any(isinstance(n, Load) for n in walk(e)):
             return
         if isinstance(e, (Select, And, Or)):
@@ -140,15 +142,15 @@ class _Walker:
             cond = self.over(first)
             under = [facts.with_condition(Not(cond)) if isinstance(e, Or) else facts.with_condition(cond)]
             under += [facts.with_condition(Not(cond))] * (len(arms) - 1)
-            for arm, known in zip(arms, under, strict=True):
-                self.expr(arm, known)
+            for arm, arm_facts in zip(arms, under, strict=True):
+                self.expr(arm, arm_facts)
             return
         self.loads(e.args, facts)
         if isinstance(e, Load):
             self.touch(self.reads, e, facts)
 
     def touch(self, into: dict[Buffer, Region], place: Load, facts: Facts) -> None:
-        """Adds an access."""
+        """Adds one access: extends the box of its buffer."""
         if place.buffer in self.sources:
             self.whole(into, place.buffer)
             return
@@ -167,27 +169,27 @@ class _Walker:
         self.join(into, place.buffer, tuple(map(self.outer, starts)), tuple(map(self.outer, ends)))
 
     def clamped(self, kind: type[Max | Min], bound: Expr, limit: Expr, facts: Facts) -> Expr:
-        """A bound made of dims alone, cut at the buffer's edge; one that moves with outer variables is left as simple as it is."""
+        """Clamps a bound to the buffer's edge if it consists of dims alone; a clamp would only make others longer."""
         return self.simplified(kind(bound, limit), facts) if all(isinstance(v, Dim) for v in free_vars(bound)) else bound
 
     def simplified(self, e: Expr, facts: Facts) -> Expr:
-        """`e` made simpler by what is known there, unless that tells a dim by what is bound inside: `n == tile * 6 + 1`."""
-        found = simplify(e, facts)
-        return found if free_vars(found).isdisjoint(self.inner) else simplify(e)
+        """Simplifies `e` by the facts, unless that expresses a dim by a variable bound inside, as `n == tile * 6 + 1` would."""
+        simple = simplify(e, facts)
+        return simple if free_vars(simple).isdisjoint(self.inner) else simplify(e)
 
     def outer(self, e: Expr) -> Expr:
-        """A bound must not use what is bound inside; if one does, that is a mistake of the elimination."""
+        """Returns the bound after an assertion: it must not use a variable that is bound inside."""
         assert free_vars(e).isdisjoint(self.inner), f"{e} still depends on inner variables"
         return e
 
     def whole(self, into: dict[Buffer, Region], buffer: Buffer) -> None:
-        """Adds all of a buffer."""
+        """Adds the whole buffer."""
         buffer = self.sources.get(buffer, buffer)
         if buffer not in self.local:
             self.join(into, buffer, tuple(Const(0, i64) for _ in buffer.shape), buffer.shape)
 
     def join(self, into: dict[Buffer, Region], buffer: Buffer, starts: tuple[Expr, ...], ends: tuple[Expr, ...]) -> None:
-        """The smallest box around the one that is known of the buffer and another."""
+        """Merges a box into the one recorded for the buffer: the smallest box around both."""
         old = into.get(buffer)
         if old is not None:
             before = tuple(simplify(a + n) for a, n in zip(old.starts, old.extents, strict=True))
@@ -197,12 +199,15 @@ class _Walker:
 
 
 def _reads(e: Expr) -> bool:
+    """True if `e` loads from memory."""
     return any(isinstance(n, Load) for n in walk(e))
 
 
 def _least(a: Expr, b: Expr) -> Expr:
+    """The smaller of two bounds, as a `min` if neither is provably smaller."""
     return a if prove(a <= b) else b if prove(b <= a) else simplify(Min(a, b))
 
 
 def _most(a: Expr, b: Expr) -> Expr:
+    """The larger of two bounds, as a `max` if neither is provably larger."""
     return a if prove(b <= a) else b if prove(a <= b) else simplify(Max(a, b))

@@ -1,20 +1,19 @@
-"""Checked mode: a program that fails with a message wherever it would do something undefined.
+"""Checked mode: instruments a program so that it fails with a message wherever it would do something undefined.
 
     for i in range(n):                for i in range(n):
         y[i] = x[i + k]         ->        check(0 <= i + k and i + k < m, "`x[i + k]` is out of range in `f`: …", i + k, m)
                                           y[i] = x[i + k]
 
-What fails: an access outside of a buffer's shape or a view outside of the memory it views, index arithmetic that overflows, a negative
-extent, an integer division or remainder by zero, a read of an element that was never written (of memory of the program's own, or of
-an output), an output that is not completely written, arguments of a call that do not have the callee's shape, and iterations of a
-parallel or vector loop that depend on each other. What is read only under a condition (an arm of a select, the right side of `and` and
-`or`, an `if`) is checked only under it.
+It detects: an access outside of a buffer's shape, a view outside of the memory that it views, overflow in index arithmetic, a negative
+extent, an integer division or remainder by zero, a read of an element that was never written (of local memory or of an output), an output
+that is not completely written, call arguments that do not have the callee's shape, and iterations of a parallel or vector loop that
+depend on each other. Expressions that are evaluated only under a condition (an arm of a select, the right side of `and` and `or`, an
+`if`) are checked only under it.
 
-Blocks are lowered before, and calls become their bodies, so that everything is seen from where it happens. Vector and unrolled
-loops run one iteration after the other, registers are on the stack; parallel loops stay where their iterations are shown to be
-independent, else they run in order too, and who touches what is followed (`track_races.py`; not for vector loops with loops inside).
-The checks rest on as little as possible: bounds of variables serve only to leave out those of overflow and division, and nothing else is
-left out but constants.
+Blocks are lowered before, and calls are inlined, so that every access is checked in its context. Vector and unrolled loops run serially,
+and registers are on the stack. Parallel loops stay parallel if their iterations are proved to be independent; else they run serially with
+race detection (`track_races.py`; not for vector loops that contain calls). The checks rely on as little analysis as possible: ranges of
+variables only remove checks of overflow and division, and only constant indices skip a bounds check.
 """
 
 from __future__ import annotations
@@ -56,18 +55,20 @@ from .written import Track, for_all, new_track, reach
 
 
 def add_checks(func: Func) -> Func:
-    """The program with checks; its workspace has grown by the shadows, which `lift_workspace` treats like any other."""
+    """The program with checks; its workspace grows by the shadow memory, which `lift_workspace` treats like any other buffer."""
     return func.with_(body=_Checks(func).function())
 
 
 class _Checks(ExprChecks):
+    """Rewrites one function; the tracks and ranges are those at the current statement."""
+
     def __init__(self, func: Func) -> None:
         super().__init__(func.name, func.span)
         self.func = _plain(func)
         self.indexing = _index_vars(self.func.body)
         self.races: list[Race] = []
         self.views: dict[Buffer, View] = {}
-        self.now = 0  # the number of the statement at hand
+        self.now = 0  # the number of the current statement, for stamps
 
     def function(self) -> Stmt:
         """The body with its checks."""
@@ -77,8 +78,8 @@ class _Checks(ExprChecks):
             if not isinstance(p.value, Buffer):
                 continue
             if p.role == "out" or (p.role == "inout" and p.value in passed):
-                self.tracks[p.value], made = new_track(p.value, private=False, value=p.role == "inout")
-                before += made
+                self.tracks[p.value], setup = new_track(p.value, private=False, value=p.role == "inout")
+                before += setup
             else:
                 self.tracks[p.value] = Track(p.value, zero(), None)
         body = self.stmts(self.func.body)
@@ -88,37 +89,39 @@ class _Checks(ExprChecks):
     # Statements.
 
     def stmts(self, s: Stmt) -> list[Stmt]:
-        """`s` and what has to hold before it and be noted after it."""
+        """`s`, the checks before it, and the updates of shadow memory after it."""
         around, facts = self.span, self.facts
         self.span = s.span or around
         self.now += 1
         match s:
             case Seq():
-                made = [x for inner in s.body for x in self.stmts(inner)]
+                checked = [x for inner in s.body for x in self.stmts(inner)]
             case For():
-                made = [*self.all(exprs_of(s), index=True), self.loop(s)]
+                checked = [*self.all(exprs_of(s), index=True), self.loop(s)]
             case While():
                 body = self.inner(s.body)
-                made = [*self.all((s.cond,)), s.with_(body=seq(body, *self.all((s.cond,))))]
+                checked = [*self.all((s.cond,)), s.with_(body=seq(body, *self.all((s.cond,))))]
             case If():
                 orelse = None if s.orelse is None else self.inner(s.orelse)
-                made = [*self.all((s.cond,)), s.with_(then=self.inner(s.then), orelse=orelse)]
+                checked = [*self.all((s.cond,)), s.with_(then=self.inner(s.then), orelse=orelse)]
             case Call():
-                made = self.call(s)
+                checked = self.call(s)
             case _:
-                made = self.simple(s)
+                checked = self.simple(s)
         self.span = around
         if not isinstance(s, Seq | Let | View):
             self.facts = facts
-        return made
+        return checked
 
     def inner(self, s: Stmt) -> Stmt:
+        """A nested statement with its checks; ranges learned in it are dropped at its end."""
         facts = self.facts
-        made = seq(*self.stmts(s))
+        checked = seq(*self.stmts(s))
         self.facts = facts
-        return made
+        return checked
 
     def loop(self, s: For) -> Stmt:
+        """A loop with its checks, and with race detection if its iterations may share memory."""
         low, high = int_range(s.start, self.facts)[0], int_range(s.stop, self.facts)[1] - 1
         facts = self.facts
         if low <= high:
@@ -138,7 +141,7 @@ class _Checks(ExprChecks):
         return seq(*before, s.with_(body=body, kind="serial"))
 
     def followed(self, s: For) -> list[Track]:
-        """The memory that iterations of a concurrent loop may share, as far as is seen."""
+        """The memory that iterations of a concurrent loop may share, as far as the analysis sees; empty if there is none."""
         if s.kind not in CONCURRENT and not s.kind.startswith("gpu."):
             return []
         if s.kind == "vector" and any(isinstance(x, Call) for x in walk_stmts(s.body)):
@@ -149,34 +152,36 @@ class _Checks(ExprChecks):
     # Races.
 
     def access(self, b: Buffer, indices: tuple[Expr, ...], *, read: bool = False) -> list[Stmt]:
-        """Also who may read it, and that it was read."""
-        made = super().access(b, indices, read=read)
+        """Also the race checks of a read, and the statements that record it."""
+        checks = super().access(b, indices, read=read)
         track = self.tracks[b]
         for race in self.races if read else ():
             if track.root in race.writers:
                 for (place,) in track.places(b, indices):
-                    made += [self.race(race, track.root, place, b, indices, write=False), race.read(place, track.root, self.now)]
-        return made
+                    checks += [self.race(race, track.root, place, b, indices, write=False), race.read(place, track.root, self.now)]
+        return checks
 
     def wrote(self, b: Buffer, indices: tuple[Expr, ...]) -> list[Stmt]:
-        """Who may write it, and that it was written."""
-        made: list[Stmt] = []
+        """The race checks of a write, and the statements that record it."""
+        checks: list[Stmt] = []
         track = self.tracks[b]
         for race in self.races:
             if track.root in race.writers:
                 for (place,) in track.places(b, indices):
-                    made.append(self.race(race, track.root, place, b, indices, write=True))
+                    checks.append(self.race(race, track.root, place, b, indices, write=True))
                     mark = race.readers[track.root].load(place)
-                    made.append(self.depends(race, race.may_overwrite(mark, self.now), b, indices, "was read by another one", ()))
-                    made.append(race.wrote(place, track.root, self.now))
-        return made
+                    checks.append(self.depends(race, race.may_overwrite(mark, self.now), b, indices, "was read by another one", ()))
+                    checks.append(race.wrote(place, track.root, self.now))
+        return checks
 
     def race(self, race: Race, root: Buffer, place: Expr, b: Buffer, indices: tuple[Expr, ...], *, write: bool) -> Stmt:
+        """The check that no other iteration has written the element before."""
         stamp = race.writers[root].load(place)
-        told = f"was written by {race.loop.var.name} = {{1}}"
-        return self.depends(race, race.may_follow(stamp, self.now), b, indices, told, (race.shown(stamp),))
+        event = f"was written by {race.loop.var.name} = {{1}}"
+        return self.depends(race, race.may_follow(stamp, self.now), b, indices, event, (race.shown(stamp),))
 
     def depends(self, race: Race, cond: Expr, b: Buffer, indices: tuple[Expr, ...], told: str, values: tuple[Expr, ...]) -> Stmt:
+        """A race check, with its message."""
         v, shown = race.loop.var, f"`{b.name}[{', '.join(map(str, indices))}]`"
         message = (
             f"iterations of the {race.loop.kind} loop `{v.name}` depend on each other in `{self.name}`: {shown} of {v.name} = {{0}} {told}"
@@ -184,21 +189,22 @@ class _Checks(ExprChecks):
         return self.check(cond, message, (v, *values), "make the loop serial")
 
     def simple(self, s: Stmt) -> list[Stmt]:
+        """A statement that has no statements inside, with its checks."""
         match s:
             case Let():
-                made = self.all((s.value,), index=s.var in self.indexing)
+                checks = self.all((s.value,), index=s.var in self.indexing)
                 self.know(s.var, s.value)
-                return [*made, s]
+                return [*checks, s]
             case Store():
-                made = [*self.access(s.buffer, s.indices), *self.all((s.value,))]
-                return [*made, *self.wrote(s.buffer, s.indices), s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
+                checks = [*self.access(s.buffer, s.indices), *self.all((s.value,))]
+                return [*checks, *self.wrote(s.buffer, s.indices), s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
             case Reduce():
-                made = [*self.all((*s.targets, *s.values)), *self.combiner(s)]
-                return [*made, *(x for t in s.targets for x in self.wrote(t.buffer, t.indices)), s]
+                checks = [*self.all((*s.targets, *s.values)), *self.combiner(s)]
+                return [*checks, *(x for t in s.targets for x in self.wrote(t.buffer, t.indices)), s]
             case Alloc():
-                made = [*self.all(exprs_of(s), index=True), *self.extents(s.buffer), s]
+                checks = [*self.all(exprs_of(s), index=True), *self.extents(s.buffer), s]
                 self.tracks[s.buffer], shadow = new_track(s.buffer, private=s.buffer.scope == "stack")
-                return [*made, *shadow]
+                return [*checks, *shadow]
             case View():
                 return self.view(s)
             case Check():
@@ -208,21 +214,21 @@ class _Checks(ExprChecks):
         return [s]
 
     def combiner(self, s: Reduce) -> list[Stmt]:
-        """What a lambda computes, over the values that its arguments have."""
+        """The checks of a combiner's expressions, with its parameters replaced by the values that it combines."""
         c = s.combiner
         values = dict(zip((*c.left, *c.right), (*s.targets, *s.values), strict=True)) if c.result else {}
         return self.all([substitute(e, values) for e in c.result])
 
     def view(self, s: View) -> list[Stmt]:
-        """The view is inside of the memory; its place counts from the start of the root."""
-        made = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
+        """The checks that a view lies inside the memory; its track counts from the start of the memory's owner."""
+        checks = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
         self.views[s.buffer] = s
         source = self.tracks[s.source]
         start = source.base + source.scaled(s.source, s.source.flat_index(s.start))
         base: Expr = start
         if not isinstance(start, Const | Var):
             base = Var(f"{s.buffer.name}_start", i64)
-            made += [*self.all((start,), index=True), Let(base, start)]
+            checks += [*self.all((start,), index=True), Let(base, start)]
             self.know(base, start)
         track = self.tracks[s.buffer] = Track(source.root, base, source.shadow)
         low, high = reach(s.buffer)
@@ -238,30 +244,31 @@ class _Checks(ExprChecks):
             "start earlier, or make the view smaller",
         )
         wraps = self.all((first, last), index=True)
-        made.append(seq(*wraps, fits) if some is TRUE else If(some, seq(*wraps, fits)))
-        return [*made, s]
+        checks.append(seq(*wraps, fits) if some is TRUE else If(some, seq(*wraps, fits)))
+        return [*checks, s]
 
     def extents(self, b: Buffer) -> list[Stmt]:
-        """No extent is negative."""
+        """The checks that no extent is negative."""
         return [
             self.check(E.Le(zero(), e), f"extent {d} of `{b.name}`, `{e}`, is {{0}} in `{self.name}`", (e,))
             for d, e in enumerate(b.shape)
             if int_range(e, self.facts)[0] < 0
         ]
 
-    # Calls: views with the callee's names and shapes, and its body over them.
+    # Calls are inlined: views with the callee's names and shapes, and its body over them.
 
     def call(self, s: Call) -> list[Stmt]:
-        made = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
+        """An inlined call, with the checks of its arguments and outputs."""
+        checks = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
         callee = s.func
         binding: dict[Var, Expr] = dict(zip(callee.symbols, s.dims, strict=True))
         args: list[Buffer | Expr] = list(s.args)
         for n, (p, a) in enumerate(zip(callee.params, s.args, strict=True)):
             if isinstance(p.value, Var) and isinstance(a, Expr):
                 binding[p.value] = a
-                if not isinstance(a, Const):  # by value: the callee may change what it was computed from
+                if not isinstance(a, Const):  # passed by value: the callee may overwrite the memory it was computed from
                     args[n] = binding[p.value] = var = Var(p.value.name, p.value.dtype)
-                    made.append(Let(var, a))
+                    checks.append(Let(var, a))
                     self.know(var, a)
         outs: list[Buffer] = []
         for n, (p, a) in enumerate(zip(callee.params, s.args, strict=True)):
@@ -269,42 +276,42 @@ class _Checks(ExprChecks):
                 continue
             shape = tuple(substitute(e, binding) for e in p.value.shape)
             strides = None if p.value.strides is None else tuple(substitute(e, binding) for e in p.value.strides)
-            given = Buffer(p.value.name, a.dtype, shape, strides, a.scope)
-            made += self.agree(s, a, given)
-            made += self.view(View(given, a, tuple(zero() for _ in a.shape)))
-            args[n] = given
+            argument = Buffer(p.value.name, a.dtype, shape, strides, a.scope)
+            checks += self.agree(s, a, argument)
+            checks += self.view(View(argument, a, tuple(zero() for _ in a.shape)))
+            args[n] = argument
             if p.role == "out":
-                outs.append(given)
+                outs.append(argument)
         body = instantiate(_plain(callee), args, s.dims)
         around, name = self.indexing, self.name
         self.indexing, self.name = _index_vars(body), callee.name
-        made += [x for b in outs for x in self.forget(b)]
-        made += self.stmts(body)
-        made += [self.complete(b) for b in outs]
+        checks += [x for b in outs for x in self.forget(b)]
+        checks += self.stmts(body)
+        checks += [self.complete(b) for b in outs]
         self.indexing, self.name = around, name
-        return made
+        return checks
 
     def agree(self, s: Call, given: Buffer, wanted: Buffer) -> list[Stmt]:
-        """The argument has the extents and strides that its parameter says."""
+        """The checks that an argument has the extents and strides that its parameter declares."""
         pairs = [(f"extent {d}", a, b) for d, (a, b) in enumerate(zip(given.shape, wanted.shape, strict=True))]
         if given.strides is not None or wanted.strides is not None:
             strides = zip(given.element_strides(), wanted.element_strides(), strict=True)
             pairs += [(f"stride {d}", a, b) for d, (a, b) in enumerate(strides)]
-        told = f"argument `{wanted.name}` of `{s.func.name}` does not fit in `{self.name}`"
+        summary = f"argument `{wanted.name}` of `{s.func.name}` does not fit in `{self.name}`"
         return [
-            self.check(E.Eq(a, b), f"{told}: {what} of `{given.name}` is {{0}}, {{1}} is expected", (a, b))
+            self.check(E.Eq(a, b), f"{summary}: {what} of `{given.name}` is {{0}}, {{1}} is expected", (a, b))
             for what, a, b in pairs
             if a is not b
         ]
 
     def forget(self, b: Buffer) -> list[Stmt]:
-        """An output of a callee is undefined when the call starts."""
+        """The statements that mark an output of a callee as unwritten: it is undefined when the call starts."""
         at = [Var(f"i{d}", i64) for d in range(b.ndim)]
         cleared = self.tracks[b].mark(b, tuple(at), 0)
         return [for_all(b, cleared, at)] if cleared else []
 
     def complete(self, b: Buffer) -> Stmt:
-        """Every element of an output was written."""
+        """The statement that checks that every element of an output was written."""
         track = self.tracks[b]
         if track.shadow is None:
             return Seq(())
@@ -312,16 +319,16 @@ class _Checks(ExprChecks):
         place = ", ".join(f"{{{d}}}" for d in range(min(b.ndim, VALUES)))
         message = f"output `{b.name}` of `{self.name}` is not completely written: nothing is stored to `{b.name}[{place}]`"
         test = self.check(track.is_written(b, tuple(at)), message, at, "an output has a value everywhere on return")
-        made: Stmt = test.with_(span=self.span)
+        checked: Stmt = test.with_(span=self.span)
         counts = self.func.attrs.counted
         if b.name in counts and b in self.func.buffers:
             count = next(c for c in self.func.buffers if c.name == counts[b.name])
-            made = If(E.Lt(at[0], count.load()), made)
-        return for_all(b, [made], at)
+            checked = If(E.Lt(at[0], count.load()), checked)
+        return for_all(b, [checked], at)
 
 
 def _plain(func: Func) -> Func:
-    """Without blocks, copies and registers; of nested parallel loops the outermost stays."""
+    """The function without blocks, unrolled loops and registers, so that every access is a plain statement."""
     lowered = lower_blocks(func)
     stack = {
         s.buffer: Buffer(s.buffer.name, s.buffer.dtype, s.buffer.shape, s.buffer.strides, "stack")
@@ -338,24 +345,25 @@ def _plain(func: Func) -> Func:
 
 def _index_vars(s: Stmt) -> frozenset[Var]:
     """The variables that indices, bounds and shapes are computed from."""
-    found: set[Var] = set()
+    used: set[Var] = set()
     lets: list[Let] = []
     for x in walk_stmts(s):
         parts = exprs_of(x)
         if isinstance(x, Let):
             lets.append(x)
         elif isinstance(x, For | Alloc | View | Call):
-            found.update(*map(free_vars, parts))
+            used.update(*map(free_vars, parts))
         elif isinstance(x, Store):
-            found.update(*map(free_vars, x.indices))
+            used.update(*map(free_vars, x.indices))
         elif isinstance(x, Reduce):
-            found.update(*(free_vars(i) for t in x.targets for i in t.indices))
-        found.update(*(free_vars(n) for e in parts for n in walk(e) if isinstance(n, Load)))
+            used.update(*(free_vars(i) for t in x.targets for i in t.indices))
+        used.update(*(free_vars(n) for e in parts for n in walk(e) if isinstance(n, Load)))
     for let in reversed(lets):
-        if let.var in found:
-            found.update(free_vars(let.value))
-    return frozenset(found)
+        if let.var in used:
+            used.update(free_vars(let.value))
+    return frozenset(used)
 
 
 def _buffers(s: Call) -> list[tuple[Param, Buffer]]:
+    """The buffer arguments of a call, each with its parameter."""
     return [(p, a) for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer)]

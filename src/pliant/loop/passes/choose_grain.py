@@ -1,15 +1,15 @@
-"""The grain of every parallel loop: how many iterations a thread takes at a time.
+"""Sets the grain of every parallel loop: the number of iterations that a thread takes at a time.
 
-A chunk should take about 20 µs: long against the cost of handing it out, short enough that threads finish together. The time of one
-iteration is estimated from the operations of the body, as an expression of the sizes (`analysis/iteration_cost.py`); a grain that the
+A chunk should take about 20 µs: long compared to the cost of handing it out, short enough that threads finish together. The time of an
+iteration is estimated from the operations in the body, as an expression of the sizes (`analysis/iteration_cost.py`). A grain that the
 program states stays, but is at least 1.
 
     for i in parallel(n):                            for i in parallel(n, grain=i64(20000.0 / (1.0 + 0.7 * f64(max(m, 1)))) + 1):
         for k in range(m):                  ->           for k in range(m):
             c[i] += a[i, k]                                  c[i] += a[i, k]
 
-The grain depends on sizes alone, never on the number of threads, so results cannot depend on it either. This runs before math functions
-are expanded and types decoded, because the estimate counts a call of a function as one operation with a price of its own.
+The grain depends on sizes alone, never on the number of threads, so results do not depend on the number of threads either. The pass runs
+before math functions are expanded and storage types decoded, because the estimate prices a call of a function as one operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...sym.expr import Add, Cast, Const, Div, Expr, Max, Mul, wrap
 from ..analysis.iteration_cost import Term, iteration_cost
 from ..stmt import For, Func, Stmt, map_children, walk_stmts
 
-CHUNK_NS = 20_000.0
+CHUNK_NS = 20_000.0  # about a hundred times the cost of a launch (0.2 µs)
 
 
 def choose_grain(func: Func, lanes: int) -> Func:
@@ -31,12 +31,14 @@ def choose_grain(func: Func, lanes: int) -> Func:
         changed = map_children(s, visit)
         if not isinstance(s, For) or s.kind != "parallel":
             return changed
-        return changed.with_(annotations={**s.annotations, "grain": _grain(s, lanes)})  # of `s`: grains inside cost nothing
+        # From `s` rather than `changed`: the grain expressions of inner loops must not add to the estimate.
+        return changed.with_(annotations={**s.annotations, "grain": _grain(s, lanes)})
 
     return func.with_(body=visit(func.body))
 
 
 def _grain(s: For, lanes: int) -> Expr | int:
+    """The grain that the program states, or one for chunks of `CHUNK_NS`."""
     stated = s.annotations.get("grain")
     if stated is None:
         nanoseconds = _in_floats(iteration_cost(s, lanes))
@@ -45,7 +47,7 @@ def _grain(s: For, lanes: int) -> Expr | int:
 
 
 def _in_floats(terms: list[Term]) -> Expr:
-    """The sum of products of extents, in f64, which does not overflow; each extent counts as at least 1."""
+    """The cost in nanoseconds as an f64 expression, which cannot overflow; each extent counts as at least 1."""
     total: Expr = Const(1.0, f64)
     for factor, extents in terms:
         term: Expr = Const(factor, f64)

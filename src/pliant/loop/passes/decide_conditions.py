@@ -1,11 +1,11 @@
-"""Comparisons that the ranges of loops, dims and lets decide are gone, and with them the arms, branches and loops that never run.
+"""Removes integer comparisons that range analysis decides, and the arms, branches and loops that can therefore never run.
 
     for i in range(1, 8):                          for i in range(1, 8):
         y[i] = select(i > 0, x[i - 1], 0.0)  ->        y[i] = x[i - 1]
         if i > 9: ...
 
-Compilers of source text warn of comparisons that are always true, and an arm that is never taken may read what is not there. Loops that a
-tensor instruction performs stay as they are.
+C compilers warn about comparisons that are always true, and a dead arm may index outside of its buffer. Loops that a tensor instruction
+performs are left alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def decide_conditions(func: Func) -> Func:
 
 
 def loop_range(loop: For, facts: Facts) -> Range:
-    """The least and the largest value that a loop's variable takes; the second is less where it takes none."""
+    """The least and the greatest value of a loop's variable; the greatest is below the least if the loop has no iterations."""
     return int_range(loop.start, facts)[0], int_range(loop.stop, facts)[1] - 1
 
 
 class _Decider(Replacer):
-    """Walks down with the ranges of variables."""
+    """Walks down, with the ranges of variables."""
 
     __slots__ = ("facts",)
 
@@ -60,7 +60,7 @@ class _Decider(Replacer):
         return s
 
     def inside(self, s: Stmt, facts: Facts) -> Stmt:
-        """A scope: what is learned of its variables is forgotten at its end, since a copy of it may bind them to something else."""
+        """Rewrites a scope; ranges of its variables are dropped at its end, since another copy of the scope may bind the same variables."""
         outside, memo = self.facts, self._memo
         self.facts, self._memo = facts, {}
         s = Replacer.stmt(self, s)
@@ -68,19 +68,20 @@ class _Decider(Replacer):
         return s
 
     def _leaf(self, e: Expr) -> Expr | None:
+        """Decides comparisons, and what depends on them."""
         if isinstance(e, E.Compare) and e.args[0].dtype.is_int:
             return compared(type(e), self.expr(e.args[0]), self.expr(e.args[1]), self.facts)
         if isinstance(e, E.Cast) and e.dtype is bool_ and e.args[0].dtype.is_int:
             a = self.expr(e.args[0])
-            done = compared(E.Ne, a, Const(0, a.dtype), self.facts)
-            return done if isinstance(done, Const) else E.Cast(bool_, a)
+            test = compared(E.Ne, a, Const(0, a.dtype), self.facts)
+            return test if isinstance(test, Const) else E.Cast(bool_, a)
         if isinstance(e, (E.Select, E.And, E.Or, E.Not)):
             first = self.expr(e.args[0])
             return self.chosen(e, first is TRUE) if isinstance(first, Const) else None
         return Replacer._leaf(self, e)
 
     def chosen(self, e: Expr, first: bool) -> Expr:
-        """What is left of a choice whose first operand is known."""
+        """The remainder of a select, `and`, `or` or `not` whose first operand is known."""
         match e:
             case E.Select():
                 return self.expr(e.args[1] if first else e.args[2])
@@ -91,7 +92,10 @@ class _Decider(Replacer):
 
 
 class _Rebound(Replacer):
-    """Gives new names to what a branch binds: without its condition, it is part of the scope around it, which may bind the same names."""
+    """Renames the variables and buffers that a branch binds.
+
+    Without its condition, the branch becomes part of the surrounding scope, which may bind the same names.
+    """
 
     vars: dict[Var, Expr]
     buffers: dict[Buffer, Buffer]
@@ -115,7 +119,7 @@ class _Rebound(Replacer):
 
 
 def compared(kind: type[E.Compare], a: Expr, b: Expr, facts: Facts) -> Expr:
-    """A comparison of whole numbers, or the constant that it always is."""
+    """A comparison of integers, or the constant that it always is."""
     if kind is E.Ne:
         inner = compared(E.Eq, a, b, facts)
         return Const(not inner.value, bool_) if isinstance(inner, Const) else E.Ne(a, b)
@@ -126,7 +130,7 @@ def compared(kind: type[E.Compare], a: Expr, b: Expr, facts: Facts) -> Expr:
 
 
 def _differ_in_a_bit(a: Expr, b: Expr) -> bool:
-    """Whether a bit that a constant operand of `a` sets or clears is otherwise in the constant `b`."""
+    """True if `a` forces a bit (by a constant mask in `and` or `or`) that has the other value in the constant `b`."""
     masks = [x.value for x in a.args if isinstance(x, Const)]
     if not isinstance(b, Const) or not masks:
         return False

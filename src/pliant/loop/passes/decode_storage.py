@@ -1,15 +1,16 @@
-"""Elements of storage types become codes, unsigned integers of as many bits, and the arithmetic that decodes and encodes them.
+"""Replaces storage types by their codes (unsigned integers of the same width) and the arithmetic that decodes and encodes them.
 
     y[i] = x[i]               # x: i4[n]       ->      codes = view(x[0], (n,), dtype=u4)
                                                        y[i] = bitcast(i8, codes[i]) << 4 >> 4
     z[i] = y[i]               # z: f8e8m0[n]   ->      codes = view(z[0], (n,), dtype=u8)
                                                        codes[i] = cast(u8, select(bits - 1 < 0x7f7fffff, ..., 255))
 
-Afterwards memory holds u8 where a code fills a byte, and u4 or u2 where several share one, and no other storage type. What the codes mean,
-and how storing rounds, is said in `dtype.py`; here it is arithmetic on u32, the same for every renderer. A combination with an element
-becomes a load and a store; lanes of a vector loop may meet in it, so such a loop is run one iteration after the other.
+Afterwards memory holds u8 where a code fills a byte, u4 or u2 where codes share one, and no other storage type. `dtype.py` defines what
+the codes mean and how a store rounds; here it is arithmetic on u32, the same for every renderer. A reduction into such an element becomes
+a load and a store. Lanes of a vector loop may reduce into one element, so such a loop becomes serial.
 
-Parameters keep their types, which callers see: the program begins with views of them. So does memory that is passed to other programs.
+Parameters keep their types, because callers see them: the program begins with views of their codes. The same holds for memory that is
+passed to other programs.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from ..buffer import Buffer, Load, code_type
 from ..stmt import Alloc, Call, For, Func, Reduce, Replacer, Seq, Stmt, Store, View, exprs, seq, walk_stmts
 from .plain_reductions import as_stores
 
-_NAN = 0x7FC00000
-POWERS = ALL["f8e8m0"]
+_NAN = 0x7FC00000  # the quiet NaN of f32
+POWERS = ALL["f8e8m0"]  # powers of two: no sign and no mantissa
 
 
 class Format(NamedTuple):
-    """How a small float is made: `large` is the code that overflow gives, `nan` the one of NaN, which may be that of -0.0."""
+    """The layout of a small float; `large` is the code for overflow, `nan` the code for NaN (which may be that of -0.0)."""
 
     mantissa: int
     bias: int
     large: int
     nan: int
-    infinity: bool  # whether the highest exponent is infinity and NaN
+    infinity: bool  # True if the highest exponent is reserved for infinity and NaN
 
 
 FORMATS = {
@@ -48,7 +49,7 @@ FORMATS = {
 
 
 def has_codes(stored: DType) -> bool:
-    """Whether an element has to be decoded: it is of a storage type, and no unsigned integer."""
+    """True if an element has to be decoded: it has a storage type that is not an unsigned integer."""
     return stored.storage and stored.kind != "u"
 
 
@@ -68,7 +69,7 @@ class _Decoder(Replacer):
         super().__init__()
         self.func = func
         self.codes: dict[Buffer, Buffer] = {}
-        # Buffers that keep their type, because somebody else is given them.
+        # Buffers that keep their type, because they are passed to a callee or viewed.
         self.kept = {a for s in walk_stmts(func.body) if isinstance(s, Call) for a in s.args if isinstance(a, Buffer)}
         self.kept |= {s.source for s in walk_stmts(func.body) if isinstance(s, View)}
 
@@ -79,12 +80,13 @@ class _Decoder(Replacer):
         return seq(*views, self.stmt(self.func.body))
 
     def code_buffer(self, b: Buffer) -> Buffer:
-        """The codes of a buffer."""
+        """The buffer of codes that stands for `b`."""
         if b not in self.codes:
             self.codes[b] = Buffer(f"{b.name}_codes", code_type(b.dtype), b.shape, b.strides, b.scope)
         return self.codes[b]
 
     def view_of(self, b: Buffer) -> View:
+        """A view of a buffer as its codes."""
         return View(self.code_buffer(b), b, (Const(0, i64),) * b.ndim)
 
     # Expressions and places.
@@ -117,26 +119,27 @@ class _Decoder(Replacer):
 
 
 def _combines_codes(s: Stmt) -> bool:
+    """True if a statement reduces into an element that has to be decoded."""
     return isinstance(s, Reduce) and any(has_codes(t.buffer.dtype) for t in s.targets)
 
 
 def _is_short(s: For) -> bool:
-    """Whether a loop has so few iterations that its lanes may be elements of registers."""
+    """True if a loop is short enough that its lanes may be elements of a register buffer, which need constant indices."""
     return isinstance(s.extent, Const) and s.extent.value <= 64
 
 
 def _touched(s: Stmt) -> set[Buffer]:
-    """The buffers with an element that is read or written."""
-    found = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in E.walk(e) if isinstance(n, Load)}
-    found |= {x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
-    return found | {t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets}
+    """The buffers of which an element is read or written."""
+    buffers = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in E.walk(e) if isinstance(n, Load)}
+    buffers |= {x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
+    return buffers | {t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets}
 
 
 # Codes and what they stand for.
 
 
 def decoded(code: Expr, stored: DType) -> Expr:
-    """The value of a code, whose bits above the element are 0."""
+    """The value of a code; the bits of `code` above the element are 0."""
     if stored is POWERS:
         return _decoded_power(code)
     if stored in FORMATS:
@@ -146,7 +149,7 @@ def decoded(code: Expr, stored: DType) -> Expr:
 
 
 def encoded(value: Expr, stored: DType) -> Expr:
-    """The code of a value; of integers, only its low bits are looked at."""
+    """The code of a value; the store keeps only the low bits of integers."""
     if stored is POWERS:
         return _encoded_power(value)
     if stored in FORMATS:
@@ -155,15 +158,18 @@ def encoded(value: Expr, stored: DType) -> Expr:
 
 
 def _u32(number: int) -> Const:
+    """A u32 constant, modulo 2**32."""
     return Const(number % 2**32, u32)
 
 
 def _decoded_float(code: Expr, stored: DType, f: Format) -> Expr:
+    """The f32 value of a small-float code, by moving its exponent and mantissa to their f32 positions."""
     top = 1 << (stored.bits - 1)
     x = Cast(u32, code)
+    # With the mantissa in place, adding the difference of the exponent biases gives the f32 of a normal number.
     magnitude = E.Shl(E.BitAnd(x, _u32(top - 1)), _u32(23 - f.mantissa))
     normal = E.Add(magnitude, _u32((127 - f.bias) << 23))
-    # A denormal becomes a number by giving it an exponent and subtracting that again.
+    # A denormal is converted by giving it the implicit leading 1 and subtracting that 1 again.
     raised = Bitcast(f32, E.Add(magnitude, _u32((128 - f.bias) << 23)))
     small = Bitcast(u32, E.Sub(raised, Const(2.0 ** (1 - f.bias), f32)))
     bits: Expr = Select(E.Lt(magnitude, _u32(1 << 23)), small, normal)
@@ -179,12 +185,14 @@ def _decoded_float(code: Expr, stored: DType, f: Format) -> Expr:
 
 
 def _encoded_float(value: Expr, stored: DType, f: Format) -> Expr:
+    """The small-float code of an f32 value, rounded to nearest even."""
     bits = Bitcast(u32, value)
     magnitude = E.BitAnd(bits, _u32(0x7FFFFFFF))
-    # Below the least normal number the addition of a power of two rounds at the right bit.
+    # For results below the least normal number, adding this power of two makes the f32 addition round at the right bit.
     magic = 2.0 ** (1 - f.bias - f.mantissa + 23)
     raised = E.Add(Bitcast(f32, magnitude), Const(magic, f32))
     small = E.Sub(Bitcast(u32, raised), _u32((1 - f.bias - f.mantissa + 23 + 127) << 23))
+    # For normal numbers: rebias the exponent, and add just below half a unit plus the parity of the last bit (round to nearest even).
     odd = E.BitAnd(E.Shr(magnitude, _u32(23 - f.mantissa)), _u32(1))
     rounding = _u32(((f.bias - 127) << 23) + (1 << (22 - f.mantissa)) - 1)
     shifted = E.Add(E.Add(magnitude, rounding), odd)
@@ -198,19 +206,19 @@ def _encoded_float(value: Expr, stored: DType, f: Format) -> Expr:
 
 
 def _has_no_negative_zero(stored: DType, f: Format) -> bool:
-    """Whether the code of -0.0 is that of NaN; of f4e2m1 it is what NaN becomes, and still -0.0."""
+    """True if the format uses the code of -0.0 for NaN. In f4e2m1, NaN is stored as that code, but the code reads as -0.0."""
     return stored.bits == 8 and f.nan == 0x80
 
 
 def _decoded_power(code: Expr) -> Expr:
-    """2^(code - 127), the least of which is denormal in f32; 255 is NaN."""
+    """2^(code - 127), of which the least is denormal in f32; 255 is NaN."""
     x = Cast(u32, code)
     bits = Select(E.Eq(x, _u32(0)), _u32(1 << 22), E.Shl(x, _u32(23)))
     return Bitcast(f32, Select(E.Eq(x, _u32(255)), _u32(_NAN), bits))
 
 
 def _encoded_power(value: Expr) -> Expr:
-    """The exponent of the nearest power of two, the larger one from the middle on, and of anything above the least one."""
+    """The exponent of the nearest power of two (ties round up) for positive finite values, at least that of the least power; else 255."""
     bits = Bitcast(u32, value)
     nearest = E.Shr(E.Add(bits, _u32(1 << 22)), _u32(23))
     code = Select(E.Lt(bits, _u32((1 << 22) + 1)), _u32(0), nearest)

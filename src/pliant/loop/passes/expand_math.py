@@ -1,11 +1,10 @@
-"""Math functions become the arithmetic that defines them: only primitive functions (abs, floor, ceil, round, trunc, sqrt) are left.
+"""Expands math functions into the arithmetic that defines them; only primitive functions (abs, floor, ceil, round, trunc, sqrt) remain.
 
     y[v] = rsqrt(x[v])                ->      y[v] = 1.0 / sqrt(x[v])
     y[v] = sigmoid(x[v])              ->      y[v] = select(x[v] < 0.0, …, 1.0) / (1.0 + …)         (… is e^-|x|, about 25 operations)
 
-The definitions are expressions (`sym/functions/`), the same on every machine, and this is where they enter a program: a renderer needs no
-math library, and the interpreter computes what native code computes, bit for bit. Common parts stay shared, because equal expressions are
-one object: renderers compute each once.
+The definitions are expressions (`sym/functions/`), the same on every machine. So a renderer needs no math library, and the interpreter
+computes what native code computes, bit for bit. Common subexpressions stay shared by hash-consing, and renderers compute each once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..stmt import Func, Reduce, Replacer, Stmt, exprs, map_children, walk_stmts
 
 
 def expand_math(func: Func) -> Func:
-    """The function without calls of functions that are defined by expressions; programs that it calls are left alone."""
+    """The function without calls of math functions that are defined by expressions; its callees are not changed."""
     if not any(_concerned(s) for s in walk_stmts(func.body)):
         return func
     from ...sym.functions import expand  # imported here: most programs call no such function, and the definitions are ten modules
@@ -27,19 +26,23 @@ def expand_math(func: Func) -> Func:
 
 
 def _exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement, with those of its combiner."""
     return (*exprs(s), *s.combiner.result) if isinstance(s, Reduce) else exprs(s)
 
 
 def _concerned(s: Stmt) -> bool:
+    """True if a statement calls a math function that is not primitive."""
     return any(map(has_function, _exprs(s)))
 
 
 def has_function(e: Expr) -> bool:
-    """Whether a function that is no primitive is called in `e`."""
+    """True if `e` calls a math function that is not primitive."""
     return bool(fold_up(e, "math", lambda node, below: (type(node) is Call and node.payload not in PRIMITIVE_FUNCTIONS) or any(below)))
 
 
 class _Expander(Replacer):
+    """Replaces the calls of math functions."""
+
     def __init__(self, expand: Callable[[Expr, dict[Expr, Expr]], Expr]) -> None:
         super().__init__()
         self._expand = expand

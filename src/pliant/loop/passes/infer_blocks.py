@@ -1,13 +1,13 @@
-"""Plain loops become blocks where that is certain, so that programs written without blocks are fused and scheduled too.
+"""Recognizes blocks in plain loop nests, so that programs written without blocks are fused and scheduled too.
 
     for i in range(n):                  for i in range(n):
         t = x[i] * 2.0            ->        with block("y", "S", i) as vi:
         y[i] = t * t                            y[vi] = x[vi] * 2.0 * (x[vi] * 2.0)
 
-A store is a block if its indices are the loops around it, each once, over all of the buffer, if these are serial with bounds that no
-other one of them changes, and if it reads what it writes at that very place only: then its instances are independent. In a reduction
-the loops that are no index are R. Lets just before are put in. Anything else stays as it is: conditions, checks, loops of other kinds,
-places that depend on data, parts of a buffer.
+A store becomes a block if its instances are provably independent: its indices are the surrounding loop variables, each once, and cover
+the whole buffer; the loops are serial, with bounds that do not depend on each other; and it reads its own buffer only at the index that
+it writes. In a reduction, the loops that are no index are R. Lets just before it are substituted. Anything else stays as it is:
+conditions, checks, loops of other kinds, data-dependent indices, parts of a buffer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduc
 
 
 def infer_blocks(func: Func) -> Func:
-    """The program with its plain nests of loops as blocks; itself when there are none, or when it was scheduled by hand."""
+    """The program with blocks for its plain loop nests; the same object if there are none, or if it was scheduled by hand."""
     if func.attrs.scheduled:
         return func
     inference = _Inference({s.name for s in walk_stmts(func.body) if isinstance(s, Block)})
@@ -28,10 +28,13 @@ def infer_blocks(func: Func) -> Func:
 
 
 class _Inference:
+    """Walks down with the surrounding loops; `names` are the names of blocks in use."""
+
     def __init__(self, names: set[str]) -> None:
         self.names = names
 
     def visit(self, s: Stmt, loops: tuple[For, ...]) -> Stmt:
+        """A statement with blocks inferred in it."""
         match s:
             case For(kind="serial"):
                 body = self.visit(s.body, (*loops, s))
@@ -43,6 +46,7 @@ class _Inference:
         return s
 
     def sequence(self, s: Seq, loops: tuple[For, ...]) -> Stmt:
+        """A sequence; lets followed by one store are substituted into it."""
         *lets, last = s.body or (s,)
         if loops and lets and all(isinstance(x, Let) for x in lets) and isinstance(last, Store | Reduce):
             put_in: dict[Var, Expr] = {}
@@ -51,12 +55,12 @@ class _Inference:
                 put_in[x.var] = Replacer(vars=put_in).expr(x.value)
             return self.block(Replacer(vars=put_in).stmt(last), loops) or s
         if any(isinstance(x, Let) for x in s.body) and loops:
-            return s  # what follows uses a name that a block must not see
+            return s  # later statements use the let, and a block must not depend on it
         body = tuple(self.visit(x, loops) for x in s.body)
         return s if all(a is b for a, b in zip(body, s.body, strict=True)) else s.with_(body=body)
 
     def block(self, s: Stmt, loops: tuple[For, ...]) -> Stmt | None:
-        """The statement as a block, or None if it is not certain to be one."""
+        """The statement as a block, or None if that is not provably legal."""
         target = Load(s.buffer, s.indices) if isinstance(s, Store) else s.targets[0] if isinstance(s, Reduce) else None
         if target is None or not loops or (isinstance(s, Reduce) and s.combiner is not NAMED_COMBINERS.get(s.combiner.name)):
             return None
@@ -82,6 +86,7 @@ class _Inference:
 
 
 def _covers(loop: For, size: Expr) -> bool:
+    """True if a loop runs over a whole dim."""
     return isinstance(loop.start, Const) and loop.start.value == 0 and loop.stop is size
 
 

@@ -1,4 +1,4 @@
-"""The body of a loop program with its parameters and symbols replaced, and everything it binds made new.
+"""Inlining: the body of a loop program with parameters and symbols substituted, and fresh names for everything that it binds.
 
 Func f(a: f32[n], b: f32[n]): for i in range(n): b[i] = a[i]
 instantiate(f, (x, y), (m,))  ->  for i' in range(m): y[i'] = x[i']
@@ -15,7 +15,7 @@ from ..stmt import Alloc, Block, Combiner, For, Func, Iter, Let, Reduce, Replace
 
 
 def instantiate(func: Func, args: Sequence[Buffer | Expr], dims: Sequence[Expr]) -> Stmt:
-    """`func`'s body over `args` (one for each parameter) with its symbols set to `dims`."""
+    """The body of `func` over `args` (one for each parameter), with its symbols set to `dims`."""
     variables: dict[Var, Expr] = dict(zip(func.symbols, dims, strict=True))
     buffers: dict[Buffer, Buffer] = {}
     for param, arg in zip(func.params, args, strict=True):
@@ -29,7 +29,7 @@ def instantiate(func: Func, args: Sequence[Buffer | Expr], dims: Sequence[Expr])
 
 
 class _Instance(Replacer):
-    """A Replacer that also renews what is bound inside; binders come before their uses, so one walk is enough."""
+    """A Replacer that also renames bound variables and buffers; binders precede their uses, so one walk is enough."""
 
     def __init__(self, variables: dict[Var, Expr], buffers: dict[Buffer, Buffer]) -> None:
         super().__init__(variables, buffers)
@@ -37,12 +37,14 @@ class _Instance(Replacer):
         self.fresh_buffers = buffers
 
     def renew(self, v: Var) -> Var:
+        """Binds a variable to a fresh one."""
         new = Var(v.name, v.dtype)
         self.fresh_vars[v] = new
-        self._memo.clear()  # a variable may be bound by two loops, one after the other
+        self._memo.clear()  # two consecutive loops may bind the same variable
         return new
 
     def renew_buffer(self, b: Buffer) -> Buffer:
+        """Binds a buffer to a fresh one."""
         shape = tuple(self.expr(e) for e in b.shape)
         strides = None if b.strides is None else tuple(self.expr(e) for e in b.strides)
         new = Buffer(b.name, b.dtype, shape, strides, b.scope)

@@ -1,7 +1,7 @@
-"""Blocks become plain statements: iterators are replaced by their values, predicates become ifs, inits are put where they run.
+"""Lowers blocks to plain statements: iterators are replaced by their values, predicates become ifs, and inits move to where they run.
 
-An init runs for every point of the spatial iterators just before the outermost loop that feeds a reduction iterator, also
-when that loop runs zero times:
+An init runs for each value of the spatial iterators, just before the outermost loop that feeds a reduction iterator; also when that
+loop has no iterations:
 
     for i in range(n):                           for i in range(n):
         for k in range(m):                           c[i] = 0.0
@@ -9,9 +9,9 @@ when that loop runs zero times:
                 init: c[i] = 0.0                         c[i] = c[i] + a[i, k]
                 c[i] = c[i] + a[i, k]
 
-Loops inside of that one which feed spatial iterators are repeated around the init. Where the outermost loop feeds a spatial
-iterator itself (or the bounds of a repeated loop depend on one that is not), the init runs in the instance, where every
-reduction iterator is 0.
+Loops inside of that one that feed spatial iterators are repeated around the init. If the outermost loop feeds a spatial iterator too (or
+the bounds of a repeated loop depend on a loop that is not repeated), the init stays in the block's instance, under the condition that
+every reduction iterator is 0.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ def lower_blocks(func: Func) -> Func:
 
 @dataclass(slots=True)
 class _Around:
-    """The loops and conditions around a statement, the lets it sees, and the inits that wait to be put before a loop."""
+    """The loops and conditions around a statement, the lets in scope, and the inits that wait to be placed before a loop."""
 
     path: list[For | Expr] = field(default_factory=list)
     lets: dict[Var, Expr] = field(default_factory=dict)  # over loop variables only
-    let_depth: dict[Var, int] = field(default_factory=dict)  # length of the path where it was bound
+    let_depth: dict[Var, int] = field(default_factory=dict)  # the length of the path where the let is
     waiting: dict[For, list[Stmt]] = field(default_factory=dict)
 
 
 def _lower(s: Stmt, around: _Around) -> Stmt:
+    """Lowers the blocks inside of a statement."""
     if isinstance(s, Block):
         return _lower_block(s, around)
     if isinstance(s, Let):
@@ -60,6 +61,7 @@ def _lower(s: Stmt, around: _Around) -> Stmt:
 
 
 def _lower_under(condition: Expr, s: Stmt, around: _Around) -> Stmt:
+    """Lowers a statement that runs under a condition."""
     around.path.append(condition)
     lowered = _lower(s, around)
     around.path.pop()
@@ -67,6 +69,7 @@ def _lower_under(condition: Expr, s: Stmt, around: _Around) -> Stmt:
 
 
 def _lower_block(block: Block, around: _Around) -> Stmt:
+    """A block as plain statements; its init may be left in `around.waiting`."""
     bind = Replacer({i.var: i.value for i in block.iters})
     predicate = bind.expr(block.predicate)
     # The iterators of a block hide the loops around it, so inits of inner blocks cannot move out of it.
@@ -81,11 +84,12 @@ def _lower_block(block: Block, around: _Around) -> Stmt:
 
 
 def _under(condition: Expr, s: Stmt, block: Block) -> Stmt:
+    """`s` under a condition."""
     return s if condition is TRUE else If(condition, s, span=block.span)
 
 
 def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> Stmt | None:
-    """Puts the init before a loop and answers None, or answers what the instance itself does first."""
+    """Places the init before a loop and returns None, or returns the statement that the instance itself runs first."""
     reducing = [i.value for i in block.iters if i.kind != "S"]
     feeds_reduction = _fed_by(reducing, around)
     feeds_space = _fed_by((i.value for i in block.iters if i.kind == "S"), around)
@@ -109,20 +113,22 @@ def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> St
             new = Var(p.var.name, p.var.dtype)
             fresh[p.var] = new
             nest = p.with_(var=new, body=nest)
-    # Lets from inside of the loop come after the init: their values take their place.
-    late = {v: substitute(value, fresh) for v, value in around.lets.items() if around.let_depth[v] > at}
-    around.waiting.setdefault(loops[0], []).append(Replacer({**late, **fresh}).stmt(nest))
+    # The init runs before the lets that are inside of the loop, so it uses their values instead.
+    inner_lets = {v: substitute(value, fresh) for v, value in around.lets.items() if around.let_depth[v] > at}
+    around.waiting.setdefault(loops[0], []).append(Replacer({**inner_lets, **fresh}).stmt(nest))
     return None
 
 
 def _guarded(condition: Expr, s: Stmt, hidden: set[Var], around: _Around) -> Stmt:
-    """`s` under the condition, unless the condition is about loops that are not around `s`."""
+    """`s` under the condition, unless the condition depends on loops that are not around `s`."""
     return s if condition is TRUE or not hidden.isdisjoint(_vars(condition, around)) else If(condition, s)
 
 
 def _fed_by(values: Iterable[Expr], around: _Around) -> set[Var]:
+    """The loop variables that values depend on, directly or through lets."""
     return {v for value in values for v in _vars(value, around)}
 
 
 def _vars(e: Expr, around: _Around) -> frozenset[Var]:
+    """The variables that an expression depends on, with lets resolved."""
     return free_vars(substitute(e, around.lets))

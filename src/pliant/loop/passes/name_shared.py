@@ -1,4 +1,4 @@
-"""Common subexpressions get names: afterwards an expression is a tree, which source text can write down.
+"""Common subexpression elimination for source text: shared subexpressions get names, so that every expression is a tree.
 
     y[i] = exp(x[i]) / (1.0 + exp(x[i]))                ->      t = exp(x[i])
                                                                 y[i] = t / (1.0 + t)
@@ -12,10 +12,10 @@
                                                                     t[()] = 0.0
                                                                 y[i] = t[()]
 
-Equal expressions are one object (`sym/expr.py`), so a shared part is a node with several users in one statement. It is computed before the
-statement, except where it reads memory in an arm of a choice: that may only be read where the arm is taken, so a choice whose arm needs
-names of its own becomes a branch. Very deep expressions are cut into several, since compilers and Python recurse. Small index arithmetic is
-repeated rather than named. Blocks and reductions are lowered before, and every loop is serial.
+Equal expressions are one object (hash-consing, `sym/expr.py`), so a shared subexpression is a node with several users in one statement.
+It is computed before the statement, except where it reads memory in an arm of a select: such a load may only run if the arm is taken, so
+a select whose arm needs names becomes a branch. Very deep expressions are cut into several, because C compilers and Python recurse over
+them. Small index arithmetic is repeated rather than named. Blocks and reductions are lowered before, and every loop is serial.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...sym.expr import And, Const, Expr, Not, Or, Select, Var, depth
 from ..buffer import Buffer, Load, has_load
 from ..stmt import Alloc, Check, Func, If, Let, Replacer, Stmt, Store, View, While, exprs, is_instruction, map_children, seq
 
-DEEP = 100  # levels below an expression beyond which it is cut
+DEEP = 100  # maximal depth of an expression; Python recurses 1000 frames, clang nests 256 brackets
 
 
 def name_shared(func: Func) -> Func:
@@ -36,12 +36,13 @@ def name_shared(func: Func) -> Func:
 
 
 def named(*roots: Expr) -> tuple[list[Stmt], list[Expr]]:
-    """The statements that give names to what `roots` share, and `roots` over these names."""
+    """The statements that name the shared subexpressions of `roots`, and `roots` in terms of these names."""
     names = _Names(roots)
     return names.lines, [names.expr(e) for e in roots]
 
 
 def _visit(s: Stmt) -> Stmt:
+    """Names the shared subexpressions of each statement inside of `s`."""
     if is_instruction(s):
         return s
     if isinstance(s, While):
@@ -61,25 +62,25 @@ def _text_of(s: Stmt) -> tuple[Expr, ...]:
             return ()
         case View():
             return s.start
-        case Check():  # what it tells is evaluated where it fails
+        case Check():  # the values of its message are evaluated only if it fails
             return (s.cond,)
     return exprs(s)
 
 
 def _while(s: While) -> Stmt:
-    """A condition that needs names is computed before the loop and at the end of each iteration."""
+    """A while loop; a condition that needs names is computed before the loop and at the end of each iteration."""
     body = _visit(s.body)
     lines, (condition,) = named(s.cond)
     if not lines:
         return s if body is s.body else s.with_(body=body)
     goes_on = Buffer("goes_on", s.cond.dtype, (), None, "register")
-    again, (at_end,) = named(s.cond)
-    loop = s.with_(cond=Load(goes_on, ()), body=seq(body, *again, Store(goes_on, (), at_end)))
+    lines_at_end, (at_end,) = named(s.cond)
+    loop = s.with_(cond=Load(goes_on, ()), body=seq(body, *lines_at_end, Store(goes_on, (), at_end)))
     return seq(Alloc(goes_on), *lines, Store(goes_on, (), condition), loop)
 
 
 class _Renamed(Replacer):
-    """Puts whole expressions of one statement in the place of others."""
+    """Replaces whole expressions of one statement."""
 
     __slots__ = ("values",)
 
@@ -92,17 +93,17 @@ class _Renamed(Replacer):
 
 
 def is_lazy(e: Expr) -> bool:
-    """Whether an operand of `e` may be read only where the first one says so."""
+    """True if an operand of `e` loads from memory and is evaluated only if the first operand allows it."""
     return isinstance(e, (Select, And, Or)) and any(map(has_load, e.args[1:]))
 
 
 def _is_cheap(e: Expr) -> bool:
-    """Whether repeating the text is better than a name for it."""
+    """True if repeating the expression is better than naming it."""
     return isinstance(e, (Const, Var)) or (e.dtype.is_int and depth(e) <= 2 and not has_load(e))
 
 
 class _Names:
-    """The names of one statement's expressions."""
+    """The names of one statement's subexpressions."""
 
     def __init__(self, roots: tuple[Expr, ...]) -> None:
         self.lines: list[Stmt] = []
@@ -116,7 +117,7 @@ class _Names:
                 stack.extend(e.args)
 
     def expr(self, e: Expr) -> Expr:
-        """`e` over names."""
+        """`e` in terms of names; cuts it if it is too deep, and names it if it is shared."""
         if depth(e) > DEEP and e not in self.memo:
             for node in self.certain(e):
                 if depth(node) % (DEEP // 2) == 0 and node is not e:
@@ -129,7 +130,7 @@ class _Names:
         return self.memo[e]
 
     def settle(self, e: Expr) -> None:
-        """Gives a name to `e`."""
+        """Names `e`."""
         if e not in self.memo:
             value = self.rebuilt(e)
             if not isinstance(value, (Const, Var)) and not (isinstance(value, Load) and not value.indices):
@@ -139,11 +140,11 @@ class _Names:
             self.memo[e] = value
 
     def rebuilt(self, e: Expr) -> Expr:
-        """The node over names of its operands."""
+        """The node with its operands in terms of names."""
         if not is_lazy(e):
             return e.with_args(tuple(map(self.expr, e.args))) if e.args else e
         first = self.expr(e.args[0])
-        if isinstance(e, Select):  # what both arms need is needed
+        if isinstance(e, Select):  # what both arms evaluate is always evaluated: name it before
             both = set(self.certain(e.args[1])).intersection(self.certain(e.args[2]))
             for node in self.certain(e.args[1]):
                 if node in both and self.uses[node] > 1:
@@ -154,14 +155,14 @@ class _Names:
         return e.with_args((first, *(value for value, _ in arms)))
 
     def arm(self, e: Expr) -> tuple[Expr, list[Stmt]]:
-        """An operand that may not be evaluated, and the statements that it needs."""
+        """An operand that may not be evaluated, and the statements that compute its names."""
         lines, memo, self.lines, self.memo = self.lines, self.memo, [], dict(self.memo)
         value, own = self.expr(e), self.lines
         self.lines, self.memo = lines, memo
         return value, own
 
     def branch(self, e: Expr, first: Expr, arms: list[tuple[Expr, list[Stmt]]]) -> Expr:
-        """A choice as a branch that stores into a variable."""
+        """A select, `and` or `or` as a branch that stores into a variable."""
         chosen = Buffer("t", e.dtype, (), None, "register")
         self.lines.append(Alloc(chosen))
         branches = [seq(*lines, Store(chosen, (), value)) for value, lines in arms]
@@ -174,7 +175,7 @@ class _Names:
         return Load(chosen, ())
 
     def certain(self, e: Expr) -> list[Expr]:
-        """The nodes that are evaluated whenever `e` is, operands before users; constants and variables left out."""
+        """The nodes that are evaluated whenever `e` is, operands before users, without constants and variables."""
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack = [(e, False)]

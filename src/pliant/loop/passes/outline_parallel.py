@@ -1,4 +1,4 @@
-"""The body of every parallel loop becomes a function over a range of its iterations, which a launch hands to threads in chunks.
+"""Outlines the body of every parallel loop into a function over a range of iterations, which a launch hands to threads in chunks.
 
     for i in parallel(n, grain=g):                   for i in parallel(n, grain=g):
         for k in range(m):                               sums_i(x, y, m, i, i + 1)
@@ -9,17 +9,17 @@
                                                              for k in range(m):
                                                                  y[i] += x[i, k]
 
-Afterwards a parallel loop is a *launch*: its body is one call of such a function for one iteration. The attribute `chunk` says that a call
-for several iterations does the same as one call for each, so a renderer may pass whole chunks. Everything the body uses is a
-parameter, under the name it has outside:
+Afterwards a parallel loop is a *launch*: its body is one call of such a function, for one iteration. The attribute `chunk` says that one
+call for several iterations equals one call for each, so a renderer may pass whole chunks. Everything that the body uses becomes a
+parameter, under the name that it has outside:
 
-- Buffers. No two parameters are parts of one buffer: where the body uses several views of a buffer, the buffer is passed and the function
-  makes the views again. So parameters stay disjoint, which renderers rely on.
-- Variables, those that appear in facts included. What the caller knows of them (ranges of loops, conditions, lets over sizes) is assumed
-  by the function, because the code of the body relies on it: indices that fit 32 bits, strides, rows that are there.
+- Buffers. No two parameters alias: where the body uses several views of a buffer, the buffer is passed and the function makes the views
+  again. Renderers rely on parameters being disjoint.
+- Variables, including those that appear in facts. What the caller knows of them (ranges of loops, conditions, lets over sizes) is assumed
+  in the function, because the code of the body relies on it: for indices that fit 32 bits, for strides, for rows that exist.
 
-A parallel loop inside of another one, or of a vector loop, becomes serial: its threads are at work already. So does a loop whose iterations
-are not known to own the bytes that they write (`analysis/own_bytes.py`).
+A parallel loop inside of another parallel loop, or of a vector loop, becomes serial: all threads are busy already. So does a loop whose
+iterations are not proved to own the bytes that they write (`analysis/byte_ownership.py`).
 """
 
 from __future__ import annotations
@@ -57,38 +57,40 @@ from ..stmt import (
 
 
 def is_launch(s: Stmt) -> bool:
-    """Whether a loop hands chunks of iterations to a function."""
+    """True if a loop hands chunks of iterations to an outlined function."""
     return isinstance(s, For) and s.kind == "parallel" and isinstance(s.body, Call) and s.body.func.attrs.chunk
 
 
 def chunks(func: Func) -> list[Func]:
-    """The functions whose chunks of iterations a function launches."""
+    """The outlined functions that a function launches."""
     return [s.body.func for s in walk_stmts(func.body) if is_launch(s) and isinstance(s, For) and isinstance(s.body, Call)]
 
 
 def outline_parallel(func: Func) -> Func:
-    """The function with a launch for each parallel loop that threads share."""
+    """The function with a launch for each parallel loop that threads execute."""
     if not any(_is_parallel(s) and not is_launch(s) for s in walk_stmts(func.body)):
         return func
     return func.with_(body=_Outliner(func).stmt(func.body))
 
 
 def _is_parallel(s: Stmt) -> bool:
+    """True if a statement is a parallel loop."""
     return isinstance(s, For) and s.kind == "parallel"
 
 
 def _serial(s: Stmt) -> Stmt:
-    """A statement with serial loops for its parallel ones."""
+    """A statement with its parallel loops made serial."""
     s = map_children(s, _serial)
     return _one_by_one(s) if isinstance(s, For) and _is_parallel(s) else s
 
 
 def _one_by_one(s: For) -> For:
+    """The loop as a serial one, without a grain."""
     return s.with_(kind="serial", annotations={k: v for k, v in s.annotations.items() if k != "grain"})
 
 
 class _Outliner:
-    """Walks down to the parallel loops with what is known and visible there."""
+    """Walks down to the parallel loops, with the facts and names in scope."""
 
     def __init__(self, func: Func) -> None:
         self.func = func
@@ -96,12 +98,12 @@ class _Outliner:
         self.known = Known(func.symbols)
         self.lets: dict[Var, Let] = {}
         self.views: dict[Buffer, View] = {}
-        # Everything visible, in the order in which it was bound: parameters of a body come in this order.
+        # Everything in scope, in the order of binding: the parameters of outlined functions come in this order.
         self.order: dict[Var | Buffer, None] = dict.fromkeys((*func.buffers, *func.symbols, *func.scalars))
         self.names = {func.name}
 
     def stmt(self, s: Stmt) -> Stmt:
-        """A statement whose parallel loops are launches."""
+        """A statement with launches for its parallel loops."""
         match s:
             case Seq():
                 return self.sequence(s)
@@ -135,7 +137,7 @@ class _Outliner:
             return self.stmt(s)
 
     def sequence(self, s: Seq) -> Stmt:
-        """Statements, each with what those before it named and checked."""
+        """Statements in order; each sees the names and checks of those before it."""
         body: list[Stmt] = []
         for n, x in enumerate(s.body):
             if isinstance(x, View) and any(map(has_load, exprs(x))):
@@ -158,7 +160,7 @@ class _Outliner:
     # Launches.
 
     def launch(self, s: For, uses: _Uses) -> Stmt:
-        """A parallel loop with its body as a function."""
+        """A launch: the parallel loop with its body outlined."""
         body = _serial(s.body) if uses.nested else s.body
         memory = self.memory(s, body, uses)
         needed = {*uses.vars, *memory.sizes} - {s.var}
@@ -170,7 +172,7 @@ class _Outliner:
         scalars = [v for v in self.order if isinstance(v, Var) and v in needed and v not in symbols]
         begin, end = Var("begin"), Var("end")
         defined = [Eq(v, value) for v, value in self.known.lets.items() if v in needed]
-        of_itself = not_negative(symbols)  # what it knows of dims without being told
+        of_itself = not_negative(symbols)  # known inside of the function anyway
         facts = [*defined, *(e for e in assumed if e not in of_itself)]
         if memory.replaced:
             body = Replacer(buffers=memory.replaced).stmt(body)
@@ -180,10 +182,10 @@ class _Outliner:
         name = unused_name(f"{self.func.name}_{s.var.name}", self.names)
         chunk = Func(name, tuple(params), seq(*constant, *map(_assume, facts), *memory.views, loop), attrs, self.func.span)
         args: tuple[Buffer | Expr, ...] = (*memory.args, *scalars, s.var, s.var + 1)
-        return s.with_(body=Call(chunk, args, chunk.symbols, s.span))  # variables are called the same on both sides
+        return s.with_(body=Call(chunk, args, chunk.symbols, s.span))  # parameters have the names of the variables passed
 
     def closure(self, needed: set[Var], own: Expr) -> list[Expr]:
-        """The conditions that say something of what is needed; their variables, and those of the values of lets, are needed then."""
+        """The conditions on needed variables; adds to `needed` their variables and those in the values of lets, until nothing changes."""
         grown = True
         needed |= free_vars(own) if not has_load(own) else set()
         while grown:
@@ -196,7 +198,7 @@ class _Outliner:
         return [e for e in self.known.conditions if not free_vars(e).isdisjoint(needed)]
 
     def memory(self, s: For, body: Stmt, uses: _Uses) -> _Memory:
-        """The buffers that a body is given."""
+        """The buffers that an outlined body needs."""
         used, written = uses.buffers, uses.written
         groups: dict[Buffer, list[Buffer]] = {}
         for b in self.order:
@@ -209,9 +211,9 @@ class _Outliner:
         views: list[View] = []
         replaced: dict[Buffer, Buffer] = {}
         for root, names in groups.items():
-            given = names[0] if len(names) == 1 else root
-            args.append(given)
-            params.append(Param(_global(given, replaced), "in" if written.isdisjoint(names) else "inout"))
+            passed = names[0] if len(names) == 1 else root
+            args.append(passed)
+            params.append(Param(_global(passed, replaced), "in" if written.isdisjoint(names) else "inout"))
             for b in names if len(names) > 1 else ():
                 views += [v for v in self.chain(b) if v not in views]
         for v in (*views, *(x for x in walk_stmts(body) if isinstance(x, View))) if replaced else ():
@@ -222,20 +224,20 @@ class _Outliner:
         return _Memory(args, params, remade, replaced, sizes)
 
     def root(self, b: Buffer) -> Buffer:
-        """The buffer whose memory `b` is."""
+        """The buffer that owns the memory of `b`."""
         while b in self.views:
             b = self.views[b].source
         return b
 
     def chain(self, b: Buffer) -> list[View]:
-        """The views that lead from its root to a buffer."""
+        """The views that lead from the owner of the memory to `b`."""
         if b not in self.views:
             return []
         return [*self.chain(self.views[b].source), self.views[b]]
 
 
 class _Memory(NamedTuple):
-    """The buffers of a body: arguments and parameters, views of them to be made, other buffers to take in the body, variables of sizes."""
+    """The buffers of an outlined body: arguments, parameters, views to make again, buffers to replace in the body, variables in sizes."""
 
     args: list[Buffer]
     params: list[Param]
@@ -245,20 +247,21 @@ class _Memory(NamedTuple):
 
 
 def _global(b: Buffer, replaced: dict[Buffer, Buffer]) -> Buffer:
-    """A buffer as a parameter: the memory of somebody else, whatever scope it has there."""
+    """A buffer as a parameter: it has global scope there, because the caller owns its memory."""
     if b.scope != "global" and b not in replaced:
         replaced[b] = Buffer(b.name, b.dtype, b.shape, b.strides)
     return replaced.get(b, b)
 
 
 def _sizes(b: Buffer | Var) -> set[Var]:
+    """The variables in the shape and strides of a buffer."""
     return {v for e in (*b.shape, *(b.strides or ())) for v in free_vars(e)} if isinstance(b, Buffer) else set()
 
 
 def _with_named_numbers(view: View, rest: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """A view and what follows, with names for its numbers that are read from memory.
+    """A view and the statements after it, with lets for those of its sizes and offsets that are loaded from memory.
 
-    A body may have to make the view again, when memory has changed, and states its shape.
+    An outlined body may have to make the view again. By then memory may have changed, so the values must be named.
     """
     b = view.buffer
     names = {e: Var(f"{b.name}_size", e.dtype) for e in dict.fromkeys(exprs(view)) if has_load(e)}
@@ -271,15 +274,17 @@ def _with_named_numbers(view: View, rest: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _usable(conditions: Iterable[Expr]) -> list[Expr]:
+    """The conditions that do not read memory."""
     return [e for e in conditions if not has_load(e)]
 
 
 def _assume(condition: Expr) -> Check:
+    """A fact that the function relies on; nothing tests it."""
     return Check(condition, "the caller knows this", kind="assume")
 
 
 class _Uses(NamedTuple):
-    """What a body uses from outside, what it writes of that and at all, and whether it has parallel loops."""
+    """The outer names that a body uses, the outer buffers that it writes, all that it writes, and whether it has parallel loops."""
 
     vars: set[Var]
     buffers: set[Buffer]
@@ -289,11 +294,12 @@ class _Uses(NamedTuple):
 
 
 def _uses(body: Stmt) -> _Uses:
+    """Collects what a body uses."""
     read: set[Expr] = set()
     touched: set[Buffer] = set()
     written: set[Buffer] = set()
     bound: set[Var] = set()
-    inside: dict[Buffer, Buffer | None] = {}  # allocated, or a view of another
+    inside: dict[Buffer, Buffer | None] = {}  # bound in the body: the source of a view, None for an allocation
     nested = False
     for s in walk_stmts(body):
         read.update(exprs(s))

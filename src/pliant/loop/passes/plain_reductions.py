@@ -1,12 +1,12 @@
-"""Reductions become loads, an operation and stores.
+"""Expands reductions into loads, an operation and stores.
 
     c[i] += a[i]                                     ->      c[i] = c[i] + a[i]
     best[0], at[0] = combine(best[0], at[0], x, i)   ->      l0 = best[0]; l1 = at[0]; r0 = x; r1 = i
                                                              best_new = ...; at_new = ...
                                                              best[0] = best_new; at[0] = at_new
 
-Everything is read and combined before anything is written. Lanes of a vector loop may meet in one target, so such loops must be serial
-before (`serial_loops`). Loops that a tensor instruction performs stay as they are.
+All operands are read and combined before any target is written. Vector loops must be serial before (`serial_loops`), because several
+lanes may reduce into one target. Loops that a tensor instruction performs are left alone.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ _NAMED: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "
 
 
 def plain_reductions(func: Func) -> Func:
-    """The function without reductions, except inside of tensor instructions."""
+    """The function without reductions, except those inside of tensor instructions."""
     body = _plain(func.body)
     return func if body is func.body else func.with_(body=body)
 
 
 def _plain(s: Stmt) -> Stmt:
+    """A statement with its reductions expanded."""
     if is_instruction(s):
         return s
     return as_stores(s) if isinstance(s, Reduce) else map_children(s, _plain)
 
 
 def as_stores(s: Reduce) -> Stmt:
-    """A reduction as stores."""
+    """The statements that a reduction stands for."""
     c = s.combiner
     if not c.result:
         (target,) = s.targets

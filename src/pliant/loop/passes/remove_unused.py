@@ -1,12 +1,12 @@
-"""Names that nobody reads are gone: lets, local buffers with what is stored into them, views, and loops and branches left empty.
+"""Dead code elimination: removes unused lets, views, local buffers and the stores into them, and loops and branches left empty.
 
     acc_0 = alloc((), f32, scope="register")
     t = x[0] * 2.0                                   ->      y[0] = x[0]
     acc_0[()] = t
     y[0] = x[0]
 
-LLVM finds such code itself; compilers of source text warn of it. Expressions have no effects. Effects are stores to the memory of others,
-calls, checks and `while`; what none of them needs goes.
+LLVM removes such code itself; C compilers warn about it. Expressions have no effects. The effects are stores to non-local memory, calls,
+checks and `while`; whatever none of them depends on is removed.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from ..stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, St
 
 
 def remove_unused(func: Func) -> Func:
-    """The function without what no effect needs."""
+    """The function without statements that no effect depends on."""
     body = _swept(func.body, _Uses(func).live) or Seq(())
     return func if body is func.body else func.with_(body=body)
 
 
 class _Uses:
-    """Which statements are live: those with an effect, what they read, and the statements around these."""
+    """The live statements: those with an effect, those that they depend on, and the statements around these."""
 
     def __init__(self, func: Func) -> None:
         self.live: set[Stmt] = set()
         self.around: dict[Stmt, list[Stmt]] = {}  # unrolled copies may share a statement
-        self.names: dict[Var | Buffer, list[Stmt]] = {}  # the statements that bind a name
-        self.writes: dict[Buffer, list[Stmt]] = {}  # the stores into local memory, by the buffer that was allocated
-        self.root: dict[Buffer, Buffer] = {}  # of local buffers: whose memory they are
-        self.open: list[Stmt] = []
+        self.names: dict[Var | Buffer, list[Stmt]] = {}  # name -> the statements that bind it
+        self.writes: dict[Buffer, list[Stmt]] = {}  # allocated buffer -> the stores into its memory
+        self.root: dict[Buffer, Buffer] = {}  # local buffer -> the allocated buffer that owns its memory
+        self.open: list[Stmt] = []  # the worklist: live statements whose dependences are not marked yet
         self._collect(func.body)
         while self.open:
             self._mark(self.open.pop())
 
     def _collect(self, body: Stmt) -> None:
-        """Records where names and contents come from, and opens the statements with effects."""
+        """Records the statements that bind names and store to local memory, and puts those with effects on the worklist."""
         stack: list[tuple[Stmt, list[Stmt]]] = [(body, [])]
         while stack:
             s, outer = stack.pop()
@@ -55,7 +55,7 @@ class _Uses:
                     if s.source in self.root:
                         self.root[s.buffer] = self.root[s.source]
                 case Check(kind="assume"):
-                    pass  # nothing is tested
+                    pass  # it emits no test, so it has no effect
                 case Call() | Check() | While():
                     self.open.append(s)
             for b in written(s):
@@ -65,6 +65,7 @@ class _Uses:
                     self.open.append(s)
 
     def _mark(self, s: Stmt) -> None:
+        """Marks a statement as live, and puts what it depends on onto the worklist."""
         if s in self.live:
             return
         self.live.add(s)
@@ -82,6 +83,7 @@ class _Uses:
                 self._contents(a)
 
     def _read(self, e: Expr) -> None:
+        """Marks the statements that an expression depends on."""
         for node in walk(e):
             if isinstance(node, Var):
                 self.open += self.names.pop(node, ())
@@ -89,12 +91,12 @@ class _Uses:
                 self._contents(node.buffer)
 
     def _contents(self, b: Buffer) -> None:
-        """The buffer is read: what was stored into its memory counts."""
+        """Marks a buffer that is read: the stores into its memory are live."""
         self._bound(b)
         self.open += self.writes.pop(self.root.get(b, b), ())
 
     def _bound(self, b: Buffer) -> None:
-        """The buffer is named: so is what its shape is made of."""
+        """Marks a buffer that is named: its binding and the variables in its shape are live."""
         self.open += self.names.pop(b, ())
         for e in (*b.shape, *(b.strides or ())):
             self._read(e)
@@ -106,12 +108,12 @@ def written(s: Stmt) -> list[Buffer]:
 
 
 def _swept(s: Stmt, live: set[Stmt]) -> Stmt | None:
-    """What is left of a statement."""
+    """A statement without its dead parts; None if it is dead."""
     if s not in live:
         return None
     if isinstance(s, Seq):
-        kept = [_swept(x, live) for x in s.body]
-        return s if all(a is b for a, b in zip(kept, s.body, strict=True)) else seq(*(x for x in kept if x is not None))
+        swept = [_swept(x, live) for x in s.body]
+        return s if all(a is b for a, b in zip(swept, s.body, strict=True)) else seq(*(x for x in swept if x is not None))
     if isinstance(s, If):
         then, orelse = (None if x is None else _swept(x, live) for x in (s.then, s.orelse))
         return s if then is s.then and orelse is s.orelse else s.with_(then=then or Seq(()), orelse=orelse)

@@ -1,11 +1,11 @@
-"""All loops run serially: for renderers that have neither lanes nor threads.
+"""Turns every vector and parallel loop into a serial one, for renderers that have neither SIMD lanes nor threads.
 
     for i in parallel(n, grain=4):                for i in range(n):
         for j in vector(8):               ->          for j in range(8):
             y[i, j] = x[i, j] + 1.0                       y[i, j] = x[i, j] + 1.0
 
-A vector or parallel loop is legal only if running its iterations in order gives the same results (`loop/stmt.py`), so this changes nothing.
-Loops that a tensor instruction performs stay as they are: renderers recognize them by their form.
+This is legal because a vector or parallel loop must give the same results when its iterations run in order (`loop/stmt.py`). Loops that a
+tensor instruction performs are left alone: renderers recognize them by their form.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ..stmt import For, Func, Stmt, is_instruction, map_children
 
 
 def serial_loops(func: Func) -> Func:
-    """The function with every loop that no instruction performs of kind `serial`."""
+    """The function with serial loops only, except those that an instruction performs."""
     body = _serial(func.body)
     return func if body is func.body else func.with_(body=body)
 
 
 def _serial(s: Stmt) -> Stmt:
+    """A statement with its loops made serial."""
     if is_instruction(s):
         return s
     s = map_children(s, _serial)

@@ -1,4 +1,4 @@
-"""Vector loops that cannot be lanes run one iteration after the other, which is what a legal vector loop means anyway.
+"""Decides which vector loops run as SIMD lanes; the others become serial, which every legal vector loop allows.
 
     for j in vector(n):                                  if 0 < n:
         check(i < m, "...")                                  check(i < m, "...")
@@ -9,11 +9,11 @@
                                                              for j in range(n):
                                                                  y[j * s] += x[j]
 
-Checks with which a body begins and that are the same for all lanes are made once, before the loop. A loop stays no vector loop if it has
-calls or other checks inside, if lanes write the same element, or if its lanes are scattered over a register buffer; where strides that
-only a call tells decide it, both loops are there. Afterwards every vector loop can be done by lanes, and a renderer need not ask.
-A loop of one iteration is written out. Loops inside of others that are lanes stay as they are: a renderer that has made lanes of the
-outer one runs them one by one. So do the loops of tensor instructions.
+Leading checks of a body that do not depend on the lane are hoisted out of the loop. A loop is not vectorized if it contains calls or
+other checks, if lanes write the same element, or if its lanes are scattered over a register buffer. Where this depends on strides that
+are only known at run time, both versions are emitted (loop versioning). Afterwards a renderer can vectorize every vector loop without a
+check. A loop of one iteration is unrolled. Loops nested in a vectorized loop are left alone: a renderer that has vectorized the outer
+loop runs them serially. So are the loops of tensor instructions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .unroll import unroll
 
 
 def settle_lanes(func: Func) -> Func:
-    """The function whose vector loops can all be done by lanes."""
+    """The function in which all vector loops can run as lanes."""
     if not any(isinstance(s, For) and s.kind == "vector" for s in walk_stmts(func.body)):
         return func
     settler = _Settler(func)
@@ -39,15 +39,16 @@ def settle_lanes(func: Func) -> Func:
     if body is func.body:
         return func
     after = func.with_(body=body)
-    return settle_lanes(unroll(after)) if settler.unrolled else after  # numbers that it puts in may decide about loops inside
+    # The constants that unrolling substitutes may decide about the vector loops inside.
+    return settle_lanes(unroll(after)) if settler.unrolled else after
 
 
 class _Settler:
-    """Walks down to vector loops with what is known there."""
+    """Walks down to vector loops, with the facts that hold there."""
 
     def __init__(self, func: Func) -> None:
         self.known = Known(func.symbols)
-        self.roots: dict[Buffer, Buffer] = {}  # of views: the buffer whose memory they are
+        self.roots: dict[Buffer, Buffer] = {}  # view -> the buffer that owns its memory
         self.unrolled = False
 
     def stmt(self, s: Stmt) -> Stmt:
@@ -86,12 +87,13 @@ class _Settler:
     # Vector loops.
 
     def vector(self, s: For) -> Stmt:
-        """A vector loop, or what does the same."""
+        """A vector loop as it can run, after its hoisted checks."""
         checks, s = self.checks_apart(s)
         settled = self.settled(s)
         return seq(If(Lt(s.start, s.stop), seq(*checks)), settled) if checks else settled
 
     def settled(self, s: For) -> Stmt:
+        """The loop as lanes, as serial iterations, or as both behind a condition."""
         extent = poly_of(self.known.resolve(s.extent))
         if not any(extent) and extent.get((), 0) <= 1:
             return self.written_out(s)
@@ -106,22 +108,23 @@ class _Settler:
         return self.one_by_one(s)
 
     def one_by_one(self, s: For) -> Stmt:
-        """A loop one iteration after the other; written out where lanes are elements of a register buffer."""
-        known = not any(poly_of(self.known.resolve(s.extent)))  # a renderer says what is wrong with registers where it is not
+        """The loop as a serial one; unrolled if its lanes are elements of a register buffer, because those need constant indices."""
+        known = not any(poly_of(self.known.resolve(s.extent)))  # if it is not constant, the renderer reports the register index
         if known and any(a.buffer.scope == "register" for a in loop_body(s).laned):
             return self.written_out(s)
         return self.stmt(s.with_(kind="serial"))
 
     def written_out(self, s: For) -> Stmt:
+        """The loop as one to unroll."""
         self.unrolled = True
         return s.with_(kind="unroll")
 
     def apart(self, access: Access, var: Var, varying: set[Var]) -> Expr:
-        """The condition under which lanes may make an access: a combination must not meet itself in another lane."""
+        """The condition under which lanes may make an access: lanes must not reduce into the same element, or leave a register's row."""
         if access.buffer.scope == "register":
             moving = [i for i in access.indices if not varying.isdisjoint(free_vars(self.known.resolve(i)))]
             place = poly_of(self.known.resolve(moving[0])) if len(moving) == 1 else {}
-            if len(moving) == 1 and moving[0] is not access.indices[-1]:  # across rows
+            if len(moving) == 1 and moving[0] is not access.indices[-1]:  # lanes go across the rows of a register tile
                 return FALSE if access.writes or place.get((var,)) != 1 else TRUE
             return TRUE if len(moving) == 1 and slope(place, var, varying) == {(): 1} else FALSE
         if not (access.reads and access.writes):
@@ -130,7 +133,7 @@ class _Settler:
         return FALSE if distance is None else binary(Ne, to_expr(distance, i64), Const(0, i64))
 
     def checks_apart(self, s: For) -> tuple[list[Stmt], For]:
-        """The checks with which a loop's body begins and that are the same in every iteration, and the loop without them."""
+        """The leading checks of a loop's body that do not depend on the iteration, and the loop without them."""
         body = s.body.body if isinstance(s.body, Seq) else (s.body,)
         checks = list(takewhile(lambda x: isinstance(x, Check) and all(s.var not in free_vars(e) for e in exprs(x)), body))
         if not checks:

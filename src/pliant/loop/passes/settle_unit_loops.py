@@ -1,12 +1,13 @@
-"""Loops of one iteration: their variables are numbers, and one iteration alone is neither parallel nor a vector.
+"""Replaces the variables of loops of at most one iteration by their starts, and makes such loops serial.
 
     for i_0 in range(8):                        for i_0 in range(8):
         for i_1 in range(1):            ->          for i_1 in range(1):
             for i_2 in vector(1):                       y[i_0] = x[i_0]
                 y[i_0 + i_1 + i_2] = x[i_0 + i_1 + i_2]
 
-Schedules keep such loops in what they bind iterators to, whatever loops are split by (`schedule/primitives/split.py`). Code has no use for
-them: indices are as if they were not there, and LLVM removes a loop that runs once. Blocks are lowered before.
+Schedules keep unit loops in the values of iterators, so that a program has the same form for any split factor
+(`schedule/primitives/split.py`). Code does not need them: indices become as if they were absent, and LLVM removes a loop that runs once.
+Blocks are lowered before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .simplify_indices import dim_facts
 
 
 def settle_unit_loops(func: Func) -> Func:
-    """The function with the start of each loop that runs at most once in the place of its variable."""
+    """The function with the variable of each loop that runs at most once replaced by its start."""
     starts: dict[Var, Expr] = {}
     facts = dim_facts(func)
 
@@ -33,7 +34,7 @@ def settle_unit_loops(func: Func) -> Func:
         starts[s.var] = _Settled(starts).expr(s.start)
         if s.kind == "vector" and is_unit(s):
             return visit(s.body)
-        alone = s.with_(kind="serial") if s.kind == "parallel" else s  # threads have nothing to share
+        alone = s.with_(kind="serial") if s.kind == "parallel" else s  # one iteration cannot be distributed
         return map_children(alone, visit)
 
     body = visit(func.body)
@@ -41,7 +42,7 @@ def settle_unit_loops(func: Func) -> Func:
 
 
 def is_unit(loop: For) -> bool:
-    """Whether a loop is seen to have exactly one iteration."""
+    """True if a loop provably has exactly one iteration."""
     if isinstance(loop.start, Const) and isinstance(loop.stop, Const):
         return bool(loop.stop.value - loop.start.value == 1)
     extent = simplify(loop.extent)
@@ -49,14 +50,14 @@ def is_unit(loop: For) -> bool:
 
 
 def _runs_at_most_once(loop: For, facts: Facts) -> bool:
-    """Whether that is seen at little cost; what is read from memory may be something else the next time."""
+    """True if range analysis shows at most one iteration; bounds that are loaded are excluded, because memory may change."""
     if any(isinstance(e, (Load, Select)) for e in (*walk(loop.start), *walk(loop.stop))):
         return False
     return int_range(loop.extent, facts)[1] <= 1
 
 
 class _Settled(Replacer):
-    """Puts starts in the place of variables; whole numbers and conditions that had one of them are simplified."""
+    """Substitutes the starts for the variables, and simplifies the integers and conditions that contain one."""
 
     def _leaf(self, e: Expr) -> Expr | None:
         if isinstance(e, (Var, Load)) or e.dtype.is_float or free_vars(e).isdisjoint(self.vars):

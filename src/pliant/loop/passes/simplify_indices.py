@@ -1,12 +1,12 @@
-"""Quotients and remainders in indices, simplified by what the loops around them say.
+"""Simplifies floor divisions and remainders in indices, using the ranges of the surrounding loops.
 
     for j_0 in range(4):                              for j_0 in range(4):
         for j_1 in vector(16):                            for j_1 in vector(16):
             x[(j_0 * 16 + j_1) // 16,                         x[j_0, j_1] = 1.0
               (j_0 * 16 + j_1) % 16] = 1.0    ->
 
-Layouts put them there (`transform_layout`), and splits of loops take them away again; what is left without them has unit
-strides where the memory has them. Indices without quotients, or with those of dims alone, are left as they are.
+Layout changes introduce them (`transform_layout`), and loop splits make them redundant. Without them an access has unit stride where the
+memory does. Indices without divisions, or with divisions of dims alone, are not changed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store
 
 
 def simplify_indices(func: Func) -> Func:
-    """The function with every index simplified that has a quotient in it."""
+    """The function with every index simplified that contains a division."""
     simplifier = Simplifier(None)
-    if not simplifier.any_inside(func.body):  # the usual case, which needs no facts
+    if not simplifier.any_inside(func.body):  # the common case: no facts have to be collected
         return func
     body = simplifier.stmt(func.body, dim_facts(func))
     return func if body is func.body else func.with_(body=body)
 
 
 def dim_facts(func: Func) -> Facts:
-    """What is known everywhere: dims are not negative."""
+    """The facts that hold everywhere: dims are not negative."""
     facts = EMPTY
     for v in func.symbols:
         lo, hi = facts.range_of(v)
@@ -40,15 +40,15 @@ def dim_facts(func: Func) -> Facts:
 
 
 class Simplifier:
-    """Walks down with what is known; of a schedule's edit it tells where statements went (`moved`)."""
+    """Walks down with the facts; `moved` maps each changed statement to its new version, for the cursors of a schedule."""
 
     def __init__(self, only: Collection[Buffer] | None) -> None:
-        self.only = only  # the buffers whose indices are looked at, None for all
+        self.only = only  # the buffers whose indices are simplified, None for all
         self.moved: dict[Stmt, Stmt] = {}
         self.seen: dict[Stmt, bool] = {}
 
     def stmt(self, s: Stmt, facts: Facts) -> Stmt:
-        """`s` where `facts` hold."""
+        """`s` simplified, where `facts` hold."""
         if not self.any_inside(s):
             return s
         match s:
@@ -74,35 +74,36 @@ class Simplifier:
         return map_children(s, lambda x: self.stmt(x, facts))
 
     def block(self, s: Block, facts: Facts) -> Stmt:
-        """A block: less is known in its init than in its body."""
+        """A block; its init has fewer facts than its body."""
         body = self.stmt(s.body, block_facts(s, facts))
         init = None if s.init is None else self.stmt(s.init, block_facts(s, facts, init=True))
         return s if body is s.body and init is s.init else s.with_(body=body, init=init)
 
     def sequence(self, s: Seq, facts: Facts) -> Stmt:
-        """Lets of whole numbers are what they are bound to, to the end of the sequence."""
-        made: list[Stmt] = []
+        """A sequence; an integer let is a fact for the statements after it."""
+        body: list[Stmt] = []
         for x in s.body:
-            made.append(self.stmt(x, facts))
+            body.append(self.stmt(x, facts))
             if isinstance(x, Let) and x.var.dtype.is_int and fixed(x.value) is not None:
                 facts = facts.with_equal(x.var, x.value)
-        return s if all(a is b for a, b in zip(made, s.body, strict=True)) else s.with_(body=tuple(made))
+        return s if all(a is b for a, b in zip(body, s.body, strict=True)) else s.with_(body=tuple(body))
 
     def any_inside(self, s: Stmt) -> bool:
-        """Whether there is something to do; what is known inside costs much to find out."""
-        found = self.seen.get(s)
-        if found is None:
+        """True if a statement contains an index to simplify (memoized); asked first, because collecting facts is expensive."""
+        answer = self.seen.get(s)
+        if answer is None:
             inner = children(s)
-            found = self.seen[s] = any(map(self.any_inside, inner)) if inner else self.concerned(s)
-        return found
+            answer = self.seen[s] = any(map(self.any_inside, inner)) if inner else self.concerned(s)
+        return answer
 
     def concerned(self, s: Stmt) -> bool:
-        """Whether a statement has an index with a quotient in it."""
+        """True if a statement has an index with a division."""
         places = [Load(s.buffer, s.indices)] if isinstance(s, Store) else list(s.targets) if isinstance(s, Reduce) else []
         loads = [e for own in exprs(s) for e in walk(own) if isinstance(e, Load)]
         return any(self.looked_at(e.buffer) and any(map(has_quotient, e.indices)) for e in (*places, *loads))
 
     def looked_at(self, buffer: Buffer) -> bool:
+        """True if the indices of a buffer are to be simplified."""
         return self.only is None or buffer in self.only
 
 
@@ -117,45 +118,46 @@ class _Leaf(Replacer):
         self.facts = facts
 
     def place(self, e: Load) -> Load:
-        """The same element."""
+        """The same element, with simpler indices."""
         if not self.owner.looked_at(e.buffer):
             return e
         places = zip(e.indices, e.buffer.shape, strict=True)
         return Load(e.buffer, tuple(self.index(i, extent) if has_quotient(i) else i for i, extent in places))
 
     def index(self, i: Expr, extent: Expr) -> Expr:
-        """An index, simplified, unless that is a constant outside of the buffer.
+        """The simplified index, unless that is a constant outside of the buffer.
 
-        The statement is then in a branch that no run enters, where facts contradict each other. The verifier refuses such a constant.
+        Such a constant means that the statement is unreachable, with contradicting facts. The verifier rejects constant indices out of
+        bounds.
         """
-        done = simplify(i, self.facts)
-        if isinstance(done, Const) and (done.value < 0 or (isinstance(extent, Const) and done.value >= extent.value)):
+        simple = simplify(i, self.facts)
+        if isinstance(simple, Const) and (simple.value < 0 or (isinstance(extent, Const) and simple.value >= extent.value)):
             return i
-        return done
+        return simple
 
     def target(self, e: Load) -> Load:
-        """The place of a write."""
+        """The target of a write, with simpler indices."""
         return self.place(Replacer.target(self, e))
 
 
 def has_quotient(e: Expr) -> bool:
-    """Whether there is a quotient or a remainder of which loops may say something: not one of dims alone."""
-    found = [free_vars(x) for x in walk(e) if isinstance(x, (FloorDiv, FloorMod))]
-    return any(not used or any(not isinstance(v, Dim) for v in used) for used in found)
+    """True if `e` has a division or remainder that loops may simplify, i.e. not one of dims alone."""
+    divisions = [free_vars(x) for x in walk(e) if isinstance(x, (FloorDiv, FloorMod))]
+    return any(not used or any(not isinstance(v, Dim) for v in used) for used in divisions)
 
 
 def fixed(e: Expr) -> Expr | None:
-    """`e`, unless it reads memory: that may change while the fact is used."""
+    """`e`, or None if it reads memory, which may change while the fact is used."""
     return None if any(isinstance(x, Load) for x in walk(e)) else e
 
 
 def given(condition: Expr, facts: Facts) -> Facts:
-    """Also the condition, as far as it stays true."""
+    """The facts and the condition, unless it reads memory."""
     return facts if fixed(condition) is None else facts.with_condition(condition)
 
 
 def block_facts(block: Block, facts: Facts, init: bool = False) -> Facts:
-    """What a block's body (or its init) may rely on: the ranges of its iterators, what they are where they are loops, its predicate."""
+    """The facts inside a block's body (or init): ranges of its iterators, and its predicate."""
     loops = {v for i in block.iters for v in walk(i.value) if isinstance(v, Var) and v in facts.ends}
     for i in block.iters:
         facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))

@@ -1,12 +1,12 @@
-"""Every element of a register buffer becomes a buffer of its own, without dims: a local variable in source text.
+"""Scalar replacement: every element of a register buffer becomes a 0-d buffer of its own, i.e. a local variable in source text.
 
     acc = alloc((2, 2), f32, scope="register")          acc_0 = alloc((), f32, scope="register")
     acc[0, 0] = 0.0                             ->      acc_3 = alloc((), f32, scope="register")
     acc[1, 1] = acc[0, 0]                               acc_0[()] = 0.0
                                                         acc_3[()] = acc_0[()]
 
-Unrolling has made the indices constants. A buffer with another index, one that is viewed or passed on, or one that a tensor instruction
-touches stays as it is.
+Unrolling has made the indices constants. A buffer stays whole if it has another index, if it is viewed or passed to a call, or if a
+tensor instruction uses it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..stmt import Alloc, Call, Func, Replacer, Seq, Stmt, Store, View, exprs, i
 
 
 def split_registers(func: Func) -> Func:
-    """The function with each register buffer that only constants index in parts."""
+    """The function with register buffers split into scalars, where all of their indices are constants."""
     registers = {s.buffer for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer.scope == "register" and s.buffer.ndim}
     whole = {b for s in walk_stmts(func.body) for b in _needed_whole(s)}
     whole |= {e.buffer for s in walk_stmts(func.body) for e in accesses(s) if e.buffer in registers and _number(e) is None}
@@ -28,7 +28,7 @@ def split_registers(func: Func) -> Func:
 
 
 def accesses(s: Stmt) -> list[Load]:
-    """The elements that a statement itself reads or stores to."""
+    """The elements that a statement itself loads or stores."""
     loads = [e for own in exprs(s) for e in walk(own) if isinstance(e, Load)]
     return [Load(s.buffer, s.indices), *loads] if isinstance(s, Store) else loads
 
@@ -47,25 +47,25 @@ def _needed_whole(s: Stmt) -> list[Buffer]:
 
 
 def _number(e: Load) -> int | None:
-    """Which element of its buffer it is, where that is a constant."""
+    """The flat index of an element if it is a constant, else None."""
     flat = e.buffer.flat_index(e.indices)
     return flat.value if isinstance(flat, Const) else None
 
 
 class _Splitter(Replacer):
-    """Names the elements."""
+    """Replaces each element by its scalar."""
 
     __slots__ = ("parts",)
 
     def __init__(self, body: Stmt, parts: dict[Buffer, dict[int, Buffer]]) -> None:
         super().__init__(loads=self.part)
         self.parts = parts
-        for s in walk_stmts(body):  # an allocation comes before the elements, which have to be known there
+        for s in walk_stmts(body):  # collected first, because allocations precede the accesses
             for e in accesses(s):
                 self.part(e)
 
     def part(self, e: Load) -> Load:
-        """The variable of an element; the element itself where its buffer stays whole."""
+        """The scalar of an element; the element itself if its buffer stays whole."""
         number = _number(e) if e.buffer in self.parts else None
         if number is None:
             return e

@@ -1,12 +1,12 @@
-"""Which iteration touched an element: stamps that programs with checks keep, where a concurrent loop is not shown to have no races.
+"""Race detection in checked mode: stamps record which iteration touched an element, for concurrent loops not proved to be race-free.
 
-    for i in parallel(n):                  for i in range(n):                                  # one after the other, to be seen
+    for i in parallel(n):                  for i in range(n):                                  # in order, so that races are seen
         y[at[i]] = x[i]             ->         check(y_writer[at[i]] < 0 or y_writer[at[i]] // P == i, "… depend on each other …")
                                                y[at[i]] = x[i]
                                                y_writer[at[i]] = i * P + 0                     # the iteration, and which statement
 
-Iterations of a parallel loop may not touch what another one writes. Lanes of a vector loop may, where all lanes of a statement being done
-before the next one starts keeps the order: what an earlier lane wrote is read by a later statement only, and written again by a later one.
+An iteration of a parallel loop must not touch what another one writes. Lanes of a vector loop run in lockstep: all lanes finish a
+statement before the next statement starts. So a lane may touch what an earlier lane wrote, if the write is in an earlier statement.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..buffer import Buffer
 from ..stmt import Alloc, For, Stmt, Store, While, walk_stmts, zero
 from .written import Track
 
-STATEMENTS = 65536  # more than a loop's body has
-NOBODY, SEVERAL = Const(-1, i64), Const(-2, i64)
+STATEMENTS = 65536  # a stamp is iteration * STATEMENTS + statement; loop bodies have fewer statements than this
+NOBODY, SEVERAL = Const(-1, i64), Const(-2, i64)  # stamps of elements that no iteration, or more than one, has touched
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A loop whose accesses are followed, and for each memory the stamps of who wrote and who read."""
+    """A loop whose accesses are recorded, and for each buffer the stamps of its writers and readers."""
 
     loop: For
     writers: dict[Buffer, Buffer]
@@ -32,37 +32,37 @@ class Race:
 
     @property
     def in_step(self) -> bool:
-        """Whether the order of statements tells the order of lanes: a loop inside goes back to statements that were done."""
+        """True if statement order implies lane order (lockstep); not with a loop inside, because it returns to earlier statements."""
         return self.loop.kind == "vector" and not any(isinstance(s, (For, While)) for s in walk_stmts(self.loop.body))
 
     @property
     def lane(self) -> Expr:
-        """The number of the iteration, from 0 on."""
+        """The number of the iteration, from 0."""
         return self.loop.var - self.loop.start
 
     def shown(self, stamp: Expr) -> Expr:
-        """The loop variable of the iteration that left a stamp."""
+        """The loop variable's value in the iteration that left a stamp."""
         return FloorDiv(stamp, Const(STATEMENTS, i64)) + self.loop.start
 
     def may_follow(self, stamp: Expr, now: int) -> Expr:
-        """Whether statement `now` of this iteration may touch what was written with that stamp."""
+        """The condition that statement `now` of this iteration may touch an element whose writer left that stamp."""
         mine = Or(Lt(stamp, zero()), Eq(FloorDiv(stamp, Const(STATEMENTS, i64)), self.lane))
         if not self.in_step:
             return mine
         return Or(mine, Lt(FloorMod(stamp, Const(STATEMENTS, i64)), Const(now, i64)))
 
     def may_overwrite(self, mark: Expr, now: int) -> Expr:
-        """Whether statement `now` of this iteration may write what was read with that mark."""
+        """The condition that statement `now` of this iteration may write an element whose readers left that mark."""
         if self.in_step:
             return Le(mark, Const(now, i64))
         return Or(Eq(mark, NOBODY), Eq(mark, self.lane))
 
     def wrote(self, place: Expr, root: Buffer, now: int) -> Stmt:
-        """Notes a write."""
+        """The statement that records a write."""
         return Store(self.writers[root], (place,), self.lane * STATEMENTS + now)
 
     def read(self, place: Expr, root: Buffer, now: int) -> Stmt:
-        """Notes a read: of a parallel loop who it was, of lanes the last statement."""
+        """The statement that records a read: by which iteration, or for lanes in lockstep by which statement at the latest."""
         mark = self.readers[root].load(place)
         if self.in_step:
             return Store(self.readers[root], (place,), Max(mark, Const(now, i64)))
@@ -70,8 +70,8 @@ class Race:
 
 
 def new_race(loop: For, tracks: list[Track]) -> tuple[Race, list[Stmt]]:
-    """What follows a loop, and the statements that say that nobody has touched anything."""
-    made: list[Stmt] = []
+    """The stamps for a loop, and the statements that allocate and clear them."""
+    setup: list[Stmt] = []
     writers: dict[Buffer, Buffer] = {}
     readers: dict[Buffer, Buffer] = {}
     for t in tracks:
@@ -79,5 +79,5 @@ def new_race(loop: For, tracks: list[Track]) -> tuple[Race, list[Stmt]]:
         for stamps, what in ((writers, "writer"), (readers, "reader")):
             stamps[t.root] = b = Buffer(f"{t.root.name}_{what}", i64, (t.size(),), scope=scope)  # type: ignore[arg-type]
             at = Var("at", i64)
-            made += [Alloc(b), For(at, zero(), b.shape[0], "serial", Store(b, (at,), NOBODY))]
-    return Race(loop, writers, readers), made
+            setup += [Alloc(b), For(at, zero(), b.shape[0], "serial", Store(b, (at,), NOBODY))]
+    return Race(loop, writers, readers), setup

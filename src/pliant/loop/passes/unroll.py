@@ -1,4 +1,4 @@
-"""Loops of kind `unroll` are written out: one copy of the body for each iteration, with a number for the variable.
+"""Unrolls loops of kind `unroll` completely: one copy of the body for each iteration, with a constant for the loop variable.
 
     for i in unroll(2):                              acc[0] = 0.0
         acc[i] = 0.0                                 acc[1] = 0.0
@@ -6,10 +6,10 @@
         for i in unroll(2):                              acc[0] += x[0, k]
             acc[i] += x[i, k]                            acc[1] += x[1, k]
 
-Afterwards every index of a register buffer is a number (or the lanes of a vector loop), so a renderer can give each element a register.
-Indices and conditions are folded while numbers are put in. Memory that the body allocates is allocated once, before the copies: its
-contents are undefined at the beginning of each of them, so they may share it. Values and views that the body names get a name for each
-copy. The loops that a tensor instruction is put into a program as are left alone: renderers compare them with the instruction.
+Afterwards every index of a register buffer is a constant (or the lanes of a vector loop), so a renderer can keep each element in a
+register. Indices and conditions are constant-folded during substitution. Memory that the body allocates is allocated once, before the
+copies: its contents are undefined at the start of each iteration, so the copies may share it. Lets and views of the body get a new name
+in each copy. Loops that stand for a tensor instruction are left alone: renderers match them against the instruction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...sym.poly import poly_of
 from ..buffer import Buffer
 from ..stmt import Alloc, For, Func, If, Let, Replacer, Seq, Stmt, View, While, exprs, is_instruction, seq
 
-MAX_UNROLLED = 4096  # copies of a statement: more would be megabytes of code, and minutes in the compiler behind us
+MAX_UNROLLED = 4096  # copies of one statement; more would be megabytes of code and minutes in LLVM
 
 
 def unroll(func: Func) -> Func:
@@ -31,23 +31,23 @@ def unroll(func: Func) -> Func:
 
 
 class _Unroller(Replacer):
-    """Copies statements, with numbers for the variables of the loops that are being unrolled around them."""
+    """Copies statements, with constants for the variables of the loops that are being unrolled around them."""
 
     vars: dict[Var, Expr]
     buffers: dict[Buffer, Buffer]
 
     def __init__(self) -> None:
         super().__init__({}, {})
-        self.copies = 1  # of the statement at hand
-        self.lets: dict[Var, Expr] = {}  # of whole numbers, over loop variables
-        self.flat: set[Var | Buffer] = (
-            set()
-        )  # names of the sequence at hand, and of those around it, which copies in it must not take again
+        self.copies = 1  # of the current statement
+        self.lets: dict[Var, Expr] = {}  # integer lets, in terms of loop variables
+        # Names bound in the current sequence and those around it; a further copy must rename them.
+        self.flat: set[Var | Buffer] = set()
         self.verbatim = False  # inside of a tensor instruction
 
     # Expressions.
 
     def _leaf(self, e: Expr) -> Expr | None:
+        """Substitutes and folds one node, or returns None to leave it to the caller."""
         if isinstance(e, Var):
             return self.vars.get(e, e)
         if not self.buffers and free_vars(e).isdisjoint(self.vars):
@@ -57,7 +57,7 @@ class _Unroller(Replacer):
         return self.decided(e) if isinstance(e, (Select, And, Or)) else Replacer._leaf(self, e)
 
     def decided(self, e: Expr) -> Expr | None:
-        """A choice without the side that is not taken in this copy, which may read what is not there."""
+        """The taken side of a select, `and` or `or` that is decided in this copy; the other side may index out of bounds."""
         first = self.expr(e.args[0])
         if first is not TRUE and first is not FALSE:
             return None
@@ -66,7 +66,7 @@ class _Unroller(Replacer):
         return self.expr(e.args[1]) if isinstance(e, And) is (first is TRUE) else first
 
     def number(self, e: Expr) -> int | None:
-        """The value of a bound, where it is a constant in this copy."""
+        """The value of a bound if it is a constant in this copy, else None."""
         p = poly_of(substitute(self.expr(e), self.lets))
         return p.get((), 0) if not any(p) else None
 
@@ -92,7 +92,7 @@ class _Unroller(Replacer):
         return Replacer.stmt(self, s) if self.concerned(s) else s
 
     def concerned(self, s: Stmt) -> bool:
-        """Whether a statement has anything to be replaced."""
+        """True if a statement contains something to replace."""
         return bool(self.buffers) or any(not free_vars(e).isdisjoint(self.vars) for e in exprs(s))
 
     def scoped(self, s: Stmt) -> Stmt:
@@ -103,6 +103,7 @@ class _Unroller(Replacer):
         return changed
 
     def choice(self, s: If) -> Stmt:
+        """A branch; only the taken side if the condition is decided in this copy."""
         condition = self.expr(s.cond)
         if condition is TRUE or condition is FALSE:
             chosen = s.then if condition is TRUE else s.orelse
@@ -113,6 +114,7 @@ class _Unroller(Replacer):
         return s if same else s.with_(cond=condition, then=then, orelse=orelse)
 
     def loop(self, s: For | While) -> Stmt:
+        """A loop that stays, with its body and bounds rewritten."""
         outside = self.verbatim
         self.verbatim = outside or is_instruction(s)
         body = self.scoped(s.body)
@@ -126,11 +128,12 @@ class _Unroller(Replacer):
         notes = {**s.annotations, "grain": self.expr(grain)} if isinstance(grain, Expr) else s.annotations
         return s.with_(start=self.expr(s.start), stop=self.expr(s.stop), annotations=notes)
 
-    # What is named once.
+    # Bindings.
 
     def let(self, s: Let) -> Stmt:
+        """A let; one whose value becomes a constant in this copy is substituted instead."""
         value, var = self.expr(s.value), s.var
-        if isinstance(value, Const) and value is not s.value:  # what a copy makes a number of stands for itself
+        if isinstance(value, Const) and value is not s.value:
             self.vars[var] = value
             return Seq(())
         if var in self.flat:
@@ -141,17 +144,19 @@ class _Unroller(Replacer):
         return s if value is s.value and var is s.var else s.with_(var=var, value=value)
 
     def alloc(self, s: Alloc) -> Stmt:
-        if s.buffer in self.flat and not self.concerned(s):  # of an iteration before
+        """An allocation; dropped if an earlier copy has allocated the buffer."""
+        if s.buffer in self.flat and not self.concerned(s):  # allocated by an earlier copy
             return Seq(())
         buffer = self.named(s.buffer)
         return s if buffer is s.buffer else s.with_(buffer=buffer)
 
     def view(self, s: View) -> Stmt:
+        """A view over the buffers of this copy."""
         start, source = tuple(map(self.expr, s.start)), self.buffers.get(s.source, s.source)
         return s.with_(buffer=self.named(s.buffer), source=source, start=start)
 
     def named(self, b: Buffer) -> Buffer:
-        """A buffer for this copy: the same one where it is the first of its name and has no number to be put in."""
+        """The buffer of this copy; the same object if it is the first copy and no constant is substituted into its shape."""
         sizes = (*b.shape, *(b.strides or ()))
         if b in self.flat or any(not free_vars(e).isdisjoint(self.vars) for e in sizes):
             strides = None if b.strides is None else tuple(map(self.expr, b.strides))
@@ -162,7 +167,7 @@ class _Unroller(Replacer):
     # Copies.
 
     def written_out(self, s: For) -> Stmt:
-        """Every iteration of a loop, one after the other."""
+        """The copies of a loop's body, in order."""
         start, stop = self.number(s.start), self.number(s.stop)
         if start is None or stop is None:
             raise UnsupportedError(
@@ -178,11 +183,11 @@ class _Unroller(Replacer):
                 help="split it and unroll only the inner loop",
             )
         copies, memo, self.copies = self.copies, self._memo, self.copies * max(1, extent)
-        written = []
+        bodies = []
         for n in range(start, start + extent):
             self._memo = {}
             self.vars[s.var] = Const(n, i64)
-            written.append(self.stmt(s.body))
+            bodies.append(self.stmt(s.body))
         self.vars.pop(s.var, None)
         self.copies, self._memo = copies, memo
-        return seq(*written)
+        return seq(*bodies)

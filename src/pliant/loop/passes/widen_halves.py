@@ -1,10 +1,10 @@
-"""Arithmetic on f16 and bf16 is done in f32 and rounded once more, which is what it means (`sym/expr.py`).
+"""Computes f16 and bf16 arithmetic in f32 and rounds each result, as the language defines it (`sym/expr.py`).
 
     y[i] = x[i] * x[i]        # f16        ->      y[i] = cast(f16, cast(f32, x[i]) * cast(f32, x[i]))
     y[i] = -x[i]                           ->      y[i] = bitcast(f16, bitcast(u16, x[i]) ^ 0x8000)
 
-Afterwards halves are only loaded, stored, chosen, cast and reinterpreted, so a renderer needs no arithmetic for them: to it they are 16
-bits. Reductions become plain before, and stay as they are inside of tensor instructions.
+Afterwards half floats are only loaded, stored, selected, cast and bitcast, so a renderer needs no half arithmetic: to it they are 16
+bits. Reductions are expanded before, except those inside of tensor instructions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from ...sym.expr import Bitcast, Cast, Const, Expr, fold_up, rewrite
 from ..stmt import Func, Replacer, Stmt, is_instruction
 
 HALVES = (f16, bf16)
-_COMPUTED = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max, E.Fma, E.Call, E.Compare)
-_SIGN = Const(0x8000, u16)
+_COMPUTED = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max, E.Fma, E.Call, E.Compare)  # operations that are computed in f32
+_SIGN = Const(0x8000, u16)  # negation flips the sign bit, which is exact for every value and keeps a NaN as it is
 
 
 def widen_halves(func: Func) -> Func:
-    """The function without operations on half floats."""
+    """The function without arithmetic on half floats."""
     body = _Widened().stmt(func.body)
     return func if body is func.body else func.with_(body=body)
 
 
 class _Widened(Replacer):
+    """Widens all expressions outside of tensor instructions."""
+
     def expr(self, e: Expr) -> Expr:
         return widened(e, self._memo)
 
@@ -34,7 +36,7 @@ class _Widened(Replacer):
 
 
 def widened(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` with its operations on halves in f32; `memo` is what earlier calls with it have answered."""
+    """`e` with its half arithmetic in f32; `memo` is shared between calls."""
     memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:
@@ -46,12 +48,12 @@ def widened(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
         if isinstance(node, E.Neg):
             return Bitcast(node.dtype, E.BitXor(Bitcast(u16, args[0]), _SIGN))
         wide = tuple(Const(a.value, f32) if isinstance(a, Const) else Cast(f32, a) for a in args)
-        done = E.Call(node.fn, *wide) if isinstance(node, E.Call) else type(node)(*wide)
-        return done if isinstance(node, E.Compare) else Cast(node.dtype, done)
+        result = E.Call(node.fn, *wide) if isinstance(node, E.Call) else type(node)(*wide)
+        return result if isinstance(node, E.Compare) else Cast(node.dtype, result)
 
     return rewrite(e, leaf, memo)
 
 
 def has_halves(e: Expr) -> bool:
-    """Whether a part of `e` is a half float (memoized)."""
+    """True if `e` contains a half float (memoized)."""
     return bool(fold_up(e, "halves", lambda node, below: node.dtype in HALVES or any(below)))

@@ -1,8 +1,8 @@
-"""Loop programs for machines without fused multiply-add: every expression as `sym.unfuse` has it, in callees too.
+"""Removes FMA contraction for machines without fused multiply-add: applies `sym.unfuse` to every expression, in callees too.
 
     y[v] = muladd(x[v], w[v], tanh(x[v]))      ->      y[v] = x[v] * w[v] + tanh(x[v], fused=False)
 
-What is computed stands in the program, so the interpreter gives the bits of native code. An `fma` stays one.
+The program states which operations round, so the interpreter gives the same bits as native code. An explicit `fma` stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from ..stmt import Call, Func, Reduce, Replacer, Stmt, exprs, walk_stmts
 
 
 def without_fma(func: Func, made: dict[Func, Func] | None = None) -> Func:
-    """The program with no `muladd` and no function that needs an fma; the same object when there are none. `made`: what is known."""
+    """The program with no `muladd` and no function that needs FMA; the same object if there are none.
+
+    `made` memoizes the functions that are done.
+    """
     made = {} if made is None else made
     if func not in made:
         made[func] = func.with_(body=_Unfused(made).stmt(func.body)) if _has_fma(func, made) else func
@@ -23,7 +26,7 @@ def without_fma(func: Func, made: dict[Func, Func] | None = None) -> Func:
 
 
 def _has_fma(func: Func, made: dict[Func, Func]) -> bool:
-    """Whether a program, or one that it calls, computes something that has another form."""
+    """True if a program or one of its callees contains an expression that `unfuse` changes."""
     return any(
         any(unfuse(e) is not e for e in _exprs(s)) or (isinstance(s, Call) and without_fma(s.func, made) is not s.func)
         for s in walk_stmts(func.body)
@@ -31,10 +34,13 @@ def _has_fma(func: Func, made: dict[Func, Func]) -> bool:
 
 
 def _exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement, with those of its combiner."""
     return (*exprs(s), *s.combiner.result) if isinstance(s, Reduce) else exprs(s)
 
 
 class _Unfused(Replacer):
+    """Applies `unfuse` to all expressions and to callees."""
+
     def __init__(self, made: dict[Func, Func]) -> None:
         super().__init__()
         self.made = made

@@ -1,11 +1,11 @@
-"""Which elements of a buffer have been written: a byte of shadow memory for each, which programs with checks keep.
+"""Shadow memory in checked mode: one byte per element says whether the element has been written.
 
     t = alloc((4,), f32, scope="stack")      t_written = alloc((4,), u8, scope="stack"); all zero
     t[i] = x                            ->   t[i] = x; t_written[i] = 1
     y = t[j]                                 check(t_written[j] != 0, "`t[j]` is read and was never written"); y = t[j]
 
-A shadow counts the elements of the allocated buffer. Views share the shadow of what they view: only bytes (u8) can be seen as another
-type, so an element of such a view is several elements of its root, or one of which other elements are part.
+A shadow has one byte for each element of the allocated buffer (the root). Views share the shadow of their root. Only bytes (u8) can be
+viewed as another type, so an element of such a view covers several elements of the root, or shares one with other elements.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from ..stmt import Alloc, For, Stmt, Store, seq, zero
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where a buffer lies in its root's memory, and the root's shadow if it has one; `base` counts elements of the root."""
+    """The position of a buffer in its root's memory, and the root's shadow if it has one; `base` counts elements of the root."""
 
     root: Buffer
     base: Expr
     shadow: Buffer | None
 
     def size(self) -> Expr:
-        """The number of elements of the root's memory."""
+        """The number of elements in the root's memory."""
         return memory_size(self.root)
 
     def scaled(self, buffer: Buffer, elements: Expr) -> Expr:
-        """A number of elements of `buffer` as a number of the root's, rounded down."""
+        """Converts a number of elements of `buffer` to elements of the root, rounded down."""
         if buffer.dtype is self.root.dtype:
             return elements
         bits = buffer.dtype.bits
         return elements * (bits // 8) if bits >= 8 else elements * bits // 8
 
     def width(self, buffer: Buffer) -> int:
-        """How many elements of the root one of `buffer` takes."""
+        """The number of root elements that one element of `buffer` covers."""
         return 1 if buffer.dtype is self.root.dtype else max(1, buffer.dtype.bits // 8)
 
     def places(self, buffer: Buffer, indices: tuple[Expr, ...]) -> list[tuple[Expr]]:
-        """The elements of the shadow that stand for one of `buffer`."""
+        """The indices of the shadow bytes of one element of `buffer`."""
         first = self.base + self.scaled(buffer, buffer.flat_index(indices))
         return [(first + k if k else first,) for k in range(self.width(buffer))]
 
     def mark(self, buffer: Buffer, indices: tuple[Expr, ...], value: int = 1) -> list[Stmt]:
-        """Statements that say that an element is written (or not, with 0)."""
+        """The statements that mark an element as written (or as not, with 0)."""
         if self.shadow is None:
             return []
         return [Store(self.shadow, place, Const(value, u8)) for place in self.places(buffer, indices)]
@@ -60,14 +60,14 @@ class Track:
 
 
 def memory_size(buffer: Buffer) -> Expr:
-    """The number of elements of the memory that a buffer reaches."""
+    """The number of elements of memory that a buffer spans."""
     if buffer.strides is None:
         return product(buffer.shape)
     return reach(buffer)[1] + 1
 
 
 def reach(buffer: Buffer) -> tuple[Expr, Expr]:
-    """The lowest and the highest element that a buffer without empty dims touches, from its start."""
+    """The lowest and the highest element that a non-empty buffer touches, relative to its start."""
     if buffer.strides is None:
         return zero(), product(buffer.shape) - 1
     low: Expr = zero()
@@ -79,7 +79,7 @@ def reach(buffer: Buffer) -> tuple[Expr, Expr]:
 
 
 def new_track(buffer: Buffer, *, private: bool, value: int = 0) -> tuple[Track, list[Stmt]]:
-    """A shadow for a root, and the statements that allocate it and say that nothing (or, with 1, everything) is written."""
+    """A shadow for a root, and the statements that allocate it and mark everything as unwritten (with 1: as written)."""
     shadow = Buffer(f"{buffer.name}_written", u8, (memory_size(buffer),), scope="stack" if private else "workspace")
     at = Var("at", i64)
     fill = For(at, zero(), shadow.shape[0], "serial", Store(shadow, (at,), Const(value, u8)))
@@ -87,7 +87,7 @@ def new_track(buffer: Buffer, *, private: bool, value: int = 0) -> tuple[Track, 
 
 
 def for_all(buffer: Buffer, body: list[Stmt], variables: Sequence[Var]) -> Stmt:
-    """Loops over all elements of a buffer."""
+    """Loops over all elements of a buffer around `body`."""
     nest = seq(*body)
     for var, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):
         nest = For(var, zero(), extent, "serial", nest)
