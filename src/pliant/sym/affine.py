@@ -1,16 +1,15 @@
-"""Are the bindings of a block independent quasi-affine maps of its loops?
+"""Quasi-affine iterator maps: are the bindings of a block independent maps of its loops?
 
-A binding may take loop variables apart (`i // 4`, `i % 4`), put them together (`i * 4 + j`), shift, stride and reverse them. The
-bindings are independent if no part of a loop variable is used twice; then distinct loop points give distinct block instances
-exactly when every part is used (`injective`), and every point of the box of extents is an instance
-exactly when nothing is skipped (`surjective`).
+A binding may split loop variables (`i // 4`, `i % 4`), fuse them (`i * 4 + j`), shift, stride and reverse them. The bindings are
+independent if no part of a loop variable is used twice. Then different loop iterations give different block instances exactly if every
+part is used (`injective`), and every point of the box of extents is an instance exactly if nothing is skipped (`surjective`).
 
     v0 = i // 4, v1 = i % 4      with i < 16:          extents 4 and 4, both injective and surjective
     v0 = i * 4 + j               with j < 4, i < n:    extent n * 4
     v0 = i, v1 = 2 * i           refused: both depend on i
 
-The parts: a *mark* is a loop variable or a fused sum with an extent; a *split* is (mark // lower) % extent; a sum is
-scale * split + … + base, sorted so that each scale is at least the span of the part below it.
+Terms: a *mark* is a loop variable or a fused sum with an extent; a *split* is (mark // lower) % extent; a sum is scale * split + … +
+base, sorted so that each scale is at least the span of the splits below it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .simplify import simplify
 
 @dataclass(eq=False)
 class Mark:
-    """Something that runs through 0..extent-1: a loop variable, or a sum of splits fused into one."""
+    """A value that runs through 0..extent-1: a loop variable, or a sum of splits fused into one."""
 
     source: Var | IterSum
     extent: Expr
@@ -50,7 +49,7 @@ class Split:
 
 @dataclass(frozen=True)
 class IterSum:
-    """The sum of splits and a base, the split of the largest scale first."""
+    """A sum of splits and a base; the split of the largest scale is first."""
 
     splits: tuple[Split, ...]
     base: Expr
@@ -68,21 +67,21 @@ class IterMap:
 
     @property
     def bijective(self) -> bool:
-        """Each point of the box of extents is one loop point."""
+        """True if each point of the box of extents is exactly one loop iteration."""
         return self.injective and self.surjective
 
 
 class _NotAffine(Exception):
-    pass
+    """Why a binding is not quasi-affine."""
 
 
 def linear(e: Expr, over: Sequence[Var]) -> tuple[dict[Var, Expr], Expr] | None:
     """(coefficients, constant) with e = sum of coefficient * variable + constant modulo 2^bits, neither containing `over`; else None."""
     coefficients: dict[Var, Poly] = {}
     rest: Poly = {}
-    wanted = set(over)
+    variables = set(over)
     for m, c in poly_of(e).items():
-        inside = [a for a in m if not free_vars(a).isdisjoint(wanted)]
+        inside = [a for a in m if not free_vars(a).isdisjoint(variables)]
         if not inside:
             rest = add(rest, {m: c})
         elif len(inside) == 1 and isinstance(inside[0], Var):
@@ -96,7 +95,7 @@ def linear(e: Expr, over: Sequence[Var]) -> tuple[dict[Var, Expr], Expr] | None:
 def detect_iter_map(
     bindings: Sequence[Expr], loops: Mapping[Var, Expr], predicate: Expr | None = None, facts: Facts = EMPTY
 ) -> IterMap | Refusal:
-    """The bindings as independent maps of loops that run from 0 to their extents, where the predicate holds; or why they are not."""
+    """The bindings as independent maps of loops from 0 to their extents, where the predicate holds; or a refusal with the reason."""
     alone = _alone(bindings, loops, facts) if predicate in (None, TRUE) else set()
     for var, extent in loops.items():
         if var not in alone:
@@ -109,7 +108,7 @@ def detect_iter_map(
 
 
 def _with_divisors(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> Facts:
-    """Also that divisors are positive: a loop over d * q runs only where neither is 0."""
+    """Adds that divisors are positive: a loop over d * q runs only if neither is 0."""
     for d in dict.fromkeys(n.args[1] for e in bindings for n in walk(e) if type(n) in (FloorDiv, FloorMod)):
         zero = Const(0, d.dtype)
         if isinstance(d, Const) or not free_vars(d).isdisjoint(loops) or prove(Lt(zero, d), facts) or not prove(Le(zero, d), facts):
@@ -120,35 +119,38 @@ def _with_divisors(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: F
 
 
 def exact_quotient(a: Expr, b: Expr, facts: Facts) -> Expr | None:
-    """q with a = b * q as integers, where such a polynomial is found."""
+    """The q with a = b * q as integers, if it is a polynomial; else None."""
     p, d = poly_of(a), poly_of(b)
     q = quotient(p, d) if exact(p, a.dtype, facts) and exact(d, b.dtype, facts) else None
     return None if q is None else to_expr(q, a.dtype)
 
 
 def _alone(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> set[Var]:
-    """Loops that are a binding each, and of which nothing is known that says something of the others: most are so."""
+    """The loops that are a binding by themselves and whose extents share no variables with the others: the common, cheap case."""
     used = [free_vars(e) for e in bindings]
-    found = {e for e in bindings if isinstance(e, Var) and e in loops and sum(e in u for u in used) == 1}
-    found = {v for v in found if int_range(loops[v], facts)[1] > 1}  # one that can only be 0 is no part of its binding
-    others = {*loops, *(v for x, extent in loops.items() if x not in found for v in free_vars(extent))}
-    return {v for v in found if free_vars(loops[v]).isdisjoint(others)}
+    candidates = {e for e in bindings if isinstance(e, Var) and e in loops and sum(e in u for u in used) == 1}
+    candidates = {v for v in candidates if int_range(loops[v], facts)[1] > 1}  # a variable that can only be 0 is simplified away
+    others = {*loops, *(v for x, extent in loops.items() if x not in candidates for v in free_vars(extent))}
+    return {v for v in candidates if free_vars(loops[v]).isdisjoint(others)}
 
 
 class _Detector:
+    """Converts bindings to sums of splits, and checks how they use the loops."""
+
     def __init__(self, loops: Mapping[Var, Expr], predicate: Expr | None, facts: Facts, alone: set[Var]) -> None:
         self.facts = facts
         self.alone = alone
-        self.inside = facts if predicate is None else facts.with_condition(predicate)  # what an instance may rely on
+        self.inside = facts if predicate is None else facts.with_condition(predicate)  # the facts inside of an instance
         self.loops = {v: Mark(v, simplify(extent, facts)) for v, extent in loops.items()}
         self.fused: dict[frozenset[tuple[Mark, Expr, Expr, Expr]], Mark] = {}
-        self.limits: list[tuple[IterSum, Expr]] = []  # sum < limit, from the predicate
-        self.matched: set[int] = set()  # limits that say where a binding ends
-        self.unmatched = 0  # parts of the predicate that cut holes
+        self.limits: list[tuple[IterSum, Expr]] = []  # conditions sum < limit of the predicate
+        self.matched: set[int] = set()  # the limits that bound a binding
+        self.unmatched = 0  # the number of conjuncts of the predicate that cut holes
         for part in E.conjuncts(TRUE if predicate is None else predicate):
             self._limit(part)
 
     def detect(self, bindings: Sequence[Expr]) -> IterMap:
+        """The map of all bindings; raises `_NotAffine` if they are not independent."""
         sums = [self._atom(e) if e in self.alone else self._ordered(self._sum(simplify(e, self.facts)), str(e)) for e in bindings]
         extents = []
         for s in sums:
@@ -166,14 +168,14 @@ class _Detector:
     # The predicate.
 
     def _limit(self, part: Expr) -> None:
-        """`sum < limit` with a limit that no loop is in; whatever else the predicate says only removes points."""
-        done = simplify(part, self.facts)
-        if done is TRUE:
+        """Records a conjunct `sum < limit` whose limit has no loop variable; any other conjunct only removes points."""
+        simple = simplify(part, self.facts)
+        if simple is TRUE:
             return
-        if type(done) in (Lt, Le):
-            left, right = done.args
+        if type(simple) in (Lt, Le):
+            left, right = simple.args
             if free_vars(right).isdisjoint(self.loops):
-                limit = right if type(done) is Lt else E.Add(right, Const(1, right.dtype))
+                limit = right if type(simple) is Lt else E.Add(right, Const(1, right.dtype))
                 try:
                     s = self._ordered(self._sum(left), str(left))
                 except _NotAffine:
@@ -185,7 +187,7 @@ class _Detector:
         self.unmatched += 1
 
     def _limits_of(self, s: IterSum) -> list[Expr]:
-        """Where the predicate ends a sum."""
+        """The ends that the predicate sets for a sum."""
         ends: list[Expr] = []
         for i, (limited, limit) in enumerate(self.limits):
             part = self._upper_part(s, limited)
@@ -195,7 +197,7 @@ class _Detector:
         return ends
 
     def _upper_part(self, s: IterSum, limited: IterSum) -> Expr | None:
-        """The scale k if `s` is k * limited + smaller parts."""
+        """The scale k if `s` is k * limited + smaller parts; else None."""
         n = len(limited.splits)
         if n == 0 or len(s.splits) < n:
             return None
@@ -215,13 +217,14 @@ class _Detector:
     # Expressions to sums.
 
     def _sum(self, e: Expr) -> IterSum:
+        """An expression as a sum of splits."""
         if free_vars(e).isdisjoint(self.loops):
             return IterSum((), e)
         p = poly_of(e)
         if not exact(p, e.dtype, self.facts):
             raise _NotAffine(f"`{e}` may overflow {e.dtype}")
         base: Poly = {}
-        scales: dict[Expr, Poly] = {}  # i * (w + 2) is i*w + i*2 once it is expanded: one part, of scale w + 2
+        scales: dict[Expr, Poly] = {}  # i * (w + 2) is expanded to i*w + i*2: collect one split of scale w + 2
         for m, c in p.items():
             inside = [a for a in m if not free_vars(a).isdisjoint(self.loops)]
             if not inside:
@@ -239,6 +242,7 @@ class _Detector:
         return IterSum(tuple(splits), simplify(to_expr(base, e.dtype), self.facts))
 
     def _atom(self, a: Expr) -> IterSum:
+        """A variable, quotient or remainder as a sum of splits."""
         zero, one = Const(0, a.dtype), Const(1, a.dtype)
         if isinstance(a, Var):
             mark = self.loops[a]
@@ -253,7 +257,7 @@ class _Detector:
         one_split = s.splits[0] if single else self._fuse(s, x)
         above = self._quotient(one_split.extent, d)
         if above is None:
-            if prove(Le(one_split.extent, d), self.inside):  # all of it is the remainder
+            if prove(Le(one_split.extent, d), self.inside):  # the quotient is 0, the remainder is the whole value
                 return IterSum((), zero) if type(a) is FloorDiv else IterSum((one_split,), zero)
             raise _NotAffine(f"`{a}`: {d} does not divide the extent {one_split.extent} of `{x}`")
         if type(a) is FloorMod:
@@ -278,10 +282,10 @@ class _Detector:
         return Split(mark, one, mark.extent, one)
 
     def _ordered(self, s: IterSum, shown: str) -> IterSum:
-        """Scales positive and falling, each at least the span of what is below it."""
+        """The sum with positive, falling scales, each at least the span of the splits below; raises `_NotAffine` if they overlap."""
         base, splits = s.base, []
         for p in s.splits:
-            if prove(Le(p.scale, Const(-1, p.scale.dtype)), self.facts):  # runs backwards: turn it around
+            if prove(Le(p.scale, Const(-1, p.scale.dtype)), self.facts):  # a reversed loop: count from its other end
                 top = E.Mul(E.Sub(p.extent, Const(1, p.extent.dtype)), p.scale)
                 base = simplify(E.Add(base, top), self.facts)
                 p = Split(p.mark, p.lower, p.extent, simplify(E.Neg(p.scale), self.facts))
@@ -308,6 +312,7 @@ class _Detector:
         return simplify(total, self.facts)
 
     def _compact(self, s: IterSum) -> bool:
+        """True if a sum has no gaps."""
         expected: Expr = Const(1, s.base.dtype)
         for p in reversed(s.splits):
             if not self._same(p.scale, expected):
@@ -315,11 +320,12 @@ class _Detector:
             expected = simplify(E.Mul(p.scale, p.extent), self.facts)
         return True
 
-    # Is every part of every mark used once?
+    # Each part of each mark must be used once.
 
     def _check_uses(self) -> bool:
+        """True if every part of every mark is used; raises `_NotAffine` if one is used twice."""
         injective = True
-        for mark in reversed(self.fused.values()):  # a fused mark is made of older ones
+        for mark in reversed(self.fused.values()):  # a fused mark consists of older marks
             if mark.uses and isinstance(mark.source, IterSum):
                 injective &= self._cover(mark)
                 for p in mark.source.splits:
@@ -329,7 +335,7 @@ class _Detector:
         return injective
 
     def _cover(self, mark: Mark) -> bool:
-        """False if a part is not used; refuses if one is used twice."""
+        """False if a part of the mark is unused; raises `_NotAffine` if one is used twice."""
         rest, complete = list(mark.uses), True
         expected: Expr = Const(1, mark.extent.dtype)
         while rest:
@@ -342,21 +348,24 @@ class _Detector:
         return complete and self._same(expected, mark.extent)
 
     def _show(self, mark: Mark) -> str:
+        """A mark's name for messages."""
         return f"`{mark.source.name}`" if isinstance(mark.source, Var) else "a fused loop"
 
     # Arithmetic on factors.
 
     def _same(self, a: Expr, b: Expr) -> bool:
+        """True if two factors are provably equal inside of an instance."""
         return prove_equal(a, b, self.inside)
 
     def _at_most(self, a: Expr, b: Expr) -> bool:
+        """True if a <= b provably holds inside of an instance."""
         if prove(Le(a, b), self.inside):
             return True
-        times = exact_quotient(b, a, self.inside)  # a <= a * q where q is positive
+        times = exact_quotient(b, a, self.inside)  # a <= a * q for a positive q
         return times is not None and all(prove(Lt(Const(0, e.dtype), e), self.inside) for e in (times, a))
 
     def _quotient(self, a: Expr, b: Expr) -> Expr | None:
-        """a / b if b divides a."""
+        """a / b if b divides a; else None."""
         positive = int_range(b, self.inside)[0] > 0
         whole = exact_quotient(a, b, self.inside) if positive or prove(Lt(Const(0, b.dtype), b), self.inside) else None
         if whole is not None:

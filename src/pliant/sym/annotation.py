@@ -1,6 +1,6 @@
-"""Annotations of parameters and results, from the syntax tree: `Tensor[f32, n, 2 * n, strides(s, 1)]`, `f32`, or the name of one.
+"""Parser of annotations from the syntax tree: `Tensor[f32, n, 2 * n, strides(s, 1)]`, `f32`, or the name of one.
 
-They are read, not evaluated, so that quoted and postponed annotations work and an error can point at the extent that is wrong.
+Annotations are parsed, not evaluated, so that quoted and postponed annotations work and an error can point at the wrong extent.
 
     read_annotation(parser, node)        # -> TensorSpec | DType | whatever else the names mean
 """
@@ -18,7 +18,7 @@ from .spec import strides as strides_word
 
 
 def read_annotation(parser: ExprParser, node: ast.expr) -> object:
-    """What the annotation `node` means; a subscript of something that is no marker is an error."""
+    """The value of the annotation `node`; raises an error for a subscript of something that is not a marker."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return read_annotation(parser, _quoted(parser, node, node.value))
     if isinstance(node, ast.Subscript):
@@ -28,12 +28,13 @@ def read_annotation(parser: ExprParser, node: ast.expr) -> object:
             raise parser.error(node, f"`{ast.unparse(node.value)}[...]` is no annotation of this language", help=help_)
         return _spec(parser, node, marker)
     if isinstance(node, ast.Name | ast.Attribute):
-        found = parser.resolve(node)
-        return bool_ if found is bool else found
+        value = parser.resolve(node)
+        return bool_ if value is bool else value
     raise parser.error(node, f"`{ast.unparse(node)}` is no annotation of this language", help="for example Tensor[f32, n] or f32")
 
 
 def _quoted(parser: ExprParser, node: ast.Constant, text: str) -> ast.expr:
+    """The syntax tree of a quoted annotation."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -44,9 +45,10 @@ def _quoted(parser: ExprParser, node: ast.Constant, text: str) -> ast.expr:
 
 
 def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec:
+    """The spec of `Tensor[...]`."""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     dtype = parser.any_dtype(items[0])
-    extents, given = items[1:], None
+    extents, steps = items[1:], None
     last = items[-1]
     if isinstance(last, ast.Call) and isinstance(last.func, ast.Name | ast.Attribute) and parser.resolve(last.func) is strides_word:
         extents = extents[:-1]
@@ -57,11 +59,12 @@ def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec
                 f"{counted(len(last.args), 'stride')} for {counted(len(extents), 'dimension')}",
                 help="give one stride for each dimension",
             )
-        given = tuple(parser.index(e) for e in last.args)
-    return TensorSpec(dtype, tuple(_extent(parser, e) for e in extents), given, marker.role)
+        steps = tuple(parser.index(e) for e in last.args)
+    return TensorSpec(dtype, tuple(_extent(parser, e) for e in extents), steps, marker.role)
 
 
 def _extent(parser: ExprParser, node: ast.expr) -> Expr:
+    """One extent of a shape."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         raise _text_extent(parser, node, node.value)
     value = parser.index(node)
@@ -71,5 +74,6 @@ def _extent(parser: ExprParser, node: ast.expr) -> Expr:
 
 
 def _text_extent(parser: ExprParser, node: ast.expr, name: str) -> Error:
+    """The error for a string as an extent."""
     help_ = f'declare it first: {name} = dim("{name}")' if name.isidentifier() else ""
     return parser.error(node, f'an extent is a dim or an integer, not the text "{name}"', help=help_)

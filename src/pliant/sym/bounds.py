@@ -1,8 +1,7 @@
-"""Constant ranges of expressions, divisibility, and when a polynomial is free of wrapping.
+"""Range analysis: constant ranges and divisibility of expressions, and whether a polynomial can wrap.
 
-`bounds(e, facts)` always contains the value that `e` takes, wrapping included: where a sum might leave its dtype's range,
-the answer is the whole range. Integers always have both ends; of floats nothing is said (None, None), of bools 0..1.
-`upper` and `lower` give symbolic bounds (see `sym/region.py`).
+`bounds(e, facts)` always contains the value of `e`, wraparound included: if a sum might leave its dtype's range, the result is the whole
+range. Integers always have both ends; floats have none (None, None); bools have 0..1. Symbolic bounds are in `sym/region.py`.
 
     >>> i = Var("i"); bounds(i * 4 + 3, Facts().with_range(i, 0, 7))
     Interval(lo=3, hi=31)
@@ -28,35 +27,36 @@ class Interval(NamedTuple):
     hi: int | None
 
 
-Range = tuple[int, int]
+Range = tuple[int, int]  # the least and the greatest value, both included
 
-DEEP = 60  # expressions deeper than this are looked at from the leaves up, to stay clear of Python's recursion limit
+DEEP = 60  # deeper expressions are analyzed from the leaves up, to stay clear of Python's recursion limit
 
 
 def bounds(e: Expr, facts: Facts = EMPTY) -> Interval:
-    """The constant range that `e` stays in."""
+    """The constant range that contains `e`."""
     if e.dtype.is_float:
         return Interval(None, None)
     return Interval(*int_range(e, facts))
 
 
 def int_range(e: Expr, facts: Facts) -> Range:
-    """`bounds` of an integer or bool expression: both ends known."""
+    """The range of an integer or bool expression; both ends are known."""
     if type(e) is Const:
         return (int(e.payload), int(e.payload))
     cache = facts.caches.get("bounds")
-    found: Range | None = None if cache is None else cache.get(e)
-    if found is None:
+    span: Range | None = None if cache is None else cache.get(e)
+    if span is None:
         if depth(e) > DEEP:
             cache = facts.cache("bounds")
             for node in walk(e):
                 if node not in cache and type(node) not in RING and not node.dtype.is_float:
                     _find_range(node, facts)
-        found = _find_range(e, facts)
-    return found
+        span = _find_range(e, facts)
+    return span
 
 
 def _find_range(e: Expr, facts: Facts) -> Range:
+    """The range of a node by its kind, narrowed by the facts; memoized."""
     lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
     if e in facts.ranges and type(e) in _RANGES:
         low, high = facts.ranges[e]
@@ -65,9 +65,9 @@ def _find_range(e: Expr, facts: Facts) -> Range:
     if replaced is not None and replaced is not e:
         low, high = int_range(replaced, facts)
         lo, hi = max(lo, low), min(hi, high)
-    found = (lo, max(lo, hi))  # contradicting facts: nothing runs here, any range is right
-    facts.cache("bounds").put(e, found)
-    return found
+    span = (lo, max(lo, hi))  # contradicting facts: the code is unreachable, so any range is right
+    facts.cache("bounds").put(e, span)
+    return span
 
 
 def whole(d: DType) -> Range:
@@ -76,6 +76,7 @@ def whole(d: DType) -> Range:
 
 
 def _unknown(e: Expr, facts: Facts) -> Range:
+    """The range of an atom."""
     if e.dtype is bool_:
         return (0, 1)
     lo, hi = facts.range_of(e)
@@ -84,11 +85,12 @@ def _unknown(e: Expr, facts: Facts) -> Range:
 
 
 def within(r: Range, d: DType) -> Range:
-    """The range if the dtype holds it, else all values of the dtype: what is left after wrapping."""
+    """The range after wraparound: the same if the dtype holds it, else all values of the dtype."""
     return r if d.min <= r[0] and r[1] <= d.max else (d.min, d.max)
 
 
 def _product(a: Range, b: Range) -> Range:
+    """The range of a product."""
     if a[0] >= 0 and b[0] >= 0:
         return (a[0] * b[0], a[1] * b[1])
     corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
@@ -100,7 +102,7 @@ def mono_range(m: Mono, facts: Facts) -> Range:
     r = int_range(m[0], facts)
     for i, atom in enumerate(m[1:], 1):
         r = _product(r, int_range(atom, facts))
-        if atom is m[i - 1] and i == 1:  # a square
+        if atom is m[i - 1] and i == 1:  # a square is not negative
             r = (max(r[0], 0), r[1])
     narrower = facts.products.get(m) if facts.products else None
     return r if narrower is None else (max(r[0], narrower[0]), min(r[1], narrower[1]))
@@ -133,17 +135,17 @@ def exact(p: Poly, dtype: DType, facts: Facts) -> bool:
         return False
     key = ("exact", dtype, frozenset(p.items()))
     cache = facts.cache("prove")
-    found: bool | None = cache.get(key)
-    if found is None:
+    proved: bool | None = cache.get(key)
+    if proved is None:
         from .inequality import nonneg
 
         above = lo >= dtype.min or nonneg(add(p, constant(-dtype.min)), facts)
-        found = cache.put(key, above and (hi <= dtype.max or nonneg(add(constant(dtype.max), p, -1), facts)))
-    return bool(found)
+        proved = cache.put(key, above and (hi <= dtype.max or nonneg(add(constant(dtype.max), p, -1), facts)))
+    return bool(proved)
 
 
 def _ring(e: Expr, facts: Facts) -> Range:
-    """Sums and products: by the polynomial (sees what cancels) and by the operands (sees less expanded products)."""
+    """The range of a sum or product: by its polynomial (which cancels terms) and by its operands (which keeps products unexpanded)."""
     d = e.dtype
     lo, hi = within(poly_interval(poly_of(e), facts), d)
     kind = type(e)
@@ -236,6 +238,7 @@ def _abs(e: Expr, facts: Facts) -> Range:
     return within((0 if lo <= 0 <= hi else min(abs(lo), abs(hi)), max(abs(lo), abs(hi))), e.dtype)
 
 
+# Node class -> the function that computes its range.
 _RANGES: dict[type[Expr], Callable[[Expr, Facts], Range]] = {
     E.Add: _ring,
     E.Sub: _ring,
@@ -257,25 +260,25 @@ _RANGES: dict[type[Expr], Callable[[Expr, Facts], Range]] = {
 
 
 def multiple(e: Expr, facts: Facts) -> int:
-    """A positive number that divides the value of the integer expression `e` (0: the value is 0)."""
+    """A positive number that divides the value of the integer expression `e`; 0 if the value is 0."""
     if type(e) is Const:
         return abs(int(e.payload))
-    said = facts.multiples.get(e, 1)
+    stated = facts.multiples.get(e, 1)
     p = poly_of(e)
     if p != {(e,): 1}:
-        found = poly_multiple(p, facts)
+        divisor = poly_multiple(p, facts)
         if not exact(p, e.dtype, facts):
-            found &= -found  # only the power of two survives wrapping
-            found = min(found, 1 << (e.dtype.bits - 1)) if found else 0
+            divisor &= -divisor  # only the power of two survives wrapping
+            divisor = min(divisor, 1 << (e.dtype.bits - 1)) if divisor else 0
     elif type(e) in (E.Min, E.Max):
-        found = gcd(*(multiple(a, facts) for a in e.args))
+        divisor = gcd(*(multiple(a, facts) for a in e.args))
     elif type(e) is E.Select:
-        found = gcd(*(multiple(a, facts) for a in e.args[1:]))
+        divisor = gcd(*(multiple(a, facts) for a in e.args[1:]))
     elif type(e) is E.FloorMod:
-        found = gcd(*(multiple(a, facts) for a in e.args))
+        divisor = gcd(*(multiple(a, facts) for a in e.args))
     else:
-        found = facts.multiple_of(e)
-    return said * found // gcd(said, found) if found else 0
+        divisor = facts.multiple_of(e)
+    return stated * divisor // gcd(stated, divisor) if divisor else 0
 
 
 def poly_multiple(p: Poly, facts: Facts) -> int:

@@ -1,7 +1,7 @@
-"""Comparisons, minima and maxima of integers, decided or brought to one form.
+"""Simplification of integer comparisons, minima and maxima: decides them, or puts them into canonical form.
 
-`a < b` becomes a statement about the polynomial b - a, with the terms of equal sign on one side and common factors divided
-out. For an order this needs both sides, before and after, free of wrapping; equality only needs the ring.
+`a < b` becomes a statement about the polynomial b - a, with terms of equal sign on one side and common factors divided out. For an order
+this requires that neither side wraps, before and after; equality only needs ring arithmetic.
 
     >>> i, n = Var("i"), Dim("n"); simplify(i * 4 + 3 < n * 4, Facts().with_range(i, 0, 99))
     i < n
@@ -18,7 +18,7 @@ from .poly import Poly, add, constant, content, mono_order, order, poly_of, redu
 
 
 def less(a: Expr, b: Expr, strict: bool, facts: Facts) -> Expr:
-    """a < b or a <= b of simplified integers."""
+    """Simplifies a < b (`strict`) or a <= b; the operands are simplified integers."""
     (alo, ahi), (blo, bhi) = int_range(a, facts), int_range(b, facts)
     gap = 1 if strict else 0
     if ahi + gap <= blo:
@@ -41,6 +41,7 @@ def less(a: Expr, b: Expr, strict: bool, facts: Facts) -> Expr:
 
 
 def _order_form(slack: Poly, d: DType, facts: Facts) -> Expr | None:
+    """The canonical form of `slack >= 0`, or None if one of its sides might wrap."""
     g = content(slack)
     slack = add({m: c // g for m, c in slack.items() if m}, constant(slack.get((), 0) // g))
     right = {m: c for m, c in slack.items() if m and c > 0}
@@ -58,12 +59,13 @@ def _order_form(slack: Poly, d: DType, facts: Facts) -> Expr | None:
 
 
 def _known(e: Expr, facts: Facts) -> Expr:
+    """The truth value of a condition if the facts have it, else the condition."""
     truth = facts.known.get(e)
     return e if truth is None else TRUE if truth else FALSE
 
 
 def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
-    """a == b of simplified integers."""
+    """Simplifies a == b; the operands are simplified integers."""
     d = a.dtype
     difference = reduce_coefficients(add(poly_of(a), poly_of(b), -1), d)
     if all(not m for m in difference):
@@ -85,7 +87,7 @@ def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
             difference = {m: c // g for m, c in difference.items()}
     half = whole >> 1
     lead = min((m for m, c in difference.items() if m and c != -half), key=mono_order, default=())
-    if difference.get(lead, 0) < 0:  # a == b and b == a have one form
+    if difference.get(lead, 0) < 0:  # a == b and b == a have the same form
         difference = reduce_coefficients(add({}, difference, -1), d)
     right = {m: c for m, c in difference.items() if m and c > 0}
     left = {m: -c for m, c in difference.items() if m and c < 0}
@@ -98,10 +100,12 @@ def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
 
 
 def _literals_last(e: Expr) -> tuple[object, ...]:
+    """A sort key that puts literals last."""
     return (isinstance(e, Const), *order(e))
 
 
 def _never_zero(p: Poly, facts: Facts) -> bool:
+    """True if a polynomial is provably never 0."""
     lo, hi = poly_interval(p, facts)
     g = poly_multiple({m: c for m, c in p.items() if m}, facts)
     return (
@@ -110,7 +114,7 @@ def _never_zero(p: Poly, facts: Facts) -> bool:
 
 
 def unequal(a: Expr, b: Expr, facts: Facts) -> Expr:
-    """a != b of simplified integers."""
+    """Simplifies a != b; the operands are simplified integers."""
     same = equal(a, b, facts)
     if isinstance(same, Const):
         return FALSE if same.value else TRUE
@@ -118,29 +122,30 @@ def unequal(a: Expr, b: Expr, facts: Facts) -> Expr:
 
 
 def extreme(kind: type[Expr], a: Expr, b: Expr, facts: Facts) -> Expr:
-    """min(a, b) or max(a, b) of simplified integers: flat, sorted, without what another part makes useless."""
+    """Simplifies min(a, b) or max(a, b) of integers: flattened, sorted, and without operands that another one makes redundant."""
     parts = dict.fromkeys([*_flat(a, kind), *_flat(b, kind)])
     literals = [p.value for p in parts if isinstance(p, Const)]
     pick = min if kind is Min else max
-    kept: list[Expr] = [p for p in parts if not isinstance(p, Const)]
+    operands: list[Expr] = [p for p in parts if not isinstance(p, Const)]
     if literals:
-        kept.append(Const(pick(literals), a.dtype))
-    for p in list(kept):
-        if any(q is not p and _beats(q, p, kind, facts) for q in kept):
-            kept.remove(p)
-    kept.sort(key=_literals_last)
-    result = kept[0]
-    for p in kept[1:]:
+        operands.append(Const(pick(literals), a.dtype))
+    for p in list(operands):
+        if any(q is not p and _beats(q, p, kind, facts) for q in operands):
+            operands.remove(p)
+    operands.sort(key=_literals_last)
+    result = operands[0]
+    for p in operands[1:]:
         result = kind(result, p)  # type: ignore[call-arg, arg-type]
     return result
 
 
 def _flat(e: Expr, kind: type[Expr]) -> list[Expr]:
+    """The operands of nested minima (or maxima)."""
     return [x for a in e.args for x in _flat(a, kind)] if type(e) is kind else [e]
 
 
 def _beats(q: Expr, p: Expr, kind: type[Expr], facts: Facts) -> bool:
-    """min: q <= p always, max: q >= p always; so p is not needed."""
+    """True if q <= p always (min) or q >= p always (max), so that p is redundant."""
     small, large = (q, p) if kind is Min else (p, q)
     if int_range(small, facts)[1] <= int_range(large, facts)[0]:
         return True

@@ -1,8 +1,8 @@
-"""Floor division and remainder of sums: the rules that tiling and fusing of loops need.
+"""Simplification of floor division and remainder of sums, as tiling and fusing of loops produce them.
 
 With a divisor d > 0 and a dividend d*q + r: (d*q + r) // d = q + r // d and (d*q + r) % d = r % d. With g dividing d and
-0 <= s < g: (g*x + s) // d = x // (d/g) and (g*x + s) % d = g * (x % (d/g)) + s. All of this is about integers, so the
-dividend and what remains of it must be free of wrapping; a remainder by a power of two does not even need that.
+0 <= s < g: (g*x + s) // d = x // (d/g) and (g*x + s) % d = g * (x % (d/g)) + s. These hold for integers, so neither the dividend nor the
+rest of it may wrap; only a remainder by a power of two does not need that.
 
     >>> i, j = Var("i"), Var("j"); simplify((i * 4 + j) // 4, Facts().with_range(j, 0, 3).with_range(i, 0, 99))
     i
@@ -21,12 +21,13 @@ from .poly import Mono, Poly, add, constant, content, poly_of, reduce_coefficien
 
 
 def joined_quotients(e: Expr) -> Expr:
-    """The same value with (x // a + k) // c as (x + a*k) // (a*c): shorter to read, though no longer a formula of x // a."""
+    """The same value with (x // a + k) // c as (x + a*k) // (a*c): shorter to read, but it no longer contains x // a."""
     joined: Expr = fold_up(e, "joined quotients", lambda node, args: _joined(node.with_args(tuple(args))))
     return joined
 
 
 def _joined(e: Expr) -> Expr:
+    """Joins two nested quotients at one node."""
     if type(e) is not FloorDiv:
         return e
     p = poly_of(e.args[0])
@@ -42,7 +43,7 @@ def _joined(e: Expr) -> Expr:
 
 
 def floordiv(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """a // b of simplified operands."""
+    """Simplifies a // b; the operands are simplified already."""
     p, d = poly_of(a), a.dtype
     if isinstance(b, Const):
         c = b.value
@@ -64,6 +65,7 @@ def floordiv(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _negative_div(a: Expr, c: int, facts: Facts) -> Poly | Expr:
+    """a // c for a negative constant c, by negating both."""
     p, d = poly_of(a), a.dtype
     negated = {m: -k for m, k in p.items()}
     if c == d.min or not exact(p, d, facts) or not exact(negated, d, facts):
@@ -72,6 +74,7 @@ def _negative_div(a: Expr, c: int, facts: Facts) -> Poly | Expr:
 
 
 def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
+    """p // c for a constant c > 1."""
     d = a.dtype
     lo, hi = poly_interval(p, facts)
     if lo // c == hi // c:
@@ -79,9 +82,9 @@ def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
     quotient, rest = _split(p, c, facts)
     if not exact(rest, d, facts):
         return FloorDiv(a, Const(c, d))
-    found = _narrowed(rest, c, facts)
-    if found is not None:
-        x, g, _ = found
+    narrow = _narrowed(rest, c, facts)
+    if narrow is not None:
+        x, g, _ = narrow
         return _plus(quotient, _quotient(x, c // g, d, facts), d) if exact(x, d, facts) else FloorDiv(a, Const(c, d))
     left = to_expr(rest, d)
     inner = _peel(left, c, facts)
@@ -89,19 +92,22 @@ def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _atom_div(left: Expr, c: int) -> Expr:
+    """The quotient as an atom."""
     return FloorDiv(left, Const(c, left.dtype))
 
 
 def _quotient(x: Poly, c: int, d: DType, facts: Facts) -> Poly | Expr:
+    """The quotient of a polynomial by a constant."""
     return floordiv(to_expr(x, d), Const(c, d), facts)
 
 
 def _plus(p: Poly, q: Poly | Expr, d: DType) -> Poly:
+    """The sum of a polynomial and a quotient."""
     return reduce_coefficients(add(p, poly_of(q) if isinstance(q, Expr) else q), d)
 
 
 def _split(p: Poly, c: int, facts: Facts) -> tuple[Poly, Poly]:
-    """p = c * quotient + rest, the constant of the rest within 0..c-1; n // c is a quotient where c divides n."""
+    """p = c * quotient + rest, with the constant of the rest in 0..c-1; a term that c divides goes to the quotient, as n // c."""
     quotient: Poly = constant(p.get((), 0) // c)
     rest: Poly = constant(p.get((), 0) % c)
     for m, k in p.items():
@@ -116,7 +122,7 @@ def _split(p: Poly, c: int, facts: Facts) -> tuple[Poly, Poly]:
 
 
 def _narrowed(rest: Poly, c: int, facts: Facts) -> tuple[Poly, int, Poly] | None:
-    """(x, g, s) with rest = g*x + s, g > 1 a divisor of c, 0 <= s < g."""
+    """(x, g, s) with rest = g*x + s, g > 1 a divisor of c, 0 <= s < g; None if there is none."""
     for g in sorted({gcd(k, c) for m, k in rest.items() if m} | {c}, reverse=True):
         if g == 1:
             continue
@@ -127,14 +133,14 @@ def _narrowed(rest: Poly, c: int, facts: Facts) -> tuple[Poly, int, Poly] | None
         if lo >= 0 and hi < g:
             x = {m: k // g for m, k in rest.items() if m and k % g == 0}
             return add(x, constant(k // g)), g, s
-        if -g <= lo and hi < 0:  # s - g .. : one g less
+        if -g <= lo and hi < 0:  # s is in -g..-1: borrow one g
             x = {m: k // g for m, k in rest.items() if m and k % g == 0}
             return add(x, constant(k // g - 1)), g, add(s, constant(g))
     return None
 
 
 def _peel(left: Expr, c: int, facts: Facts) -> Poly | Expr | None:
-    """(x // a) // c = x // (a*c), (x % a) // c = (x // c) % (a / c) where c divides a."""
+    """(x // a) // c = x // (a*c), and (x % a) // c = (x // c) % (a / c) if c divides a; else None."""
     if type(left) not in (FloorDiv, FloorMod) or not isinstance(left.args[1], Const):
         return None
     x, a = left.args[0], left.args[1].value
@@ -149,7 +155,7 @@ def _peel(left: Expr, c: int, facts: Facts) -> Poly | Expr | None:
 
 
 def _by_symbol(p: Poly, b: Expr, facts: Facts) -> tuple[Poly, Poly, Poly] | None:
-    """(d, q, r) with p = d*q + r for the divisor's polynomial d, when it is a single term or a sum that p contains."""
+    """(d, q, r) with p = d*q + r for the divisor's polynomial d, if it is a single term or a sum that p contains; else None."""
     d = poly_of(b)
     if not exact(d, b.dtype, facts):
         return None
@@ -167,11 +173,12 @@ def _by_symbol(p: Poly, b: Expr, facts: Facts) -> tuple[Poly, Poly, Poly] | None
 
 
 def _div_by_symbol(p: Poly, a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    found = _by_symbol(p, b, facts)
-    if found is None:
+    """p // b for a symbolic divisor b > 0."""
+    division = _by_symbol(p, b, facts)
+    if division is None:
         return FloorDiv(a, b)
-    d, quotient, rest = found
-    for shift in (0, 1, -1):  # d*q + r with r in 0..d-1, or a little beyond
+    d, quotient, rest = division
+    for shift in (0, 1, -1):  # r is in 0..d-1, or one d above or below
         r = add(rest, d, -shift)
         if nonneg(r, facts) and nonneg(add(add(d, constant(-1)), r, -1), facts):
             return reduce_coefficients(add(quotient, constant(shift)), a.dtype)
@@ -181,7 +188,7 @@ def _div_by_symbol(p: Poly, a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def floormod(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """a % b of simplified operands."""
+    """Simplifies a % b; the operands are simplified already."""
     p, d = poly_of(a), a.dtype
     if isinstance(b, Const):
         c = b.value
@@ -194,10 +201,10 @@ def floormod(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
         return {}
     if not exact(p, d, facts) or int_range(b, facts)[0] <= 0:
         return FloorMod(a, b)
-    found = _by_symbol(p, b, facts)
-    if found is None:
+    division = _by_symbol(p, b, facts)
+    if division is None:
         return FloorMod(a, b)
-    divisor, quotient, rest = found
+    divisor, quotient, rest = division
     for shift in (0, 1, -1):
         r = add(rest, divisor, -shift)
         if nonneg(r, facts) and nonneg(add(add(divisor, constant(-1)), r, -1), facts):
@@ -206,6 +213,7 @@ def floormod(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _mod_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
+    """p % c for a constant c > 1."""
     d = a.dtype
     binary = c & (c - 1) == 0
     if multiple(a, facts) % c == 0:
@@ -222,9 +230,9 @@ def _mod_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
     if lo // c == hi // c:
         return add(rest, constant(-(lo // c * c)))
     if exact(rest, d, facts):
-        found = _narrowed(rest, c, facts)
-        if found is not None:
-            x, g, s = found
+        narrow = _narrowed(rest, c, facts)
+        if narrow is not None:
+            x, g, s = narrow
             if exact(x, d, facts):
                 inner = floormod(to_expr(x, d), Const(c // g, d), facts)
                 return reduce_coefficients(add(s, poly_of(inner) if isinstance(inner, Expr) else inner, g), d)
@@ -236,7 +244,7 @@ def _mod_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _inside_mods(rest: Poly, c: int) -> Poly:
-    """(k * (x % a) + …) % c = (k * x + …) % c where c divides k * a, for a single atom x."""
+    """(k * (x % a) + …) % c = (k * x + …) % c if c divides k * a, for a single atom x."""
     result: Poly = {}
     for m, k in rest.items():
         if len(m) == 1 and type(m[0]) is FloorMod and isinstance(m[0].args[1], Const):
@@ -251,13 +259,14 @@ def _inside_mods(rest: Poly, c: int) -> Poly:
 
 
 def _divides(c: int, m: Mono, k: int, facts: Facts) -> bool:
+    """True if c divides every value of the term k * m."""
     for atom in m:
         k *= multiple(atom, facts)
     return k % c == 0
 
 
 def merge(p: Poly, facts: Facts) -> Poly:
-    """The sum with pairs of quotient and remainder put together: c*(x // c) + x % c = x, and c*((x // c) % d) + x % c = x % (c*d)."""
+    """Merges pairs of quotient and remainder in a sum: c*(x // c) + x % c = x, and c*((x // c) % d) + x % c = x % (c*d)."""
     for m, k in p.items():
         for atom in m:
             if type(atom) is FloorMod:
@@ -272,6 +281,7 @@ def merge(p: Poly, facts: Facts) -> Poly:
 
 
 def _merge_mod(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | None:
+    """Merges the remainder `atom` in the term `m` with a matching quotient; None if there is none."""
     x, d = atom.args
     if int_range(d, facts)[0] <= 0:
         return None
@@ -292,6 +302,7 @@ def _merge_mod(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | Non
 
 
 def _wider_mod(x: Expr, c: Expr, d: Expr, facts: Facts) -> Poly | None:
+    """x % (c * d), or None if the product does not fit."""
     if not (isinstance(c, Const) and isinstance(d, Const) and d.value > 0 and c.value * d.value <= c.dtype.max):
         return None
     wider = floormod(x, Const(c.value * d.value, c.dtype), facts)
@@ -299,7 +310,7 @@ def _wider_mod(x: Expr, c: Expr, d: Expr, facts: Facts) -> Poly | None:
 
 
 def _merge_div(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | None:
-    """c * (x // c) = x where c divides x."""
+    """c * (x // c) = x if c divides x; else None."""
     x, d = atom.args
     if not isinstance(d, Const) or d.value <= 0 or k % d.value or multiple(x, facts) % d.value:
         return None

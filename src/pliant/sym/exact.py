@@ -1,4 +1,4 @@
-"""Formulas of dims as whole numbers of any size: what counts and bytes are asked for. Nothing wraps here, as i64 does in programs.
+"""Evaluates formulas of dims in unbounded integers, for operation counts and bytes; unlike i64 in programs, nothing wraps.
 
 >>> n = Var("n"); exact(n * n * 4, {n: 2**31 - 1})
 18446744056529682436
@@ -39,15 +39,15 @@ _OPS: dict[type[Expr], Callable[..., Any]] = {
 
 
 def exact(e: Expr, values: Mapping[Var, int]) -> int:
-    """The number that a formula over dims gives."""
-    found: dict[Expr, Any] = {}
+    """The value of a formula over dims."""
+    value: dict[Expr, Any] = {}
     for node in walk(e):
         if isinstance(node, Const):
-            found[node] = node.value
+            value[node] = node.value
         elif isinstance(node, Var):
-            found[node] = int(values[node])
+            value[node] = int(values[node])
         elif type(node) in _OPS and all(a.dtype.is_int or a.dtype.kind == "b" for a in node.args):
-            found[node] = _OPS[type(node)](*(found[a] for a in node.args))
+            value[node] = _OPS[type(node)](*(value[a] for a in node.args))
         else:
             raise InternalError(f"`{node}` is no part of a formula of dims")
-    return int(found[e])
+    return int(value[e])

@@ -1,4 +1,4 @@
-"""Symbolic scalars: the expressions of shapes, indices and element values, and what they mean.
+"""Symbolic scalar expressions (hash-consed): those of shapes, indices and element values. Grammar and semantics.
 
 Grammar (`e` has a dtype; operands of one node have the same dtype unless said; nothing is cast implicitly):
 
@@ -20,24 +20,24 @@ Grammar (`e` has a dtype; operands of one node have the same dtype unless said; 
       | Call(fn, args)                     a function of FUNCTIONS, or its form of UNFUSED
       | Load(buffer, indices)              an element of a buffer; lives in loop programs only (loop/buffer.py)
 
-Semantics, once and for all targets:
+Semantics, the same for all targets:
 - Integers wrap modulo 2^bits. `a // b` and `a % b` round towards minus infinity (the remainder has the divisor's sign);
   by zero both are 0; `min // -1` wraps to `min`. `a >> b` is arithmetic for signed types; a shift by `bits` or more, or
   by a negative number, shifts everything out.
 - Floats are IEEE 754, round to nearest even, no contraction, no reassociation, denormals kept. f16 and bf16 results are
   those of the f32 operation rounded once more.
 - `min`/`max` of floats: NaN if either is NaN; -0.0 < +0.0. Comparisons with NaN are false, except `!=`.
-- `select` reads only the arm it takes: a load in the other arm does not happen. `and`/`or` read their right side only
+- `select` evaluates only the arm that it takes: a load in the other arm does not happen. `and`/`or` evaluate their right side only
   when it decides.
 - Casts: integer to integer wraps; float to integer truncates, saturates at the target's range, and takes NaN to 0; to
   float rounds to nearest even; to bool is `!= 0`; from bool gives 0 or 1. `bitcast` keeps the bits of a same-width type.
 - `round` rounds halves to even. PRIMITIVE_FUNCTIONS are correctly rounded; the others are defined by an expansion into
   the rest of this grammar (`sym/functions/`), which is their meaning on every target.
-- A machine without fused multiply-add gets another program (`sym/unfuse.py`): `MulAdd(a, b, c)` becomes `Add(Mul(a, b), c)`, and a function
-  its form without fma, `Call("exp.unfused", x)`, written `exp(x, fused=False)`. An `Fma` has one rounding everywhere.
+- A machine without fused multiply-add gets another program (`sym/unfuse.py`): `MulAdd(a, b, c)` becomes `Add(Mul(a, b), c)`, and a
+  function its form without FMA, `Call("exp.unfused", x)`, written `exp(x, fused=False)`. An `Fma` has one rounding everywhere.
 
-Expressions are interned: structurally equal means the same object, so `==` is identity, and walks memoize on nodes.
-Python operators on expressions build expressions and fold integer constants; the classes build exactly what they are asked to.
+Expressions are hash-consed: structurally equal means the same object, so `==` is identity, and walks memoize on nodes.
+Python operators on expressions build expressions and fold integer constants; the classes build exactly the node that they name.
 
     >>> n = Var("n", i64); str((n + 1) * 4 // 2)
     '(n + 1) * 4 // 2'
@@ -58,11 +58,11 @@ from ..dtype import DType, bool_, f32, i64
 from ..support.errors import Error, InternalError
 from ..support.memos import when_forgetting
 
-_table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}
-_lock = threading.RLock()  # of all who change the table
-_FEW = 1 << 14
-_room = _FEW  # how large the table may grow until it is swept
-_uids = itertools.count()
+_table: dict[tuple[Any, ...], weakref.ref[Expr]] = {}  # the hash-consing table
+_lock = threading.RLock()  # held while the table is changed
+_FEW = 1 << 14  # a table smaller than this is not worth sweeping
+_room = _FEW  # the table is swept when it grows beyond this
+_uids = itertools.count()  # the identities of variables, which order them by age
 
 
 def _after_fork() -> None:
@@ -75,10 +75,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _sweep() -> None:
-    """Takes what nobody holds any more out of the table.
+    """Removes the entries of dead expressions from the table.
 
-    Not a finalizer's work: Python drops what is raised in one, a Ctrl-C among it. An entry holds its operands, whose entries
-    are older, so one walk from the youngest to the oldest finds all.
+    It is no finalizer, because Python drops exceptions raised in one, a Ctrl-C among them. An entry holds its operands, whose entries are
+    older, so one walk from the youngest to the oldest finds all dead entries.
     """
     global _room
     keys = list(_table)
@@ -96,22 +96,22 @@ def _forget() -> None:
 
 
 class Expr:
-    """A typed symbolic scalar; immutable and interned."""
+    """A typed symbolic scalar; immutable and hash-consed."""
 
     __slots__ = ("__weakref__", "args", "dtype", "key", "memo", "payload")
     key: tuple[Any, ...]
     dtype: DType
     args: tuple[Expr, ...]  # operands
-    payload: Any  # what else makes this node: a literal's bits, a variable's identity, a function's name, a buffer
+    payload: Any  # what else identifies the node: a literal's bits, a variable's identity, a function's name, a buffer
     memo: dict[Any, Any] | None  # results of walks that depend on this node alone
     symbol: ClassVar[str] = ""
     precedence: ClassVar[int] = 100
 
     def __new__(cls, dtype: DType, payload: Any, args: tuple[Expr, ...]) -> Expr:
         key = (cls, dtype, payload, args)
-        found = _table.get(key)
-        if found is not None:
-            node = found()
+        entry = _table.get(key)
+        if entry is not None:
+            node = entry()
             if node is not None:
                 return node
         node = object.__new__(cls)
@@ -123,8 +123,8 @@ class Expr:
         set_(node, "memo", None)
         with _lock:
             raced = _table.get(key)
-            first = None if raced is found or raced is None else raced()
-            if first is not None:  # another thread was faster
+            first = None if raced is entry or raced is None else raced()
+            if first is not None:  # another thread has created it meanwhile
                 return first
             _table[key] = weakref.ref(node)
             if len(_table) > _room:
@@ -209,10 +209,11 @@ class Expr:
 
 
 def _restore(cls: type[Expr], dtype: DType, payload: Any, args: tuple[Expr, ...]) -> Expr:
+    """Rebuilds an expression when it is unpickled."""
     return Expr.__new__(cls, dtype, payload, args)
 
 
-_PACK = {16: "<e", 32: "<f", 64: "<d"}
+_PACK = {16: "<e", 32: "<f", 64: "<d"}  # codes of `struct` by width
 
 
 class Const(Expr):
@@ -250,6 +251,7 @@ def float_bits(value: float, dtype: DType) -> int:
 
 
 def _pack_f32(value: float) -> bytes:
+    """The bytes of an f32; overflow gives infinity."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -273,11 +275,11 @@ class Var(Expr):
 
     @property
     def name(self) -> str:
-        """The name the variable was given; not unique."""
+        """The name of the variable; not unique."""
         return str(self.payload[0])
 
 
-DIM_MAX = 2**31 - 1
+DIM_MAX = 2**31 - 1  # the product of two dims fits i64
 
 
 class Dim(Var):
@@ -290,27 +292,27 @@ class Dim(Var):
 
     @property
     def min(self) -> int:
-        """The smallest value the contract admits."""
+        """The smallest value that the contract allows."""
         return int(self.payload[2])
 
     @property
     def max(self) -> int:
-        """The largest value the contract admits."""
+        """The largest value that the contract allows."""
         return int(self.payload[3])
 
     @property
     def multiple_of(self) -> int:
-        """What every admitted value is divisible by."""
+        """A number that divides every allowed value."""
         return int(self.payload[4])
 
     @property
     def contract(self) -> str:
-        """The admitted values as text: `n in 1..2048 step 8`."""
+        """The allowed values as text: `n in 1..2048 step 8`."""
         return f"{self.name} in {self.min}..{self.max}" + (f" step {self.multiple_of}" if self.multiple_of > 1 else "")
 
 
 class Unary(Expr):
-    """A node of one operand, of the operand's dtype."""
+    """A node with one operand, of the operand's dtype."""
 
     __slots__ = ()
 
@@ -319,7 +321,7 @@ class Unary(Expr):
 
 
 class Binary(Expr):
-    """A node of two operands of one dtype, which is also the result's."""
+    """A node with two operands of one dtype, which is also the result's."""
 
     __slots__ = ()
     commutative: ClassVar[bool] = False
@@ -331,7 +333,7 @@ class Binary(Expr):
 
 
 class Compare(Binary):
-    """A comparison: bool, whatever its operands are."""
+    """A comparison; its result is bool for operands of any dtype."""
 
     __slots__ = ()
     precedence: ClassVar[int] = 4
@@ -453,7 +455,7 @@ class BitNot(Unary):
 
 
 class Select(Expr):
-    """`a` where `c` holds, else `b`; the other arm is not read."""
+    """`a` if `c` holds, else `b`; the other arm is not evaluated."""
 
     __slots__ = ()
     symbol = "select"
@@ -503,7 +505,7 @@ class Bitcast(Expr):
         return Expr.__new__(cls, dtype, None, (a,))  # type: ignore[return-value]
 
 
-# name -> number of arguments. The primitive ones are exact on every machine; the others are expanded.
+# name -> number of arguments. The primitive functions are exact on every machine; the others are expanded.
 PRIMITIVE_FUNCTIONS: dict[str, int] = {"abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "sqrt": 1}
 _OF_ONE = (
     *("exp", "exp2", "expm1", "decay", "log", "log1p", "log2", "log10", "sigmoid", "tanh", "erf", "rsqrt", "sin", "cos", "tan"),
@@ -511,7 +513,7 @@ _OF_ONE = (
 )
 EXPANDED_FUNCTIONS: dict[str, int] = dict.fromkeys(_OF_ONE, 1) | dict.fromkeys(("pow", "fmod", "atan2"), 2)
 FUNCTIONS: dict[str, int] = PRIMITIVE_FUNCTIONS | EXPANDED_FUNCTIONS
-# Expanded functions whose definition has an fma -> the name of their form without.
+# Expanded function whose definition contains an FMA -> the name of its form without.
 UNFUSED: dict[str, str] = {fn: f"{fn}.unfused" for fn in EXPANDED_FUNCTIONS if fn != "rsqrt"}
 _ARITIES = FUNCTIONS | {form: FUNCTIONS[fn] for fn, form in UNFUSED.items()}
 
@@ -541,7 +543,7 @@ def const(value: float, dtype: DType = i64) -> Const:
 
 
 def wrap(value: Expr | float, like: DType | None = None) -> Expr:
-    """`value` as an expression: Python numbers become literals of `like` (else bool, i64 or f32)."""
+    """`value` as an expression; a Python number becomes a literal of `like` (by default bool, i64 or f32)."""
     if isinstance(value, Expr):
         return value
     if like is None:
@@ -549,6 +551,7 @@ def wrap(value: Expr | float, like: DType | None = None) -> Expr:
     return Const(value, like)
 
 
+# Integer operations that are folded at construction; the result is wrapped to the dtype by `Const`.
 _FOLD: dict[type[Expr], Callable[[int, int], int | bool]] = {
     Add: lambda a, b: a + b,
     Sub: lambda a, b: a - b,
@@ -565,7 +568,7 @@ _FOLD: dict[type[Expr], Callable[[int, int], int | bool]] = {
 
 
 def binary(cls: type[Binary], a: Expr | float, b: Expr | float) -> Expr:
-    """`cls(a, b)` with Python numbers wrapped, and integer constants and neutral elements folded."""
+    """`cls(a, b)` with Python numbers wrapped; folds integer constants and neutral elements."""
     if not isinstance(a, Expr):
         a = wrap(a, b.dtype if isinstance(b, Expr) else None)
     b = wrap(b, a.dtype)
@@ -583,7 +586,7 @@ def binary(cls: type[Binary], a: Expr | float, b: Expr | float) -> Expr:
 
 
 def all_of(*conditions: Expr) -> Expr:
-    """The conjunction of the conditions, TRUE when there are none."""
+    """The conjunction of the conditions; TRUE if there are none."""
     result: Expr = TRUE
     for c in conditions:
         if c is FALSE or result is FALSE:
@@ -594,12 +597,12 @@ def all_of(*conditions: Expr) -> Expr:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that `condition` is the conjunction of."""
+    """The conjuncts of a condition."""
     return [c for a in condition.args for c in conjuncts(a)] if isinstance(condition, And) else [condition]
 
 
 def product(factors: tuple[Expr, ...]) -> Expr:
-    """The product of integer factors, 1 when there are none."""
+    """The product of integer factors; 1 if there are none."""
     result: Expr = Const(1, i64)
     for f in factors:
         result = result * f
@@ -622,22 +625,26 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 def free_vars(e: Expr) -> frozenset[Var]:
     """The variables that occur in `e` (memoized)."""
-    found: frozenset[Var] = fold_up(e, "free", _free)
-    return found
+    variables: frozenset[Var] = fold_up(e, "free", _free)
+    return variables
 
 
 def _free(e: Expr, below: list[frozenset[Var]]) -> frozenset[Var]:
+    """The free variables of a node from those of its operands."""
     return frozenset((e,)) if isinstance(e, Var) else frozenset().union(*below)
 
 
 def depth(e: Expr) -> int:
-    """The number of nodes on the longest way down from `e` (memoized)."""
-    found: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
-    return found
+    """The number of nodes on the longest path down from `e` (memoized)."""
+    levels: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
+    return levels
 
 
 def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> Any:
-    """`combine(node, results of its operands)` at `e`, remembered on each node under `name`; expressions may be deep."""
+    """Bottom-up fold: returns `combine(node, results of its operands)` at `e`, memoized on each node under `name`.
+
+    It is iterative, because expressions may be deep.
+    """
     if e.memo is not None and name in e.memo:
         return e.memo[name]
     stack = [e]
@@ -655,29 +662,32 @@ def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> An
 
 
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` rebuilt bottom-up: where `leaf(node)` answers, that is taken instead of the node; the same object when unchanged."""
+    """`e` rebuilt bottom-up, with every node replaced for which `leaf(node)` returns an expression.
+
+    Returns the same object if nothing changes.
+    """
     memo = {} if memo is None else memo
-    found = memo.get(e)
-    if found is None:
-        found = leaf(e)
-        if found is None:
-            found = e.with_args(tuple(rewrite(a, leaf, memo) for a in e.args)) if e.args else e
-        memo[e] = found
-    return found
+    result = memo.get(e)
+    if result is None:
+        result = leaf(e)
+        if result is None:
+            result = e.with_args(tuple(rewrite(a, leaf, memo) for a in e.args)) if e.args else e
+        memo[e] = result
+    return result
 
 
 def substitute(e: Expr, values: dict[Var, Expr]) -> Expr:
-    """`e` with variables replaced by expressions, all at once."""
+    """`e` with variables replaced by expressions, simultaneously."""
     if not values or free_vars(e).isdisjoint(values):
         return e
     return rewrite(e, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-# Text. A literal is printed bare where its neighbors say its dtype, else as `f32(0.5)`; so the text can be read back.
+# Text. A literal is printed bare if its context implies its dtype, else as `f32(0.5)`, so that the text can be parsed back.
 
 
 def number_text(c: Const) -> str:
-    """The shortest decimal text that reads back as this literal's value."""
+    """The shortest decimal text that parses back to this literal's value."""
     value = c.value
     if not c.dtype.is_float:
         return str(value)
@@ -697,13 +707,14 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
     if e.memo is None:
         e.memo = {}
     key = ("text", expect, outer)
-    found: str | None = e.memo.get(key)
-    if found is None:
-        found = e.memo[key] = _text(e, expect, None, outer)
-    return found
+    shown: str | None = e.memo.get(key)
+    if shown is None:
+        shown = e.memo[key] = _text(e, expect, None, outer)
+    return shown
 
 
 def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, outer: int) -> str:
+    """The text of a node, not memoized."""
     if isinstance(e, Const):
         if e.dtype is bool_:
             return str(e.value)
@@ -713,19 +724,20 @@ def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, ou
         return names(e)
     if isinstance(e, Var):
         return e.name
-    if hasattr(e.payload, "name"):  # an element of something that has a name
+    if hasattr(e.payload, "name"):  # a load: the payload is a buffer
         return f"{e.payload.name}[{', '.join(text(a) for a in e.args)}]"
     shown = _text_op(e, expect, names)
     return f"({shown})" if e.precedence < outer else shown
 
 
 def _says_dtype(e: Expr) -> bool:
-    """Whether the text of `e` tells its dtype when its literals are printed bare (memoized)."""
-    found: bool = fold_up(e, "says", _says)
-    return found
+    """True if the text of `e` implies its dtype when its literals are printed bare (memoized)."""
+    answer: bool = fold_up(e, "says", _says)
+    return answer
 
 
 def _says(e: Expr, below: list[bool]) -> bool:
+    """`_says_dtype` of a node from that of its operands."""
     if isinstance(e, Const):
         return e.dtype is bool_
     if isinstance(e, Select):
@@ -736,6 +748,7 @@ def _says(e: Expr, below: list[bool]) -> bool:
 
 
 def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None) -> str:
+    """The text of an operation."""
     if isinstance(e, Cast | Bitcast):
         return f"{type(e).__name__.lower()}({e.dtype}, {text(e.args[0], None, names)})"
     if isinstance(e, Select):
@@ -751,7 +764,7 @@ def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None)
     wanted = sides if known else None
     if isinstance(e, Binary):
         first, second = e.args
-        if isinstance(first, Const) and isinstance(second, Const):  # 2 + 3 would be read as 5
+        if isinstance(first, Const) and isinstance(second, Const):  # 2 + 3 would be parsed as 5
             wanted = None
         if not e.symbol.isalpha() or e.symbol in ("and", "or"):
             p, symbol = e.precedence, e.symbol

@@ -1,8 +1,8 @@
-"""What is known about variables where an expression stands: ranges, divisibility, equalities, conditions.
+"""Facts about variables that simplification and proofs use: ranges, divisibility, equalities, conditions.
 
-A `Facts` is immutable; each `with_…` gives a larger one and is remembered, so entering the same scope again costs nothing and
-finds its caches filled. Ranges are inclusive; a loop `for i in range(n)` is `with_loop(i, n)`. Whoever knows nothing of a
-variable knows its dtype's range; a `Dim` carries its own range and divisibility.
+A `Facts` is immutable; each `with_…` returns a larger one and is memoized, so entering the same scope again is free and finds its caches
+filled. Ranges are inclusive; a loop `for i in range(n)` is `with_loop(i, n)`. A variable without facts has its dtype's range; a `Dim`
+carries its own range and divisibility.
 
     >>> n, i = Dim("n"), Var("i"); f = Facts().with_loop(i, n)
     >>> f.range_of(i), f.range_of(n)
@@ -20,15 +20,15 @@ from ..support.memos import when_forgetting
 from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, free_vars, walk
 from .poly import Mono, Poly, add, constant, order, poly_of
 
-_CACHE_LIMIT = 20_000  # entries of one memo
-_CHILDREN_LIMIT = 64  # scopes remembered inside of one
+_CACHE_LIMIT = 20_000  # entries of one memo; bounds memory in long-running processes
+_CHILDREN_LIMIT = 64  # nested scopes memoized in one
 
 
 class Cache(dict[Any, Any]):
-    """A memo that forgets everything when it is full, so that long runs do not grow."""
+    """A memo that is cleared when it is full, so that memory stays bounded."""
 
     def put(self, key: Any, value: Any) -> Any:
-        """Remember and return `value`."""
+        """Stores and returns `value`."""
         if len(self) >= _CACHE_LIMIT:
             self.clear()
         self[key] = value
@@ -36,7 +36,7 @@ class Cache(dict[Any, Any]):
 
 
 class Facts:
-    """What is known; see the module."""
+    """An immutable set of facts."""
 
     __slots__ = (
         *("caches", "cases", "changed", "children", "effort", "ends", "equal"),
@@ -45,58 +45,58 @@ class Facts:
 
     def __init__(self) -> None:
         self.ranges: dict[Expr, tuple[int, int]] = {}  # atom -> constant range
-        self.products: dict[Mono, tuple[int, int]] = {}  # product of atoms -> constant range, where it is narrower than theirs
-        self.ends: dict[Expr, tuple[Expr | None, Expr | None]] = {}  # variable -> its range as it was given
+        self.products: dict[Mono, tuple[int, int]] = {}  # product of atoms -> constant range, if narrower than the atoms' ranges give
+        self.ends: dict[Expr, tuple[Expr | None, Expr | None]] = {}  # variable -> its range as declared
         self.multiples: dict[Expr, int] = {}  # variable -> a divisor of it
-        self.equal: dict[Expr, Expr] = {}  # simplified node -> what to put in its place
+        self.equal: dict[Expr, Expr] = {}  # simplified node -> its replacement
         self.inequalities: tuple[Poly, ...] = ()  # each >= 0 as integers
         self.known: dict[Expr, bool] = {}  # simplified condition -> its truth
-        self.used: dict[Mono, tuple[Poly, ...]] = {}  # monomial -> the inequalities it is in
-        self.changed: set[Expr] | None = set()  # variables of what was narrowed since this was settled; None: anything may have changed
-        self.cases = 0  # how many case distinctions of proofs these facts stand in
-        self.effort = 0  # how many more steps proofs may take, where the usual ones do not help
+        self.used: dict[Mono, tuple[Poly, ...]] = {}  # monomial -> the inequalities that contain it
+        self.changed: set[Expr] | None = set()  # variables of atoms narrowed since the last propagation; None: any may have changed
+        self.cases = 0  # the number of case splits around these facts, in a proof
+        self.effort = 0  # extra search steps for proofs that the usual methods do not find
         self.children: dict[Any, Facts] = {}
         self.caches: dict[str, Cache] = {}
 
     def cache(self, name: str) -> Cache:
-        """The memo of one walk under these facts."""
-        found = self.caches.get(name)
-        if found is None:
-            found = self.caches[name] = Cache()
-        return found
+        """The memo of one analysis under these facts."""
+        memo = self.caches.get(name)
+        if memo is None:
+            memo = self.caches[name] = Cache()
+        return memo
 
     def forget(self) -> None:
-        """Drops the memos, here and of all that was made of these facts."""
+        """Drops the memos of these facts and of all facts derived from them."""
         self.children.clear()
         self.caches.clear()
 
     def range_of(self, atom: Expr) -> tuple[int, int]:
-        """The constant range of an atom, from what was said of it and its dtype alone."""
-        found = self.ranges.get(atom)
-        if found is None:
+        """The constant range of an atom, from its declared range and its dtype alone."""
+        declared = self.ranges.get(atom)
+        if declared is None:
             return (atom.min, atom.max) if isinstance(atom, Dim) else _whole(atom.dtype)
-        return found
+        return declared
 
     def multiple_of(self, var: Expr) -> int:
         """A number that is known to divide the variable."""
         return lcm(self.multiples.get(var, 1), var.multiple_of if isinstance(var, Dim) else 1)
 
     def with_range(self, var: Expr, lo: Expr | int | None, hi: Expr | int | None) -> Facts:
-        """Also `lo <= var <= hi` (both ends included; None leaves an end open)."""
-        found = self.children.get(("range", var, lo, hi))
-        if found is None:
-            found = self._copy()
+        """Adds `lo <= var <= hi` (both ends included; None leaves an end open)."""
+        extended = self.children.get(("range", var, lo, hi))
+        if extended is None:
+            extended = self._copy()
             least, most = _end(lo, var), _end(hi, var)
             if least is not None:
-                found._add_order(least, var, 0)
+                extended._add_order(least, var, 0)
             if most is not None:
-                found._add_order(var, most, 0)
-            found.ends[var] = (least, most)
-            found = self._remember(("range", var, lo, hi), found)
-        return found
+                extended._add_order(var, most, 0)
+            extended.ends[var] = (least, most)
+            extended = self._remember(("range", var, lo, hi), extended)
+        return extended
 
     def with_loop(self, var: Expr, extent: Expr | int, start: Expr | int = 0) -> Facts:
-        """Also `start <= var < start + extent`."""
+        """Adds `start <= var < start + extent`."""
         end = extent + start - 1 if isinstance(extent, int) and isinstance(start, int) else None
         if end is None:
             size = extent if isinstance(extent, Expr) else Const(extent, var.dtype)
@@ -104,87 +104,87 @@ class Facts:
         return self.with_range(var, start, end)
 
     def with_multiple(self, var: Expr, k: int) -> Facts:
-        """Also: `k` divides `var`."""
-        found = self.children.get(("multiple", var, k))
-        if found is None:
-            found = self._copy()
-            found.multiples[var] = lcm(found.multiples.get(var, 1), k)
-            found.changed = None
-            found = self._remember(("multiple", var, k), found)
-        return found
+        """Adds that `k` divides `var`."""
+        extended = self.children.get(("multiple", var, k))
+        if extended is None:
+            extended = self._copy()
+            extended.multiples[var] = lcm(extended.multiples.get(var, 1), k)
+            extended.changed = None
+            extended = self._remember(("multiple", var, k), extended)
+        return extended
 
     def with_condition(self, e: Expr) -> Facts:
-        """Also the truth of the condition `e`."""
-        found = self.children.get(("condition", e))
-        if found is None:
-            found = self._copy()
-            found._add(e, True)
-            found = self._remember(("condition", e), found)
-        return found
+        """Adds that the condition `e` holds."""
+        extended = self.children.get(("condition", e))
+        if extended is None:
+            extended = self._copy()
+            extended._add(e, True)
+            extended = self._remember(("condition", e), extended)
+        return extended
 
     def with_case(self, e: Expr) -> Facts:
-        """Also the truth of `e`, in one case of a proof: what is asked on the way knows how deep in cases it is."""
-        found = self.children.get(("case", e))
-        if found is None:
-            found = self._copy()
-            found.cases += 1
-            found._add(e, True)
-            found = self._remember(("case", e), found)
-        return found
+        """Adds that `e` holds in one case of a proof; counts the depth of case splits."""
+        extended = self.children.get(("case", e))
+        if extended is None:
+            extended = self._copy()
+            extended.cases += 1
+            extended._add(e, True)
+            extended = self._remember(("case", e), extended)
+        return extended
 
     def with_equal(self, a: Expr, b: Expr) -> Facts:
-        """Also `a == b`."""
+        """Adds `a == b`."""
         return self.with_condition(Eq(a, b))
 
     def with_no_wrap(self, e: Expr) -> Facts:
-        """Also: the integer expression `e`, expanded to a sum of products, does not leave its dtype's range."""
-        found = self.children.get(("no wrap", e))
-        if found is None:
+        """Adds that the integer expression `e`, expanded to a sum of products, does not leave its dtype's range."""
+        extended = self.children.get(("no wrap", e))
+        if extended is None:
             from .simplify import simplify
 
-            found = self._copy()
+            extended = self._copy()
             p = poly_of(simplify(e, self))
-            found._add_inequality(add(constant(e.dtype.max), p, -1))
-            found._add_inequality(add(p, constant(-e.dtype.min)))
-            found = self._remember(("no wrap", e), found)
-        return found
+            extended._add_inequality(add(constant(e.dtype.max), p, -1))
+            extended._add_inequality(add(p, constant(-e.dtype.min)))
+            extended = self._remember(("no wrap", e), extended)
+        return extended
 
     def with_definitions(self) -> Facts:
-        """Also what the quotients and remainders in these facts are: what is known of x % 4 then serves where only x comes up.
+        """Adds the definitions of the quotients and remainders in these facts, so that facts about x % 4 are usable for x.
 
-        And that a minimum is not negative where both of its sides are not, which their ranges alone may not tell.
-
-        Proofs then have more to try, and cost more: for those that are worth it.
+        Also adds that a minimum is not negative if both of its operands are provably not negative, which ranges alone may not show.
+        Proofs have more to try then, and cost more: only for those that are worth it.
         """
-        found = self.children.get("definitions")
-        if found is None:
+        extended = self.children.get("definitions")
+        if extended is None:
             from .bounds import exact
             from .inequality import definition, nonneg, without_remainders
 
-            found = self._copy()
-            found.effort = 200
+            extended = self._copy()
+            extended.effort = 200  # steps of the best-first search in `inequality`
             for p in self.inequalities:
-                found._add_inequality(without_remainders(p, self))
+                extended._add_inequality(without_remainders(p, self))
             for atom, (lo, hi) in self.ranges.items():
                 if type(atom) is FloorMod:
                     remainder = without_remainders({(atom,): 1}, self)
-                    found._add_inequality(add(remainder, constant(-lo)))
-                    found._add_inequality(add(constant(hi), remainder, -1))
+                    extended._add_inequality(add(remainder, constant(-lo)))
+                    extended._add_inequality(add(constant(hi), remainder, -1))
             seen: set[Expr] = set()
-            while new := [a for p in found.inequalities for m in p for a in m if type(a) is FloorDiv and a not in seen]:
+            while new := [a for p in extended.inequalities for m in p for a in m if type(a) is FloorDiv and a not in seen]:
                 seen.update(new)
-                for h in [h for a in dict.fromkeys(new) for h in definition(a, found)]:
-                    found._add_inequality(without_remainders(h, found))
-            for atom in dict.fromkeys(a for p in found.inequalities for m in p for a in m if type(a) is Min):
-                lo, hi = found.range_of(atom)
-                if lo < 0 and all(exact(s, atom.dtype, found) and nonneg(s, found) for s in map(poly_of, _parts(atom, Min))):
-                    found._narrow_to(atom, 0, hi)
-            found = self._remember("definitions", found)
-        return found
+                for h in [h for a in dict.fromkeys(new) for h in definition(a, extended)]:
+                    extended._add_inequality(without_remainders(h, extended))
+            for atom in dict.fromkeys(a for p in extended.inequalities for m in p for a in m if type(a) is Min):
+                lo, hi = extended.range_of(atom)
+                if lo < 0 and all(exact(s, atom.dtype, extended) and nonneg(s, extended) for s in map(poly_of, _parts(atom, Min))):
+                    extended._narrow_to(atom, 0, hi)
+            extended = self._remember("definitions", extended)
+        return extended
 
-    # Making a new one: only the methods below change a Facts, and only before anyone else sees it.
+    # Construction: only the methods below mutate a Facts, and only before it is shared.
 
     def _copy(self) -> Facts:
+        """A mutable copy without memos."""
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
         new.ends, new.products, new.effort, new.cases = dict(self.ends), dict(self.products), self.effort, self.cases
@@ -194,14 +194,16 @@ class Facts:
         return new
 
     def _remember(self, key: Any, new: Facts) -> Facts:
+        """Completes new facts, and memoizes them under `key`."""
         new._propagate()
-        new.caches.clear()  # what was asked while it grew
+        new.caches.clear()  # results computed while it was incomplete
         if len(self.children) >= _CHILDREN_LIMIT:
             self.children.clear()
         self.children[key] = new
         return new
 
     def _add(self, e: Expr, truth: bool) -> None:
+        """Adds that a condition is true or false."""
         kind = type(e)
         if kind is Not:
             self._add(e.args[0], not truth)
@@ -214,13 +216,15 @@ class Facts:
             self._add_known(e, truth)
 
     def _add_known(self, e: Expr, truth: bool) -> None:
+        """Adds the truth of a condition that is no integer comparison, as it is."""
         from .simplify import simplify
 
-        done = simplify(e, self)
-        if not isinstance(done, Const):
-            self.known[done] = truth
+        simple = simplify(e, self)
+        if not isinstance(simple, Const):
+            self.known[simple] = truth
 
     def _add_compare(self, e: Expr, truth: bool) -> None:
+        """Adds an integer comparison."""
         a, b = e.args
         kind = type(e)
         if kind in (Eq, Ne):
@@ -234,7 +238,7 @@ class Facts:
             self._add_order(b, a, 0 if kind is Lt else 1)
 
     def _add_order(self, a: Expr, b: Expr, gap: int) -> None:
-        """a + gap <= b."""
+        """Adds a + gap <= b."""
         from .bounds import exact
         from .simplify import simplify
 
@@ -245,11 +249,12 @@ class Facts:
                 p, q = poly_of(x), poly_of(y)
                 if exact(p, x.dtype, self) and exact(q, y.dtype, self):
                     self._add_inequality(add(add(q, p, -1), constant(-gap)))
-                else:  # no statement about integers, but the same comparison may come again
+                else:  # it may wrap, so it says nothing about integers; but the same comparison may occur again
                     self._add_known((Lt if gap else Le)(x, y), True)
                     self._add_known((Le if gap else Lt)(y, x), False)
 
     def _add_equal(self, a: Expr, b: Expr) -> None:
+        """Adds a == b."""
         from .simplify import simplify
 
         a, b = simplify(a, self), simplify(b, self)
@@ -265,7 +270,7 @@ class Facts:
         self._orient(a, b, poly_of(rest))
 
     def _orient(self, a: Expr, b: Expr, difference: Poly) -> None:
-        """Choose what to replace by what: the youngest variable that can be solved for, else a node by a literal."""
+        """Chooses the direction of a replacement: the youngest variable that can be solved for, else a node by a literal."""
         solvable = [m[0] for m, c in difference.items() if len(m) == 1 and abs(c) == 1 and isinstance(m[0], Var)]
         for var in sorted(solvable, key=order, reverse=True):
             sign = difference[(var,)]
@@ -286,7 +291,7 @@ class Facts:
                 self.caches.clear()
 
     def _keep_range(self, var: Expr, value: Poly) -> None:
-        """What was known of a variable that is replaced stays known of its replacement."""
+        """Keeps the range of a variable that is replaced, as inequalities of its replacement."""
         from .bounds import exact
 
         if exact(value, var.dtype, self):
@@ -295,6 +300,7 @@ class Facts:
             self._add_inequality(add(constant(hi), value, -1))
 
     def _add_unequal(self, a: Expr, b: Expr) -> None:
+        """Adds a != b; narrows a range if they touch at its end."""
         from .bounds import bounds
         from .simplify import simplify
 
@@ -309,6 +315,7 @@ class Facts:
             self._add_order(a, b, 1)
 
     def _add_inequality(self, p: Poly) -> None:
+        """Adds `p >= 0`."""
         if all(not m for m in p) or p in self.inequalities:
             return
         self.caches.clear()
@@ -320,11 +327,11 @@ class Facts:
         self._narrow(p)
 
     def _narrow(self, p: Poly) -> bool:
-        """Ranges of single atoms that follow from an inequality and the ranges of the rest."""
+        """Narrows the ranges of single atoms by an inequality and the ranges of its other terms; returns True if one changed."""
         from .bounds import mono_range
 
         changed = False
-        most: dict[Mono, int] = {}  # of each term, as long as nothing changes
+        most: dict[Mono, int] = {}  # the largest value of each term; recomputed after a change
         for m, c in p.items():
             if not m:
                 continue
@@ -344,7 +351,7 @@ class Facts:
         return changed
 
     def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
-        """c * x * y >= -rest; where that makes x * y >= 1 with neither factor negative, both are at least 1."""
+        """c * x * y >= -rest; if that makes x * y >= 1 and neither factor is negative, both are at least 1."""
         from .bounds import int_range, poly_interval
 
         was = poly_interval({m: 1}, self)
@@ -360,6 +367,7 @@ class Facts:
         return changed
 
     def _narrow_to(self, atom: Expr, lo: int, hi: int) -> bool:
+        """Sets the range of an atom; returns True if it changed."""
         if (lo, hi) == self.range_of(atom):
             return False
         self.ranges[atom] = (lo, hi)
@@ -369,7 +377,7 @@ class Facts:
         return True
 
     def _narrow_dividend(self, x: Expr, d: int, lo: int, hi: int) -> None:
-        """With lo <= x // d <= hi, d*lo <= x < d*(hi + 1)."""
+        """lo <= x // d <= hi gives d*lo <= x < d*(hi + 1)."""
         from .bounds import exact
 
         p = poly_of(x)
@@ -378,44 +386,48 @@ class Facts:
             self._narrow(add(constant(d * hi + d - 1), p, -1))
 
     def _note(self, *atoms: Expr) -> None:
-        """What was known of expressions with these atoms in them may have become narrower."""
+        """Records that facts about expressions with these atoms may have become narrower."""
         self.caches.clear()
         if self.changed is not None:
             for atom in atoms:
                 self.changed |= free_vars(atom)
-            if not all(map(free_vars, atoms)):  # an element at a fixed place: no variable tells where it stands
+            if not all(map(free_vars, atoms)):  # a load at a constant index has no variables to track
                 self.changed = None
 
     def _propagate(self) -> None:
-        """Narrow what follows from what was narrowed: inequalities without a variable of it have nothing new to say."""
-        for _ in range(3):
+        """Narrows ranges by inequalities that contain a changed variable, for a few rounds."""
+        for _ in range(3):  # a fixed point is not needed: wider ranges are only less precise
             narrowed = [self._narrow(p) for p in self.inequalities if self._may_narrow(p)]
             if not any(narrowed):
                 self.changed = set()
                 return
 
     def _may_narrow(self, p: Poly) -> bool:
+        """True if an inequality contains a changed variable."""
         changed = self.changed
         return changed is None or any(not changed.isdisjoint(free_vars(atom)) for m in p for atom in m)
 
 
 @functools.cache
 def _whole(d: DType) -> tuple[int, int]:
+    """The range of an integer dtype."""
     return (d.min, d.max)
 
 
 def _end(value: Expr | int | None, var: Expr) -> Expr | None:
-    """An end of a range as an expression; None where it says no more than the dtype."""
+    """An end of a range as an expression; None if it is beyond the dtype's range."""
     if value is None or isinstance(value, Expr):
         return value
     return Const(value, var.dtype) if var.dtype.min <= value <= var.dtype.max else None
 
 
 def _parts(e: Expr, kind: type[Expr]) -> list[Expr]:
+    """The operands of nested minima (or maxima)."""
     return [x for a in e.args for x in _parts(a, kind)] if type(e) is kind else [e]
 
 
 def _nodes(e: Expr) -> set[Expr]:
+    """The nodes of an expression."""
     return set(walk(e))
 
 

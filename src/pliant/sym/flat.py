@@ -1,4 +1,4 @@
-"""The number of an element from the start of its memory, as a polynomial: indices times strides, quotients and remainders joined again.
+"""Flat element index as a polynomial: indices times strides, with quotients and remainders recombined.
 
 >>> i, j = Var("i"), Var("j"); to_expr(flat_poly((i, j), (Const(8, i64), Const(1, i64)), poly_of), i64)
 i * 8 + j
@@ -12,11 +12,11 @@ from .expr import Expr, FloorDiv, FloorMod
 from .poly import Poly, add, multiply, times, without
 from .simplify import simplify
 
-_MAX_TERMS = 32  # of a product of an index and a stride: more is one term of its own
+_MAX_TERMS = 32  # of an index times a stride; a larger product stays one opaque term, to bound the size of polynomials
 
 
 def flat_poly(indices: Iterable[Expr], strides: Iterable[Expr], poly: Callable[[Expr], Poly]) -> Poly:
-    """The polynomial of an element's number; `poly` says what an index or a stride is."""
+    """The polynomial of an element's flat index; `poly` converts an index or a stride."""
     total: Poly = {}
     for index, stride in zip(indices, strides, strict=True):
         a, b = poly(index), poly(stride)
@@ -28,7 +28,7 @@ def flat_poly(indices: Iterable[Expr], strides: Iterable[Expr], poly: Callable[[
 
 
 def _rejoined(p: Poly, poly: Callable[[Expr], Poly]) -> Poly:
-    """`a // b * b + a % b` is `a`: what loops that were fused go through one after the other are neighbors in memory."""
+    """Recombines `a // b * b + a % b` to `a`, so that consecutive iterations of a fused loop are seen to be contiguous."""
     for m, c in p.items():
         for atom in m:
             if not isinstance(atom, FloorMod):
@@ -39,6 +39,6 @@ def _rejoined(p: Poly, poly: Callable[[Expr], Poly]) -> Poly:
                 ((factor, number),) = size.items()
                 other = times(times(rest or (), (quotient,)), factor)
                 if p.get(other) == c * number:
-                    left = {k: v for k, v in p.items() if k not in (m, other)}
-                    return _rejoined(add(left, multiply({rest or (): c}, poly(a))), poly)
+                    others = {k: v for k, v in p.items() if k not in (m, other)}
+                    return _rejoined(add(others, multiply({rest or (): c}, poly(a))), poly)
     return p

@@ -1,4 +1,4 @@
-"""Index maps: how the elements of a tensor are found in another layout of it.
+"""Index maps: layout transformations of tensors as maps from old to new coordinates.
 
     >>> packed = index_map("lambda k, n: (n // 16, k, n % 16)")
     >>> packed.apply((i, j))                       # where the element [i, j] is
@@ -6,10 +6,10 @@
     >>> packed.layout((Const(8, i64), n), Facts()).shape
     ((n + 15) // 16, 8, 16)
 
-A map takes coordinates apart (`//`, `%`), puts them together (`i * 4 + j`) and permutes them. Besides its inputs it may name whole
-numbers, and sizes of the program that it is for: `lambda i, j: (i * (w + 2) + j,)` makes one coordinate of two, whatever `w` is. It is
-read from a Python function, called with symbols, or from the text that it prints as; reading text executes nothing. Where an extent is
-no multiple of what it is divided by, it is rounded up: the elements that no coordinate means are padding.
+A map splits coordinates (`//`, `%`), fuses them (`i * 4 + j`) and permutes them. Besides its inputs it may use integers and sizes of the
+program that it is for: `lambda i, j: (i * (w + 2) + j,)` fuses two coordinates for any `w`. It is made from a Python function, which is
+called with symbols, or from its printed text, which is parsed without executing anything. An extent that is not a multiple of its divisor
+is rounded up: the elements without coordinates are padding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from .facts import EMPTY, Facts
 from .prove import prove, prove_equal
 from .simplify import simplify
 
-_MAX_TEXT = 4096
+_MAX_TEXT = 4096  # characters; a real map is far shorter, and text may come from a file that is not trusted
+# The operators that the text of a map may contain.
 _OPERATORS: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -52,7 +53,7 @@ class IndexMap:
 
     @property
     def sizes(self) -> frozenset[Var]:
-        """The sizes of a program that the map names."""
+        """The sizes of a program that the map uses."""
         return frozenset(v for e in self.results for v in free_vars(e)) - frozenset(self.inputs)
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -61,36 +62,36 @@ class IndexMap:
         return tuple(substitute(e, values) for e in self.results)
 
     def then(self, other: IndexMap, facts: Facts = EMPTY) -> IndexMap:
-        """This map, and `other` on what it gives."""
+        """The composition: this map, then `other`."""
         return IndexMap(self.inputs, tuple(simplify(e, facts) for e in other.apply(self.results)))
 
     def layout(self, extents: Sequence[Expr], facts: Facts = EMPTY) -> Layout | Refusal:
-        """What the map makes of a tensor of these extents; or why the elements would not each have a place of their own."""
+        """The layout of a tensor of these extents under the map; or a refusal if elements would collide or leave gaps."""
         if len(extents) != len(self.inputs):
             return Refusal(f"it takes {len(self.inputs)} coordinates, not {len(extents)}")
         padded = tuple(_rounded(e, self._divisor(v), facts) for v, e in zip(self.inputs, extents, strict=True))
-        found = detect_iter_map(self.results, dict(zip(self.inputs, padded, strict=True)), facts=facts)
-        if isinstance(found, Refusal):
-            return found
-        if not found.injective:
+        mapping = detect_iter_map(self.results, dict(zip(self.inputs, padded, strict=True)), facts=facts)
+        if isinstance(mapping, Refusal):
+            return mapping
+        if not mapping.injective:
             return Refusal("different elements would come to the same place")
-        if not found.surjective or not all(prove_equal(s, Const(0, i64), facts) for s in found.starts):
+        if not mapping.surjective or not all(prove_equal(s, Const(0, i64), facts) for s in mapping.starts):
             return Refusal("it leaves gaps between the elements")
-        return Layout(self, tuple(extents), padded, found.extents, found)
+        return Layout(self, tuple(extents), padded, mapping.extents, mapping)
 
     def _divisor(self, v: Var) -> int:
-        """What the extent of an input has to be a multiple of, for its digits to be full."""
-        found = 1
+        """The number that the extent of an input must be a multiple of, so that no digit of it is cut off."""
+        divisor = 1
         for e in (node for result in self.results for node in walk(result)):
             if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.args[1], Const):
                 unit = _unit(e.args[0], v)
-                found = found if unit is None else lcm(found, unit * max(1, int(e.args[1].value)))
-        return found
+                divisor = divisor if unit is None else lcm(divisor, unit * max(1, int(e.args[1].value)))
+        return divisor
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A map at work on a tensor: the extents before, with padding, and after it."""
+    """A map applied to a tensor: the extents before it, with padding, and after it."""
 
     map: IndexMap
     extents: tuple[Expr, ...]
@@ -99,11 +100,11 @@ class Layout:
     parts: IterMap
 
     def has_padding(self, facts: Facts = EMPTY) -> bool:
-        """Whether there may be places that no element has."""
+        """True if there may be padding."""
         return not all(prove_equal(a, b, facts) for a, b in zip(self.extents, self.padded, strict=True))
 
     def inverse(self, place: Sequence[Expr], facts: Facts = EMPTY) -> tuple[Expr, ...]:
-        """The coordinates of the element at a place; beyond the extents where it is padding."""
+        """The coordinates of the element at a place in the new layout; they are beyond the extents if it is padding."""
         values: dict[Mark, Expr] = {}
         for at, s in zip(place, self.parts.sums, strict=True):
             _take_apart(s, at, values)
@@ -111,17 +112,17 @@ class Layout:
             for mark in fused:
                 assert isinstance(mark.source, IterSum)
                 _take_apart(mark.source, values.pop(mark), values)
-        found = {m.source: e for m, e in values.items()}
-        return tuple(simplify(found.get(v, Const(0, i64)), facts) for v in self.map.inputs)
+        indices = {m.source: e for m, e in values.items()}
+        return tuple(simplify(indices.get(v, Const(0, i64)), facts) for v in self.map.inputs)
 
     def is_element(self, place: Sequence[Expr], facts: Facts = EMPTY) -> Expr:
-        """The condition that a place is no padding."""
+        """The condition that a place is not padding."""
         limits = zip(self.inverse(place, facts), self.extents, strict=True)
         return all_of(*(e < n for e, n in limits if not prove(e < n, facts)))
 
 
 def index_map(source: IndexMap | str | Callable[..., object], sizes: Sequence[Var] = ()) -> IndexMap:
-    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes; it may name the `sizes`."""
+    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes; it may use the `sizes`."""
     if isinstance(source, IndexMap):
         return source
     if isinstance(source, str):
@@ -137,7 +138,7 @@ def index_map(source: IndexMap | str | Callable[..., object], sizes: Sequence[Va
         raise ScheduleError(f"an index map gives whole numbers made of its arguments, not {bad!r}", help=_HELP)
     map_ = IndexMap(inputs, tuple(e for e in results if isinstance(e, Expr)))
     hidden = {v.name for v in map_.sizes} & {v.name for v in inputs}
-    if hidden:  # its text would mean the argument
+    if hidden:  # in its text, the name would mean the argument
         raise ScheduleError(f"an argument of the index map has the name of the size `{min(hidden)}`", help="call the argument otherwise")
     return map_
 
@@ -146,6 +147,7 @@ _HELP = "for example lambda k, n: (n // 16, k, n % 16)"
 
 
 def _is_known(e: Expr, named: Sequence[Var]) -> bool:
+    """True if an expression is index arithmetic over known names."""
     kinds = (Const, Var, FloorDiv, FloorMod)
     return all(isinstance(n, kinds) or type(n).__name__ in ("Add", "Sub", "Mul", "Neg") for n in walk(e)) and all(
         n in named for n in walk(e) if isinstance(n, Var)
@@ -153,6 +155,7 @@ def _is_known(e: Expr, named: Sequence[Var]) -> bool:
 
 
 def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
+    """Parses the text of a map."""
     try:
         if len(text) > _MAX_TEXT:
             raise ValueError("it is too long")
@@ -171,6 +174,7 @@ def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
 
 
 def _expression(node: ast.expr, names: dict[str, Var]) -> Expr:
+    """Parses one expression of a map."""
     match node:
         case ast.Name(id=name) if name in names:
             return names[name]
@@ -184,7 +188,7 @@ def _expression(node: ast.expr, names: dict[str, Var]) -> Expr:
 
 
 def _unit(e: Expr, v: Var) -> int | None:
-    """The u for which `e` is v // u."""
+    """The u such that `e` is v // u, or None."""
     if e is v:
         return 1
     if isinstance(e, FloorDiv) and isinstance(e.args[1], Const):
@@ -194,13 +198,14 @@ def _unit(e: Expr, v: Var) -> int | None:
 
 
 def _rounded(extent: Expr, divisor: int, facts: Facts) -> Expr:
+    """An extent rounded up to a multiple of the divisor."""
     if divisor == 1 or prove_equal(extent % divisor, Const(0, i64), facts):
         return extent
     return simplify((extent + (divisor - 1)) // divisor * divisor, facts)
 
 
 def _take_apart(s: IterSum, value: Expr, values: dict[Mark, Expr]) -> None:
-    """Adds to the marks of a sum what its value says about them."""
+    """Adds to the value of each mark what the value of a sum says about it."""
     rest = value - s.base
     for n, p in enumerate(s.splits):
         digit = rest // p.scale if n == 0 else rest // p.scale % p.extent
@@ -208,9 +213,10 @@ def _take_apart(s: IterSum, value: Expr, values: dict[Mark, Expr]) -> None:
 
 
 def _is_part(mark: Mark, values: dict[Mark, Expr]) -> bool:
-    """Whether another sum that is not yet taken apart is made of this one."""
+    """True if this mark is part of another fused mark that is not split yet."""
     return any(isinstance(m.source, IterSum) and _contains(m.source.splits, mark) for m in values if m is not mark)
 
 
 def _contains(splits: tuple[Split, ...], mark: Mark) -> bool:
+    """True if a mark occurs in splits, directly or inside of fused marks."""
     return any(p.mark is mark or (isinstance(p.mark.source, IterSum) and _contains(p.mark.source.splits, mark)) for p in splits)

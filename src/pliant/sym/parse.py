@@ -1,8 +1,9 @@
-"""From Python syntax trees to expressions: the scalar part of both languages.
+"""Parser of scalar expressions from Python syntax trees, shared by both languages.
 
-`ExprParser` reads an expression with the names of a `Source` and builds exactly what is written: no casts, no simplification. Python
-numbers (literals, and ints and floats found by name) are folded among themselves as Python numbers, and take the dtype of what they meet:
-a part that consists of them alone is `Open` until its context decides. Languages subclass it for their own names and subscripts.
+`ExprParser` parses an expression with the names of a `Source` and builds exactly what is written: no casts, no simplification. Python
+numbers (literals, and ints and floats found by name) are folded among themselves as Python numbers, and take the dtype of the operand
+that they meet: a subexpression of numbers alone is `Open` until its context decides. Languages subclass it for their own names and
+subscripts.
 
     ExprParser(source).expr(node, expect=f32)
 """
@@ -63,11 +64,11 @@ from .expr import (
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A part made of Python numbers alone, whose dtype its context decides."""
+    """A subexpression of Python numbers alone, whose dtype its context decides."""
 
     default: DType
     build: Callable[[DType], Expr]
-    number: float | None = None  # set when it is just a number
+    number: float | None = None  # set if it is just a number
 
 
 Value = Expr | Open
@@ -85,7 +86,7 @@ _BINARY: dict[type[ast.operator], type[Binary]] = {
     ast.LShift: Shl,
     ast.RShift: Shr,
 }
-_COMPARE: dict[type[ast.cmpop], tuple[type[Compare], bool]] = {  # the node, and whether its sides are exchanged
+_COMPARE: dict[type[ast.cmpop], tuple[type[Compare], bool]] = {  # the node, and True if its sides are swapped
     ast.Eq: (Eq, False),
     ast.NotEq: (Ne, False),
     ast.Lt: (Lt, False),
@@ -93,6 +94,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[type[Compare], bool]] = {  # the node, and
     ast.Gt: (Lt, True),
     ast.GtE: (Le, True),
 }
+# Operators on Python numbers, which are folded as Python computes them.
 _NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -114,17 +116,17 @@ _NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _INTEGER_ONLY = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, Shl, Shr)
-_INTEGER_FUNCTIONS = ("abs",)
+_INTEGER_FUNCTIONS = ("abs",)  # functions that exist for integers too
 _MULTIPLY_ADDS: dict[str, type[Fma]] = {"fma": Fma, "muladd": MulAdd}
 
-# Functions by the object that a name means; several names may mean one.
+# Function names by the identity of the object that a name means; several objects may mean one function.
 _FUNCTION_NAMES: dict[int, str] = {
     id(getattr(script, n)): n for n in ("cast", "bitcast", "select", *_MULTIPLY_ADDS, "min", "max", *FUNCTIONS) if hasattr(script, n)
 } | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round", "pow")}
 
 
 class ExprParser:
-    """Reads expressions; see the module."""
+    """Parses expressions."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -136,17 +138,17 @@ class ExprParser:
         return self.source.resolve(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """The value of `a[...]`."""
+        """Parses `a[...]`."""
         raise self.unsupported(node, "indexing is not possible here")
 
     def no_value(self, node: ast.expr, found: object) -> Error:
-        """The error for a name that means something that is no scalar."""
+        """The error for a name whose value is not a scalar."""
         return self.error(node, f"`{ast.unparse(node)}` is no number but an object of type `{type(found).__name__}`")
 
     # Errors.
 
     def span(self, node: ast.AST) -> Span:
-        """Where `node` is."""
+        """The source location of `node`."""
         return self.source.span(node)
 
     def error(self, node: ast.AST, what: str, *, note: str = "", facts: list[str] | None = None, help: str = "") -> Error:
@@ -154,11 +156,11 @@ class ExprParser:
         return Error(what, where=self.span(node), note=note, facts=facts or [], help=help)
 
     def unsupported(self, node: ast.AST, what: str, help: str = "") -> Error:
-        """The error for Python that the language does not have."""
+        """The error for Python syntax that the language does not have."""
         return UnsupportedError(what, where=self.span(node), help=help)
 
     def mismatch(self, node: ast.expr, what: str, a: tuple[ast.expr, Expr], b: tuple[ast.expr, Expr]) -> Error:
-        """The error for two parts of different dtypes."""
+        """The error for two operands of different dtypes."""
         shown = [f"`{ast.unparse(n)}` is {e.dtype}" for n, e in (a, b)]
         wide, narrow = (a, b) if _rank(a[1].dtype) >= _rank(b[1].dtype) else (b, a)
         return self.error(node, what, facts=shown, help=f"nothing is cast by itself: write cast({wide[1].dtype}, {ast.unparse(narrow[0])})")
@@ -166,13 +168,13 @@ class ExprParser:
     # Reading.
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or dotted name means, locals included."""
+        """The object that a name or dotted name means, local names included."""
         if isinstance(node, ast.Name):
             return self.lookup(node)
         return self.source.resolve(node)
 
     def expr(self, node: ast.expr, expect: DType | None = None) -> Expr:
-        """The expression; `expect` is what bare literals become, and what the dtype then has to be (None: whatever it is)."""
+        """Parses an expression; bare literals become `expect`, and the dtype must be `expect` (None: any)."""
         value = self.value(node)
         if isinstance(value, Open):
             return value.build(expect or value.default)
@@ -183,7 +185,7 @@ class ExprParser:
         return value
 
     def index(self, node: ast.expr) -> Expr:
-        """The expression as an index: an integer of another type is cast to i64."""
+        """Parses an index: an integer of another type is cast to i64."""
         value = self.value(node)
         if isinstance(value, Open):
             return value.build(i64)
@@ -195,7 +197,7 @@ class ExprParser:
         return value if value.dtype is i64 else Cast(i64, value)
 
     def value(self, node: ast.expr) -> Value:
-        """The expression, or an Open one."""
+        """Parses an expression, which may stay `Open`."""
         match node:
             case ast.Constant():
                 return self.literal(node, node.value)
@@ -222,25 +224,25 @@ class ExprParser:
         raise self.unsupported(node, f"`{ast.unparse(node)}` is not an expression of this language", help=_HINTS.get(type(node), ""))
 
     def literal(self, node: ast.expr, found: object) -> Value:
-        """A Python object as a value."""
+        """Converts a Python object to a value."""
         if isinstance(found, Expr):
             return found
         if isinstance(found, bool):
             return Const(found, bool_)
-        if isinstance(found, Integral):  # numpy's and enumerations too
+        if isinstance(found, Integral):  # numpy integers and enums too
             return self.number(node, int(found))
         if isinstance(found, Real):
             return self.number(node, float(found))
         raise self.no_value(node, found)
 
     def number(self, node: ast.expr, number: float) -> Value:
-        """A Python number: Open, unless it is a bool."""
+        """Converts a Python number to a value: `Open`, unless it is a bool."""
         if isinstance(number, bool):
             return Const(number, bool_)
         return Open(i64 if isinstance(number, int) else f32, lambda d: self.const(node, number, d), number)
 
     def const(self, node: ast.expr, number: float, dtype: DType) -> Const:
-        """The literal of a dtype; an error where the dtype cannot hold it."""
+        """The literal of a dtype; raises an error if the dtype cannot hold it."""
         if dtype.is_float:
             return Const(float(number), dtype)
         if dtype is bool_ or isinstance(number, float):
@@ -251,7 +253,7 @@ class ExprParser:
         return Const(number, dtype)
 
     def binary(self, node: ast.expr, op: type[ast.operator], left: ast.expr, right: ast.expr) -> Value:
-        """`left op right`."""
+        """Parses `left op right`."""
         a, b = self.value(left), self.value(right)
         folded = self.fold(node, op, a, b)
         if folded is not None:
@@ -261,7 +263,7 @@ class ExprParser:
         return self.join(node, (left, a), (right, b), lambda x, y: self.arithmetic(node, _BINARY[op], x, y))
 
     def fold(self, node: ast.expr, op: type[Any], a: Value, b: Value) -> Value | None:
-        """Two Python numbers combined as Python does it; None when one is something else."""
+        """Combines two Python numbers as Python does it; returns None if one is something else."""
         if not (isinstance(a, Open) and isinstance(b, Open)) or a.number is None or b.number is None:
             return None
         try:
@@ -271,7 +273,7 @@ class ExprParser:
         return self.number(node, result)
 
     def join(self, node: ast.expr, a: tuple[ast.expr, Value], b: tuple[ast.expr, Value], make: Callable[[Expr, Expr], Expr]) -> Value:
-        """`make` of two parts that have to have one dtype; Open when both are."""
+        """Applies `make` to two operands that must have the same dtype; the result is `Open` if both are."""
         x, y = a[1], b[1]
         if isinstance(x, Open):
             if isinstance(y, Open):
@@ -284,7 +286,7 @@ class ExprParser:
         return make(x, y)
 
     def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
-        """`cls(a, b)` if the operation exists for the dtype."""
+        """Builds `cls(a, b)`; raises an error if the dtype does not have the operation."""
         d = a.dtype
         if d is bool_:
             raise self.error(node, f"`{ast.unparse(node)}` is arithmetic on bool", help="use `and`, `or`, `!=`, or cast to a number first")
@@ -296,7 +298,7 @@ class ExprParser:
         return cls(a, b)
 
     def unary(self, node: ast.expr, op: ast.unaryop, operand: ast.expr) -> Value:
-        """`-a`, `+a`, `~a`, `not a`."""
+        """Parses `-a`, `+a`, `~a`, `not a`."""
         if isinstance(op, ast.Not):
             return Not(self.expr(operand, bool_))
         a = self.value(operand)
@@ -309,18 +311,19 @@ class ExprParser:
         return self.negate(node, op, a)
 
     def negate(self, node: ast.expr, op: ast.unaryop, a: Expr) -> Expr:
-        """`-a` or `~a` if it exists for the dtype."""
+        """Builds `-a` or `~a`; raises an error if the dtype does not have it."""
         if a.dtype is bool_ or (isinstance(op, ast.Invert) and not a.dtype.is_int):
             raise self.error(node, f"`{ast.unparse(node)}` does not exist for {a.dtype}", help="write `not`" if a.dtype is bool_ else "")
         return Neg(a) if isinstance(op, ast.USub) else BitNot(a)
 
     def _whole(self, node: ast.expr, number: float) -> int:
+        """The number as an int; raises an error if it is not one."""
         if isinstance(number, int):
             return number
         raise self.error(node, f"`~` is an operation on integers, not on {number}")
 
     def comparison(self, node: ast.Compare) -> Value:
-        """`a < b`, and `a < b < c` as `a < b and b < c`."""
+        """Parses `a < b`, and `a < b < c` as `a < b and b < c`."""
         sides = [node.left, *node.comparators]
         values = [self.value(s) for s in sides]
         result: Expr | None = None
@@ -335,6 +338,7 @@ class ExprParser:
         return result
 
     def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
+        """Builds one comparison of two operands."""
         if exchanged:
             sides, values = sides[::-1], values[::-1]
         joined = self.join(node, (sides[0], values[0]), (sides[1], values[1]), cls)
@@ -344,52 +348,52 @@ class ExprParser:
         return result
 
     def select(self, node: ast.expr, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Value:
-        """`body if test else orelse`."""
+        """Parses `body if test else orelse`."""
         condition = self.expr(test, bool_)
         return self.join(node, (body, self.value(body)), (orelse, self.value(orelse)), lambda a, b: Select(condition, a, b))
 
     # Calls.
 
     def dtype(self, node: ast.expr) -> DType:
-        """The compute type that an expression names."""
-        found = self.any_dtype(node)
-        if found.storage:
-            raise self.error(node, f"{found} is a storage type: values do not have it", help="it can be the type of a tensor")
-        return found
+        """Parses the name of a compute type; raises an error for storage types."""
+        dtype = self.any_dtype(node)
+        if dtype.storage:
+            raise self.error(node, f"{dtype} is a storage type: values do not have it", help="it can be the type of a tensor")
+        return dtype
 
     def any_dtype(self, node: ast.expr) -> DType:
-        """The data type, compute or storage, that an expression names."""
+        """Parses the name of a data type, compute or storage."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self._spelled(node, node.value)
-        found = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        if found is bool:
+        value = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        if value is bool:
             return bool_
-        if isinstance(found, DType):
-            return found
-        origin = found if isinstance(found, type) else type(found)
+        if isinstance(value, DType):
+            return value
+        origin = value if isinstance(value, type) else type(value)
         if origin.__module__.partition(".")[0] in ("numpy", "torch", "ml_dtypes"):
-            return self._spelled(node, found)
+            return self._spelled(node, value)
         help_ = (
-            {float: "write f32 or f64", int: "write i32 or i64"}.get(found, "for example f32")
-            if isinstance(found, type)
+            {float: "write f32 or f64", int: "write i32 or i64"}.get(value, "for example f32")
+            if isinstance(value, type)
             else "for example f32"
         )
         raise self.error(node, f"a data type is expected here, not `{ast.unparse(node)}`", help=help_)
 
     def _spelled(self, node: ast.expr, spelling: object) -> DType:
-        """The data type of another library, or one given as text: "float32", np.float32, torch.float32."""
+        """Converts the data type of another library, or a string: "float32", np.float32, torch.float32."""
         try:
             return to_dtype(spelling)
         except Error as problem:
             raise problem.at(self.span(node)) from None
 
     def call(self, node: ast.Call) -> Value:
-        """A call of a scalar function or of a dtype."""
-        found = self.resolve(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
-        if isinstance(found, DType) or found is bool:
+        """Parses a call of a scalar function or of a dtype."""
+        function = self.resolve(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
+        if isinstance(function, DType) or function is bool:
             self.arguments(node, 1)
             return self.cast(node.func, node.args[0])
-        name = _FUNCTION_NAMES.get(id(found), "")
+        name = _FUNCTION_NAMES.get(id(function), "")
         if name in ("cast", "bitcast"):
             self.arguments(node, 2)
             return self.cast(*node.args) if name == "cast" else self.bitcast(node)
@@ -405,10 +409,10 @@ class ExprParser:
             keywords = self.arguments(node, FUNCTIONS[name], ("fused",) if name in UNFUSED else ())
             form = name if self.is_fused(keywords.get("fused")) else UNFUSED[name]
             return self.function(node, name, lambda a: Call(form, *a))
-        raise self.unknown_call(node, found)
+        raise self.unknown_call(node, function)
 
     def is_fused(self, node: ast.expr | None) -> bool:
-        """The value of the keyword `fused` of a function, True where it is not given."""
+        """Parses the keyword `fused` of a function; True by default."""
         if node is None:
             return True
         if not isinstance(node, ast.Constant) or not isinstance(node.value, bool):
@@ -416,7 +420,7 @@ class ExprParser:
         return node.value
 
     def unknown_call(self, node: ast.Call, found: object) -> Error:
-        """The error for a call of something that is no function of the language."""
+        """The error for a call of something that is not a function of the language."""
         shown = ast.unparse(node.func)
         names = [n for n in _FUNCTION_NAMES.values() if n == shown.rpartition(".")[2]]
         help_ = f"use pliant's own: from pliant import {names[0]}" if names else near(shown, _FUNCTION_NAMES.values())
@@ -425,7 +429,7 @@ class ExprParser:
         )
 
     def arguments(self, node: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> dict[str, ast.expr]:
-        """The keyword arguments, after checking the number of the others and the keywords' names."""
+        """Returns the keyword arguments; raises an error for a wrong number of positional arguments or an unknown keyword."""
         if len(node.args) == count and not node.keywords:
             return {}
         shown = ast.unparse(node.func)
@@ -440,7 +444,7 @@ class ExprParser:
         return {k.arg: k.value for k in node.keywords if k.arg}
 
     def cast(self, dtype: ast.expr, operand: ast.expr) -> Value:
-        """`cast(dtype, x)` and `dtype(x)`: of a number a literal, else a Cast."""
+        """Parses `cast(dtype, x)` and `dtype(x)`: a literal for a number, else a Cast."""
         to = self.dtype(dtype)
         value = self.value(operand)
         if isinstance(value, Open):
@@ -449,14 +453,14 @@ class ExprParser:
         return Cast(to, value)
 
     def bitcast(self, node: ast.Call) -> Expr:
-        """`bitcast(dtype, x)`."""
+        """Parses `bitcast(dtype, x)`."""
         to, value = self.dtype(node.args[0]), self.expr(node.args[1])
         if to.bits != value.dtype.bits:
             raise self.error(node, f"bitcast of {value.dtype} to {to}: {value.dtype.bits} bits are not {to.bits} bits")
         return Bitcast(to, value)
 
     def extremum(self, node: ast.Call, cls: type[Binary]) -> Value:
-        """`min(a, b, ...)` or `max(a, b, ...)`."""
+        """Parses `min(a, b, ...)` or `max(a, b, ...)`."""
         self.arguments(node, -1)
         if len(node.args) < 2:
             raise self.error(node, f"`{cls.symbol}` takes two or more arguments", help="loops reduce tensors: x[i] = max(x[i], ...)")
@@ -470,7 +474,7 @@ class ExprParser:
         return result
 
     def function(self, node: ast.Call, name: str, make: Callable[[list[Expr]], Expr]) -> Value:
-        """A function of operands of one dtype."""
+        """Parses a function call whose operands must all have one dtype."""
         values = [self.value(a) for a in node.args]
         typed = [(n, v) for n, v in zip(node.args, values, strict=True) if isinstance(v, Expr)]
         for other in typed[1:]:
@@ -490,10 +494,12 @@ class ExprParser:
 
 
 def _default(a: Open, b: Open) -> DType:
+    """The dtype of two numbers if no context decides: f32 if one is a float."""
     return a.default if a.default is b.default else f32
 
 
 def _rank(d: DType) -> tuple[bool, int]:
+    """The order of dtypes for the advice which operand to cast."""
     return (d.is_float, d.bits if d is not bool_ else 0)
 
 

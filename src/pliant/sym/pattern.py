@@ -1,8 +1,8 @@
-"""Patterns over expressions and the rules made of them.
+"""Pattern matching on expressions, and rewrite rules made of patterns.
 
-A pattern is written like an expression, of free pattern variables (`x`), literals (`c` matches any literal, `lit(0.0)` one of
-exactly these bits) and node classes. A rule says: where the pattern matches an expression of one of its dtypes and
-the condition holds, the result has the same value. Commutative nodes match in both orders.
+A pattern is written like an expression, of pattern variables (`x`), literals (`c` matches any literal, `lit(0.0)` exactly these bits) and
+node classes. A rule says: where the pattern matches an expression of one of its dtypes and the condition holds, the result has the same
+value. Commutative nodes match in both orders.
 
     rule("and-self", INT, op(BitAnd, x, x), x)        # x & x -> x
 """
@@ -17,7 +17,7 @@ from . import expr as E
 from .expr import Const, Expr
 from .facts import Facts
 
-Bindings = dict[str, Expr]
+Bindings = dict[str, Expr]  # pattern variable -> the expression that it matched
 Condition = Callable[[Bindings, Facts], bool]
 
 
@@ -27,13 +27,13 @@ class Pattern:
     __slots__ = ("args", "head", "name", "value")
 
     def __init__(self, head: type[Expr] | None, args: tuple[Pattern, ...] = (), name: str = "", value: Any = None) -> None:
-        self.head = head  # a node class; Const for literals; None for a variable
+        self.head = head  # a node class; Const for a literal; None for a variable
         self.args = args
-        self.name = name  # of a variable, of a literal to bind, of a function
-        self.value = value  # of a literal, or how to compute one from the bindings
+        self.name = name  # the name of a variable, of a literal to bind, or of a function
+        self.value = value  # the value of a literal, or a function that computes it from the bindings
 
     def match(self, e: Expr, found: Bindings) -> Iterator[Bindings]:
-        """The ways in which `e` is an instance, each as what the variables stand for."""
+        """The ways in which `e` matches, each as a binding of the variables."""
         if self.head is None or (self.head is Const and self.name):
             if self.head is Const and type(e) is not Const:
                 return
@@ -51,6 +51,7 @@ class Pattern:
                 yield from self._match_args(e.args[::-1], 0, found)
 
     def _match_args(self, args: tuple[Expr, ...], i: int, found: Bindings) -> Iterator[Bindings]:
+        """Matches the operands from number `i` on."""
         if i == len(args):
             yield found
             return
@@ -58,7 +59,7 @@ class Pattern:
             yield from self._match_args(args, i + 1, more)
 
     def build(self, found: Bindings, dtype: DType) -> Expr:
-        """The expression of this pattern; `dtype` is that of its literals."""
+        """The expression that this pattern builds from bindings; its literals have the dtype `dtype`."""
         if self.head is None:
             return found[self.name]
         if self.head is Const:
@@ -71,7 +72,7 @@ class Pattern:
         return E.Call(self.name, *args) if self.head is E.Call else self.head(*args)  # type: ignore[arg-type]
 
     def variables(self) -> list[Pattern]:
-        """The leaves that bind something, each name once."""
+        """The leaves that bind something, one for each name."""
         if not self.args:
             return [self] if self.name and self.head in (None, Const) else []
         seen: dict[str, Pattern] = {}
@@ -94,7 +95,7 @@ def op(head: type[Expr], *args: Pattern) -> Pattern:
 
 
 def lit(value: Any) -> Pattern:
-    """A literal of this value, or in a result: of the value that this function of the bindings gives."""
+    """A literal of this value; in a result also a function that computes the value from the bindings."""
     return Pattern(Const, value=value)
 
 
@@ -104,7 +105,7 @@ def call(fn: str, *args: Pattern) -> Pattern:
 
 
 class Rule:
-    """pattern -> result, for operands of some dtypes, when a condition holds."""
+    """A rewrite rule: pattern -> result, for operands of some dtypes, if a condition holds."""
 
     __slots__ = ("dtypes", "name", "pattern", "result", "when")
 
@@ -116,11 +117,11 @@ class Rule:
         self.when = when
 
     def apply(self, e: Expr, facts: Facts) -> Expr | None:
-        """What this rule makes of the node `e`, or None."""
-        for found in self.pattern.match(e, {}):
-            of = operand_dtype(found)
-            if of in self.dtypes and (self.when is None or self.when(found, facts)):
-                return self.result.build(found, of)
+        """The result of the rule at the node `e`, or None if it does not apply."""
+        for bindings in self.pattern.match(e, {}):
+            dtype = operand_dtype(bindings)
+            if dtype in self.dtypes and (self.when is None or self.when(bindings, facts)):
+                return self.result.build(bindings, dtype)
         return None
 
     def __repr__(self) -> str:
@@ -128,5 +129,5 @@ class Rule:
 
 
 def operand_dtype(found: Bindings) -> DType:
-    """The dtype that a rule speaks of: that of `x`; a rule without `x` is about truth values."""
+    """The dtype that a rule applies to: that of `x`; a rule without `x` is about bools."""
     return found["x"].dtype if "x" in found else bool_

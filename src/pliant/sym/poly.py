@@ -1,9 +1,8 @@
 """Polynomials over the atoms of integer expressions: the canonical form of + - *.
 
-An atom is any integer node that is not a sum, difference, product, negation or literal. A polynomial maps monomials (sorted
-tuples of atoms, `()` for the constant) to non-zero integer coefficients; it is never changed once made. `poly_of(e)` is
-congruent to `e` modulo 2^bits, whatever wraps on the way, because wrapping integers are a ring. Whether it also equals `e`
-as an integer is for `bounds.exact` to say.
+An atom is any integer node that is not a sum, difference, product, negation or literal. A polynomial maps monomials (sorted tuples of
+atoms, `()` for the constant) to non-zero integer coefficients, and is never mutated. `poly_of(e)` is congruent to `e` modulo 2^bits even
+if intermediate results wrap, because wrapping integers are a ring. `bounds.exact` decides whether it also equals `e` as an integer.
 
     >>> i, n = Var("i"), Var("n"); to_expr(poly_of((n + i) * 2 - n - 3 - n), i64)
     i * 2 - 3
@@ -18,26 +17,26 @@ from typing import Any
 from ..dtype import DType
 from .expr import Add, Const, Expr, Mul, Neg, Sub, free_vars, text
 
-Mono = tuple[Expr, ...]
-Poly = dict[Mono, int]
-Key = tuple[Any, ...]
+Mono = tuple[Expr, ...]  # a product of atoms, sorted
+Poly = dict[Mono, int]  # monomial -> coefficient
+Key = tuple[Any, ...]  # a sort key
 
-MAX_TERMS = 64  # products beyond this stay unexpanded
+MAX_TERMS = 64  # a product with more terms stays unexpanded, to bound the size of polynomials
 
 
 def order(e: Expr) -> Key:
-    """A sort key made of names and structure, not of addresses; the age of variables decides between equal texts."""
+    """A deterministic sort key made of names and structure, not of addresses; the age of variables breaks ties."""
     if e.memo is None:
         e.memo = {}
-    found: Key | None = e.memo.get("order")
-    if found is None:
+    key: Key | None = e.memo.get("order")
+    if key is None:
         ages = tuple(sorted(v.payload[1] for v in free_vars(e)))
-        found = e.memo["order"] = (text(e), str(e.dtype), str(getattr(e.payload, "name", "")), ages)
-    return found
+        key = e.memo["order"] = (text(e), str(e.dtype), str(getattr(e.payload, "name", "")), ages)
+    return key
 
 
 def mono_order(m: Mono) -> Key:
-    """Monomials of high degree first, then by their atoms."""
+    """A sort key: monomials of high degree first, then by their atoms."""
     return (-len(m), *(order(a) for a in m))
 
 
@@ -91,23 +90,23 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
-    """Coefficients modulo 2^bits, the representatives nearest to zero (so that a - b has the coefficient -1 in u8 too)."""
+    """Coefficients modulo 2^bits, as the representatives nearest to zero (so that a - b has the coefficient -1 in u8 too)."""
     half, whole = 1 << (dtype.bits - 1), 1 << dtype.bits
     if all(-half <= c < half for c in p.values()):
         return p
     if len(p) == 1 and () in p:
-        return constant(dtype.wrap(p[()]))  # a literal is itself
+        return constant(dtype.wrap(p[()]))  # a literal keeps its value in the dtype's range
     reduced = {m: (c + half) % whole - half for m, c in p.items()}
     return {m: c for m, c in reduced.items() if c}
 
 
 def poly_of(e: Expr) -> Poly:
-    """The polynomial of an integer expression, over its atoms as they stand."""
+    """The polynomial of an integer expression (memoized); atoms are not simplified."""
     if type(e) not in RING:
         return {(e,): 1}
     if e.memo is not None and "poly" in e.memo:
         return e.memo["poly"]  # type: ignore[no-any-return]
-    stack = [e]  # sums may be deep
+    stack = [e]  # iterative, because sums may be deep
     while stack:
         node = stack[-1]
         missing = [a for a in node.args if type(a) in RING and (a.memo is None or "poly" not in a.memo)]
@@ -116,15 +115,16 @@ def poly_of(e: Expr) -> Poly:
             continue
         if node.memo is None:
             node.memo = {}
-        found = node.memo["poly"] = reduce_coefficients(_poly(node), node.dtype)
+        poly = node.memo["poly"] = reduce_coefficients(_poly(node), node.dtype)
         stack.pop()
-    return found
+    return poly
 
 
-RING = frozenset((Const, Add, Sub, Mul, Neg))
+RING = frozenset((Const, Add, Sub, Mul, Neg))  # the nodes that polynomials expand; all others are atoms
 
 
 def _poly(e: Expr) -> Poly:
+    """The polynomial of one node."""
     kind = type(e)
     if kind is Const:
         return constant(e.payload)
@@ -142,7 +142,7 @@ def _poly(e: Expr) -> Poly:
 
 
 def to_expr(p: Poly, dtype: DType) -> Expr:
-    """The expression of a polynomial: positive terms first, high degrees first, the constant last (first if it alone is positive)."""
+    """The expression of a polynomial: positive terms first, then by degree; the constant last (first if it alone is positive)."""
     terms = sorted(((c < 0, mono_order(m), m, c) for m, c in p.items() if m), key=lambda t: t[:2])
     rest = p.get((), 0)
     result: Expr | None = None
@@ -163,26 +163,26 @@ def to_expr(p: Poly, dtype: DType) -> Expr:
 
 
 def quotient(p: Poly, d: Poly) -> Poly | None:
-    """q with p = d * q, or None if `d` does not divide `p`.
+    """The q with p = d * q, or None if `d` does not divide `p`.
 
-    (h + 2) * (w + 2) is h*w + h*2 + w*2 + 4 once it is expanded; by w + 2 it is h + 2 again.
+    (h + 2) * (w + 2) is h*w + h*2 + w*2 + 4 once it is expanded; divided by w + 2 it is h + 2 again.
     """
     if not d:
         return None
-    lead = min(d, key=mono_order)  # an order that products keep, so that leading terms divide wherever polynomials do
-    found: Poly = {}
+    lead = min(d, key=mono_order)  # a monomial order compatible with products: if d divides p, its leading term divides that of p
+    result: Poly = {}
     while p:
         top = min(p, key=mono_order)
         part = without(top, lead)
         if part is None or p[top] % d[lead]:
             return None
         term: Poly = {part: p[top] // d[lead]}
-        found, p = add(found, term), add(p, multiply(d, term), -1)
-    return found
+        result, p = add(result, term), add(p, multiply(d, term), -1)
+    return result
 
 
 def atoms(p: Poly) -> list[Expr]:
-    """The atoms of a polynomial, each once, in order."""
+    """The atoms of a polynomial, each once, sorted."""
     return sorted({a for m in p for a in m}, key=order)
 
 

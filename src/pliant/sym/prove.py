@@ -1,4 +1,4 @@
-"""`prove(e, facts)`: is this condition always true? True is a proof; False only means that none was found.
+"""Prover: `prove(e, facts)` is True if the condition always holds; False only means that no proof was found.
 
 >>> n, m, i, j = Dim("n"), Dim("m"), Var("i"), Var("j")
 >>> prove(i * m + j < n * m, Facts().with_loop(i, n).with_loop(j, m))

@@ -1,7 +1,7 @@
-"""A point where a polynomial is negative: then there is no proof that it never is, and nobody has to look for one.
+"""Counterexamples: a point where a polynomial is negative, which spares the search for a proof that it never is.
 
-Points are tried only where what is known are ranges and divisors of variables, so that every choice of values within them is allowed:
-the smallest values, some that are a little larger and differ from variable to variable, and large ones.
+Points are tried only if the facts are nothing but ranges and divisors of variables, so that every choice of values within them is
+allowed: the smallest values, some slightly larger ones that differ from variable to variable, and large ones.
 
     refuted(poly_of(n - m), Facts())            # n = 0, m = 1
 """
@@ -13,8 +13,8 @@ from .expr import Const, Expr, Var, depth
 from .facts import Facts
 from .poly import Poly
 
-_POINTS = 5
-_DEEP = 60  # levels of an expression beyond which it is not evaluated
+_POINTS = 5  # the number of points in `_variable`
+_DEEP = 60  # deeper expressions are not evaluated, to stay clear of Python's recursion limit
 
 
 def refuted(p: Poly, facts: Facts) -> bool:
@@ -33,6 +33,7 @@ def refuted(p: Poly, facts: Facts) -> bool:
 
 
 def _poly_at(p: Poly, k: int, facts: Facts) -> int | None:
+    """The value of a polynomial at point `k`."""
     total = 0
     for m, c in p.items():
         for atom in m:
@@ -45,17 +46,18 @@ def _poly_at(p: Poly, k: int, facts: Facts) -> int | None:
 
 
 def _at(e: Expr, k: int, facts: Facts) -> int | None:
-    """The value of an expression at point `k`; None where it cannot be told."""
+    """The value of an expression at point `k`; None if it cannot be evaluated."""
     if type(e) is Const:
         return int(e.payload)
     cache = facts.cache("points")
     if (k, e) not in cache:
         cache.put((k, e), _variable(e, k, facts) if isinstance(e, Var) else _computed(e, k, facts))
-    found: int | None = cache[k, e]
-    return found
+    value: int | None = cache[k, e]
+    return value
 
 
 def _computed(e: Expr, k: int, facts: Facts) -> int | None:
+    """The value of an operation at point `k`."""
     kind = type(e)
     if kind not in E._FOLD and kind not in (E.Neg, E.Select):
         return None
@@ -69,14 +71,14 @@ def _computed(e: Expr, k: int, facts: Facts) -> int | None:
 
 
 def _variable(v: Var, k: int, facts: Facts) -> int | None:
-    """A value that the variable may have; which one depends on its age."""
+    """A value that the variable may have at point `k`; variables of different age get different values."""
     if not v.dtype.is_int:
         return None
     lo, hi = facts.range_of(v)
     step = facts.multiple_of(v)
     first, last = -(-lo // step), hi // step
     if first > last:
-        return None  # nothing is allowed
+        return None  # the range is empty
     age = int(v.payload[1])
     wanted = (0, 1 + age % 3, 3 - age % 3, 20 + age % 7 * 5, 1000 - age % 5 * 99)[k]
     return min(first + wanted, last) * step

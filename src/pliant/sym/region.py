@@ -1,9 +1,8 @@
-"""Symbolic bounds: the least and the greatest value of an expression while loop variables run.
+"""Symbolic bounds: the least and the greatest value of an expression while loop variables run; for region inference.
 
-`upper(e, facts, over)` is an expression without the variables `over` that is never below `e`, `lower` one that is never
-above; region inference uses them. Sums take each variable at the end of its range that the sign of its
-coefficient asks for; quotients, minima and maxima are monotone; a known condition such as `i*4 + j < n` also bounds. What is not
-understood gets its constant bounds.
+`upper(e, facts, over)` is an expression without the variables `over` that is never below `e`; `lower` is one that is never above it. In
+sums, each variable is replaced by the end of its range that the sign of its coefficient selects. Quotients, minima and maxima are
+monotone. A known condition such as `i*4 + j < n` is a bound too. Any other expression gets its constant bounds.
 
     >>> n, i, j = Dim("n"), Var("i"), Var("j"); f = Facts().with_loop(i, n).with_loop(j, 4)
     >>> upper(i * 4 + j, f, (i, j))
@@ -23,38 +22,41 @@ from .simplify import simplify
 
 
 def upper(e: Expr, facts: Facts, over: Collection[Var]) -> Expr:
-    """The least expression found that is >= `e` and free of the variables `over`."""
+    """The least upper bound found for `e` that is free of the variables `over`."""
     return _free_of(over, _extreme(simplify(e, facts), facts, frozenset(over), True), facts)
 
 
 def lower(e: Expr, facts: Facts, over: Collection[Var]) -> Expr:
-    """The greatest expression found that is <= `e` and free of the variables `over`."""
+    """The greatest lower bound found for `e` that is free of the variables `over`."""
     return _free_of(over, _extreme(simplify(e, facts), facts, frozenset(over), False), facts)
 
 
 def _free_of(over: Collection[Var], e: Expr, facts: Facts) -> Expr:
-    """`e` simplified; where an equality would bring the variables back, without the facts."""
-    done = simplify(e, facts)
-    return done if free_vars(done).isdisjoint(over) else simplify(e)
+    """`e` simplified; without the facts if an equality among them would bring the variables back."""
+    simple = simplify(e, facts)
+    return simple if free_vars(simple).isdisjoint(over) else simplify(e)
 
 
 def _extreme(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
+    """A bound of `e`, memoized."""
     if free_vars(e).isdisjoint(over):
         return e
     key = ("extreme", e, over, up)
     cache = facts.cache("region")
-    found: Expr | None = cache.get(key)
-    if found is None:
-        cache.put(key, _constant(e, facts, up))  # a range that depends on itself ends here
-        found = cache.put(key, _find(e, facts, over, up))
-    return found
+    bound: Expr | None = cache.get(key)
+    if bound is None:
+        cache.put(key, _constant(e, facts, up))  # ends the recursion if a range depends on itself
+        bound = cache.put(key, _find(e, facts, over, up))
+    return bound
 
 
 def _constant(e: Expr, facts: Facts, up: bool) -> Expr:
+    """The constant bound."""
     return Const(int_range(e, facts)[up], e.dtype)
 
 
 def _find(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
+    """The bound of a node by its kind."""
     kind = type(e)
     if isinstance(e, Var):
         end = facts.ends.get(e, (None, None))[up]
@@ -79,12 +81,13 @@ def _find(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
 
 
 def _sum(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
+    """The best bound of a sum: by known inequalities, and term by term."""
     p = poly_of(e)
     if not exact(p, e.dtype, facts):
         return _constant(e, facts, up)
-    found = [_free(add(p, h, 1 if up else -1), over) for h in facts.inequalities]
-    found.append(_by_terms(p, e, facts, over, up))
-    best = [to_expr(q, e.dtype) for q in found if q is not None and exact(q, e.dtype, facts)]
+    candidates = [_free(add(p, h, 1 if up else -1), over) for h in facts.inequalities]
+    candidates.append(_by_terms(p, e, facts, over, up))
+    best = [to_expr(q, e.dtype) for q in candidates if q is not None and exact(q, e.dtype, facts)]
     if not best:
         return _constant(e, facts, up)
     result = best[-1]
@@ -94,14 +97,15 @@ def _sum(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
 
 
 def _free(p: Poly, over: frozenset[Var]) -> Poly | None:
+    """The polynomial if it is free of the variables, else None."""
     return p if all(free_vars(a).isdisjoint(over) for m in p for a in m) else None
 
 
 def _by_terms(p: Poly, e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Poly | None:
-    """Variables that are linear go to an end of their range, those whose ends use other variables first; then the atoms."""
+    """Replaces linear variables by an end of their range, innermost first (whose ends use other variables); then the other atoms."""
     pending = [a for a in atoms(p) if not free_vars(a).isdisjoint(over)]
     pending.sort(key=lambda a: _depth(a, facts, over), reverse=True)
-    for _ in range(16):  # ends bring new variables, but each range is given in terms of outer ones
+    for _ in range(16):  # ends bring in variables of outer loops; deeper nests than this get no bound
         if not pending:
             return p
         atom = pending[0]
@@ -125,7 +129,7 @@ def _by_terms(p: Poly, e: Expr, facts: Facts, over: frozenset[Var], up: bool) ->
 
 
 def _depth(a: Expr, facts: Facts, over: frozenset[Var]) -> int:
-    """How many ranges lie between this atom and the outermost variables."""
+    """The nesting depth of an atom's range: how many ranges it depends on, one inside of the other."""
     ends = facts.ends.get(a)
     if ends is None:
         return 0 if isinstance(a, Var) else 100
@@ -134,10 +138,10 @@ def _depth(a: Expr, facts: Facts, over: frozenset[Var]) -> int:
 
 
 def _end(atom: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Poly | None:
-    """A bound of an atom; of a variable the end of its range as given (which other variables of `over` may be in)."""
-    given = facts.ends.get(atom, (None, None))[up]
-    if isinstance(atom, Var) and given is not None and type(simplify(given, facts)) not in (Min, Max):
-        bound = poly_of(simplify(given, facts))
+    """A bound of an atom; for a variable the end of its range as declared, which may contain other variables of `over`."""
+    declared = facts.ends.get(atom, (None, None))[up]
+    if isinstance(atom, Var) and declared is not None and type(simplify(declared, facts)) not in (Min, Max):
+        bound = poly_of(simplify(declared, facts))
         return bound if exact(bound, atom.dtype, facts) else None
     value = simplify(_extreme(atom, facts, over, up), facts)
     bound = poly_of(value)

@@ -1,8 +1,8 @@
-"""The table of local rewrite rules: everything that is not the arithmetic of polynomials, quotients and orders.
+"""The table of local rewrite rules: algebraic identities beyond polynomials, divisions and comparisons.
 
-Each rule keeps the value bit for bit for every operand of its dtypes (NaN stays NaN). Integers wrap, so a rule that needs
-more than the ring says so in its condition, by a proof from bounds. Of floats there are only rules without rounding.
-A property test walks this table: a rule is tested by being here.
+Each rule keeps the value bit for bit for every operand of its dtypes (NaN stays NaN). Integers wrap, so a rule that needs more than ring
+arithmetic proves it from ranges in its condition. Float rules never add or remove a rounding. A property test walks this table, so every
+rule in it is tested.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ FLOAT: tuple[DType, ...] = (f16, bf16, f32, f64)
 BOOL: tuple[DType, ...] = (bool_,)
 ANY = INT + FLOAT + BOOL
 
-x, y, z, b = (Pattern(None, name=n) for n in "xyzb")  # b is a bool where the grammar asks for one
+x, y, z, b = (Pattern(None, name=n) for n in "xyzb")  # b stands where the grammar requires a bool
 c = Pattern(Const, name="c")
 
 RULES: list[Rule] = []
 
 
 def rule(name: str, dtypes: tuple[DType, ...], pattern: Pattern, result: Pattern, when: Condition | None = None) -> None:
-    """Add a rule to the table."""
+    """Adds a rule to the table."""
     RULES.append(Rule(name, dtypes, pattern, result, when))
 
 
 def _shift_fits(found: Bindings, facts: Facts) -> bool:
+    """True if a shift is a multiplication or division by a power of two that the dtype holds."""
     count, d = found["c"], found["x"].dtype
     return 0 <= int(count.payload) < d.bits - (d.kind == "i")
 
 
 def _is_mask(found: Bindings, facts: Facts) -> bool:
+    """True if the literal is a mask of low bits, so that `&` is a remainder."""
     mask, d = int(found["c"].payload), found["x"].dtype
     return mask > 0 and mask & (mask + 1) == 0 and mask < d.max
 
 
 def _nonneg(found: Bindings, facts: Facts) -> bool:
+    """True if x is never negative."""
     return int_range(found["x"], facts)[0] >= 0
 
 
 def _reciprocal_exact(found: Bindings, facts: Facts) -> bool:
-    """A power of two whose reciprocal is a normal number of the dtype, so that dividing is multiplying."""
+    """True if the literal is a power of two whose reciprocal is a normal number, so that division equals multiplication."""
     divisor = found["c"]
     value = divisor.payload and float(divisor.value)  # type: ignore[attr-defined]
     if not value or math.isinf(value) or math.isnan(value) or abs(math.frexp(value)[0]) != 0.5:
@@ -58,6 +61,7 @@ def _reciprocal_exact(found: Bindings, facts: Facts) -> bool:
 
 
 def _value(found: Bindings) -> float:
+    """The value of the literal c."""
     literal: Expr = found["c"]
     return literal.value  # type: ignore[attr-defined, no-any-return]
 
@@ -78,7 +82,7 @@ rule("shr-constant", INT, op(E.Shr, x, c), op(E.FloorDiv, x, lit(lambda f: 1 << 
 rule("shift-of-zero", INT, op(E.Shl, lit(0), x), lit(0))
 rule("shift-right-of-zero", INT, op(E.Shr, lit(0), x), lit(0))
 
-# Quotients and remainders that need no view of the sums inside.
+# Quotients and remainders that do not look into sums (those that do are in `divmod`).
 rule("div-one", INT, op(E.FloorDiv, x, lit(1)), x)
 rule("div-zero", INT, op(E.FloorDiv, x, lit(0)), lit(0))
 rule("mod-one", INT, op(E.FloorMod, x, lit(1)), lit(0))
@@ -102,7 +106,7 @@ rule("le-self", INT, op(E.Le, x, x), lit(True))
 rule("eq-self", INT, op(E.Eq, x, x), lit(True))
 rule("ne-self", INT, op(E.Ne, x, x), lit(False))
 
-# Floats: no rounding may appear or vanish, no zero change its sign.
+# Floats: no rounding may be added or removed, and no zero may change its sign.
 rule("fadd-minus-zero", FLOAT, op(E.Add, x, lit(-0.0)), x)
 rule("fsub-zero", FLOAT, op(E.Sub, x, lit(0.0)), x)
 rule("fsub-from-minus-zero", FLOAT, op(E.Sub, lit(-0.0), x), op(E.Neg, x))
@@ -128,7 +132,7 @@ for _fn in ("floor", "ceil", "round", "trunc"):
     for _inner in ("floor", "ceil", "round", "trunc"):
         rule(f"{_fn}-of-{_inner}", FLOAT, call(_fn, call(_inner, x)), call(_inner, x))
 
-# Logic. The order of `and` and `or` stays: the left side may guard the right one.
+# Logic. The order of `and` and `or` is kept, because the left side may guard the right one.
 rule("not-not", BOOL, op(E.Not, op(E.Not, x)), x)
 rule("not-true", BOOL, op(E.Not, lit(True)), lit(False))
 rule("not-false", BOOL, op(E.Not, lit(False)), lit(True))
@@ -153,13 +157,13 @@ rule("select-false", ANY, op(E.Select, lit(False), x, y), y)
 rule("select-not", ANY, op(E.Select, op(E.Not, b), x, y), op(E.Select, b, y, x))
 rule("select-of-truth", BOOL, op(E.Select, b, lit(True), lit(False)), b)
 rule("select-of-lie", BOOL, op(E.Select, b, lit(False), lit(True)), op(E.Not, b))
-# Where both are equal it is all one; floats are equal that differ (0.0 and -0.0), so these are for the others only.
+# If both are equal, either will do. Not for floats: 0.0 and -0.0 compare equal but differ.
 rule("select-equal-first", INT + BOOL, op(E.Select, op(E.Eq, x, y), x, y), y)
 rule("select-equal-second", INT + BOOL, op(E.Select, op(E.Eq, x, y), y, x), x)
 rule("select-select-same", ANY, op(E.Select, b, op(E.Select, b, x, y), z), op(E.Select, b, x, z))
 rule("select-select-other", ANY, op(E.Select, b, x, op(E.Select, b, y, z)), op(E.Select, b, x, z))
 
-BY_HEAD: dict[type[Expr], list[Rule]] = {}
+BY_HEAD: dict[type[Expr], list[Rule]] = {}  # class of the root node -> the rules to try
 for _rule in RULES:
     if _rule.pattern.head is not None:
         BY_HEAD.setdefault(_rule.pattern.head, []).append(_rule)

@@ -1,8 +1,8 @@
-"""The scalar functions of both languages, as Python names: `cast`, `select`, `fma`, `min`, `max`, `exp`, …
+"""The scalar functions of both languages as Python names: `cast`, `select`, `fma`, `min`, `max`, `exp`, …
 
-Inside a kernel or a function they are read from the syntax tree and never called. Outside, `select`, `min` and `max` build expressions
-of dims (for shapes); the others raise a designed error. The types are for checkers: see `typing_stubs`. Functions that are defined
-with fma take `fused=False` for their form without it, which is what machines without the instruction compute.
+Inside a kernel or a function they are parsed from the syntax tree and never called. Outside, `select`, `min` and `max` build expressions
+of dims (for shapes); the others raise an error that explains this. The types are for checkers: see `typing_stubs`. Functions that are
+defined with FMA take `fused=False` for their form without it, which machines without the instruction compute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ nan = math.nan
 
 
 def outside(name: str) -> NoReturn:
-    """Raises the error for a name of the languages that was called as if it were a Python function."""
+    """Raises the error for a word of the languages that was called as a Python function."""
     raise Error(
         f"`{name}` means something only inside a kernel",
         where=caller_span(),
@@ -41,7 +41,7 @@ def select(condition: bool | bool_, a: int, b: int) -> int: ...
 @overload
 def select(condition: bool | bool_, a: float, b: float) -> float: ...
 def select(condition: Any, a: Any, b: Any) -> Any:
-    """`a` where the condition holds, else `b`; only the arm that is taken is read."""
+    """`a` if the condition holds, else `b`; only the taken arm is evaluated."""
     if not isinstance(condition, Expr):
         outside("select")
     like = next((v.dtype for v in (a, b) if isinstance(v, Expr)), None)
@@ -57,7 +57,7 @@ def min(a: int, b: int) -> int: ...
 @overload
 def min(a: float, b: float) -> float: ...
 def min(a: Any, b: Any) -> Any:
-    """The smaller one; NaN if one is NaN, and -0.0 < +0.0."""
+    """The minimum; NaN if one is NaN, and -0.0 < +0.0."""
     return binary(Min, a, b) if isinstance(a, Expr) or isinstance(b, Expr) else outside("min")
 
 
@@ -70,7 +70,7 @@ def max(a: int, b: int) -> int: ...
 @overload
 def max(a: float, b: float) -> float: ...
 def max(a: Any, b: Any) -> Any:
-    """The larger one; NaN if one is NaN, and -0.0 < +0.0."""
+    """The maximum; NaN if one is NaN, and -0.0 < +0.0."""
     return binary(Max, a, b) if isinstance(a, Expr) or isinstance(b, Expr) else outside("max")
 
 
@@ -90,32 +90,32 @@ def fma(a: T, b: T | float, c: T | float) -> T:
 
 
 def muladd(a: T, b: T | float, c: T | float) -> T:
-    """`a * b + c`: with one rounding where the machine has an instruction for it, with two where it has none."""
+    """`a * b + c`: with one rounding if the machine has FMA, else with two."""
     outside("muladd")
 
 
 def abs(x: T) -> T:
-    """The magnitude."""
+    """The absolute value."""
     outside("abs")
 
 
 def floor(x: T) -> T:
-    """The nearest whole number that is not larger."""
+    """The greatest integer that is not larger."""
     outside("floor")
 
 
 def ceil(x: T) -> T:
-    """The nearest whole number that is not smaller."""
+    """The least integer that is not smaller."""
     outside("ceil")
 
 
 def round(x: T) -> T:
-    """The nearest whole number, halves to even."""
+    """The nearest integer, halves to even."""
     outside("round")
 
 
 def trunc(x: T) -> T:
-    """The whole part."""
+    """The integer part."""
     outside("trunc")
 
 
@@ -135,12 +135,12 @@ def exp2(x: T, *, fused: bool = True) -> T:
 
 
 def expm1(x: T, *, fused: bool = True) -> T:
-    """e to the power of x, minus 1; precise near 0."""
+    """e to the power of x, minus 1; accurate near 0."""
     outside("expm1")
 
 
 def decay(x: T, *, fused: bool = True) -> T:
-    """e to the power of x for x <= 0, and 0 where that is no normal number: cheaper than `exp`."""
+    """e to the power of x for x <= 0, with denormal results flushed to 0: cheaper than `exp`."""
     outside("decay")
 
 
@@ -150,7 +150,7 @@ def log(x: T, *, fused: bool = True) -> T:
 
 
 def log1p(x: T, *, fused: bool = True) -> T:
-    """The natural logarithm of 1 + x; precise near 0."""
+    """The natural logarithm of 1 + x; accurate near 0."""
     outside("log1p")
 
 
@@ -210,17 +210,17 @@ def log10(x: T, *, fused: bool = True) -> T:
 
 
 def asin(x: T, *, fused: bool = True) -> T:
-    """The inverse of the sine."""
+    """The inverse sine."""
     outside("asin")
 
 
 def acos(x: T, *, fused: bool = True) -> T:
-    """The inverse of the cosine."""
+    """The inverse cosine."""
     outside("acos")
 
 
 def atan(x: T, *, fused: bool = True) -> T:
-    """The inverse of the tangent."""
+    """The inverse tangent."""
     outside("atan")
 
 
@@ -235,17 +235,17 @@ def cosh(x: T, *, fused: bool = True) -> T:
 
 
 def asinh(x: T, *, fused: bool = True) -> T:
-    """The inverse of the hyperbolic sine."""
+    """The inverse hyperbolic sine."""
     outside("asinh")
 
 
 def acosh(x: T, *, fused: bool = True) -> T:
-    """The inverse of the hyperbolic cosine."""
+    """The inverse hyperbolic cosine."""
     outside("acosh")
 
 
 def atanh(x: T, *, fused: bool = True) -> T:
-    """The inverse of the hyperbolic tangent."""
+    """The inverse hyperbolic tangent."""
     outside("atanh")
 
 

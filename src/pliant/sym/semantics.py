@@ -1,8 +1,8 @@
-"""The exact meaning of every expression, in numpy: the oracle that native code must equal bit for bit.
+"""Reference semantics of expressions in numpy: the oracle that native code must match bit for bit.
 
-Values are numpy arrays or scalars of the dtype's numpy type (bool, int8 … float64, ml_dtypes' bfloat16). Every function is
-vectorized, obeys the sentences at the head of `sym/expr.py`, and warns about nothing. `apply` gives the value of one node
-from the values of its operands, `evaluate` that of a whole expression.
+Values are numpy arrays or scalars of the dtype's numpy type (bool, int8 … float64, ml_dtypes' bfloat16). Every function is vectorized,
+follows the semantics at the head of `sym/expr.py`, and raises no warnings. `apply` computes one node from the values of its operands,
+`evaluate` a whole expression.
 
     >>> n = Var("n"); int(evaluate((n + 1) // 2, {n: 6}))
     3
@@ -24,7 +24,7 @@ from .expr import Call, Const, Expr, Var
 Value = Any  # a numpy array or scalar
 Load = Callable[[Expr, Sequence[Value]], Value]  # (the node, the values of its indices) -> the element
 
-_HALF = (f16, bf16)
+_HALF = (f16, bf16)  # computed in f32
 
 
 def value_of(value: object, dtype: DType) -> Value:
@@ -45,7 +45,7 @@ def const_value(c: Const) -> Value:
 
 
 def literal(value: Value, dtype: DType) -> Const:
-    """The literal that has the bits of a numpy scalar; the inverse of `const_value` (every NaN is the one NaN literal)."""
+    """The literal with the bits of a numpy scalar; the inverse of `const_value` (every NaN becomes the same NaN literal)."""
     if dtype.is_float:
         return Const(float(value), dtype)
     return Const(bool(value) if dtype is bool_ else int(value), dtype)
@@ -55,9 +55,10 @@ def literal(value: Value, dtype: DType) -> Const:
 
 
 def _floordiv(d: DType, a: Value, b: Value) -> Value:
+    """Floor division, 0 for a zero divisor."""
     zero = b == 0
     divisor = np.where(zero, 1, b).astype(d.numpy())
-    if d.kind == "i":  # min // -1 is left to negation, which wraps
+    if d.kind == "i":  # division by -1 is done by negation, which wraps for min
         flipped = divisor == -1
         quotient = np.where(flipped, np.negative(a), np.floor_divide(a, np.where(flipped, 1, divisor).astype(d.numpy())))
     else:
@@ -66,25 +67,29 @@ def _floordiv(d: DType, a: Value, b: Value) -> Value:
 
 
 def _floormod(d: DType, a: Value, b: Value) -> Value:
+    """The remainder with the divisor's sign, 0 for a zero divisor."""
     trivial = (b == 0) | (b == -1) if d.kind == "i" else b == 0
     return np.where(trivial, 0, np.remainder(a, np.where(trivial, 1, b).astype(d.numpy()))).astype(d.numpy())
 
 
 def _shl(d: DType, a: Value, b: Value) -> Value:
+    """Left shift; 0 for a shift by `bits` or more, or by a negative number."""
     inside = (b >= 0) & (b < d.bits)
     return np.where(inside, np.left_shift(a, np.where(inside, b, 0).astype(d.numpy())), 0).astype(d.numpy())
 
 
 def _shr(d: DType, a: Value, b: Value) -> Value:
+    """Right shift; shifts everything out for a shift by `bits` or more, or by a negative number."""
     inside = (b >= 0) & (b < d.bits)
     shifted = np.right_shift(a, np.where(inside, b, d.bits - 1).astype(d.numpy()))
     return shifted if d.kind == "i" else np.where(inside, shifted, 0).astype(d.numpy())
 
 
-# Floats. The two half types compute in f32 and round once more.
+# Floats. Half floats compute in f32 and round once more.
 
 
 def _float_minmax(d: DType, a: Value, b: Value, least: bool) -> Value:
+    """The minimum or maximum of floats, with -0.0 < +0.0."""
     chosen = np.minimum(a, b) if least else np.maximum(a, b)
     negative = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
     zero = np.where(negative, -0.0, 0.0).astype(d.numpy())
@@ -100,13 +105,14 @@ def _max(d: DType, a: Value, b: Value) -> Value:
 
 
 def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """a + b and its rounding error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def _odd_sum(a: Value, b: Value) -> Value:
-    """a + b in f64 rounded to odd: a later rounding to fewer bits is then a single one."""
+    """a + b in f64 rounded to odd, so that a later rounding to fewer bits does not round twice."""
     s, error = _two_sum(a, b)
     even = (np.asarray(s, np.float64).view(np.uint64) & 1) == 0
     inexact = np.isfinite(s) & (error != 0) & ~np.isnan(error)
@@ -114,18 +120,20 @@ def _odd_sum(a: Value, b: Value) -> Value:
 
 
 def _fma32(a: Value, b: Value, c: Value) -> Value:
+    """FMA of f32: the product is exact in f64, and the sum is rounded to odd before the final rounding."""
     wide = np.multiply(a, b, dtype=np.float64)  # exact: 24 + 24 bits
     return _odd_sum(wide, np.asarray(c, np.float64)).astype(np.float32)
 
 
 def _split(a: Value) -> tuple[Value, Value]:
-    scaled = a * 134217729.0  # 2^27 + 1: Veltkamp's splitting into two halves of 26 bits
+    """Veltkamp splitting into two halves of 26 bits."""
+    scaled = a * 134217729.0  # 2^27 + 1
     high = scaled - (scaled - a)
     return high, a - high
 
 
 def _fma64(a: Value, b: Value, c: Value) -> Value:
-    """Boldo and Melquiond's emulation where no part can over- or underflow, rational arithmetic elsewhere."""
+    """FMA by Boldo and Melquiond's emulation where nothing can overflow or underflow, by rational arithmetic elsewhere."""
     a, b, c = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, c)))
     p = a * b
     (ah, al), (bh, bl) = _split(a), _split(b)
@@ -137,7 +145,7 @@ def _fma64(a: Value, b: Value, c: Value) -> Value:
     def moderate(v: Value, least: float) -> Value:
         return (np.abs(v) > least) & (np.abs(v) < 2.0**400)
 
-    # What rounding a product leaves out is at most 2^106 times smaller than it, and has to be a normal number.
+    # The rounding error of a product is at most 2^106 times smaller than the product, and must be a normal number.
     safe = moderate(a, 2.0**-900) & moderate(b, 2.0**-900) & moderate(p, 2.0**-800) & (moderate(c, 2.0**-900) | (c == 0))
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     direct = ~finite | (a == 0) | (b == 0)
@@ -149,6 +157,7 @@ def _fma64(a: Value, b: Value, c: Value) -> Value:
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
+    """FMA by rational arithmetic."""
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return 0.0
@@ -192,7 +201,7 @@ def _odd_f32(a: Value) -> Value:
 
 
 def _sticky(a: Value) -> Value:
-    """Integers as f64 such that a rounding to 8 or 11 bits is the same as from the integer itself."""
+    """Integers as f64, such that rounding to 8 or 11 bits gives the same result as rounding the integer itself."""
     a = np.asarray(a)
     if a.dtype.itemsize < 8:
         return a.astype(np.float64)
@@ -203,6 +212,7 @@ def _sticky(a: Value) -> Value:
 
 
 def _float_to_int(a: Value, d: DType) -> Value:
+    """Truncates, saturates at the range of `d`, and maps NaN to 0."""
     whole = np.trunc(np.asarray(a).astype(np.float64))
     low, high = whole < d.min, whole >= 2.0 ** (d.bits - (d.kind == "i"))
     inside = np.where(np.isnan(whole) | low | high, 0.0, whole).astype(d.numpy())
@@ -210,6 +220,7 @@ def _float_to_int(a: Value, d: DType) -> Value:
 
 
 def _saturate(inside: Value, low: Value, high: Value, d: DType) -> Value:
+    """Saturation for 64 bits: the limits are numpy scalars, because numpy would promote Python integers to another type."""
     one = d.numpy().type
     return np.where(high, one(d.max), np.where(low, one(d.min), inside))
 
@@ -217,7 +228,7 @@ def _saturate(inside: Value, low: Value, high: Value, d: DType) -> Value:
 def cast(a: Value, d: DType) -> Value:
     """The value(s) `a` in the dtype `d`."""
     a = np.asarray(a)
-    source = a.dtype.kind if a.dtype.kind in "biuf" else "f"  # bfloat16 is of kind V
+    source = a.dtype.kind if a.dtype.kind in "biuf" else "f"  # numpy gives bfloat16 the kind V
     with np.errstate(all="ignore"):
         if source == "f" and a.dtype.kind != "f":
             a = a.astype(np.float32)
@@ -277,12 +288,13 @@ _OPS: dict[type[Expr], Callable[..., Value]] = {
 
 
 def apply(node: Expr, operands: Sequence[Value]) -> Value:
-    """The value of `node` from the values of its operands; for `Load` ask whoever owns the buffers."""
+    """The value of `node` from the values of its operands; not for `Load`."""
     with np.errstate(all="ignore"):
         return np.asarray(_apply(node, operands))[()]
 
 
 def _apply(node: Expr, operands: Sequence[Value]) -> Value:
+    """`apply`, without silencing numpy's warnings."""
     kind = type(node)
     if kind is E.Select:
         return np.where(*operands)
@@ -295,14 +307,15 @@ def _apply(node: Expr, operands: Sequence[Value]) -> Value:
     op = _OPS.get(kind)
     if op is None:
         raise InternalError(f"{kind.__name__} has no value of its own: {node}")
-    of = node.args[0].dtype
-    if of not in _HALF:
-        return op(of, *operands)
+    operand_dtype = node.args[0].dtype
+    if operand_dtype not in _HALF:
+        return op(operand_dtype, *operands)
     wide = op(f32, *(np.asarray(v).astype(np.float32) for v in operands))
-    return wide if node.dtype is bool_ else cast(wide, of)
+    return wide if node.dtype is bool_ else cast(wide, operand_dtype)
 
 
 def _call(node: Expr, operands: Sequence[Value]) -> Value:
+    """The value of a function: primitive ones by numpy, the others by their definition."""
     primitive = _CALLS.get(node.payload)
     if primitive is None:
         from .functions import definition
@@ -314,15 +327,15 @@ def _call(node: Expr, operands: Sequence[Value]) -> Value:
     if node.dtype.is_int and node.payload != "abs":
         if node.payload == "sqrt":
             raise InternalError(f"sqrt of {node.dtype}: {node}")
-        return operands[0]  # already whole
+        return operands[0]  # integers are integral already
     return primitive(operands[0])
 
 
 def evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None = None) -> Value:
-    """The value of `e` where variables have the values of `env` (numbers or arrays, which broadcast).
+    """The value of `e` if variables have the values of `env` (numbers or arrays, which broadcast).
 
-    With scalars the untaken arm of a select, and a right side of `and`/`or` that does not decide, is not evaluated. With
-    arrays an arm is evaluated for all elements if any of them takes it.
+    With scalars, the untaken arm of a select and a right side of `and`/`or` that does not decide are not evaluated. With arrays, an arm
+    is evaluated for all elements if any of them takes it.
     """
     memo: dict[Expr, Value] = {}
     with np.errstate(all="ignore"):
@@ -330,13 +343,15 @@ def evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None = None) -> Value
 
 
 def _evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Expr, Value]) -> Value:
-    found = memo.get(e)
-    if found is None:
-        found = memo[e] = np.asarray(_compute(e, env, load, memo))[()]
-    return found
+    """The value of a node, memoized."""
+    value = memo.get(e)
+    if value is None:
+        value = memo[e] = np.asarray(_compute(e, env, load, memo))[()]
+    return value
 
 
 def _compute(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Expr, Value]) -> Value:
+    """The value of a node."""
     if isinstance(e, Const):
         return const_value(e)
     if isinstance(e, Var):

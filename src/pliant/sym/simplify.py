@@ -1,9 +1,9 @@
-"""`simplify(e, facts)`: the same value in one canonical, usually shorter form.
+"""Canonicalization of expressions: `simplify(e, facts)` returns the same value in one canonical, usually shorter form.
 
-Integers become sums of products (`poly`), with quotients and remainders taken apart (`divmod`), comparisons decided or put in
-one form (`compare`); the rest is the rule table (`rules`). The result has the value of `e` for all values of the variables
-that the facts allow, wrapping included; a load may disappear but none appears. It is deterministic (terms
-are sorted by name and structure) and idempotent, and is remembered with the facts.
+Integers become sums of products (`poly`), with floor divisions and remainders simplified (`divmod`), and comparisons decided or put into
+one form (`compare`); the rest is the rule table (`rules`). The result has the value of `e` for all values of the variables that the facts
+allow, wraparound included; a load may disappear but none appears. It is deterministic (terms are sorted by name and structure) and
+idempotent, and is memoized in the facts.
 
     >>> i, j = Var("i"), Var("j"); f = Facts().with_range(i, 0, 9).with_range(j, 0, 3)
     >>> simplify((i * 4 + j) // 4 + (i * 4 + j) % 4, f)
@@ -24,37 +24,38 @@ from .facts import EMPTY, Facts
 from .poly import RING, Poly, poly_of, reduce_coefficients, replace, to_expr
 from .rules import BY_HEAD
 
-GUARDED = 12  # an arm deeper than this is simplified without its condition: nested ones would cost the square of their depth
-ROUNDS = 8  # rewriting ends long before; this only bounds a mistake in the rules
+GUARDED = 12  # a deeper arm is simplified without its condition, because nested conditions cost the square of the depth
+ROUNDS = 8  # rewriting ends long before this; the limit only catches rules that loop
 
 
 def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     """`e` in canonical form, of equal value wherever the facts hold."""
     cache = facts.cache("simplify")
-    found: Expr | None = cache.get(e)
-    if found is None:
+    result: Expr | None = cache.get(e)
+    if result is None:
         if depth(e) > DEEP:
             for node in walk(e):
                 if node not in cache and not (type(node) in RING and node.dtype.is_int):
                     _to_the_end(node, facts)
-        found = _to_the_end(e, facts)
-    return found
+        result = _to_the_end(e, facts)
+    return result
 
 
 def _to_the_end(e: Expr, facts: Facts) -> Expr:
-    """Rewrite until nothing changes."""
-    found, before = e, None
+    """Rewrites until nothing changes."""
+    result, previous = e, None
     for _ in range(ROUNDS):
-        if found is before:
+        if result is previous:
             break
-        found, before = _visit(found, facts), found
+        result, previous = _visit(result, facts), result
     cache = facts.cache("simplify")
-    cache.put(e, found)
-    cache.put(found, found)
-    return found
+    cache.put(e, result)
+    cache.put(result, result)
+    return result
 
 
 def _visit(e: Expr, facts: Facts) -> Expr:
+    """One round of rewriting: simplifies the operands, then the node."""
     if type(e) is Const:
         return e
     if isinstance(e, Var):
@@ -72,7 +73,7 @@ def _visit(e: Expr, facts: Facts) -> Expr:
 
 
 def _implied(args: tuple[Expr, ...], kind: type[Expr], facts: Facts) -> Expr | None:
-    """`a and b` is b where b implies a, `a or b` is b where a implies b; but a may guard what b loads."""
+    """`a and b` is b if b implies a; `a or b` is b if a implies b. Not if b loads from memory, because a may guard the load."""
     a, b = args
     if isinstance(a, Const) or isinstance(b, Const) or free_vars(a).isdisjoint(free_vars(b)) or not _pure(b):
         return None
@@ -81,12 +82,12 @@ def _implied(args: tuple[Expr, ...], kind: type[Expr], facts: Facts) -> Expr | N
 
 
 def _pure(e: Expr) -> bool:
-    """True if nothing in `e` reads memory: all of it is the grammar of sym/expr.py."""
+    """True if `e` does not read memory: all of its nodes are from the grammar of sym/expr.py."""
     return all(type(node).__module__ == E.__name__ for node in walk(e))
 
 
 def _replaced(e: Expr, facts: Facts) -> Expr:
-    """What the facts say `e` is, if they do."""
+    """The value that the facts know for `e`, or `e` itself."""
     instead = facts.equal.get(e)
     if instead is not None:
         return simplify(instead, facts)
@@ -100,7 +101,7 @@ def _replaced(e: Expr, facts: Facts) -> Expr:
 
 
 def _guarded(e: Expr, facts: Facts) -> tuple[Expr, ...]:
-    """Operands that are only read when the first one is true or false are simplified knowing so (deep ones: without)."""
+    """The operands of a select, `and` or `or`; those evaluated only under the first are simplified under it, unless they are deep."""
     first = simplify(e.args[0], facts)
     if isinstance(first, Const):
         return (first, *(simplify(a, facts) for a in e.args[1:]))
@@ -115,7 +116,7 @@ def _guarded(e: Expr, facts: Facts) -> tuple[Expr, ...]:
 
 
 def _local(e: Expr, facts: Facts) -> Expr:
-    """One node over simplified operands."""
+    """Simplifies one node whose operands are simplified."""
     if e.args and all(type(a) is Const for a in e.args):
         folded = fold(e)
         if folded is not None:
@@ -132,7 +133,7 @@ def _local(e: Expr, facts: Facts) -> Expr:
 
 
 def fold(e: Expr) -> Expr | None:
-    """The literal that a node over literals is; None where that is not decided at compile time."""
+    """The literal value of a node over literals; None if it is not folded at compile time."""
     kind = type(e)
     if kind in E._FOLD and e.args[0].dtype.is_int:
         value = E._FOLD[kind](e.args[0].payload, e.args[1].payload)
@@ -147,26 +148,27 @@ def fold(e: Expr) -> Expr | None:
 
 
 def _ring(e: Expr, facts: Facts) -> Expr:
-    """A sum of products over simplified atoms; parts of the sum are not looked at one by one."""
+    """A sum of products over simplified atoms; intermediate sums are not simplified one by one."""
     p = poly_of(e)
-    if p == {(e,): 1}:  # a product too large to expand
+    if p == {(e,): 1}:  # a product with too many terms to expand
         e = e.with_args(tuple(simplify(a, facts) for a in e.args))
         p = poly_of(e)
     for atom in dict.fromkeys(a for m in p for a in m if a is not e):
-        done = simplify(atom, facts)
-        if done is not atom:
-            p = replace(p, atom, poly_of(done))
+        simple = simplify(atom, facts)
+        if simple is not atom:
+            p = replace(p, atom, poly_of(simple))
     return to_expr(reduce_coefficients(merge(p, facts), e.dtype), e.dtype)
 
 
 def _as_expr(found: Poly | Expr, d: DType, facts: Facts) -> Expr:
+    """A polynomial as an expression, after merging quotients with remainders."""
     if isinstance(found, Expr):
         return found
     return to_expr(reduce_coefficients(merge(found, facts), d), d)
 
 
 def _cast(e: Expr, facts: Facts) -> Expr:
-    """Casts that change nothing, and casts of casts whose middle holds every value."""
+    """Removes casts that change nothing, and the inner one of two casts if its type holds every value."""
     a = e.args[0]
     if e.dtype is a.dtype:
         return a

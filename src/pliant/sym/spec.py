@@ -1,7 +1,7 @@
-"""How parameters and results are annotated, in both languages: `dim`, `Tensor[f32, n, 128]`, `Out[...]`, `InOut[...]`.
+"""Annotations of parameters and results in both languages: `dim`, `Tensor[f32, n, 128]`, `Out[...]`, `InOut[...]`.
 
-At run time an annotation is a `TensorSpec`; a scalar parameter is annotated with a bare dtype. To a type checker `Tensor`,
-`Out` and `InOut` are `typing.Annotated`, the dtypes are the classes of `typing_stubs`, and a dim is an `int`.
+At run time an annotation is a `TensorSpec`; a scalar parameter is annotated with a bare dtype. For type checkers `Tensor`, `Out` and
+`InOut` are `typing.Annotated`, the dtypes are the classes of `typing_stubs`, and a dim is an `int`.
 
     >>> n = dim("n", max=4096, multiple_of=8)
     >>> Tensor[f32, n, 2 * n, strides(3, 1)]
@@ -67,7 +67,7 @@ MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut", "sta
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What an annotation says of a tensor: dtype, shape, strides in elements (None: row-major contiguous), role."""
+    """The content of a tensor annotation: dtype, shape, strides in elements (None: row-major contiguous), role."""
 
     dtype: DType
     shape: tuple[Expr, ...]
@@ -89,12 +89,12 @@ class Strides:
 
 
 def strides(*values: Expr | int) -> Strides:
-    """The distance in elements between neighbors, one for each dimension: `Tensor[f32, n, m, strides(s, 1)]`."""
+    """Strides in elements, one for each dimension: `Tensor[f32, n, m, strides(s, 1)]`."""
     return Strides(tuple(extent(v, "a stride") for v in values))
 
 
 def extent(value: object, what: str = "an extent") -> Expr:
-    """`value` as an expression of a shape; anything but a non-negative integer or an i64 expression is an error."""
+    """`value` as an extent; raises an error unless it is a non-negative integer or an i64 expression."""
     if isinstance(value, Expr) and value.dtype is _i64:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
@@ -109,7 +109,7 @@ def extent(value: object, what: str = "an extent") -> Expr:
 
 
 class Marker:
-    """`Tensor`, `Out`, `InOut` or `State` (the linear state of graph functions) at run time: subscripting makes a TensorSpec."""
+    """The run-time object `Tensor`, `Out`, `InOut` or `State` (linear state of graph functions): subscripting makes a TensorSpec."""
 
     __slots__ = ("role",)
 
@@ -131,31 +131,32 @@ if not TYPE_CHECKING:
 
 
 def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
-    """The spec of `Tensor[items]`: a dtype, the extents, and perhaps strides at the end."""
+    """The spec of `Tensor[items]`: a dtype, the extents, and optional strides at the end."""
     first, rest = items[0], items[1:]
     if isinstance(first, Expr | int | float | Strides) or first is None:
         raise Error(f"{MARKERS[role]}[...] starts with a data type", where=caller_span(), help=f"write {MARKERS[role]}[f32, ...]")
-    given: tuple[Expr, ...] | None = None
+    steps: tuple[Expr, ...] | None = None
     if rest and isinstance(rest[-1], Strides):
-        given = rest[-1].values
+        steps = rest[-1].values
         rest = rest[:-1]
-        if len(given) != len(rest):
+        if len(steps) != len(rest):
             raise Error(
-                f"{counted(len(given), 'stride')} for {counted(len(rest), 'dimension')}",
+                f"{counted(len(steps), 'stride')} for {counted(len(rest), 'dimension')}",
                 where=caller_span(),
                 help="give one stride for each dimension",
             )
-    return TensorSpec(to_dtype(first), tuple(extent(e) for e in rest), given, role)
+    return TensorSpec(to_dtype(first), tuple(extent(e) for e in rest), steps, role)
 
 
 def _integer(value: object, what: str) -> int:
+    """`value` if it is an integer; raises an error otherwise."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise Error(f"`{what}` of a dim is an integer, not {value!r}", where=caller_span())
 
 
 def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> Dim:
-    """A dimension that is known only at run time: its least and largest value, and what it is a multiple of."""
+    """A dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of."""
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
         raise Error(f"a dim is named like a Python variable, not {name!r}", where=caller_span(), help='for example dim("n")')
     low, high, step = _integer(min, "min"), _integer(max, "max"), _integer(multiple_of, "multiple_of")
@@ -174,7 +175,7 @@ def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> D
 if TYPE_CHECKING:
 
     def dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> DimInt:
-        """A dimension that is known only at run time: its least and largest value, and what it is a multiple of."""
+        """A dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of."""
 else:
     dim = _dim
     dim.__name__ = dim.__qualname__ = "dim"

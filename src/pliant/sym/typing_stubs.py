@@ -1,8 +1,8 @@
-"""What the names of the languages are to a type checker: dtypes as classes, tensors as their dtype, dims as integers.
+"""Type stubs of the languages for type checkers: dtypes are classes, a tensor is its dtype, a dim is an integer.
 
-Nothing here exists at run time (`spec.py` imports it under TYPE_CHECKING only). A parameter `a: Tensor[f32, n]` has the type
-`f32` to a checker, and so has its element `a[i]`: what can be done with an element can be written, and operands of different
-dtypes are an error there as they are in the language. Loop variables and block iterators are `int`.
+Nothing here exists at run time (`spec.py` imports it under TYPE_CHECKING only). To a checker a parameter `a: Tensor[f32, n]` has the type
+`f32`, and so has its element `a[i]`. So the operations on elements type-check, and operands of different dtypes are an error as they are
+in the language. Loop variables and block iterators are `int`.
 
     def f(a: Tensor[f32, n], b: Tensor[i32, n]) -> None:
         a[0] = a[1] * 2.0          # fine
@@ -18,7 +18,7 @@ Index = SupportsIndex | slice
 
 
 class Scalar:
-    """A scalar or a tensor of one dtype; see the module."""
+    """A scalar or a tensor of one dtype."""
 
     def __init__(self, value: Scalar | float) -> None: ...
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Self:
@@ -26,13 +26,13 @@ class Scalar:
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Self | float) -> None: ...
 
-    # Graph programs know the shape and its extents by these.
+    # Graph programs use the shape and its extents.
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents."""
         raise NotImplementedError
 
-    # Written one by one: of an alias, checkers do not say "unsupported operand types".
+    # Written out, because checkers do not report "unsupported operand types" for an alias.
     def __add__(self, other: Self | float) -> Self:
         raise NotImplementedError
 
@@ -181,7 +181,7 @@ class f32(Scalar): ...
 class f64(Scalar): ...
 
 
-# Storage types: what is loaded has the wider type that the language gives it, and is stored from it.
+# Storage types: a load gives the wider type, and a store takes it.
 
 
 class i2(i8): ...
@@ -218,7 +218,7 @@ class f8e8m0(f32): ...
 
 
 class Result(bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64):
-    """What calling a kernel or a function gives: inside a function a tensor of any dtype, outside an array or a tuple of them."""
+    """The result of calling a kernel or a function: inside a function a tensor of any dtype, outside an array or a tuple of them."""
 
     def _any(self, other: Any) -> Any:
         raise NotImplementedError

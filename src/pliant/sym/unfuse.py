@@ -1,8 +1,8 @@
-"""Expressions for machines without fused multiply-add: what may be rounded twice is, and functions take their forms without fma.
+"""Removes FMA contraction from expressions, for machines without fused multiply-add.
 
     unfuse(muladd(a, b, exp(x)))  ->  a * b + exp(x, fused=False)
 
-An `Fma` stays: whoever writes it wants one rounding. See docs/design/0016-functions-without-fma.md.
+An explicit `Fma` stays: its author requires a single rounding. See docs/design/0016-functions-without-fma.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .expr import UNFUSED, Add, Call, Expr, Mul, MulAdd, rewrite
 
 
 def unfuse(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` without `MulAdd` and without functions that are defined by fma; the same object when there are none."""
+    """`e` without `MulAdd` and without functions that are defined by FMA; the same object if there are none."""
     memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:

@@ -1,12 +1,12 @@
-"""Functions that no machine has, written in the expression language: their meaning on every target.
+"""Math functions that machines lack, defined in the expression language: their meaning on every target.
 
-Each definition is for f32 and f64; the half types compute in f32 and round once more. They use no table and no branch, so
-they vectorize as they stand. What they promise is in TABLE; infinities, NaN, denormals and signed zeros come out as C99's
-Annex F asks. A family of functions is a file.
+Each definition is for f32 and f64; half floats compute in f32 and round once more. Definitions use no table and no branch, so they
+vectorize as they are. Their error bounds are in TABLE; infinities, NaN, denormals and signed zeros follow C99's Annex F. Each file is a
+family of functions.
 
-Every function has two forms (docs/design/0016-functions-without-fma.md): with fused multiply-adds, and without, as machines that lack the
-instruction compute it. The second is the first with each `MulAdd` as a product and a sum, and where that is not precise enough,
-a definition of its own.
+Every function has two forms (docs/design/0016-functions-without-fma.md): with fused multiply-add, and without, for machines that lack the
+instruction. The second is the first with each `MulAdd` as a product and a sum, or a separate definition where that is not accurate
+enough.
 
     expand(exp(x) * 2)  ->  an expression of fma, shifts and bitcasts
 """
@@ -32,7 +32,7 @@ from .remainder import fmod
 
 
 class Function(NamedTuple):
-    """A definition for operands of f32 or f64, and the largest error for each, in units of the last place; then of the form without fma."""
+    """A definition for operands of f32 or f64, and its largest error in ulps for each; then those of the form without FMA."""
 
     define: Callable[..., Expr]
     ulp32: float
@@ -40,15 +40,17 @@ class Function(NamedTuple):
     unfused32: float
     unfused64: float
     remark: str = ""
-    unfused: Callable[..., Expr] | None = None  # the definition of the form without fma, where it is another one
+    unfused: Callable[..., Expr] | None = None  # the definition of the form without FMA, if it is a separate one
 
 
 def _rsqrt(x: Expr) -> Expr:
     return Div(number(1.0, x), Call("sqrt", x))
 
 
+# Remarks of TABLE, printed in the documentation.
 _TURNS = "NaN for abs(x) >= 2^30 (f32), 2^45 (f64)"
 _NORMAL = "e^x for x <= 0; 0 for what is no normal number, x < -87.7 (f32), -708.8 (f64)"
+# Error bounds are in ulps; tests measure them.
 TABLE: dict[str, Function] = {
     "exp": Function(exp, 1.25, 1.5, 1.25, 1.5),
     "exp2": Function(exp2, 2.0, 1.5, 2.5, 1.5, unfused=partial(exp2, fused=False)),
@@ -81,7 +83,7 @@ TABLE: dict[str, Function] = {
 
 @cache
 def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
-    """The parameters of an expanded function, or of its form without fma, and its value, with no expanded function left inside."""
+    """The parameters and the value of an expanded function, or of its form without FMA; the value contains no expanded function."""
     name, _, form = fn.partition(".")
     params = tuple(Var(p, dtype) for p in ("x", "y", "z")[: EXPANDED_FUNCTIONS[name]])
     if dtype in (f16, bf16):
@@ -95,7 +97,7 @@ def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
 
 
 def expand(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` with every expanded function replaced by its definition; `memo` is what earlier calls with it have found."""
+    """`e` with every expanded function replaced by its definition; `memo` is shared between calls."""
     memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:

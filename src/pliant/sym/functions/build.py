@@ -1,8 +1,8 @@
-"""What the definitions of functions are built from: literals, polynomials, bit patterns, sums and products without error.
+"""Building blocks of function definitions: literals, polynomials, bit patterns, error-free sums and products.
 
-Everything here works for f32 and for f64 alike (products without error: f64); the dtype is that of the operand. Where a second
-rounding does no harm, a multiplication and an addition are a `MulAdd`: one rounding, and two in the forms without fma. What must
-be exact takes `fused`, and is made of a dozen operations where that is False.
+Everything works for f32 and f64 (error-free products: f64 only); the dtype is that of the operand. Where a second rounding does no harm,
+a multiplication and an addition are a `MulAdd`: one rounding, or two in the forms without FMA. Building blocks that must be exact take
+`fused`; without it they take a dozen operations.
 
     horner(x, (0.5, 1.0, 2.0))  ->  muladd(muladd(0.5, x, 1.0), x, 2.0)
 """
@@ -29,9 +29,9 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """The polynomial in `x`, the coefficient of the highest power first, as a balanced tree: after Estrin, short chains.
+    """The polynomial in `x` by Estrin's scheme (a balanced tree), the coefficient of the highest power first.
 
-    One multiplication more for each halving than by Horner's rule; but what waits for the end of a chain is most of the time.
+    It costs one more multiplication per level than Horner's rule, but has short dependence chains, whose latency is most of the time.
     """
     terms: list[Expr] = [number(c, x) for c in reversed(coefficients)]
     power = x
@@ -45,7 +45,7 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
 def by_pairs(x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
     """The polynomial in `x`, the coefficient of the highest power first: pairs of terms, then Horner's rule in the square.
 
-    Half the chain of Horner's rule, and no multiplication beside those of the terms; for callers that have the square anyway.
+    Half the dependence chain of Horner's rule, without extra multiplications; for callers that have the square anyway.
     """
     terms: list[Expr] = [number(c, x) for c in reversed(coefficients)]
     *pairs, last = [MulAdd(b, x, a) for a, b in zip(terms[0::2], terms[1::2], strict=False)] + (terms[-1:] if len(terms) % 2 else [])
@@ -55,12 +55,12 @@ def by_pairs(x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def absolute(x: Expr) -> Expr:
-    """The magnitude."""
+    """The absolute value."""
     return Call("abs", x)
 
 
 def clamp(x: Expr, low: float, high: float) -> Expr:
-    """`x` moved into the range; NaN stays."""
+    """`x` clamped to the range; NaN stays."""
     return Min(Max(x, number(low, x)), number(high, x))
 
 
@@ -73,12 +73,12 @@ def fraction_bits(d: DType) -> int:
 
 
 def bias(d: DType) -> int:
-    """What the exponent field of 1.0 holds."""
+    """The exponent bias: the exponent field of 1.0."""
     return 127 if d is f32 else 1023
 
 
 def unsigned(d: DType) -> DType:
-    """The integers that hold the bits of a float."""
+    """The unsigned integer type that holds the bits of a float."""
     return u32 if d is f32 else u64
 
 
@@ -93,66 +93,66 @@ def pattern(value: int, like: Expr) -> Const:
 
 
 def sign_bit(x: Expr) -> Expr:
-    """The bits of `x` without all but the sign."""
+    """The sign bit of `x`, with all other bits cleared."""
     return BitAnd(bits(x), pattern(1 << (x.dtype.bits - 1), x))
 
 
 def signed(size: Expr, x: Expr) -> Expr:
-    """`size`, which is negative only if `x` is, with the sign of `x`."""
+    """`size` with the sign of `x`; `size` must not be negative unless `x` is."""
     return Bitcast(size.dtype, BitOr(bits(size), sign_bit(x)))
 
 
 def whole_bias(d: DType) -> float:
-    """Adding this rounds to a whole number n and leaves n + bias in the low bits; see `power_of_two`."""
+    """A constant whose addition rounds to an integer n and leaves n + bias in the low bits; see `power_of_two`."""
     return 1.5 * 2.0 ** fraction_bits(d) + bias(d)
 
 
 def power_of_two(t: Expr) -> Expr:
-    """2^n where t = n + whole_bias: its low bits become the exponent field."""
+    """2^n for t = n + whole_bias: shifts the low bits into the exponent field."""
     return power_of_field(bits(t), t.dtype)
 
 
 def power_of_field(field: Expr, d: DType) -> Expr:
-    """The power of two whose exponent field is in the low bits of an integer; the bits above it and the sign's do not matter."""
+    """The power of two whose exponent field is in the low bits of an integer; higher bits are shifted out."""
     return Bitcast(d, Shl(field, Const(fraction_bits(d), unsigned(d))))
 
 
 def whole(field: Expr, d: DType, base: Expr | None = None) -> Expr:
-    """The small integer `field` as a float, less `base` (which must count 2^fraction_bits): its bits become a fraction."""
+    """The small integer `field` as a float minus `base` (which must include 2^fraction_bits): its bits become a fraction."""
     n = fraction_bits(d)
     joined = Bitcast(d, BitOr(field, Const((bias(d) + n) << n, unsigned(d))))
     return Sub(joined, Const(2.0**n, d) if base is None else base)
 
 
-# Pairs: an unevaluated sum of two floats, the second of them small.
+# Pairs (double-double arithmetic): an unevaluated sum of two floats, of which the second is small.
 
 Pair = tuple[Expr, Expr]
 
 
 def two_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its error."""
+    """a + b and its rounding error."""
     s = Add(a, b)
     t = Sub(s, a)
     return s, Add(Sub(a, Sub(s, t)), Sub(b, t))
 
 
 def quick_two_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its error, where |a| >= |b|."""
+    """a + b and its rounding error, if |a| >= |b|."""
     s = Add(a, b)
     return s, Sub(b, Sub(s, a))
 
 
 def two_product(a: Expr, b: Expr, fused: bool) -> Pair:
-    """a * b and its error; unless fused, of f64 below 2^996."""
+    """a * b and its rounding error; without `fused` only for f64 below 2^996."""
     p = Mul(a, b)
     if fused:
         return p, Fma(a, b, Neg(p))
-    (a1, a0), (b1, b0) = _halves(a), _halves(b)  # after Dekker: all products of halves are exact
+    (a1, a0), (b1, b0) = _halves(a), _halves(b)  # Dekker's algorithm: all products of halves are exact
     return p, Add(Add(Add(Sub(Mul(a1, b1), p), Mul(a1, b0)), Mul(a0, b1)), Mul(a0, b0))
 
 
 def _halves(x: Expr) -> Pair:
-    """x as a sum of two numbers of at most 26 bits, after Veltkamp."""
+    """x as a sum of two numbers of at most 26 bits (Veltkamp splitting)."""
     assert x.dtype is f64
     split = 2.0**27 + 1.0
     if isinstance(x, Const):
@@ -165,7 +165,7 @@ def _halves(x: Expr) -> Pair:
 
 
 def rest_of(c: Expr, a: Expr, b: Expr, fused: bool) -> Expr:
-    """c - a*b where that is little: without error."""
+    """c - a*b without rounding error, if the difference is small."""
     if fused:
         return Fma(Neg(a), b, c)
     p, low = two_product(a, b, fused)
@@ -179,6 +179,6 @@ def pair_product(a: Pair, b: Pair, fused: bool) -> Pair:
 
 
 def pair_sum(a: Pair, b: Pair) -> Pair:
-    """The sum of two pairs, to about twice the precision where it does not cancel."""
+    """The sum of two pairs, to about twice the precision unless it cancels."""
     s, low = two_sum(a[0], b[0])
     return quick_two_sum(s, Add(low, Add(a[1], b[1])))

@@ -1,10 +1,10 @@
 """sin, cos and tan, for |x| < 2^30 in f32 and < 2^45 in f64; NaN beyond.
 
 In f32 the sine and the cosine are ±sin r with x = n * pi + r, or |x| = (n + 1/2) * pi - r: one polynomial in f64, rounded once, with the
-sign in the last bit of n. It takes as long as sin r and cos r in f32 of an r from f64, of which one is selected, and is twice as precise.
-tan, and all three in f64, have x = n * pi/2 + r; n modulo 4 says which of ±sin r, ±cos r it is. f64 takes pi/2 in three parts and keeps r
-as a pair, because near a multiple of pi/2 all but the last digits cancel. Without fma, f32 takes pi/2 in parts that are so short that
-their products are exact.
+sign in the last bit of n. This takes as long as computing both sin r and cos r in f32 and selecting one, and is twice as accurate.
+tan, and all three in f64, use x = n * pi/2 + r; n modulo 4 selects one of ±sin r, ±cos r. f64 uses pi/2 in three parts and keeps r as a
+pair, because near a multiple of pi/2 all but the last digits cancel. Without FMA, f32 uses pi/2 in parts short enough that their products
+are exact.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from ...dtype import f32, f64
 from ..expr import Add, BitAnd, Bitcast, BitXor, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, MulAdd, Ne, Neg, Select, Shl, Sub
 from .build import absolute, bits, horner, number, pattern, polynomial, sign_bit, two_product, two_sum, unsigned
 
-RANGE = {f32: 2.0**30, f64: 2.0**45}
+RANGE = {f32: 2.0**30, f64: 2.0**45}  # beyond, the reduction below would lose accuracy
+# pi/2 as an unevaluated sum of three f64 numbers.
 _HALF_PI = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
-# Of the first two parts a product with a whole number of 31 bits is exact.
+# The first two parts have few bits: their product with an integer of 31 bits is exact.
 _HALF_PI_PARTS = (float.fromhex("0x1.921fbp+0"), float.fromhex("0x1.5110bp-22"), float.fromhex("0x1.18469898cc517p-44"))
-_ROUND = 1.5 * 2.0**52  # adding it rounds to whole numbers
+_ROUND = 1.5 * 2.0**52  # adding and subtracting this rounds an f64 to an integer
 
-# (sin r / r - 1) / r^2 in r^2 on 0..pi/2: relative error of the sine 2^-27
+# Coefficients of (sin r / r - 1) / r^2 in r^2 on 0..pi/2: relative error of the sine 2^-27.
 _SIN_32 = (2.60343538843998e-06, -1.980859241968377e-4, 8.3330532472218e-3, -1.666665908086172e-1)
-# (r / tan r - 1) / r^2 in r^2 on 0..pi/4: relative error 2^-27
+# Coefficients of (r / tan r - 1) / r^2 in r^2 on 0..pi/4: relative error 2^-27.
 _COT_32 = (-2.4785311835e-4, -2.09664501384e-3, -2.22264206883e-2, -3.33333055503e-1)
-# (sin r / r - 1) / r^2, and (cos r - 1 + r^2/2) / r^4, in r^2 on 0..pi/4
+# Coefficients of (sin r / r - 1) / r^2, and of (cos r - 1 + r^2/2) / r^4, in r^2 on 0..pi/4.
 _SIN_64 = (
     1.58969099521155010221e-10, -2.50507602534068634195e-8, 2.75573137070700676789e-6, -1.98412698298579493134e-4,
     8.33333333332248946124e-3, -1.66666666666666324348e-1,
@@ -38,7 +39,7 @@ _COS_64 = (
 
 
 class _Angle(NamedTuple):
-    """The quarter turns as bits (the low two count), and sine and cosine of the rest."""
+    """The number of quarter turns as bits (the low two count), and the sine and cosine of the rest."""
 
     quarters: Expr
     sine: Expr
@@ -46,20 +47,21 @@ class _Angle(NamedTuple):
 
 
 def _rest(x: Expr, n: Expr, turn: float, fused: bool) -> Expr:
-    """x - n * turn*pi/2, where x is an f32 in f64 and `turn` a power of two, perhaps negative; precise where little is left."""
+    """x - n * turn*pi/2 for an f32 in f64, accurate even if most digits cancel; `turn` is a power of two, or the negative of one."""
     for part in _HALF_PI[:2] if fused else _HALF_PI_PARTS:
         x = Fma(n, number(-turn * part, x), x) if fused else Sub(x, Mul(n, number(turn * part, x)))
     return x
 
 
 def _sine32(r: Expr, n: Expr) -> Expr:
-    """The sine of an angle in -pi/2..pi/2 in f64, as an f32; it is turned where the last bit of `n` is set."""
+    """The sine, as an f32, of an angle in -pi/2..pi/2 in f64; negated if the last bit of `n` is set."""
     z = Mul(r, r)
     size = MulAdd(Mul(r, z), horner(z, _SIN_32), r)
     return Cast(f32, Bitcast(f64, BitXor(bits(size), Shl(bits(n), pattern(63, r)))))
 
 
 def _sin32(x: Expr, fused: bool) -> Expr:
+    """The sine in f32: |x| = n * pi + r."""
     wide = Cast(f64, absolute(x))
     t = MulAdd(wide, number(1.0 / math.pi, wide), number(_ROUND, wide))
     value = _sine32(_rest(wide, Sub(t, number(_ROUND, wide)), 2.0, fused), t)
@@ -67,7 +69,7 @@ def _sin32(x: Expr, fused: bool) -> Expr:
 
 
 def _cos32(x: Expr, fused: bool) -> Expr:
-    """|x| = (n + 1/2) * pi - r."""
+    """The cosine in f32: |x| = (n + 1/2) * pi - r."""
     wide, half = Cast(f64, absolute(x)), Const(0.5, f64)
     t = Add(MulAdd(wide, number(1.0 / math.pi, wide), Neg(half)), number(_ROUND, wide))
     middle = Add(Sub(t, number(_ROUND, wide)), half)
@@ -75,17 +77,18 @@ def _cos32(x: Expr, fused: bool) -> Expr:
 
 
 def _tan32(x: Expr, fused: bool) -> Expr:
-    """r / c, or -c / r of an odd number of quarter turns, where c = r / tan r is a polynomial."""
+    """The tangent in f32: r / c, or -c / r after an odd number of quarter turns, with the polynomial c = r / tan r."""
     wide = Cast(f64, x)
     t = MulAdd(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
     r = Cast(f32, _rest(wide, Sub(t, number(_ROUND, wide)), 1.0, fused))
     z = Mul(r, r)
     c = horner(z, (*_COT_32, 1.0))
     odd = _odd(Cast(unsigned(f32), bits(t)))
-    return Select(Eq(x, number(0.0, x)), x, _within(Div(Select(odd, Neg(c), r), Select(odd, r, c)), x))  # 0 keeps its sign
+    return Select(Eq(x, number(0.0, x)), x, _within(Div(Select(odd, Neg(c), r), Select(odd, r, c)), x))  # a zero keeps its sign
 
 
 def _reduce64(x: Expr, fused: bool) -> _Angle:
+    """Range reduction of an f64, with the rest as a pair."""
     t = MulAdd(x, number(2.0 / math.pi, x), number(_ROUND, x))
     n = Sub(t, number(_ROUND, x))
     first, first_low = two_product(n, number(_HALF_PI[0], x), fused)
@@ -105,10 +108,12 @@ def _reduce64(x: Expr, fused: bool) -> _Angle:
 
 
 def _within(value: Expr, x: Expr) -> Expr:
+    """The value, or NaN if x is out of range."""
     return Select(Lt(absolute(x), number(RANGE[x.dtype], x)), value, number(math.nan, x))
 
 
 def _odd(quarters: Expr) -> Expr:
+    """True if the number of quarter turns is odd."""
     return Ne(BitAnd(quarters, Const(1, quarters.dtype)), Const(0, quarters.dtype))
 
 
@@ -125,7 +130,7 @@ def sin(x: Expr, fused: bool = True) -> Expr:
     """The sine."""
     if x.dtype is f32:
         return _sin32(x, fused)
-    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce64(x, fused), 0))  # 0 keeps its sign
+    return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce64(x, fused), 0))  # a zero keeps its sign
 
 
 def cos(x: Expr, fused: bool = True) -> Expr:
@@ -134,7 +139,7 @@ def cos(x: Expr, fused: bool = True) -> Expr:
 
 
 def tan(x: Expr, fused: bool = True) -> Expr:
-    """The tangent: of an odd number of quarter turns, -cos r / sin r."""
+    """The tangent; after an odd number of quarter turns it is -cos r / sin r."""
     if x.dtype is f32:
         return _tan32(x, fused)
     angle = _reduce64(x, fused)

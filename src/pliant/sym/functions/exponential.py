@@ -1,8 +1,8 @@
-"""exp, exp2, expm1, decay, sigmoid and tanh.
+"""exp, exp2, expm1, decay, sigmoid and tanh, by range reduction and minimax polynomials.
 
-x = n * ln2 + r, and e^x = 2^n * e^r with e^r = 1 + r + r^2 * q(r). Adding a large number rounds to n and leaves it where the
-exponent field takes it from. exp and exp2 multiply by two factors of 2^n: both are normal numbers, and only the second product can
-round or overflow. In f64, and in exp2, n is even, and the factors are the same.
+x = n * ln2 + r, and e^x = 2^n * e^r with e^r = 1 + r + r^2 * q(r). Adding a large constant rounds to n and leaves it in the low bits,
+from where it is shifted into the exponent field. exp and exp2 multiply by two factors of 2^n: both are normal numbers, and only the
+second product can round or overflow. In f64, and in exp2, n is even, and the factors are equal.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from .build import (
     whole_bias,
 )
 
-# ln2 in two parts: a multiple of the first by any n that occurs is exact.
+# ln2 in two parts: the product of the first part with any n that occurs is exact (Cody-Waite reduction).
 _LN2_32 = (0.693359375, -2.12194440e-4)
 _LN2_64 = (6.93147180369123816490e-1, 1.90821492927058770002e-10)
 _LN2 = (float.fromhex("0x1.62e42fefa39efp-1"), float.fromhex("0x1.abc9e3b39803fp-56"))
 
-# q on -ln2/2..ln2/2 (f64: -ln2..ln2) for the relative error of e^r, on -0.36..0.73 for that of e^r - 1; and for 2^r = 1 + r*q(r) on -1..1.
+# Coefficients of q: on -ln2/2..ln2/2 (f64: -ln2..ln2) minimizing the relative error of e^r, on -0.36..0.73 that of e^r - 1; and for
+# 2^r = 1 + r*q(r) on -1..1.
 _EXP_32 = (1.3814602e-3, 8.3687156e-3, 4.1668389e-2, 1.6666521e-1, 4.9999994e-1)
 _DECAY_32 = (8.312520298e-3, 1.666711465e-1, 5.039405126, -0.3399311151)  # q = (a*r^2 + b) * (r + c) + d on -ln2/2..ln2/2
 _EXPM1_32 = (2.2774753545e-4, 1.388582461e-3, 8.327345417e-3, 4.1667015736e-2, 1.6666695307e-1)  # (q - 1/2) / r
-_STEP = 1.4365  # times 88.75 is less than 127.5
+_STEP = 1.4365  # a little less than 1 / ln2: 88.75 * _STEP is below 127.5, so that n is at most 127
 _EXP2_32 = (1.302196798e-6, 1.545922195e-5, 1.540888459e-4, 1.333226837e-3, 9.618096462e-3, 5.550413268e-2, 2.402265121e-1, math.log(2.0))
 EXP_64 = (
     7.5947459215601249e-13, 1.1559956726222521e-11, 1.606048388480002e-10, 2.0876087954580982e-9, 2.5052097216495985e-8,
@@ -55,9 +56,10 @@ _TANH_64 = tuple(c * 2.0 ** (len(_EXPM1_64) - i) for i, c in enumerate(_EXPM1_64
 
 
 def _reduce(x: Expr, step: float, most: float | None = None, rough: bool = False) -> tuple[Expr, Expr]:
-    """r and 2^n where x = n * step*ln2 + r; n is not more than `most`.
+    """r and 2^n such that x = n * step*ln2 + r; n is at most `most`.
 
-    `rough`: n is small or precise digits of r do not matter, if the product of n is not rounded; so only where there is an fma.
+    `rough` takes ln2 as one number: enough if n is small or the last digits of r do not matter, and n * ln2 is not rounded, i.e. with
+    FMA.
     """
     d = x.dtype
     t: Expr = MulAdd(x, number(math.log2(math.e) / step, x), number(whole_bias(d), x))
@@ -71,7 +73,7 @@ def _reduce(x: Expr, step: float, most: float | None = None, rough: bool = False
 
 
 def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
-    """e^(x + low) where x is in range and `low`, if any, is below its last place."""
+    """e^(x + low) for an x in range; `low`, if any, is below the last place of x."""
     r, half = _reduce(x, 2.0)
     if low is None:
         near: Expr = MulAdd(polynomial(r, q), Mul(r, r), r)
@@ -87,9 +89,9 @@ def exp(x: Expr) -> Expr:
 
 
 def _exp_32(x: Expr) -> Expr:
-    """e^x in f32, with any n: r is half as large as with even ones, and so are the errors of r and e^r - 1 beside e^r.
+    """e^x in f32, also with odd n: r is half as large as with even n, and so are the errors of r and e^r - 1 relative to e^r.
 
-    t holds n + 2 * 127 in its low bits. Its half, rounded down, and the rest of it are the exponent fields of the two factors of 2^n.
+    t holds n + 2 * 127 in its low bits. Its half, rounded down, and the rest are the exponent fields of the two factors of 2^n.
     """
     two = number(whole_bias(f32) + bias(f32), x)
     t = MulAdd(x, number(math.log2(math.e), x), two)
@@ -122,7 +124,7 @@ def exp2(x: Expr, fused: bool = True) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """e^x - 1, precise near zero."""
+    """e^x - 1, accurate near zero."""
     if x.dtype is f32:
         return _expm1_32(x)
     r, power = _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
@@ -131,10 +133,10 @@ def expm1(x: Expr) -> Expr:
 
 
 def _expm1_32(x: Expr) -> Expr:
-    """e^x - 1 in f32, as 2^n * (r + r^2 * q) + (2^n - 1) where r = (x - n*high) - n*low is not rounded.
+    """e^x - 1 in f32, as 2^n * (r + r^2 * q) + (2^n - 1), with r = (x - n*high) - n*low kept in two parts.
 
-    x - n*high has no error. 2^n times it is added to 2^n - 1 first: a sum that rounds for negative n alone, and the error is kept. All
-    that is added then is small. _STEP is a little less than 1 / ln2, so that the largest n is 127; r goes up to 0.73 there.
+    x - n*high has no error. 2^n times it is added to 2^n - 1 first: this sum rounds only for negative n, and its rounding error is kept.
+    All further terms are small. With _STEP a little less than 1 / ln2, r goes up to 0.73.
     """
     size, one, bias = clamp(x, -30.0, 88.75), number(1.0, x), number(whole_bias(f32), x)
     t = MulAdd(size, number(_STEP, x), bias)
@@ -151,9 +153,9 @@ def _expm1_32(x: Expr) -> Expr:
 
 
 def decay(x: Expr, fused: bool = True) -> Expr:
-    """e^x for x <= 0, as softmax needs it: x is a difference there, whose own rounding is ten times the error of the rough remainder."""
+    """e^x for x <= 0, for softmax: x is a difference there, whose own rounding error is ten times that of the rough reduction."""
     single = x.dtype is f32
-    x = Max(x, number(-88.0 if single else -708.8, x))  # there the power of two is 0
+    x = Max(x, number(-88.0 if single else -708.8, x))  # below this the power of two is 0
     r, power = _reduce(x, 1.0, rough=single and fused)
     square = Mul(r, r)
     if single:
@@ -167,7 +169,7 @@ def decay(x: Expr, fused: bool = True) -> Expr:
 def tanh(x: Expr, fused: bool = True) -> Expr:
     """The hyperbolic tangent: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
     single = x.dtype is f32
-    size = Min(absolute(x), number(10.0 if single else 20.0, x))  # the tangent rounds to 1 there
+    size = Min(absolute(x), number(10.0 if single else 20.0, x))  # beyond this tanh rounds to 1
     r, power = _reduce(size, 0.5, rough=single and fused)
     near = MulAdd(polynomial(r, _TANH_32 if single else _TANH_64), Mul(r, r), r)  # (e^2r - 1) / 2
     half, one = number(0.5, x), number(1.0, x)
@@ -176,7 +178,7 @@ def tanh(x: Expr, fused: bool = True) -> Expr:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x), by e^-|x| so that nothing overflows and small results are denormal."""
+    """1 / (1 + e^-x), computed from e^-|x| so that nothing overflows and small results may be denormal."""
     e = Call("exp", Neg(absolute(x)))
     one = number(1.0, x)
     return Div(Select(Lt(x, number(0.0, x)), e, one), Add(one, e))

@@ -9,17 +9,18 @@ from ...dtype import f32, f64
 from ..expr import Add, Call, Cast, Div, Expr, Lt, Min, Mul, MulAdd, Select, Sub
 from .build import absolute, number, signed
 
-_LARGE = 709.0  # beyond, e^x overflows before its half does
-_SQUARE = 2.0**28  # beyond, x^2 + 1 rounds to x^2
+_LARGE = 709.0  # beyond this, e^x overflows although its half does not
+_SQUARE = 2.0**28  # beyond this, x^2 + 1 rounds to x^2
 _LN2 = math.log(2.0)
 
 
 def _by_f64(define: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """A function that is defined in f64, and rounded for f32."""
     return lambda x: Cast(f32, define(Cast(f64, x))) if x.dtype is f32 else define(x)
 
 
 def _half_exp(size: Expr) -> Expr:
-    """e^size / 2 where e^size alone would overflow: by the square of e^(size / 2)."""
+    """e^size / 2 if e^size alone would overflow: by squaring e^(size / 2)."""
     root = Call("exp", Mul(size, number(0.5, size)))
     return Mul(Mul(root, number(0.5, size)), root)
 

@@ -1,7 +1,7 @@
-"""asin, acos, atan and atan2. f32 computes in f64 and rounds once: its errors are those of one rounding.
+"""asin, acos, atan and atan2. f32 computes in f64 and rounds once, so its error is that of one rounding.
 
-atan: beyond tan(pi/8) and tan(3 pi/8) the argument is turned by pi/4 or pi/2, so that the series is short. asin: beyond 1/2 it is
-pi/2 - 2 asin(sqrt((1 - x) / 2)). Multiples of pi/4 are taken in two parts.
+atan: beyond tan(pi/8) and tan(3 pi/8) the argument is rotated by pi/4 or pi/2, so that the series is short. asin: beyond 1/2 it is
+pi/2 - 2 asin(sqrt((1 - x) / 2)). Multiples of pi/4 are used in two parts, for accuracy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ...dtype import f32, f64
 from ..expr import Add, Call, Cast, Div, Eq, Expr, Lt, Max, Min, Mul, MulAdd, Ne, Neg, Or, Select, Sub
 from .build import absolute, number, pattern, polynomial, rest_of, sign_bit, signed
 
+# High and low parts of multiples of pi/4.
 _PI = (math.pi, float.fromhex("0x1.1a62633145c07p-53"))
 _HALF_PI = (math.pi / 2, float.fromhex("0x1.1a62633145c07p-54"))
 _QUARTER_PI = (math.pi / 4, float.fromhex("0x1.1a62633145c07p-55"))
@@ -41,7 +42,7 @@ Series = Sequence[float]
 
 
 def _by_f64(define: Callable[..., Expr], short: Series, long: Series) -> Callable[..., Expr]:
-    """A function that is defined in f64, with a shorter series where the result is rounded to f32."""
+    """A function that is defined in f64, with a shorter series if the result is rounded to f32."""
 
     def of(*args: Expr) -> Expr:
         if args[0].dtype is f32:
@@ -70,27 +71,27 @@ def _atan(series: Series, x: Expr) -> Expr:
 
 
 def _atan2(series: Series, y: Expr, x: Expr) -> Expr:
-    """The angle of (x, y): that of the smaller over the larger, then turned into its octant."""
+    """The angle of (x, y): atan of the smaller over the larger, rotated into its octant."""
     zero, one = number(0.0, x), number(1.0, x)
     rise, run = absolute(y), absolute(x)
     least, most = Min(rise, run), Max(rise, run)
-    alike = Eq(least, most)  # also where both are infinite
-    slope = Select(Eq(most, zero), zero, Select(alike, one, Div(least, most)))
+    equal = Eq(least, most)  # also if both are infinite
+    slope = Select(Eq(most, zero), zero, Select(equal, one, Div(least, most)))
     steep, back = Lt(run, rise), Ne(sign_bit(x), pattern(0, x))
-    # atan of a slope in 0..1, which is more than the series takes: turned by pi/4 in its upper part.
+    # atan of a slope in 0..1. The series does not reach that far, so its upper part is rotated by pi/4.
     upper = Lt(number(math.sqrt(2) - 1, x), slope)
     s = Div(Select(upper, Sub(slope, one), slope), Select(upper, Add(slope, one), one))
     quarter = tuple(Select(upper, number(q, x), zero) for q in _QUARTER_PI)
-    # steep: pi/2 - angle; back: pi - angle; both: pi/2 + angle. So the angle's sign is that of the parity, and the turn a constant.
+    # steep: pi/2 - angle; back: pi - angle; both: pi/2 + angle. So the angle's sign is that of the parity, and the rotation a constant.
     minus = Ne(steep, back)
     turn = [Select(steep, number(h, x), Select(back, number(p, x), zero)) for h, p in zip(_HALF_PI, _PI, strict=True)]
     high, low = (Select(minus, Sub(t, q), Add(t, q)) for t, q in zip(turn, quarter, strict=True))
-    found = signed(_turned(Select(minus, Neg(s), s), series, high, low), y)
-    return Select(Or(Ne(x, x), Ne(y, y)), Add(x, y), found)
+    angle = signed(_turned(Select(minus, Neg(s), s), series, high, low), y)
+    return Select(Or(Ne(x, x), Ne(y, y)), Add(x, y), angle)
 
 
 def _near_and_far(series: Series, x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """Whether |x| is beyond 1/2; and s with s*z*series, of asin(s) = s + s*z*series: s is |x|, or there sqrt((1 - |x|) / 2)."""
+    """True if |x| is beyond 1/2; then s, s*z*series and z with asin(s) = s + s*z*series: s is |x|, or sqrt((1 - |x|) / 2) beyond 1/2."""
     size, half = absolute(x), number(0.5, x)
     far = Lt(half, size)
     z = Select(far, Mul(Sub(number(1.0, x), size), half), Mul(size, size))
@@ -106,7 +107,7 @@ def _asin(series: Series, x: Expr, fused: bool = True) -> Expr:
 
 
 def _root_error(s: Expr, z: Expr, fused: bool) -> Expr:
-    """Twice what is missing of sqrt(z) in s."""
+    """Twice the error of s as the square root of z."""
     return Select(Eq(s, number(0.0, s)), s, Div(rest_of(z, s, s, fused), s))
 
 

@@ -1,10 +1,10 @@
-"""fmod, exact: x - trunc(x/y)*y without a rounding.
+"""fmod, exact: x - trunc(x/y)*y without a rounding error.
 
-f32 divides in f64 by y * 2^240, y * 2^192, … y: a quotient of 48 bits is wrong by one at most, and what remains has few digits.
-Without fma a quotient has 28 bits, so that its product with the 24 bits of y is exact.
-In f64, with whole significands X, Y of 53 bits and D the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D
-is built from the bits of D by squaring modulo Y; a product of two remainders is taken as a pair, and all steps are exact:
-remainders lie in -Y/2..Y/2, so that no intermediate has more than 53 bits.
+f32 divides in f64 by y * 2^240, y * 2^192, … y: a quotient of 48 bits is off by at most one, and the remainder has few digits. Without
+FMA a quotient has 28 bits, so that its product with the 24 bits of y is exact. In f64, with integer significands X, Y of 53 bits and D
+the difference of the exponents, the remainder is X * 2^D modulo Y. 2^D is built from the bits of D by squaring modulo Y. A product of two
+remainders is computed as a pair, and all steps are exact: remainders are in -Y/2..Y/2, so that no intermediate result has more than 53
+bits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ...dtype import f32, f64, u64
 from ..expr import Add, And, BitAnd, Bitcast, BitOr, Call, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, Neg, Select, Shl, Shr, Sub
 from .build import absolute, bits, number, pattern, rest_of, signed, two_product
 
-_DIGITS, _DIGITS_UNFUSED = 48, 28  # bits of a quotient; there are 277 of them between the largest f32 and the least
-_STEPS = 6  # bits of D taken one by one; what is above them is at most 2^5, and 2^32 is below every Y
+_DIGITS, _DIGITS_UNFUSED = 48, 28  # bits of a quotient; the ratio of the largest to the least f32 has 277 bits
+_STEPS = 6  # bits of D processed one by one; the rest of D is at most 2^5, and 2^32 is less than any Y
 
 
 def _round(x: Expr) -> Expr:
@@ -24,7 +24,7 @@ def _round(x: Expr) -> Expr:
 
 
 class _Modulus:
-    """Arithmetic modulo a whole number of 53 bits."""
+    """Arithmetic modulo an integer of 53 bits."""
 
     def __init__(self, y: Expr, fused: bool) -> None:
         self.y = y
@@ -32,18 +32,18 @@ class _Modulus:
         self.inverse = Div(number(1.0, y), y)
 
     def center(self, a: Expr) -> Expr:
-        """a in -y/2..y/2, where |a| is at most 2*y or so."""
+        """a reduced to -y/2..y/2, where |a| is at most about 2*y."""
         return rest_of(a, _round(Mul(a, self.inverse)), self.y, self.fused)
 
     def product(self, a: Expr, b: Expr, factor: Expr | None = None) -> Expr:
-        """a*b, or a*b*factor with a factor of 1 or 2."""
+        """a*b, or a*b*factor with a factor of 1 or 2, reduced."""
         high, low = two_product(a, b, self.fused)
         r: Expr = Add(rest_of(high, _round(Div(high, self.y)), self.y, self.fused), low)
         return self.center(r if factor is None else Mul(r, factor))
 
 
 def _significand(x: Expr) -> tuple[Expr, Expr]:
-    """The significand as a whole number in 2^52..2^53, and the exponent field (0 or less, plus 64, for denormals), of a positive x."""
+    """The significand of a positive x as an integer in 2^52..2^53, and its exponent field plus 64 (at most 64 for denormals)."""
     small = Lt(x, number(2.0**-1022, x))
     scaled = bits(Select(small, Mul(x, number(2.0**64, x)), x))
     significand = Bitcast(f64, BitOr(BitAnd(scaled, pattern((1 << 52) - 1, x)), pattern(0x433 << 52, x)))
@@ -57,21 +57,23 @@ def _power(field: Expr) -> Expr:
 
 
 def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
+    """The remainder of positive f64 numbers."""
     (sa, ea), (sb, eb) = _significand(a), _significand(b)
     by = _Modulus(sb, fused)
-    d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps where a < b, and is not used there
+    d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps if a < b, where the result is not used
     power = _power(Add(Shr(d, Const(_STEPS, u64)), Const(1023, u64)))
     for i in reversed(range(_STEPS)):
         bit = BitAnd(Shr(d, Const(i, u64)), Const(1, u64))
         power = by.product(power, power, _power(Add(bit, Const(1023, u64))))
     r = by.product(by.center(sa), power)
     r = Select(Lt(r, number(0.0, r)), Add(r, sb), r)
-    # The unit of b is 2^(eb - 64 - 1075): two factors, each of them a normal number.
+    # The ulp of b is 2^(eb - 64 - 1075), applied as two factors that are both normal numbers.
     half = Shr(eb, Const(1, u64))
     return Mul(Mul(r, _power(Add(half, Const(454, u64)))), _power(Add(Sub(eb, half), Const(453, u64))))
 
 
 def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
+    """The remainder of positive f32 numbers."""
     r, wide = Cast(f64, a), Cast(f64, b)
     inverse = Div(number(1.0, wide), wide)
     value: Expr = r
