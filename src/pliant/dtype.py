@@ -1,20 +1,20 @@
-"""Data types: their names, widths, ranges, and how Python's, numpy's and torch's spellings map to them.
+"""Data types: names, widths, ranges, and the mapping from the spellings of Python, numpy and torch.
 
-Compute types are those that arithmetic is defined on; storage types exist only inside buffers,
-packed, and are widened on load: i4 and i2 to i8, u4 and u2 to u8, the small floats to f32, all exactly.
+Compute types have arithmetic. Storage types exist only inside buffers, packed, and are widened on load: i4 and i2 to i8, u4 and u2 to u8,
+the small floats to f32, all exactly.
 
-Storing to one is what ml_dtypes' cast from i8, u8 or f32 is. Integers keep their low bits. Floats are rounded to nearest even,
-denormals included, and what is then too large becomes
+A store to a storage type equals ml_dtypes' cast from i8, u8 or f32. Integers keep their low bits. Floats are rounded to nearest even,
+denormals included. A result that is too large becomes
 
     f8e5m2, f8e4m3    infinity          f8e4m3fn    NaN (it has no infinity)          f4e2m1    the largest number, 6
     f8e5m2fnuz, f8e4m3fnuz    NaN (neither has infinity, nor a negative zero, whose code 0x80 is NaN)
 
 NaN is stored as one code, the positive quiet NaN (0x7e, 0x7c, 0x7f); f4e2m1, which has none, gets -0.0. The elements of f8e8m0 are the
-powers of two from 2^-127 to 2^127 and NaN (0xff): numbers are rounded to the nearest, those in the middle up, as are those between the two
-least; what is smaller becomes 2^-127; zero, negative numbers and what is too large become NaN.
+powers of two from 2^-127 to 2^127 and NaN (0xff). Numbers are rounded to the nearest of them, ties up, and those between the two least up
+as well; smaller ones become 2^-127; zero, negative and too large numbers become NaN.
 
-Elements of less than a byte lie in a row from the low bits up. An array of them is passed as bytes (u8) whose last dim is packed:
-`n` elements are `n * bits / 8` bytes, a whole number. (ml_dtypes spends a byte on each element: `pack` and `unpack` convert.)
+Elements smaller than a byte are packed from the low bits up. An array of them is passed as bytes (u8) whose last dim is packed: `n`
+elements are `n * bits / 8` bytes, a whole number. (ml_dtypes uses a byte for each element: `pack` and `unpack` convert.)
 
     >>> dtype("float32") is f32, f32.bits, str(f32)
     (True, 32, 'f32')
@@ -39,7 +39,7 @@ class DType:
         self.kind = kind  # "b" bool, "i" signed, "u" unsigned, "f" float
         self.bits = bits
         self.long_name = long_name
-        self.code = code  # stable number, for files
+        self.code = code  # a stable number for files
         self.storage = storage
 
     def __repr__(self) -> str:
@@ -65,15 +65,15 @@ class DType:
 
     @property
     def per_byte(self) -> int:
-        """How many elements share a byte; 1 for all types of a byte or more."""
+        """The number of elements in a byte; 1 for types of a byte or more."""
         return max(1, 8 // self.bits)
 
     def array_dtype(self) -> np.dtype[Any]:
-        """The numpy dtype of arrays of this type: their own, or packed bytes below one byte."""
+        """The numpy dtype of arrays of this type; packed bytes for types smaller than a byte."""
         return u8.numpy() if self.bits < 8 else self.numpy()
 
     def array_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the numpy array that holds elements of such a shape: the last dim is in bytes where they are packed."""
+        """The shape of the numpy array that holds elements of the given shape; the last dim counts bytes if elements are packed."""
         return tuple(shape) if self.bits >= 8 or not shape else (*shape[:-1], -(-shape[-1] // self.per_byte))
 
     @property
@@ -87,12 +87,12 @@ class DType:
         return (1 << (self.bits - (self.kind == "i"))) - 1
 
     def wrap(self, value: int) -> int:
-        """`value` modulo 2^bits, in this integer type's range: what overflow gives."""
+        """`value` modulo 2^bits, in this integer type's range, as overflow wraps it."""
         value &= (1 << self.bits) - 1
         return value - (1 << self.bits) if self.kind == "i" and value >> (self.bits - 1) else value
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype of one element (bf16 and the like need ml_dtypes)."""
+        """The numpy dtype of one element (bf16 and the small floats need ml_dtypes)."""
         import numpy as np
 
         try:
@@ -100,10 +100,11 @@ class DType:
         except TypeError:
             import ml_dtypes
 
-            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.long_name))
-            return found
+            element: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.long_name))
+            return element
 
 
+# Name, kind, bits, long name, storage. The position is the code in files: append only.
 _FIELDS = [
     ("bool", "b", 8, "bool", False),
     ("i8", "i", 8, "int8", False),
@@ -143,20 +144,21 @@ f16, bf16, f32, f64 = ALL["f16"], ALL["bf16"], ALL["f32"], ALL["f64"]
 
 
 def dtype(spelling: object) -> DType:
-    """The data type meant by `f32`, "f32", "float32", np.float32 or torch.float32."""
+    """The data type meant by `f32`, "f32", "float32", np.float32 or torch.float32; raises an error for anything else."""
     if isinstance(spelling, DType):
         return spelling
     name = spelling if isinstance(spelling, str) else _name_of(spelling)
-    found = ALL.get(name) or _LONG.get(name)
-    if found is None:
+    match = ALL.get(name) or _LONG.get(name)
+    if match is None:
         from .support.errors import Error
         from .support.resolve import near
 
         raise Error(f"`{name}` is not a data type", facts=["data types: " + ", ".join(ALL)], help=near(name, [*ALL, *_LONG]))
-    return found
+    return match
 
 
 def _name_of(spelling: object) -> str:
+    """The name of a type object of Python, numpy or torch."""
     if spelling is bool:
         return "bool"
     text = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
@@ -164,7 +166,7 @@ def _name_of(spelling: object) -> str:
 
 
 def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
-    """The bytes of an array of i4, u4, i2, u2 or f4e2m1 (one element in each byte, as ml_dtypes has them, or numbers)."""
+    """Packs an array of i4, u4, i2, u2 or f4e2m1 (one element per byte, as ml_dtypes stores them, or numbers) into bytes."""
     import numpy as np
 
     to = dtype(spelling)
@@ -179,10 +181,10 @@ def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
 
 
 def unpack(packed: np.ndarray[Any, Any], spelling: object) -> np.ndarray[Any, Any]:
-    """The elements of packed bytes, as an array of ml_dtypes' type."""
+    """Unpacks bytes into an array of ml_dtypes' type, one element per byte."""
     import numpy as np
 
-    of = dtype(spelling)
-    per, last = of.per_byte, packed.shape[-1] * of.per_byte
-    codes = (packed[..., None] >> (np.arange(per, dtype=np.uint8) * of.bits)) & ((1 << of.bits) - 1)
-    return np.ascontiguousarray(codes.reshape(*packed.shape[:-1], last)).view(of.numpy())
+    stored = dtype(spelling)
+    per, last = stored.per_byte, packed.shape[-1] * stored.per_byte
+    codes = (packed[..., None] >> (np.arange(per, dtype=np.uint8) * stored.bits)) & ((1 << stored.bits) - 1)
+    return np.ascontiguousarray(codes.reshape(*packed.shape[:-1], last)).view(stored.numpy())

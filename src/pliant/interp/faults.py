@@ -1,4 +1,4 @@
-"""The errors that an interpreted loop program raises: an index out of range, a check that failed."""
+"""The errors that an interpreted loop program raises: an index out of range, a failed check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .memory import Ints
 
 
 class OutOfRange:
-    """Raises the error of an access to one buffer at one statement; called with the index and the buffer's shape."""
+    """Raises the error for an out-of-range access to one buffer at one statement; called with the index and the buffer's shape."""
 
     __slots__ = ("buffer", "span")
 
@@ -21,7 +21,7 @@ class OutOfRange:
 
     def __call__(self, index: Ints, shape: Ints) -> None:
         """Raises the error."""
-        extra = len(shape) - self.buffer.ndim  # a buffer of lanes has their axes in front
+        extra = len(shape) - self.buffer.ndim  # a buffer allocated per lane has the lane axes in front
         index, shape = index[extra:], shape[extra:]
         pairs = enumerate(zip(index, shape, strict=True))
         bad = [f"index {d} is {i}, and dim {d} has {n} elements" for d, (i, n) in pairs if not 0 <= i < n]
@@ -34,17 +34,17 @@ class OutOfRange:
         )
 
     def of(self, shape: Ints) -> Callable[[Ints], None]:
-        """What raises the error for an index, when the shape is known."""
+        """A function that raises the error for an index, for a known shape."""
         return lambda index: self(index, shape)
 
 
 def out_of_range(buffer: Buffer, span: Span | None) -> OutOfRange:
-    """What raises the error of an access to `buffer` at `span`."""
+    """The object that raises the error for an access to `buffer` at `span`."""
     return OutOfRange(buffer, span)
 
 
 def failed(check: Check, span: Span | None) -> Callable[..., None]:
-    """What raises the error of a check that did not hold, from the values of its message."""
+    """A function that raises the error for a failed check, from the values of its message."""
     kind = ShapeError if check.kind == "shape" else Error
 
     def fail(*values: int) -> None:

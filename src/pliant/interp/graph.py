@@ -1,7 +1,7 @@
-"""The interpreter of graph programs, in numpy: operators by their references, loop programs by `interp.loop`.
+"""The interpreter of graph programs in numpy: operators by their reference functions, loop programs by `interp.loop`.
 
-It checks what native code checks: dtype, rank and contract of the arguments, and every `Require`. Results of operators are new arrays;
-state is updated on a copy, and a state argument whose new value is returned is overwritten at the end, when all went well.
+It checks what native code checks: dtype, rank and contract of the arguments, and every `Require`. Results of operators are new arrays.
+State is updated on a copy; a state argument whose new value is returned is overwritten at the end, if no error occurred.
 
     y, = run_graph(mlp, [x, w])
 """
@@ -44,8 +44,8 @@ from ..sym.expr import Dim, Expr, Var, free_vars
 from ..sym.semantics import evaluate, value_of
 
 Array = np.ndarray[Any, Any]
-Env = dict[Var, int]
-Libraries = Mapping[str, Callable[..., Any]]
+Env = dict[Var, int]  # the values of dims
+Libraries = Mapping[str, Callable[..., Any]]  # symbol -> its Python stand-in
 
 
 def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Libraries | None = None) -> list[Array]:
@@ -55,12 +55,12 @@ def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Librar
             f"`{function.name}` takes {counted(len(function.params), 'argument')}, {len(arguments)} given",
             facts=[f"{function.name}({', '.join(map(repr, function.params))})"],
         )
-    given = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
-    copies = [_copy_of_state(p, a) if is_state(p) else a for p, a in zip(function.params, given, strict=True)]
+    arrays = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
+    copies = [_copy_of_state(p, a) if is_state(p) else a for p, a in zip(function.params, arrays, strict=True)]
     results = _Interpreter(libraries or {}).function(function, copies)
     final = []
     for value, result in zip(function.results, results, strict=True):
-        for original, copy in zip(given, copies, strict=True):
+        for original, copy in zip(arrays, copies, strict=True):
             if is_state(value) and result is copy:
                 np.copyto(original, copy)
                 result = original
@@ -69,6 +69,7 @@ def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Librar
 
 
 def _argument(param: Value, argument: Any) -> Array:
+    """The argument as an array; raises an error if it does not fit the parameter."""
     a = param.annotation
     if isinstance(a, Scalar):
         return np.asarray(value_of(argument, a.dtype))
@@ -87,7 +88,7 @@ def _argument(param: Value, argument: Any) -> Array:
 
 
 def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
-    """The values of a function's dims from the shapes of its arguments, all of which are checked."""
+    """The values of a function's dims from the shapes of its arguments; raises an error if a shape does not fit."""
     env: Env = {}
     for p, a in zip(params, arrays, strict=True):
         if isinstance(p.annotation, Tensor):
@@ -107,7 +108,7 @@ def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
 
 
 def _bind_strides(params: Sequence[Value], arrays: Sequence[Array], env: Env) -> None:
-    """The values of dims that only strides show, and a check of declared strides where they say something: where steps are made."""
+    """Binds the dims that only strides show, and checks declared strides along dims of more than one element."""
     declared = [
         (p, i, e, stride // a.itemsize * (t.dtype.per_byte if i < a.ndim - 1 else 1))
         for p, a in zip(params, arrays, strict=True)
@@ -127,7 +128,7 @@ def _bind_strides(params: Sequence[Value], arrays: Sequence[Array], env: Env) ->
 
 
 def _elements(array: Array, t: Tensor) -> tuple[int, ...]:
-    """The shape of a tensor in elements: the last dim of an array of bytes is packed where they are smaller."""
+    """The shape of a tensor in elements; the last dim of an array of packed bytes counts elements, not bytes."""
     return (*array.shape[:-1], array.shape[-1] * t.dtype.per_byte) if array.ndim else ()
 
 
@@ -137,13 +138,13 @@ def _empty(a: Annotation, d: DType, env: Env) -> Array:
 
 
 def _lying(like: Array, strides: Sequence[int]) -> Array:
-    """Fresh memory of the shape and dtype of an array, under other strides, in items."""
+    """Fresh memory with the shape and dtype of an array, but other strides (in items)."""
     size = 1 + sum(max(n - 1, 0) * s for n, s in zip(like.shape, strides, strict=True))
     return np.lib.stride_tricks.as_strided(np.empty(size, like.dtype), like.shape, [s * like.itemsize for s in strides])
 
 
 def _copy_of_state(p: Value, array: Array) -> Array:
-    """A copy, which lies as the original does where the parameter declares strides."""
+    """A copy; it has the strides of the original if the parameter declares strides."""
     if not stride_exprs(p.annotation):
         return array.copy()
     copy = _lying(array, [s // array.itemsize for s in array.strides])
@@ -152,11 +153,13 @@ def _copy_of_state(p: Value, array: Array) -> Array:
 
 
 def _check_contract(dim: Var, size: int, which: str) -> None:
+    """Raises an error if a size violates the contract of a dim."""
     if isinstance(dim, Dim) and not (dim.min <= size <= dim.max and size % dim.multiple_of == 0):
         raise ShapeError(f"{which} is {size}, and the contract says {dim.contract}")
 
 
 def _number(e: Expr, env: Env) -> int:
+    """The value of a dim expression."""
     return int(evaluate(e, env))
 
 
@@ -168,18 +171,20 @@ def check(require: Require, env: Env) -> None:
 
 
 class _Interpreter:
-    """Runs functions; holds what is the same for all of them."""
+    """Runs functions."""
 
     def __init__(self, libraries: Libraries) -> None:
         self.libraries = libraries
 
     def function(self, f: Function, arguments: Sequence[Array]) -> list[Array]:
+        """The results of a function."""
         env = bind_dims(f.params, arguments)
         values: dict[Value, Array] = dict(zip(f.params, arguments, strict=True))
         self.nodes(f.nodes, values, env)
         return [values[r] for r in f.results]
 
     def nodes(self, nodes: Sequence[Node], values: dict[Value, Array], env: Env) -> None:
+        """Runs nodes in order, and checks their results."""
         for node in nodes:
             for require in node.requires:
                 check(require, env)
@@ -192,11 +197,13 @@ class _Interpreter:
                 values[out] = array
 
     def body(self, body: Body, arguments: Sequence[Array], values: dict[Value, Array], env: Env) -> list[Array]:
+        """The results of a branch or loop body."""
         inner = {**values, **dict(zip(body.params, arguments, strict=True))}
         self.nodes(body.nodes, inner, dict(env))
         return [inner[r] for r in body.results]
 
     def node(self, node: Node, values: dict[Value, Array], env: Env) -> Sequence[Array]:
+        """The results of one node."""
         match node:
             case Const():
                 kind, array = node.outs[0].tensor.dtype, known(node.outs[0].name, node.array)
@@ -208,13 +215,13 @@ class _Interpreter:
             case CallFunction():
                 return self.function(node.function, [values[a] for a in node.args])
             case CallHost():
-                found = node.fn(*(values[a] for a in node.args))
-                return [np.asarray(a) for a in (found if isinstance(found, tuple | list) else (found,))]
+                result = node.fn(*(values[a] for a in node.args))
+                return [np.asarray(a) for a in (result if isinstance(result, tuple | list) else (result,))]
             case CallLibrary():
                 return self.call_library(node, values, env)
             case MatchCast():
-                found = values[node.value]
-                return [found.copy() if is_state(node.value) and not is_state(node.outs[0]) else found]
+                result = values[node.value]
+                return [result.copy() if is_state(node.value) and not is_state(node.outs[0]) else result]
             case If():
                 return self.body(node.then if bool(values[node.cond]) else node.orelse, (), values, env)
             case While():
@@ -225,17 +232,19 @@ class _Interpreter:
         raise InternalError(f"no meaning for {type(node).__name__}")
 
     def op(self, node: Op, values: dict[Value, Array], env: Env) -> list[Array]:
-        defines = node_defines(node)  # no value yet: the results show it
+        """The results of an operator, by its reference function."""
+        defines = node_defines(node)  # dims that the results define have no value yet
         attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
-        made = TABLE[node.op].reference([_unpacked(a, values[a]) for a in node.args], attrs)
-        found = [_owned(_packed(out, array)) for out, array in zip(node.outs, made, strict=True)]
+        results = TABLE[node.op].reference([_unpacked(a, values[a]) for a in node.args], attrs)
+        outputs = [_owned(_packed(out, array)) for out, array in zip(node.outs, results, strict=True)]
         state = updated_state(node)
         if state is not None:
-            np.copyto(values[state], found[0])
-            found[0] = values[state]
-        return found
+            np.copyto(values[state], outputs[0])
+            outputs[0] = values[state]
+        return outputs
 
     def call_loop(self, node: CallLoop, values: dict[Value, Array], env: Env) -> list[Array]:
+        """The results of a call of a loop program."""
         from ..loop.stmt import Func
         from .loop import run_loop
 
@@ -243,25 +252,25 @@ class _Interpreter:
         assert isinstance(callee.program, Func)
         dims = [_number(d, env) for d in node.dims]
         symbols = dict(zip(callee.symbols, dims, strict=True))
-        given, outs = iter(node.args), iter(node.outs)
+        inputs, outs = iter(node.args), iter(node.outs)
         arguments: list[Any] = []
         results: list[Array] = []
         for p in callee.params:
             if p.role == "out":
-                made = _empty(next(outs).annotation, p.dtype, env)
-                results.append(made)
-                arguments.append(made if p.strides is None else _lying(made, [_number(e, symbols) for e in p.strides]))
+                output = _empty(next(outs).annotation, p.dtype, env)
+                results.append(output)
+                arguments.append(output if p.strides is None else _lying(output, [_number(e, symbols) for e in p.strides]))
                 continue
-            a = next(given)
-            found = values[a] if isinstance(a, Value) else evaluate(a, env)
+            a = next(inputs)
+            argument = values[a] if isinstance(a, Value) else evaluate(a, env)
             if p.shape is None:
-                found = np.asarray(found)[()]
+                argument = np.asarray(argument)[()]
             elif p.role == "inout":
                 next(outs)
-                results.append(found)
+                results.append(argument)
             elif p.strides is None:
-                found = np.ascontiguousarray(found).reshape(found.shape)
-            arguments.append(found)
+                argument = np.ascontiguousarray(argument).reshape(argument.shape)
+            arguments.append(argument)
         run_loop(callee.program, arguments, dims)
         for result, written in zip(results, (a for p, a in zip(callee.params, arguments, strict=True) if p.role != "in"), strict=True):
             if written is not result:
@@ -269,21 +278,23 @@ class _Interpreter:
         return results
 
     def call_library(self, node: CallLibrary, values: dict[Value, Array], env: Env) -> list[Array]:
-        found = self.libraries.get(node.symbol)
-        if found is None:
+        """The results of a library call, by its stand-in."""
+        stand_in = self.libraries.get(node.symbol)
+        if stand_in is None:
             raise UnsupportedError(f"the symbol `{node.symbol}` is not known to the interpreter", help="give a stand-in: libraries={…}")
         outs = [_empty(o.annotation, o.tensor.dtype, env) for o in node.outs]
-        found(*(values[a] for a in node.args), *outs)
+        stand_in(*(values[a] for a in node.args), *outs)
         return outs
 
 
 def _attribute(e: Expr, env: Env) -> Any:
-    found = evaluate(e, env)
-    return int(found) if e.dtype.is_int and e.dtype.bits == 64 else found
+    """The value of a symbolic attribute."""
+    value = evaluate(e, env)
+    return int(value) if e.dtype.is_int and e.dtype.bits == 64 else value
 
 
 def _unpacked(value: Value, array: Array) -> Array:
-    """The elements of a value, one by one also where memory has several in a byte."""
+    """The elements of a value, one per array item, also if memory packs several into a byte."""
     d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
     if d is None or not d.storage:
         return array
@@ -291,19 +302,19 @@ def _unpacked(value: Value, array: Array) -> Array:
 
 
 def _packed(value: Value, array: Array) -> Array:
-    """Elements as memory has them."""
+    """Elements as memory stores them."""
     d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
     return array if d is None or d.bits >= 8 else pack(array, d)
 
 
 def _owned(array: Any) -> Array:
-    """The array, or a copy where it is a view of another one: state may be overwritten later."""
-    found = np.asarray(array)
-    return found if found.flags.owndata and found.flags.c_contiguous else found.copy()
+    """The array, or a copy if it is a view of another one, because state may be overwritten later."""
+    owned = np.asarray(array)
+    return owned if owned.flags.owndata and owned.flags.c_contiguous else owned.copy()
 
 
 def _fit(out: Value, array: Array, env: Env) -> None:
-    """Defines the dims that the result is the first to show, and checks that it is what its annotation says."""
+    """Binds the dims that this result is the first to show, and checks that it fits its annotation."""
     a: Annotation = out.annotation
     if isinstance(a, Scalar):
         if isinstance(a.value, Var) and a.value not in env:

@@ -1,10 +1,9 @@
-"""Array-at-a-time access: loads and stores of many iterations of independent loops ("lanes") at once.
+"""Loads and stores of many independent iterations ("lanes") at once, as numpy array operations.
 
-Lanes form a box of `extents`; values are arrays that broadcast against it, or scalars where all lanes agree. An affine
-access comes as the index of the first lane and, for each index, its step along each axis of the box: it becomes a strided
-view, without a copy. Any other access comes as index arrays. A mask, where there is one, says which lanes are active;
-the others neither read nor write. Two lanes that would write the same element raise `Conflict`: the caller then starts
-again one at a time, as the order of the lanes matters.
+Lanes form a box of `extents`; values are arrays that broadcast against it, or scalars where all lanes agree. An affine access is given by
+the index of the first lane and, for each index, its step along each axis of the box: it becomes a strided view, without a copy. Any other
+access is given by index arrays. A mask, if there is one, marks the active lanes; the others neither read nor write. Two lanes that write
+the same element raise `Conflict`, because their order matters: the caller then starts again, one iteration at a time.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ import numpy as np
 from .memory import Ints, Memory
 
 Mask = Any  # a bool array that broadcasts against the box, or None
-Rows = tuple[Ints, ...]  # for each index its step along each axis
-Fail = Callable[[Ints], None]  # raises the error of an index out of range
+Rows = tuple[Ints, ...]  # for each index, its step along each axis
+Fail = Callable[[Ints], None]  # raises the error for an index out of range
 
-LIMIT = 1 << 20  # lanes at once: bounds the memory of temporaries
+LIMIT = 1 << 20  # maximal number of lanes at once, to bound the memory of temporaries
 
 
 class Conflict(Exception):
-    """Two lanes write one element: the order matters."""
+    """Raised if two lanes write one element, so that their order matters."""
 
 
 def chunks(start: int, stop: int, outer: int) -> Iterator[tuple[int, int]]:
-    """The ranges that a loop is cut into, so that not too many lanes are alive at once."""
+    """The ranges that a loop is cut into, to bound the number of lanes."""
     step = max(1, LIMIT // max(1, outer))
     for low in range(start, stop, step):
         yield low, min(low + step, stop)
@@ -40,6 +39,7 @@ def axis(low: int, high: int, position: int, rank: int) -> np.ndarray[Any, Any]:
 
 
 def _inside(memory: Memory, starts: Ints, rows: Rows, extents: Ints) -> bool:
+    """True if an affine access stays inside of the buffer for all lanes."""
     for start, row, size in zip(starts, rows, memory.shape, strict=True):
         low = high = start
         for step, n in zip(row, extents, strict=True):
@@ -53,11 +53,13 @@ def _inside(memory: Memory, starts: Ints, rows: Rows, extents: Ints) -> bool:
 
 
 def _steps(memory: Memory, rows: Rows, rank: int) -> Ints:
+    """The steps of an affine access in elements, along each axis."""
     strides = memory.strides
     return tuple(sum(row[d] * s for row, s in zip(rows, strides, strict=True)) for d in range(rank))
 
 
 def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
+    """The index arrays of an affine access."""
     rank = len(extents)
     axes = [axis(0, n, d, rank) for d, n in enumerate(extents)]
     return tuple(
@@ -66,7 +68,7 @@ def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
 
 
 def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: Mask, fail: Fail) -> Any:
-    """The elements of an affine access."""
+    """Loads the elements of an affine access."""
     if memory.dtype.storage or not _inside(memory, starts, rows, extents):
         return load(memory, _indices(starts, rows, extents), mask, fail)
     rank = len(extents)
@@ -77,16 +79,17 @@ def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: M
 
 
 def load(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> Any:
-    """The elements at arrays of indices."""
+    """Loads the elements at index arrays."""
     _check(memory, indices, mask, fail)
     if mask is not None:
-        if 0 in memory.shape:  # no lane is active
+        if 0 in memory.shape:  # an empty buffer: no lane can be active
             return np.zeros((1,) * np.ndim(mask), np.asarray(memory.array[(slice(0, 0),) * len(indices)]).dtype)
         indices = tuple(np.where(mask, i, 0) for i in indices)
     return memory.array[indices]
 
 
 def _check(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> None:
+    """Raises the error for the first active lane that is out of range."""
     for i, size in zip(indices, memory.shape, strict=True):
         bad = (i < 0) | (i >= size)
         if mask is not None:
@@ -98,7 +101,7 @@ def _check(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> 
 
 
 def _disjoint(steps: Ints, extents: Ints) -> bool:
-    """Whether no two points of the box fall on one element: each step passes over all that smaller ones reach."""
+    """True if no two points of the box are one element: each step exceeds the reach of all smaller ones."""
     reach = 0
     for step, n in sorted((abs(s), n) for s, n in zip(steps, extents, strict=True) if n > 1):
         if step <= reach:
@@ -108,7 +111,7 @@ def _disjoint(steps: Ints, extents: Ints) -> bool:
 
 
 def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
-    """Writes the elements of an affine access."""
+    """Stores the elements of an affine access."""
     steps = _steps(memory, rows, len(extents))
     if memory.dtype.storage or not _inside(memory, starts, rows, extents) or not _disjoint(steps, extents):
         store(memory, _indices(starts, rows, extents), value, extents, mask, fail)
@@ -122,17 +125,17 @@ def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: 
 
 
 def store(memory: Memory, indices: tuple[Any, ...], value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
-    """Writes the elements at arrays of indices."""
+    """Stores the elements at index arrays; raises `Conflict` if two lanes write one element."""
     _check(memory, indices, mask, fail)
     chosen = slice(None) if mask is None else np.broadcast_to(mask, extents).ravel()
     places = tuple(np.broadcast_to(i, extents).ravel()[chosen] for i in indices)
-    written = np.array(np.broadcast_to(value, extents)).ravel()[chosen]  # a copy: it may be a view of what is written
+    written = np.array(np.broadcast_to(value, extents)).ravel()[chosen]  # a copy, because it may be a view of the memory that is written
     if not written.size:
         return
     flat = sum((i * s for i, s in zip(places, memory.strides, strict=True)), np.zeros(written.shape, np.int64))
     if np.unique(flat).size != flat.size:
         raise Conflict
-    memory.array[places] = written if places else written[0]  # memory of no dims has one element
+    memory.array[places] = written if places else written[0]  # a 0-d buffer has one element
 
 
 def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
@@ -142,11 +145,11 @@ def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
 
 
 def first_of(chosen: Any, *values: Any) -> list[int]:
-    """The values of the first lane that is chosen."""
+    """The values of the first chosen lane."""
     where, *every = np.broadcast_arrays(chosen, *values)
     return [int(v[where][0]) for v in every]
 
 
 def lift(value: Any, rank: int) -> Any:
-    """A value as an array over the box, also when all lanes agree."""
+    """A value as an array over the box, even if all lanes agree."""
     return value if isinstance(value, np.ndarray) else np.full((1,) * rank, value)

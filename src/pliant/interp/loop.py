@@ -1,9 +1,8 @@
-"""The interpreter of loop programs: the meaning of `loop/stmt.py`, executable, on numpy arrays.
+"""The interpreter of loop programs on numpy arrays: the executable semantics of `loop/stmt.py`.
 
-`run_loop` writes into the arrays in place. It is the oracle that native code is compared with, bit for bit, so it follows
-the semantics word for word: memory that is undefined reads as poison, an access outside of a buffer is an error that
-names it, and `order="shuffled"` runs what may run in any order in a random one, so that a program that is not as
-parallel as it claims shows.
+`run_loop` writes into the arrays in place. It is the oracle that native code is compared with, bit for bit, so it follows the semantics
+word for word: undefined memory reads as poison, and an access outside of a buffer is an error that names it. `order="shuffled"` runs
+iterations that may run in any order in a random one, which exposes programs that are not as parallel as they claim.
 
     >>> c = np.empty((2, 2), np.float32); run_loop(matmul, [a, b, c])
 """
@@ -41,9 +40,9 @@ def run_loop(
     checked: bool = True,
     lanes: bool = True,
 ) -> None:
-    """Runs a loop program on arrays, in place: an argument for each parameter, `dims` for its symbols (else found by matching).
+    """Runs a loop program on arrays, in place: one argument for each parameter, `dims` for its symbols (else deduced from the shapes).
 
-    `lanes` runs independent iterations at once where that gives the same bits; `lanes=False` runs all one at a time.
+    `lanes` runs independent iterations at once where that gives the same bits; `lanes=False` runs them one at a time.
     """
     if len(arguments) != len(func.params):
         raise ShapeError(f"`{func.name}` takes {counted(len(func.params), 'argument')}, {len(arguments)} given", where=func.span)
@@ -60,6 +59,7 @@ def run_loop(
 
 
 def _array(buffer: Buffer, argument: Argument) -> np.ndarray[Any, Any]:
+    """The argument, if it is a numpy array; raises an error otherwise."""
     if not isinstance(argument, np.ndarray):
         raise ShapeError(f"`{buffer.name}` must be a numpy array, not {type(argument).__name__}")
     return argument
@@ -67,7 +67,7 @@ def _array(buffer: Buffer, argument: Argument) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A loop program made ready to run; checks what it is called with."""
+    """A loop program translated to Python; checks the arguments of each call."""
 
     func: Func
     run: Callable[..., None]
@@ -85,6 +85,7 @@ class Program:
         self.run(rng, fitted, dims)
 
     def _symbols(self, dims: Ints) -> dict[Var, Any]:
+        """The values of the symbols; raises an error if they violate the contract."""
         symbols = self.func.symbols
         if len(symbols) != len(dims):
             names = ", ".join(v.name for v in symbols)
@@ -98,7 +99,7 @@ class Program:
 
 
 def _fit(buffer: Buffer, memory: Memory, values: dict[Var, Any]) -> Memory:
-    """The memory of an argument, which must have the layout that the parameter declares."""
+    """The memory of an argument; raises an error if it does not have the layout that the parameter declares."""
     shape = tuple(int(evaluate(e, values)) for e in buffer.shape)
     if memory.shape != shape:
         declared = ", ".join(map(str, buffer.shape))
@@ -118,15 +119,15 @@ def _fit(buffer: Buffer, memory: Memory, values: dict[Var, Any]) -> Memory:
 
 @lru_cache(maxsize=512)
 def compiled(func: Func, checked: bool, shuffled: bool, lanes: bool) -> Program:
-    """The Python function of a loop program, made once."""
+    """The Python function of a loop program, compiled once."""
     callees = {s.func: compiled(s.func, checked, shuffled, lanes) for s in walk_stmts(func.body) if isinstance(s, Call)}
     code, names = Writer(func, checked, shuffled, lanes, callees).program()
-    exec(code, names)  # runs text that Writer made of the program; no user's code gets into it
+    exec(code, names)  # safe: Writer generates the text from the IR, and no user code gets into it
     return Program(func, names["run"])
 
 
 def deduce_dims(func: Func, arguments: Sequence[Memory | Argument], scalars: dict[Var, Any]) -> Ints:
-    """The values of a program's symbols, from the shapes and strides of its arguments."""
+    """The values of a program's symbols, solved from the shapes and strides of its arguments."""
     known: dict[Var, Any] = dict(scalars)
     pairs: list[tuple[Expr, int]] = []
     for p, m in zip(func.params, arguments, strict=True):
@@ -156,7 +157,7 @@ def deduce_dims(func: Func, arguments: Sequence[Memory | Argument], scalars: dic
 
 
 def _solve(e: Expr, v: Var, n: int, known: dict[Var, Any]) -> int | None:
-    """The value of `v` for which `e` is `n`, if `e` is affine in it."""
+    """The value of `v` for which `e` equals `n`, if `e` is affine in it; else None."""
 
     def at(x: int) -> int:
         return int(evaluate(e, known | {v: x}))
@@ -164,5 +165,5 @@ def _solve(e: Expr, v: Var, n: int, known: dict[Var, Any]) -> int | None:
     base, step = at(0), at(1) - at(0)
     if step == 0 or v.dtype is not i64:
         return None
-    found = (n - base) // step
-    return found if at(found) == n else None
+    value = (n - base) // step
+    return value if at(value) == n else None

@@ -1,8 +1,8 @@
-"""The memory of interpreted loop programs: what a buffer is bound to while a program runs.
+"""Memory of interpreted loop programs: the run-time values of buffers.
 
-A `Memory` is a dtype, a shape and strides (in elements) over raw bytes. Compute types are numpy arrays over those bytes
-(so views alias what they view, also across dtypes and without alignment); storage types are unpacked on load and packed on
-store: elements below a byte lie in a row from the low bits up. Fresh memory is poison: NaN for floats, bytes 0xAB otherwise.
+A `Memory` is a dtype, a shape and strides (in elements) over raw bytes. Compute types are numpy arrays over those bytes (so views alias
+their source, also across dtypes and without alignment). Storage types are unpacked on load and packed on store: elements smaller than a
+byte are packed from the low bits up. Fresh memory is poison: NaN for floats, bytes 0xAB otherwise.
 
     >>> m = allocate("t", u4, (3,)); m.array[1] = 9; int(m.array[1])
     9
@@ -19,19 +19,19 @@ from ..dtype import DType, u8
 from ..support.errors import Error, ShapeError
 
 Ints = tuple[int, ...]
-POISON = 0xAB
+POISON = 0xAB  # a byte pattern that is no plausible result
 
 
 class Memory:
-    """A buffer at run time; `array` reads and writes its elements by numpy's indexing."""
+    """A buffer at run time; `array` reads and writes its elements by numpy indexing."""
 
     __slots__ = ("array", "bit", "dtype", "keep", "name", "raw", "shape", "strides")
 
     def __init__(self, name: str, dtype: DType, shape: Ints, strides: Ints, raw: Any, bit: int, keep: Any = None) -> None:
         self.name, self.dtype, self.shape, self.strides = name, dtype, shape, strides
         self.raw = raw  # bytes, as a one-dimensional numpy array
-        self.bit = bit  # where the first element starts, in bits from the start of `raw`
-        self.keep = keep  # what owns the bytes
+        self.bit = bit  # the offset of the first element, in bits from the start of `raw`
+        self.keep = keep  # the object that owns the bytes
         self.array: Any
         if dtype.bits < 8:
             self.array = _Packed(self)
@@ -40,12 +40,12 @@ class Memory:
             self.array = _Widened(plain) if dtype.storage else plain
 
     def box(self, shape: Ints, strides: Ints, start: int) -> np.ndarray[Any, Any]:
-        """The elements of a compute type as an array of other extents: strides and start count elements."""
+        """The elements of a compute type as an array with other extents; strides and start count elements."""
         size = self.dtype.itemsize
         return np.ndarray(shape, self.dtype.numpy(), self.raw, self.bit // 8 + start * size, tuple(s * size for s in strides))
 
     def poison(self) -> None:
-        """Makes every element what reading undefined memory should look like."""
+        """Overwrites every element with the pattern of undefined memory."""
         if self.dtype.bits < 8:
             for index in np.ndindex(self.shape):
                 self.array[index] = 5 if self.dtype.kind != "f" else np.float32(1.5)
@@ -57,7 +57,7 @@ class Memory:
             self.array[...] = pattern[0]
 
     def view(self, name: str, dtype: DType, start: Ints, shape: Ints, strides: Ints) -> Memory:
-        """The memory from the element `start` on, under another dtype, shape and strides; it must not leave the bytes."""
+        """A view from the element `start` on, with another dtype, shape and strides; raises an error if it leaves the memory."""
         bit = self.bit + sum(i * s for i, s in zip(start, self.strides, strict=True)) * self.dtype.bits
         low, high = _reach(shape, strides)
         if 0 not in shape and (bit + low * dtype.bits < 0 or bit + (high + 1) * dtype.bits > self.raw.size * 8):
@@ -91,7 +91,7 @@ class _Widened:
 
 
 class _Packed:
-    """Elements of less than a byte, widened to i8, u8 or f32; indices are integers or integer arrays."""
+    """Elements smaller than a byte, widened to i8, u8 or f32; indices are integers or integer arrays."""
 
     __slots__ = ("bit", "dtype", "raw", "strides", "table")
 
@@ -108,6 +108,7 @@ class _Packed:
             self.table = codes
 
     def _place(self, index: Any) -> tuple[Any, Any]:
+        """The byte and the shift of an element."""
         index = index if isinstance(index, tuple) else (index,)
         bit = sum((i * s for i, s in zip(index, self.strides, strict=True)), 0) * self.dtype.bits + self.bit
         return bit >> 3, bit & 7
@@ -129,13 +130,13 @@ class _Packed:
 
 
 def narrowed(value: Any, to: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """f32 in a small float type: ml_dtypes' cast, which keeps the sign of NaN; here there is one NaN."""
+    """f32 converted to a small float type by ml_dtypes; that keeps the sign of a NaN, but here there is a single NaN."""
     value = np.asarray(value, np.float32)
     return np.where(np.isnan(value), np.float32(np.nan), value).astype(to)
 
 
 def _reach(shape: Ints, strides: Ints) -> tuple[int, int]:
-    """The lowest and the highest element number that a non-empty box touches."""
+    """The lowest and the highest element that a non-empty box touches."""
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
 
@@ -161,11 +162,11 @@ def allocate(name: str, dtype: DType, shape: Ints, strides: Ints | None = None) 
 
 
 def from_array(name: str, dtype: DType, array: np.ndarray[Any, Any]) -> Memory:
-    """The memory of a numpy array, in place. Storage types below a byte come as packed bytes of a last dim of `n * bits / 8`."""
+    """The memory of a numpy array, in place. Sub-byte storage types are packed bytes, with a last dim of `n * bits / 8`."""
     expected = u8.numpy() if dtype.bits < 8 else dtype.numpy()
     if array.dtype != expected and not (dtype.storage and array.dtype == np.uint8):
-        found = f"`{name}` is of dtype {array.dtype} where {dtype} is expected"
-        raise ShapeError(found, facts=[f"numpy's name of it is {expected}{' (packed bytes)' if dtype.bits < 8 else ''}"])
+        mismatch = f"`{name}` is of dtype {array.dtype} where {dtype} is expected"
+        raise ShapeError(mismatch, facts=[f"numpy's name of it is {expected}{' (packed bytes)' if dtype.bits < 8 else ''}"])
     per_byte = 8 // dtype.bits if dtype.bits < 8 else 1
     shape = tuple(array.shape)
     strides = tuple(s // array.itemsize for s in array.strides)
@@ -179,7 +180,7 @@ def from_array(name: str, dtype: DType, array: np.ndarray[Any, Any]) -> Memory:
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    """All bytes that an array reaches, as one array, and the offset of its first element in them."""
+    """All bytes that an array spans, as one array, and the offset of its first element in them."""
     if array.size == 0:
         return np.empty(0, np.uint8), 0
     low, high = _reach(array.shape, array.strides)

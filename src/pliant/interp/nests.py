@@ -1,4 +1,4 @@
-"""What the interpreter must know of the loops around blocks: where an init runs, and which loops have independent iterations.
+"""Placement of block inits and independence of loops, as the interpreter needs them.
 
 for i: for k: block(S i, R k, init)     the init of the block runs before `k`, as the nest: block(S i){init}
 for k: for i: block(S i, R k, init)     before `k`, as the nest: for i: block(S i){init}
@@ -18,24 +18,25 @@ from ..sym.expr import Expr, Var, all_of, conjuncts, free_vars
 
 @dataclass(slots=True)
 class Inits:
-    """The inits of a program: nests to run before loops, and what instances do themselves."""
+    """The inits of a program: nests to run before loops, and those that run in the block's instance."""
 
     before: dict[For, list[Stmt]] = field(default_factory=dict)
     inline: dict[Block, Literal["always", "where_zero"]] = field(default_factory=dict)
 
 
 def place_inits(body: Stmt) -> Inits:
-    """Where each block's init runs."""
+    """The place where each block's init runs."""
     inits = Inits()
     _place(body, [], inits)
     return inits
 
 
 def _place(s: Stmt, path: list[Stmt], inits: Inits) -> None:
+    """Places the inits in `s`; `path` are the loops, ifs and lets around it."""
     if isinstance(s, Block):
         if s.init is not None:
             _place_block(s, path, inits)
-        path = []  # the iterators of a block hide the loops outside of it
+        path = []  # a block hides the loops around it
     elif isinstance(s, (For, If)):
         path = [*path, s]
     lets: list[Stmt] = []
@@ -46,6 +47,7 @@ def _place(s: Stmt, path: list[Stmt], inits: Inits) -> None:
 
 
 def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
+    """Places the init of one block."""
     origin = _origins(path)
     reduced = _loops_of((i.value for i in block.iters if i.kind != "S"), origin)
     spatial = _loops_of((i.value for i in block.iters if i.kind == "S"), origin)
@@ -55,7 +57,7 @@ def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
         return
     outermost = path[at]
     assert isinstance(outermost, For)
-    left_out = {s.var for s in path[at:] if isinstance(s, For) and s.var not in spatial}  # they are not around the init
+    left_out = {s.var for s in path[at:] if isinstance(s, For) and s.var not in spatial}  # loops that are not repeated around the init
     if outermost.var in spatial or _entangled(path[at + 1 :], left_out, spatial, origin):
         inits.inline[block] = "where_zero"
         return
@@ -81,16 +83,17 @@ def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
 
 
 def _holds(s: Stmt, block: Block) -> bool:
+    """True if `s` contains the block."""
     return any(x is block for x in walk_stmts(s))
 
 
 def _entangled(inner: list[Stmt], left_out: set[Var], spatial: set[Var], origin: dict[Var, frozenset[Var]]) -> bool:
-    """Whether spatial loops inside have bounds that depend on loops left out: there is no nest of them alone."""
+    """True if spatial loops inside have bounds that depend on loops that are left out, so that they cannot be repeated alone."""
     return any(isinstance(s, For) and s.var in spatial and not _loops_of((s.start, s.stop), origin).isdisjoint(left_out) for s in inner)
 
 
 def _origins(path: list[Stmt]) -> dict[Var, frozenset[Var]]:
-    """The loop variables that the lets on the way down are made of."""
+    """The loop variables that each let on the path depends on."""
     origin: dict[Var, frozenset[Var]] = {}
     for s in path:
         if isinstance(s, Let):
@@ -99,15 +102,16 @@ def _origins(path: list[Stmt]) -> dict[Var, frozenset[Var]]:
 
 
 def _loops_of(values: Iterator[Expr] | list[Expr] | tuple[Expr, ...], origin: dict[Var, frozenset[Var]]) -> set[Var]:
-    found: set[Var] = set()
+    """The loop variables that values depend on."""
+    loops: set[Var] = set()
     for value in values:
         for v in free_vars(value):
-            found |= origin.get(v, frozenset((v,)))
-    return found
+            loops |= origin.get(v, frozenset((v,)))
+    return loops
 
 
 def independent(loop: For) -> bool:
-    """Whether the iterations may run in any order: by the loop's kind, or because it only feeds S iterators of a sole block."""
+    """True if the iterations may run in any order: by the loop's kind, or because it only feeds S iterators of a single block."""
     if loop.kind == "parallel" or loop.kind.startswith("gpu"):
         return True
     s: Stmt = loop.body
@@ -126,11 +130,11 @@ def independent(loop: For) -> bool:
 
 
 def may_run_as_lanes(loop: For) -> bool:
-    """Whether all iterations can be done at once, statement by statement: what the body needs must have one shape for all."""
+    """True if all iterations can run at once, statement by statement: memory inside must have the same shape for all of them."""
     if loop.kind != "vector" and not independent(loop):
         return False
     inside: set[Var] = set()
-    made: set[object] = set()
+    local: set[object] = set()
     shaped: list[Alloc | View] = []
     for s in walk_stmts(loop):
         match s:
@@ -142,17 +146,18 @@ def may_run_as_lanes(loop: For) -> bool:
                 inside.update(i.var for i in s.iters)
             case Alloc() | View():
                 shaped.append(s)
-                made.add(s.buffer)
+                local.add(s.buffer)
     return all(
-        all(free_vars(e).isdisjoint(inside) and not _reads(e) for e in exprs(s)) and not (isinstance(s, View) and s.source in made)
+        all(free_vars(e).isdisjoint(inside) and not _reads(e) for e in exprs(s)) and not (isinstance(s, View) and s.source in local)
         for s in shaped
     )
 
 
 def _reads(e: Expr) -> bool:
+    """True if `e` loads from memory."""
     return type(e).__name__ == "Load" or any(_reads(a) for a in e.args)
 
 
 def loop_depth(s: Stmt) -> int:
-    """The largest number of loops around one statement of `s`."""
+    """The largest number of nested loops in `s`."""
     return isinstance(s, For) + max((loop_depth(c) for c in children(s)), default=0)

@@ -1,4 +1,4 @@
-"""Loop programs as Python functions: the half of the interpreter's writer that runs statements.
+"""Translates the statements of loop programs to Python functions: the interpreter's code writer.
 
     for i in 0..n: for k in 0..8:                      for t1 in range(0, n):
         block("c", S i, R k):                              <init>
@@ -6,8 +6,8 @@
                                                                if not (0 <= t1 < m0_0 ...): fail(...)
                                                                t5 = m0_a[t1, t2] ...
 
-One at a time, in the order of the program (or shuffled where it must not matter); or, where iterations are independent,
-with all of them as lanes of arrays (`lanes.py`), which gives the same bits because every lane does the same operations in the same order.
+Iterations run one at a time, in program order (or shuffled where order must not matter). Independent iterations run all at once, as lanes
+of arrays (`lanes.py`); this gives the same bits, because every lane does the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMED: dict[str, Callable[[Expr, tuple[Expr, ...]], Expr]] = {
 
 
 def wrap64(value: int) -> int:
-    """An integer as an i64."""
+    """An integer wrapped to i64."""
     return i64.wrap(value)
 
 
@@ -57,9 +57,9 @@ class Writer(Values):
         self.use_lanes = use_lanes and not shuffled
         self.callees = callees
         self.inits = place_inits(func.body)
-        self.roots: dict[Buffer, Buffer] = {}  # views -> whose memory they are of
-        self.risky = False  # whether two lanes of the current nest may write one element
-        self.written: set[str] = set()  # the memories that the current nest of lanes writes
+        self.roots: dict[Buffer, Buffer] = {}  # view -> the buffer that owns its memory
+        self.risky = False  # True if two lanes of the current nest may write one element
+        self.written: set[str] = set()  # the names of the memories that the current nest of lanes writes
 
     def program(self) -> tuple[CodeType, dict[str, Any]]:
         """The code of `run(rng, arguments, dims)` and the globals that it needs."""
@@ -83,11 +83,13 @@ class Writer(Values):
         return compile(source, f"<loop program {self.func.name}>", "exec"), names | self.globals
 
     def _symbol(self, v: Var) -> str:
+        """The name of a symbol; its size is bounded."""
         name = self.names[v] = self.fresh("s")
         self.bits[name] = SYMBOL_BITS
         return name
 
     def _memory(self, buffer: Buffer) -> str:
+        """A new name for a buffer's memory."""
         name = self.memories[buffer] = self.fresh("m")
         return name
 
@@ -99,6 +101,7 @@ class Writer(Values):
             self.line(f"({''.join(f'{name}_{d}, ' for d in range(buffer.ndim))}) = {name}.shape")
 
     def _converted(self, text: str, v: Var) -> str:
+        """The expression that converts a scalar argument to its dtype."""
         if v.dtype is i64:
             return f"wrap64(int({text}))"
         return f"bool({text})" if v.dtype is bool_ else f"value_of({text}, {self.keep(v.dtype, 'd')})"
@@ -129,7 +132,7 @@ class Writer(Values):
         self.bits[self.names[s.var]] = self.size(value)
 
     def kept(self, e: Expr) -> str:
-        """A name for a value that later statements use: lanes that were loaded are a view of memory, which may change."""
+        """A name for a value that later statements use; loaded lanes are copied, because they are a view of memory that may change."""
         value = self.value(e)
         return self.temp(f"{value}.copy()", value) if value in self.varying and has_load(e) else value
 
@@ -156,7 +159,7 @@ class Writer(Values):
             self.line(f"store({memory}, {self.gathered(buffer, [self.value(i) for i in indices])}, {tail}")
 
     def _apart(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether it is plain that lanes write different elements: each axis has an index of its own."""
+        """True if lanes obviously write different elements: each lane axis is an index by itself."""
         rows = [parts[1] for parts in map(self.affine, indices) if parts is not None]
         own = {d for row in rows for d, step in row.items() if len(row) == 1 and step == "1"} | set(range(self.lane_axes.get(buffer, 0)))
         return buffer.strides is None and own.issuperset(range(len(self.axes)))
@@ -173,6 +176,7 @@ class Writer(Values):
         self.put(target.buffer, target.indices, self.value(_NAMED[c.name](target, s.values)))
 
     def _combine(self, c: Combiner, s: Reduce) -> None:
+        """Writes a reduction by a lambda; all results are computed before any is stored."""
         for v, e in zip((*c.left, *c.right), (*s.targets, *s.values), strict=True):
             self.names[v] = self.value(e)
         results = [self.value(e) for e in c.result]
@@ -181,9 +185,9 @@ class Writer(Values):
             self.put(t.buffer, t.indices, r)
 
     def alloc(self, s: Alloc) -> None:
-        """Writes an allocation; inside lanes each of them has its own."""
+        """Writes an allocation; inside lanes, each lane has its own."""
         shape, strides = self._layout(s.buffer)
-        self.lane_axes.pop(s.buffer, None)  # a nest is written twice, as lanes and one at a time
+        self.lane_axes.pop(s.buffer, None)  # a nest may be written twice: as lanes, and one at a time
         if self.extents:
             active = len(self.axes)
             self.lane_axes[s.buffer] = active
@@ -194,6 +198,7 @@ class Writer(Values):
         self._opened(s.buffer)
 
     def _layout(self, buffer: Buffer) -> tuple[str, str]:
+        """The shape and strides of a buffer as text."""
         shape = "".join(f"{self.value(e)}, " for e in buffer.shape)
         strides = "".join(f"{self.value(e)}, " for e in buffer.element_strides())
         return f"({shape})", f"({strides})"
@@ -224,11 +229,12 @@ class Writer(Values):
                 self.stmt(s.orelse)
 
     def _under(self, mask: str, s: Stmt) -> None:
+        """Writes a statement under a mask, if any lane is active."""
         with self.inside(f"if {mask}.any():"), self.masked(mask):
             self.stmt(s)
 
     def while_(self, s: While) -> None:
-        """Writes a loop on a condition; lanes that are done wait for the others."""
+        """Writes a while loop; lanes that are finished wait for the others."""
         mask = self.fresh("w")
         if self.extents:
             self.line(f"{mask} = np.ones((1,) * {len(self.extents)}, bool)" if self.mask is None else f"{mask} = {self.mask}")
@@ -275,6 +281,7 @@ class Writer(Values):
             self._loop(s)
 
     def _loop(self, s: For) -> None:
+        """Writes a loop that runs one iteration at a time."""
         start, stop = self.value(s.start), self.value(s.stop)
         name = self._loop_name(s, start, stop)
         span = f"range({start}, {stop})"
@@ -283,12 +290,13 @@ class Writer(Values):
             self.stmt(s.body)
 
     def _loop_name(self, s: For, start: str, stop: str) -> str:
+        """A name for a loop variable."""
         name = self.names[s.var] = self.fresh("i")
         self.bits[name] = max(self.size(start), self.size(stop))
         return name
 
     def _enter_lanes(self, s: For) -> None:
-        """Writes a nest as lanes; and one at a time, for when two lanes turn out to write one element."""
+        """Writes a nest as lanes; and, if lanes may conflict, also one at a time, to start again after restoring memory."""
         start = len(self.lines)
         self.line("pass")
         self.line("if True:")
@@ -328,6 +336,7 @@ class Writer(Values):
             self.extents[position] = "1"
 
     def _loop_in_lanes(self, s: For) -> None:
+        """Writes a loop inside of lanes: as a further axis, or serially, with a mask if its bounds differ between lanes."""
         start, stop = self.kept(s.start), self.kept(s.stop)
         if start not in self.varying and stop not in self.varying:
             if may_run_as_lanes(s):
@@ -353,7 +362,7 @@ class Writer(Values):
         self._guarded(s.predicate, s.body)
 
     def _guarded(self, predicate: Expr, s: Stmt) -> None:
-        """A part of a block's instance, where a predicate holds."""
+        """Writes the init or body of a block under a predicate."""
         condition = self.kept(predicate)
         if predicate is TRUE:
             self.stmt(s)
@@ -367,7 +376,7 @@ class Writer(Values):
 
 
 def located(where: Any, make: Callable[..., Memory], *arguments: Any) -> Memory:
-    """The memory that `make` gives; its errors point at `where`."""
+    """The memory that `make` returns; its errors point at `where`."""
     try:
         return make(*arguments)
     except Error as error:

@@ -1,9 +1,9 @@
-"""Expressions of loop programs as lines of Python: the half of the interpreter's writer that computes values.
+"""Translates expressions of loop programs to lines of Python; the base of the interpreter's code writer (`source.py`).
 
-Every node becomes one line `t7 = t5 + t6`, common ones once per statement. An i64 that is the same for all lanes is a Python integer
-(wrapped where its size cannot be bounded), a bool is anything Python calls true, all else is a numpy value of the dtype, and
-means what `sym/semantics.py` says. A value that differs between lanes is an array. What an arm of `select` or a right side of
-`and`/`or` loads, it loads only where it is taken.
+Every node becomes one line `t7 = t5 + t6`; common subexpressions are computed once per statement. An i64 that is the same for all lanes
+is a Python integer (wrapped where its size cannot be bounded), a bool is any Python truth value, and everything else is a numpy value of
+the dtype with the semantics of `sym/semantics.py`. A value that differs between lanes is an array. An arm of `select` or a right side of
+`and`/`or` loads only for the lanes that take it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from ..sym import expr as E
 from ..sym.expr import PRIMITIVE_FUNCTIONS, Call, Const, Expr, Select, Var
 from ..sym.semantics import const_value
 
-SYMBOL_BITS = 40  # symbols are checked on entry to be below 2**40, so that most index arithmetic needs no wrapping
+SYMBOL_BITS = 40  # symbols are checked on entry to be below 2**40, so most index arithmetic cannot overflow and needs no wrapping
 
+# Operations that Python and numpy operators compute with the right semantics.
 _DIRECT: dict[type[Expr], str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.Div: "/", E.Lt: "<", E.Le: "<=", E.Eq: "==", E.Ne: "!="}
 _BITWISE: dict[type[Expr], str] = {E.BitAnd: "&", E.BitOr: "|", E.BitXor: "^"}
 _COMPARE = (E.Lt, E.Le, E.Eq, E.Ne)
 
 
 class Values:
-    """Writes lines that compute expressions; knows the names of variables and which of them differ between lanes."""
+    """Writes the lines that compute expressions; tracks the names of variables, and which of them differ between lanes."""
 
     def __init__(self, checked: bool) -> None:
         self.checked = checked
@@ -36,13 +37,13 @@ class Values:
         self.globals: dict[str, Any] = {}
         self.names: dict[Var, str] = {}
         self.memories: dict[Buffer, str] = {}
-        self.lane_axes: dict[Buffer, int] = {}  # buffers made inside of lanes: how many axes of the box they have in front
-        self.varying = {"lanes"}  # names whose value differs between lanes; what comes out of memory by lanes does
+        self.lane_axes: dict[Buffer, int] = {}  # buffer allocated inside of lanes -> the number of lane axes in front
+        self.varying = {"lanes"}  # names whose value differs between lanes; "lanes" marks loads by lanes
         self.bits: dict[str, int] = {}  # name of an i64 -> |value| < 2**bits
         self.memo: dict[Expr, str] = {}
-        self.values_of: dict[Var, Expr] = {}  # iterators and lets that are affine in lanes, by definition
-        self.axes: dict[Var, tuple[int, str]] = {}  # loop variable of an axis -> its position, the name of its first value
-        self.extents: list[str] = []  # of the box of lanes; empty when there are none
+        self.values_of: dict[Var, Expr] = {}  # iterator or let -> its value, for finding accesses that are affine in the lanes
+        self.axes: dict[Var, tuple[int, str]] = {}  # loop variable of a lane axis -> its position, and the name of its first value
+        self.extents: list[str] = []  # the extents of the box of lanes; empty outside of lanes
         self.mask: str | None = None
         self.span: Span | None = None
         self._count = 0
@@ -52,7 +53,7 @@ class Values:
     # Lines and names.
 
     def line(self, text: str) -> None:
-        """Writes a line at the current depth."""
+        """Writes a line at the current indentation."""
         self.lines.append("    " * self.depth + text)
 
     def fresh(self, hint: str = "t") -> str:
@@ -61,7 +62,7 @@ class Values:
         return f"{hint}{self._count}"
 
     def keep(self, value: Any, hint: str) -> str:
-        """A global name for a Python object."""
+        """A global name for a Python object that the code uses."""
         name = self.fresh(hint)
         self.globals[name] = value
         return name
@@ -76,7 +77,7 @@ class Values:
 
     @contextmanager
     def inside(self, header: str) -> Iterator[None]:
-        """The lines of an indented suite."""
+        """Indents the lines written inside, under a header."""
         self.line(header)
         self.depth += 1
         saved = dict(self.memo)
@@ -87,14 +88,14 @@ class Values:
 
     @contextmanager
     def masked(self, mask: str | None) -> Iterator[None]:
-        """The lines under another mask."""
+        """Writes the lines inside under another mask."""
         saved, self.mask = self.mask, mask
         memo = dict(self.memo)
         yield
         self.mask, self.memo = saved, memo
 
     def narrowed(self, condition: str) -> str:
-        """A name for the current mask where `condition` holds as well."""
+        """A name for the current mask combined with `condition`."""
         return condition if self.mask is None else self.temp(f"{self.mask} & {condition}", self.mask, condition)
 
     def box(self) -> str:
@@ -104,13 +105,14 @@ class Values:
     # Expressions.
 
     def value(self, e: Expr) -> str:
-        """A name or a literal for the value of `e`."""
-        found = self.memo.get(e)
-        if found is None:
-            found = self.memo[e] = self._write(e)
-        return found
+        """A name or a literal for the value of `e`; writes the lines that compute it, once."""
+        name = self.memo.get(e)
+        if name is None:
+            name = self.memo[e] = self._write(e)
+        return name
 
     def _write(self, e: Expr) -> str:
+        """Writes the lines that compute a node."""
         if isinstance(e, Const):
             return self._constant(e)
         if isinstance(e, Var):
@@ -129,6 +131,7 @@ class Values:
         return self._lane_op(e, operands)
 
     def _constant(self, c: Const) -> str:
+        """A literal, or a global name for a numpy constant."""
         if c.dtype is bool_:
             return str(c.value)
         if c.dtype is i64:
@@ -140,39 +143,44 @@ class Values:
         return self._constants[c]
 
     def _apply(self, e: Expr, operands: list[str]) -> str:
+        """The call that computes a node by the reference semantics."""
         return f"apply({self.keep(e, 'n')}, ({', '.join(operands)},))"
 
     def _scalar_op(self, e: Expr, operands: list[str]) -> str:
-        kind, of = type(e), e.args[0].dtype
+        """Writes an operation on values that are the same for all lanes."""
+        kind, operand_dtype = type(e), e.args[0].dtype
         if kind is E.Not:
             return self.temp(f"not {operands[0]}")
-        if of is i64 and isinstance(e, E.Binary):
+        if operand_dtype is i64 and isinstance(e, E.Binary):
             return self._integer(e, *operands)
-        if of is i64 and kind is E.Neg:
+        if operand_dtype is i64 and kind is E.Neg:
             return self._wrapped(f"-{operands[0]}", self.size(operands[0]) + 1)
-        if of is i64 and kind is E.BitNot:
+        if operand_dtype is i64 and kind is E.BitNot:
             return self._wrapped(f"~{operands[0]}", self.size(operands[0]) + 1)
-        if kind in _COMPARE or (kind in _DIRECT and (of in (f32, f64) or of.is_int)):
+        if kind in _COMPARE or (kind in _DIRECT and (operand_dtype in (f32, f64) or operand_dtype.is_int)):
             return self.temp(f"{operands[0]} {_DIRECT[kind]} {operands[1]}")
         if e.dtype is i64:
-            if kind is E.Cast and not of.is_float:
-                return self._wrapped(f"int({operands[0]})", of.bits)
+            if kind is E.Cast and not operand_dtype.is_float:
+                return self._wrapped(f"int({operands[0]})", operand_dtype.bits)
             return self._sized(f"int({self._apply(e, operands)})", 64)
         return self.temp(self._apply(e, operands))
 
     def size(self, name: str) -> int:
-        """How many bits the i64 `name` may have."""
+        """An upper bound of the number of bits of the i64 `name`."""
         return self.bits.get(name, 64)
 
     def _sized(self, text: str, bits: int) -> str:
+        """A new name for an i64 with a bound of its bits."""
         name = self.temp(text)
         self.bits[name] = min(bits, 64)
         return name
 
     def _wrapped(self, text: str, bits: int) -> str:
+        """A new name for an i64, wrapped if it may have more than 63 bits."""
         return self._sized(text, bits) if bits <= 63 else self._sized(f"wrap64({text})", 64)
 
     def _integer(self, e: Expr, a: str, b: str) -> str:
+        """Writes an operation on Python integers that stand for i64."""
         kind = type(e)
         m, n = self.size(a), self.size(b)
         if kind in (E.Add, E.Sub):
@@ -194,14 +202,16 @@ class Values:
         return self.temp(f"{a} {_DIRECT[kind]} {b}")
 
     def _lane_op(self, e: Expr, operands: list[str]) -> str:
-        kind, of = type(e), e.args[0].dtype
-        if kind in _DIRECT and (of in (f32, f64) or of.is_int):
+        """Writes an operation on arrays of lanes."""
+        kind, operand_dtype = type(e), e.args[0].dtype
+        if kind in _DIRECT and (operand_dtype in (f32, f64) or operand_dtype.is_int):
             return self.temp(f"{operands[0]} {_DIRECT[kind]} {operands[1]}", *operands)
-        if kind in (E.FloorDiv, E.FloorMod) and of is i64 and isinstance(e.args[1], Const) and e.args[1].value > 0:
+        if kind in (E.FloorDiv, E.FloorMod) and operand_dtype is i64 and isinstance(e.args[1], Const) and e.args[1].value > 0:
             return self.temp(f"{operands[0]} {'//' if kind is E.FloorDiv else '%'} {operands[1]}", *operands)
         return self.temp(self._apply(e, operands), *operands)
 
     def _expanded(self, e: Call) -> str:
+        """Writes a math function by its definition."""
         from ..sym.functions import definition
 
         operands = [self.value(a) for a in e.args]
@@ -212,6 +222,7 @@ class Values:
         return result
 
     def _select(self, e: Expr) -> str:
+        """Writes a select; arms that load are evaluated only where they are taken."""
         condition, first, second = e.args
         c = self.value(condition)
         varies = c in self.varying
@@ -232,10 +243,12 @@ class Values:
         return self._lifted(self._chosen(result, a, b), a, b)
 
     def _chosen(self, name: str, a: str, b: str) -> str:
+        """Bounds the bits of a select by those of its arms."""
         self.bits[name] = max(self.size(a), self.size(b))
         return name
 
     def _masked_select(self, c: str, first: Expr, second: Expr) -> str:
+        """Writes a select whose condition differs between lanes: each arm under its mask."""
         taken, other = self.narrowed(c), self.narrowed(self.temp(f"~{c}", c))
         with self.masked(taken):
             a = self.value(first) if not has_load(first) else self._where_any(taken, first)
@@ -244,7 +257,7 @@ class Values:
         return self.temp(f"np.where({c}, {a}, {b})", c)
 
     def _where_any(self, mask: str, e: Expr) -> str:
-        """The value of `e` where `mask` holds; nothing is read when it holds nowhere."""
+        """The value of `e` where `mask` holds; nothing is loaded if it holds for no lane."""
         result = self.fresh()
         zero = self._constant(Const(0, e.dtype))
         with self.inside(f"if {mask}.any():"):
@@ -254,13 +267,14 @@ class Values:
         return self._lifted(result, mask)
 
     def _lifted(self, name: str, *arms: str) -> str:
-        """The name, made an array in any case if it may be one."""
+        """The name, converted to an array if one of the arms is one."""
         if not self.varying.isdisjoint(arms):
             self.line(f"{name} = lift({name}, {len(self.extents)})")
             self.varying.add(name)
         return name
 
     def _logic(self, e: Expr) -> str:
+        """Writes `and` or `or`; the right side loads only where it decides."""
         first, second = e.args
         a = self.value(first)
         word = "and" if isinstance(e, E.And) else "or"
@@ -283,7 +297,7 @@ class Values:
     # Memory.
 
     def fail(self, buffer: Buffer) -> str:
-        """A global name for what raises the error of an access to `buffer` out of range, at the current statement."""
+        """A global name for the object that raises the error for an out-of-range access to `buffer` at the current statement."""
         key = (buffer, self.span)
         if key not in self._fails:
             from .faults import out_of_range
@@ -292,14 +306,14 @@ class Values:
         return self._fails[key]
 
     def check(self, buffer: Buffer, indices: list[str]) -> None:
-        """Writes the bounds check of an access of all lanes (or the only one)."""
+        """Writes the bounds check of a scalar access."""
         if self.checked and indices:
             memory = self.memories[buffer]
             tests = " and ".join(f"0 <= {i} < {memory}_{d}" for d, i in enumerate(indices))
             self.line(f"if not ({tests}): {self.fail(buffer)}(({', '.join(indices)},), {memory}.shape)")
 
     def load(self, e: Load) -> str:
-        """Writes a load."""
+        """Writes a load: strided if it is affine in the lanes, else by index arrays, or of one element."""
         memory = self.memories[e.buffer]
         if self.extents:
             place = self.place(e.buffer, e.indices)
@@ -313,16 +327,16 @@ class Values:
         return self.temp(f"load({memory}, {self.gathered(e.buffer, indices)}, {self.mask}, {self.lane_fail(e.buffer)})", "lanes")
 
     def lane_fail(self, buffer: Buffer) -> str:
-        """What raises the error of an access of lanes."""
+        """The expression for the function that raises the error of an access by lanes."""
         return f"{self.fail(buffer)}.of({self.memories[buffer]}.shape)"
 
     def gathered(self, buffer: Buffer, indices: list[str]) -> str:
-        """The indices of an access as a tuple of arrays, those of the lanes' own buffer in front."""
+        """The indices of an access as a tuple of arrays; the axes of a buffer allocated per lane come first."""
         own = [f"axis(0, {self.extents[d]}, {d}, {len(self.extents)})" for d in range(self.lane_axes.get(buffer, 0))]
         return f"({', '.join([*own, *(f'np.int64({i})' if i not in self.varying else i for i in indices)])},)" if own or indices else "()"
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str | None:
-        """The first index and the steps of an access that is affine in the lanes, as text; None when it is not, or all lanes agree."""
+        """The first index and the steps of an access that is affine in the lanes, as text; None if it is not, or has no steps."""
         own = self.lane_axes.get(buffer, 0)
         rank = len(self.extents)
         starts, rows = ["0"] * own, [[str(int(d == n)) for d in range(rank)] for n in range(own)]
@@ -339,7 +353,7 @@ class Values:
         return f"({', '.join(starts)},), ({shown},)"
 
     def affine(self, e: Expr) -> tuple[str, dict[int, str]] | None:
-        """`e` as the value at the first lane and the steps along the axes."""
+        """`e` as its value at the first lane and its steps along the lane axes; None if it is not affine."""
         if isinstance(e, Var):
             if e in self.axes:
                 position, first = self.axes[e]
@@ -355,6 +369,7 @@ class Values:
         return None if value in self.varying else (value, {})
 
     def _joined(self, e: Expr, a: str, left: dict[int, str], b: str, right: dict[int, str]) -> tuple[str, dict[int, str]] | None:
+        """Combines the affine forms of two operands."""
         if isinstance(e, E.Mul):
             if left and right:
                 return None

@@ -1,1 +1,1 @@
-"""Tensors of small codes with shared scales: the formats as data, and what their bytes mean."""
+"""Block-quantized tensors (small codes with shared scales): the formats as data, and their encoding and decoding."""

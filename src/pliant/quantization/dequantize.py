@@ -1,6 +1,6 @@
-"""What quantized tensors mean: from the bytes of a file to f32, as the records of `formats.py` say.
+"""Dequantization: from the bytes of a quantized tensor to f32, by the records of `formats.py`.
 
-Each step is rounded to f32 in the order that `formats.py` states, so that the values are those of every other reader, bit for bit.
+Each step is rounded to f32 in the order that `formats.py` states, so that the values equal those of every other reader, bit for bit.
 
     dequantize(BY_NAME["Q4_1"], np.zeros((576, 360), np.uint8))       # -> f32[576, 576]
 """
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from ..support.errors import ModelFileError, UnsupportedError
 from .formats import FORMATS, Bits, Factor, Format, Packed
 
-_ELEMENTS = 1 << 20  # at a time, so that what is held besides the result is a few MB
+_ELEMENTS = 1 << 20  # elements decoded at a time, so that temporaries take only a few MB
 
 
 def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The values of rows of bytes: the last dim of `data` is in bytes, that of the result in elements."""
+    """The values of rows of bytes; the last dim of `data` counts bytes, that of the result elements."""
     if not format.known:
         raise unread(format)
     if data.dtype != np.uint8 or data.ndim == 0 or data.shape[-1] % format.size:
@@ -35,14 +35,14 @@ def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def unread(format: Format, tensor: str = "") -> UnsupportedError:
-    """What is said of a type of which only the name is known."""
+    """The error for a type that cannot be decoded."""
     known = ", ".join(f.name for f in FORMATS.values() if f.known)
     whose = f"tensor `{tensor}` is" if tensor else "a tensor is"
     return UnsupportedError(f"gguf: {whose} of type {format.name}, which is not supported", facts=[f"supported types: {known}"])
 
 
 def unpack(packed: Packed, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The small integers of each block as f32[blocks, packed.count] (all of them are exact there)."""
+    """The small integers of each block as f32[blocks, packed.count] (f32 holds all of them exactly)."""
     codes = np.zeros((len(blocks), packed.count), np.uint8)
     for part in packed.bits:
         codes[:, part.first : part.first + part.count] |= _bits(part, blocks) << np.uint8(part.into)
@@ -53,20 +53,21 @@ def unpack(packed: Packed, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _bits(part: Bits, blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The bits of a place: u8[blocks, part.count]."""
-    held = blocks[:, part.offset : part.offset + part.size].reshape(len(blocks), -1, 1, part.run)
+    """The bits of one part of the codes: u8[blocks, part.count]."""
+    raw = blocks[:, part.offset : part.offset + part.size].reshape(len(blocks), -1, 1, part.run)
     shifts = (part.shift + part.width * np.arange(part.steps, dtype=np.uint8)).astype(np.uint8).reshape(1, 1, -1, 1)
     mask = np.uint8((1 << part.width) - 1)
-    found: NDArray[np.uint8] = ((held >> shifts) & mask).reshape(len(blocks), part.count)
-    return found
+    values: NDArray[np.uint8] = ((raw >> shifts) & mask).reshape(len(blocks), part.count)
+    return values
 
 
 def _values(format: Format, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Dequantizes blocks to f32, one row of values for each."""
     if format.element is not None:
         return _floats(format.element.name, blocks)
     assert format.codes is not None and format.scale is not None
     codes = unpack(format.codes, blocks)
-    with np.errstate(all="ignore"):  # a hostile scale may be infinite or no number: so is the value, as everywhere
+    with np.errstate(all="ignore"):  # a hostile scale may be infinite or NaN; then so is the value, as in other readers
         scaled = _times(codes, format.scale, blocks)
         if format.minimum is None:
             return scaled
@@ -76,15 +77,16 @@ def _values(format: Format, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _times(codes: NDArray[np.float32], factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The codes times the scale of their group."""
     scale = _factor(factor, blocks)  # [blocks, groups]
     result: NDArray[np.float32] = (scale[..., None] * codes.reshape(*scale.shape, -1)).reshape(codes.shape)
     return result
 
 
 def _factor(factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The factor of each group: f32[blocks, groups], one group where there are no small integers."""
-    held = blocks[:, factor.offset : factor.offset + factor.dtype.itemsize]
-    scale = _floats(factor.dtype.name, np.ascontiguousarray(held))
+    """The factor of each group: f32[blocks, groups]; a single group if there are no group integers."""
+    raw = blocks[:, factor.offset : factor.offset + factor.dtype.itemsize]
+    scale = _floats(factor.dtype.name, np.ascontiguousarray(raw))
     return scale if factor.groups is None else scale * unpack(factor.groups, blocks)
 
 
@@ -94,5 +96,5 @@ def _floats(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
         return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
     kinds: dict[str, Any] = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
     with np.errstate(all="ignore"):
-        found: NDArray[np.float32] = raw.view(kinds[name]).astype(np.float32)
-    return found
+        numbers: NDArray[np.float32] = raw.view(kinds[name]).astype(np.float32)
+    return numbers

@@ -1,18 +1,18 @@
-"""Tensor types of model files, as data: what a block of a type holds, and where each bit of it lies. The numbers are those of GGUF.
+"""Tensor types of model files as data: the contents of a block and the position of each bit. The numbers are those of GGUF.
 
-A plain type is a row of numbers of one dtype. A quantized type is a row of blocks of `length` elements in `size` bytes, whose element
-`i` of group `g` means, in f32 and with each step rounded,
+A plain type is a row of numbers of one dtype. A quantized type is a row of blocks of `length` elements in `size` bytes. Element `i` of
+group `g` has the value, in f32 and with each step rounded,
 
     value[i] = (scale * scales[g]) * codes[i]  +  sign * (minimum * minimums[g])
 
-where the parts that a format does not have are left out. `codes`, `scales` and `minimums` are `Packed`: small integers whose bits lie in
-one or more places of the block. A place (`Bits`) covers neighboring numbers in runs: `run` bytes hold a number each at the first shift,
-the same bytes hold the next `run` numbers at the next shift, and after `steps` shifts the bytes that follow go on.
+where parts that a format does not have are left out. `codes`, `scales` and `minimums` are `Packed`: small integers whose bits are at one
+or more places of the block. A place (`Bits`) covers consecutive numbers in runs: `run` bytes hold a number each at the first shift, the
+same bytes hold the next `run` numbers at the next shift, and after `steps` shifts the following bytes continue.
 
     byte of number j  =  offset + j // (run * steps) * run + j % run
     shift             =  shift + width * (j // run % steps)
 
-Dequantization here and quantized kernels elsewhere read the same records; nothing else knows a format.
+Dequantization and the quantized kernels read the same records; no other code knows a format.
 
     >>> FORMATS[3].name, FORMATS[3].length, FORMATS[3].size
     ('Q4_1', 32, 20)
@@ -30,7 +30,7 @@ from ..support.record import dataclass
 
 
 class Place(NamedTuple):
-    """`width` bits of a block's byte, from bit `shift` up, and the bit of the number that they begin at."""
+    """`width` bits of a byte of the block, from bit `shift` up, and the bit of the number where they go."""
 
     byte: int
     shift: int
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Where some bits of the numbers `first .. first + count` of a block lie."""
+    """The position of some bits of the numbers `first .. first + count` of a block."""
 
     offset: int
     width: int
@@ -52,20 +52,20 @@ class Bits:
     into: int = 0
 
     def place(self, number: int) -> Place:
-        """Where this part of a number lies."""
+        """The position of this part of a number."""
         j = number - self.first
         byte = self.offset + j // (self.run * self.steps) * self.run + j % self.run
         return Place(byte, self.shift + self.width * (j // self.run % self.steps), self.width, self.into)
 
     @property
     def size(self) -> int:
-        """Bytes from `offset` on that are looked at."""
+        """The number of bytes from `offset` on that hold these bits."""
         return self.count // self.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Small integers: their bits mean `table[code]`, or `code - bias` where there is no table (two's complement if `signed`)."""
+    """Small integers: a code means `table[code]`, or `code - bias` if there is no table (two's complement if `signed`)."""
 
     count: int
     bits: tuple[Bits, ...]
@@ -75,17 +75,17 @@ class Packed:
 
     @property
     def width(self) -> int:
-        """Bits of a code."""
+        """The number of bits of a code."""
         return max(part.into + part.width for part in self.bits)
 
     def places(self, number: int) -> list[Place]:
-        """Where the bits of a number lie, low bits first."""
+        """The positions of the bits of a number, low bits first."""
         return [part.place(number) for part in self.bits if part.first <= number < part.first + part.count]
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A float of the block at byte `offset`, times a small integer for each group of elements where there are `groups`."""
+    """A float of the block at byte `offset`, times a small integer for each group of elements if there are `groups`."""
 
     offset: int
     groups: Packed | None = None
@@ -94,7 +94,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A tensor type: its number in files, its name, and what a block holds: an `element` of a plain type, or `codes` and their `scale`."""
+    """A tensor type: its number in files, its name, and a block's contents: an `element`, or `codes` and their `scale`."""
 
     number: int
     name: str
@@ -108,16 +108,17 @@ class Format:
 
     @property
     def known(self) -> bool:
-        """False for types of which only the name and the size are known."""
+        """False for types that cannot be decoded: only their name and size are known."""
         return self.element is not None or self.codes is not None
 
     @property
     def bits_per_element(self) -> float:
-        """Bits of a file for each element."""
+        """The number of bits per element in a file."""
         return self.size * 8 / self.length
 
 
 def _plain(number: int, name: str, element: DType) -> Format:
+    """A plain type."""
     return Format(number, name, 1, element.itemsize, element=element)
 
 
@@ -127,13 +128,17 @@ def _halves(offset: int, count: int, run: int) -> Bits:
 
 
 def _scales_of_six(low: int, other: int) -> Packed:
-    """Eight numbers of 6 bits: four whole ones at `low`; of the others, 2 bits above those and 4 bits at 12, from bit `other` up."""
+    """Eight numbers of 6 bits: the first four are whole at `low`.
+
+    The others have their high 2 bits above those, and their low 4 bits at byte 12 from bit `other` up.
+    """
     return Packed(8, (Bits(low, 6, 4, 4), Bits(12, 4, 4, 4, shift=other, first=4), Bits(low, 2, 4, 4, shift=6, first=4, into=4)))
 
 
+# The 6-bit scales and minimums of Q4_K and Q5_K.
 _SIX_SCALE, _SIX_MINIMUM = Factor(0, _scales_of_six(4, 0)), Factor(2, _scales_of_six(8, 4))
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # the 16 levels of IQ4
-_FIFTH = Bits(2, 1, 1, 32, steps=8, into=4)  # of 32 codes: bit i of the 4 bytes at 2
+_FIFTH = Bits(2, 1, 1, 32, steps=8, into=4)  # the fifth bit of 32 codes: bit i of the 4 bytes at 2
 
 _KNOWN = [
     _plain(0, "F32", dtype.f32),
@@ -205,7 +210,7 @@ _KNOWN = [
     ),
 ]
 
-# Types that a file may hold and Pliant does not read: the name for the message, the size so that the rest of the file can be checked.
+# Types that a file may contain and Pliant cannot decode: the name for the message, the size so that the rest of the file can be checked.
 _UNREAD = [
     Format(16, "IQ2_XXS", 256, 66),
     Format(17, "IQ2_XS", 256, 74),
@@ -221,7 +226,7 @@ _UNREAD = [
     Format(41, "Q1_0", 128, 18),
 ]
 
-# Types that files no longer hold, or never did.
+# Types that files no longer contain, or never did.
 RETIRED = {
     4: "Q4_2",
     5: "Q4_3",
@@ -237,16 +242,19 @@ RETIRED = {
 
 
 def _plain_codes(number: int, bits: int, length: int, zeros: bool) -> Format:
-    """Codes one after the other, a scale in f32, and less than it by a multiple of the scale: the middle of the codes, or a minimum."""
-    held = length * bits // 8
+    """Consecutive codes with an f32 scale, as MatMulNBits stores them.
+
+    Without `zeros` the codes are offset by half their range; with `zeros` each block has an f32 minimum.
+    """
+    code_bytes = length * bits // 8
     codes = Packed(length, (Bits(0, bits, 1, length, steps=8 // bits),), bias=0 if zeros else 1 << (bits - 1))
-    size = held + (8 if zeros else 4)
-    minimum = Factor(held + 4, dtype=dtype.f32) if zeros else None
+    size = code_bytes + (8 if zeros else 4)
+    minimum = Factor(code_bytes + 4, dtype=dtype.f32) if zeros else None
     name = f"U{bits}_{length}{'_M' if zeros else ''}"
-    return Format(number, name, length, size, codes=codes, scale=Factor(held, dtype=dtype.f32), minimum=minimum)
+    return Format(number, name, length, size, codes=codes, scale=Factor(code_bytes, dtype=dtype.f32), minimum=minimum)
 
 
-# Types that no GGUF file holds: blocks as com.microsoft's MatMulNBits has them. Their numbers are ours.
+# Types that no GGUF file contains: blocks as in com.microsoft's MatMulNBits. Their numbers are Pliant's own, outside of GGUF's range.
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 _OURS = [
     _plain_codes(1000 + 2 * (bits * 1000 + length) + zeros, bits, length, bool(zeros))

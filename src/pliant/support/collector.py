@@ -1,7 +1,7 @@
-"""Python's garbage collector during a compilation.
+"""Reduces Python's garbage collection during a compilation.
 
-A compiler makes very many small objects that live until its end, and the collector looks at all of them again and again: up to a tenth
-of the time of a compilation. Within `fewer_collections` it waits for a hundred thousand new objects each time, which bounds what
+A compiler makes very many small objects that live until its end, and the collector scans all of them again and again: up to a tenth of
+the time of a compilation. Within `fewer_collections` it waits for a hundred thousand new objects each time, which bounds the memory that
 cycles may hold meanwhile.
 
     with fewer_collections():
@@ -14,12 +14,12 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_OBJECTS = 100_000
+_OBJECTS = 100_000  # new objects between two collections
 
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Let the collector run seldom. It is a setting of the process: who finds it changed already leaves it to the one who did."""
+    """Raises the collector's threshold. It is a setting of the process, so a nested or concurrent use leaves it to the first one."""
     before = gc.get_threshold()
     if not 0 < before[0] < _OBJECTS:
         yield

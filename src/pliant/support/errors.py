@@ -1,8 +1,8 @@
-"""The errors that Pliant raises, and how they look.
+"""The exception classes of Pliant, and how errors are rendered.
 
-An error has four parts: *what* happened (one line, lower case, no final stop), *where* (places in the user's source, each
-with a note beside its caret), *facts* (what was found, what was expected), *help* (a way out). The text is made only when
-somebody looks at it: a search may raise thousands that nobody reads.
+An error has four parts: *what* happened (one line, lower case, no final stop), *where* (places in the user's source, each with a note
+beside its caret), *facts* (what was found, what was expected), *help* (a way out). The text is rendered on demand, because a search may
+raise thousands of errors that are never shown.
 
     error: `x` has 3 columns where `n x 4` is expected
       --> model.py:12
@@ -50,11 +50,11 @@ class Error(Exception):
 
     @property
     def where(self) -> Span | None:
-        """The first place the error points at."""
+        """The first source location of the error."""
         return self.places[0][0] if self.places else None
 
     def at(self, where: Span | None, note: str = "") -> Error:
-        """This error, pointing at `where` unless it already points somewhere."""
+        """This error, located at `where` unless it has a location already."""
         if where is not None and not self.places:
             self.places.append((where, note))
         return self
@@ -69,11 +69,11 @@ class Error(Exception):
 
 
 class ShapeError(Error, ValueError):
-    """A shape, a dtype or a dim is not what the program's contract says."""
+    """A shape, a dtype or a dim that violates the program's contract."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """A valid request that Pliant does not serve."""
+    """A valid request that Pliant does not support."""
 
 
 class ModelFileError(Error, ValueError):
@@ -85,15 +85,15 @@ class ScheduleError(Error):
 
 
 class InternalError(Error):
-    """A broken promise of Pliant's own; please report it."""
+    """A broken invariant of Pliant itself; please report it."""
 
     def __str__(self) -> str:
         return super().__str__() + "\nhelp: this is a defect of Pliant, not of your program; please report it with this text"
 
 
 class CancelledError(Error):
-    """A call that was stopped before its end."""
+    """A call that was canceled before its end."""
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """Memory that the system or the caller's allocator refused."""
+    """An allocation that the system or the caller's allocator refused."""

@@ -1,4 +1,4 @@
-"""What a compilation remembers for its own speed, and forgets at its end: memos that live as long as the process.
+"""Memos of a compilation: process-wide caches that are cleared at its end.
 
     @remembered(maxsize=16)
     def index(root): ...            # as functools.lru_cache, and empty again after each compilation
@@ -6,8 +6,8 @@
     when_forgetting(EMPTY.forget)   # for memos of another form
     forget()                        # at the end of a compilation
 
-Their keys are parts of the program that was compiled, which no later one has; kept, they would hold all of it in memory. Forgetting is
-safe at any moment, in any thread: whoever is in the middle of something finds it out again.
+Their keys are parts of the compiled program, which no later program contains; without clearing they would keep all of it in memory.
+Clearing is safe at any time and in any thread: a running computation recomputes what it needs.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_clears: list[Callable[[], object]] = []
+_clears: list[Callable[[], object]] = []  # in the order of registration
 
 
 def when_forgetting(clear: F) -> F:
-    """Has a memo cleared at the end of each compilation."""
+    """Registers a function that clears a memo at the end of each compilation."""
     _clears.append(clear)
     return clear
 
 
 def remembered(maxsize: int) -> Callable[[F], F]:
-    """A function of hashable arguments with a memo of its latest results."""
+    """Memoizes the latest results of a function of hashable arguments."""
 
     def wrap(fn: F) -> F:
-        made = lru_cache(maxsize=maxsize)(fn)
-        when_forgetting(made.cache_clear)
-        return cast(F, made)
+        memoized = lru_cache(maxsize=maxsize)(fn)
+        when_forgetting(memoized.cache_clear)
+        return cast(F, memoized)
 
     return wrap
 
 
 def forget() -> None:
-    """Empties all memos."""
-    for clear in reversed(_clears):  # what others are made of was told first, and goes last
+    """Clears all memos."""
+    for clear in reversed(_clears):  # in reverse order of registration: memos that others build on are registered first
         clear()

@@ -1,4 +1,4 @@
-"""Names that are each given once.
+"""Generates unique names.
 
 >>> taken = {"x"}; unused_name("x", taken), unused_name("x", taken)
 ('x_1', 'x_2')
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 
 def unused_name(wanted: str, taken: set[str], between: str = "_") -> str:
-    """`wanted`, with a number behind it where it is taken; what is returned is taken from now on.
+    """`wanted`, with a number appended if it is taken; adds the result to `taken`.
 
-    The number is searched for by doubling and halving: names that differ in their number alone are many in large programs.
+    The number is found by doubling and bisection, because large programs have many names that differ only in their number.
     """
     if wanted not in taken:
         taken.add(wanted)

@@ -1,9 +1,9 @@
-"""Random streams: the same numbers from the same seed on every machine and every Python, and streams of their own by name.
+"""Deterministic random streams: the same numbers from the same seed on every machine and Python version, and substreams by name.
 
     stream = Stream(7)
     stream.below(10), stream.choice(("a", "b")), stream.fork("tiles").below(10)
 
-A number is a hash of the seed and a counter, so a stream is two integers that can be kept and set again (`state`).
+A number is a hash of the seed and a counter, so the state of a stream is two integers that can be saved and restored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
-_BITS = 64
+_BITS = 64  # bits of one number
 
 
 class Stream:
@@ -26,7 +26,7 @@ class Stream:
         self.count = count
 
     def fork(self, name: str) -> Stream:
-        """An independent stream; it does not depend on what was drawn here."""
+        """An independent substream; it does not depend on the numbers drawn here."""
         return Stream(f"{self.seed}/{name}")
 
     def word(self) -> int:
@@ -36,13 +36,13 @@ class Stream:
         return int.from_bytes(digest, "little")
 
     def below(self, limit: int) -> int:
-        """A number of 0 .. limit - 1, each as likely (to one in 2^32 for limits below 2^32)."""
+        """A uniform number in 0 .. limit - 1 (the bias is below one in 2^32 for limits below 2^32)."""
         if limit < 1:
             raise ValueError(f"there is no number from 0 on below {limit}")
         return self.word() * limit >> _BITS
 
     def uniform(self) -> float:
-        """A number of 0 <= x < 1."""
+        """A uniform number in 0 <= x < 1."""
         return (self.word() >> 11) / (1 << 53)
 
     def choice(self, items: Sequence[T]) -> T:
@@ -50,7 +50,7 @@ class Stream:
         return items[self.below(len(items))]
 
     def weighted(self, weights: Sequence[float]) -> int:
-        """A position, as likely as its weight."""
+        """A position, with a probability proportional to its weight."""
         point = self.uniform() * sum(weights)
         for n, w in enumerate(weights):
             point -= w

@@ -1,4 +1,4 @@
-"""An answer that says no, for questions where that is no error: `roles = matmul_of(block)` gives roles, or why a block has none."""
+"""A negative answer that is no error: `roles = matmul_of(block)` returns roles, or a `Refusal` that says why the block has none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from .record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something does not apply, in words."""
+    """The reason why something does not apply."""
 
     reason: str

@@ -1,7 +1,7 @@
-"""The source and the syntax tree of a decorated Python function, with the right file, line and column, and the names it sees.
+"""Source text and syntax tree of a decorated Python function, with exact locations, and the names that it can see.
 
-Both languages (kernels and graph functions) are read from the syntax tree; nothing of the function is executed. The tree
-is made from the lines of the file as they stand (only the function's own), so positions need no correction for indentation.
+Both languages (kernels and graph functions) are parsed from the syntax tree; nothing of the function is executed. The tree is made from
+the lines of the file as they are (only the function's own), so locations need no correction for indentation.
 
     source = source_of(fn)
     source.tree                  # ast.FunctionDef
@@ -25,7 +25,7 @@ from .errors import Error
 from .record import dataclass
 from .source import Span, caller_span
 
-# The builtins that mean something in our languages; the others are "not defined" there.
+# The builtins that have a meaning in the languages; all others are reported as not part of them.
 ALLOWED_BUILTINS: dict[str, object] = {
     n: getattr(builtins, n) for n in ("range", "min", "max", "abs", "pow", "round", "bool", "float", "int", "len")
 }
@@ -33,19 +33,19 @@ ALLOWED_BUILTINS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A function's syntax tree, the lines it came from, and the names around it."""
+    """A function's syntax tree, the lines of its file, and the names in scope."""
 
     file: str
-    lines: Sequence[str]  # of the whole file; line 1 is lines[0]
+    lines: Sequence[str]  # the lines of the whole file; line 1 is lines[0]
     tree: ast.FunctionDef
     scope: Mapping[str, object]  # closure, then the enclosing function's locals, then globals, then ALLOWED_BUILTINS
 
     def span(self, node: ast.AST) -> Span:
-        """Where `node` is; of a node over several lines, the part on its first line."""
+        """The location of `node`; only its first line, if it has several."""
         return span_of(node, self.file, self.lines)
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or a dotted name means in the enclosing Python scopes; an undefined one is an error."""
+        """The object that a name or a dotted name means in the enclosing Python scopes; raises an error if it is undefined."""
         if isinstance(node, ast.Attribute):
             owner = self.resolve(node.value)
             try:
@@ -60,7 +60,7 @@ class Source:
         raise self.undefined(node)
 
     def undefined(self, node: ast.Name, known: Iterable[str] = ()) -> Error:
-        """The error for a name that nobody defines; `known` are further names that could have been meant."""
+        """The error for an undefined name; `known` are further names that could have been meant."""
         if hasattr(builtins, node.id):
             what = f"`{node.id}` is a Python builtin, and not part of this language"
             help_ = (
@@ -72,7 +72,7 @@ class Source:
 
 
 def span_of(node: ast.AST, file: str, lines: Sequence[str]) -> Span:
-    """Where `node` of the tree of `lines` is."""
+    """The location of `node`, a node of the tree of `lines`."""
     at: Any = node
     line = lines[at.lineno - 1].rstrip("\n") if at.lineno <= len(lines) else ""
     start = _characters(line, at.col_offset)
@@ -83,18 +83,18 @@ def span_of(node: ast.AST, file: str, lines: Sequence[str]) -> Span:
 
 
 def _characters(line: str, offset: int) -> int:
-    """The column in characters of a column in UTF-8 bytes, which is what `ast` gives."""
+    """Converts a column in UTF-8 bytes, as `ast` gives it, to a column in characters."""
     return offset if line.isascii() else len(line.encode()[:offset].decode(errors="replace"))
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The help `did you mean ...?`, empty when nothing is close to `name`."""
-    found = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(f'`{f}`' for f in found)}?" if found else ""
+    """The help text `did you mean ...?`, or "" if nothing is close to `name`."""
+    close = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(f'`{f}`' for f in close)}?" if close else ""
 
 
 def source_of(fn: Callable[..., Any]) -> Source:
-    """The source of a Python function written with `def`; designed errors for what has none (REPL, exec, `python -c`)."""
+    """The source of a Python function written with `def`; raises an explanatory error if it has none (REPL, exec, `python -c`)."""
     if not isinstance(fn, FunctionType) or fn.__name__ == "<lambda>":
         shown = "a lambda" if isinstance(fn, FunctionType) else f"an object of type `{type(fn).__name__}`"
         raise Error(f"a function written with `def` is expected here, not {shown}", where=caller_span())
@@ -111,6 +111,7 @@ def source_of(fn: Callable[..., Any]) -> Source:
 
 
 def _no_source(code: CodeType) -> Error:
+    """The error for a function without source text."""
     where = caller_span()
     return Error(
         f"no source: the text of function `{code.co_name}` cannot be read",
@@ -123,8 +124,8 @@ def _no_source(code: CodeType) -> Error:
 def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
     """The tree of the function that starts (with its decorators) at the code's first line.
 
-    Only the lines of the function are parsed: the text is cut before a line that is indented no deeper than the `def`. A cut
-    inside a bracket, a string or a decorator list is a syntax error, and then the next such line is tried.
+    Only the lines of the function are parsed: the text is cut before a line that is not indented deeper than the `def`. A cut inside a
+    bracket, a string or a decorator list is a syntax error, and then the next such line is tried.
     """
     first = code.co_firstlineno - 1
     head = lines[first] if first < len(lines) else ""
@@ -139,11 +140,11 @@ def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.Async
         except SyntaxError:
             continue
         body = tree.body[0].body if indent and isinstance(tree.body[0], ast.If) else tree.body
-        found = body[0] if body else None
-        if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != code.co_name:
+        function = body[0] if body else None
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or function.name != code.co_name:
             break
-        ast.increment_lineno(found, first - 1)
-        return found
+        ast.increment_lineno(function, first - 1)
+        return function
     raise Error(
         f"the source of function `{code.co_name}` is not where it was when it was imported",
         facts=[f"expected at {code.co_filename}, line {code.co_firstlineno}"],
@@ -152,6 +153,7 @@ def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.Async
 
 
 def _scope(fn: FunctionType) -> Mapping[str, object]:
+    """The names in scope: closure, enclosing locals, globals, builtins."""
     closure: dict[str, object] = {}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
@@ -162,7 +164,7 @@ def _scope(fn: FunctionType) -> Mapping[str, object]:
 
 
 def _enclosing_locals(code: CodeType) -> dict[str, object]:
-    """The locals of the function that is just now defining `code`: names that only annotations use are not in the closure."""
+    """The locals of the function that is currently defining `code`: names used only in annotations are not in the closure."""
     frame = sys._getframe(1)
     while frame is not None:
         if code in frame.f_code.co_consts:

@@ -1,9 +1,9 @@
-"""Settings of the compiler that come from the environment, read and checked in one place.
+"""Settings from environment variables, read and checked in one place.
 
 PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline (`all`: after every one)
 PLIANT_VERIFY=1              verify kernels after every pass over loops, too (other steps always are)
 PLIANT_DISABLE=fuse,plan     leave out these optimizations, to see what each is worth
-PLIANT_CPU=x86-64-v2         take this machine for one that has no more than that CPU: the target `native` uses nothing else
+PLIANT_CPU=x86-64-v2         restrict the target `native` to the features of that CPU
 
 >>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})
 True
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Settings(NamedTuple):
-    """What the environment asks of the compiler."""
+    """The settings of the compiler."""
 
     show: frozenset[str] = frozenset()
     disable: frozenset[str] = frozenset()
@@ -25,12 +25,12 @@ class Settings(NamedTuple):
     verify: bool = False
 
     def shows(self, step: str) -> bool:
-        """Whether the program is printed after a step."""
+        """True if the program is printed after a step."""
         return step in self.show or "all" in self.show
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of an environment."""
+    """The settings in an environment."""
     show, disable = (_names(environment.get(name, "")) for name in ("PLIANT_SHOW", "PLIANT_DISABLE"))
     verify = environment.get("PLIANT_VERIFY", "").strip() not in ("", "0")
     return Settings(show, disable, environment.get("PLIANT_CPU", "").strip(), verify)

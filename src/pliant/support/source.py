@@ -1,7 +1,7 @@
-"""Places in the user's source text: the `Span` that errors point at.
+"""Source locations: the `Span` that errors point at.
 
-A span is a file name, a line, a column range and the text of the line, so that an error can be shown with a caret long
-after the source is gone. Columns count from 0, lines from 1, as in Python's `ast`.
+A span is a file name, a line, a column range and the text of the line, so that an error can be shown with a caret after the source is
+gone. Columns count from 0, lines from 1, as in Python's `ast`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .record import dataclass
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = str(Path(__file__).resolve().parent.parent)  # frames below this folder are Pliant's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Span:
     text: str
 
     def render(self, note: str = "") -> str:
-        """The place as text: file and line, the line itself, and carets under the range."""
+        """The location as text: file and line, the line itself, and carets under the range."""
         shown = self.text.rstrip()
         indent = len(shown) - len(shown.lstrip())
         width = max(1, min(self.end_column, len(shown)) - self.column)
@@ -34,7 +34,7 @@ class Span:
 
 
 def caller_span() -> Span | None:
-    """The innermost line of the Python stack that is not Pliant's own."""
+    """The innermost line of the Python stack that is outside of Pliant."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:

@@ -1,6 +1,6 @@
-"""Facts about 64-bit ARM processors: what each named CPU has, and how detected features become a target.
+"""Facts about 64-bit ARM processors: the features and caches of each named CPU, and how features become a target.
 
-NEON is always there; SVE is not used. Features are spelled as LLVM spells them.
+NEON is always present; SVE is not used. Features are spelled as LLVM spells them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from .machine import Caches, Cpu, Target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
-TRIPLE = "aarch64-unknown-none-elf"
+TRIPLE = "aarch64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
 
+# Features by architecture version.
 _BASE = ("neon",)
 _V81 = (*_BASE, "crc", "lse", "rdm")
 _V82 = (*_V81, "dotprod", "fullfp16")
@@ -21,7 +22,7 @@ _V86 = (*_V84, "bf16", "i8mm")
 
 CPUS: dict[str, Cpu] = {
     "aarch64": Cpu(_BASE, l3=2, llvm="generic"),
-    "generic": Cpu(_BASE, l3=2),  # LLVM's name of the same
+    "generic": Cpu(_BASE, l3=2),  # LLVM's name for the same
     "cortex-a53": Cpu((*_BASE, "crc"), 32, 512, 0),
     "cortex-a55": Cpu(_V82, 32, 128, 1),
     "cortex-a57": Cpu((*_BASE, "crc"), 32, 1024, 0),
@@ -53,7 +54,7 @@ FEATURES = frozenset(f for cpu in CPUS.values() for f in cpu.features)
 
 IMPLIES: dict[str, tuple[str, ...]] = {"fp16fml": ("fullfp16",)}
 
-# How Linux spells, in /proc/cpuinfo, the features that LLVM spells otherwise.
+# How Linux spells (in /proc/cpuinfo) the features that LLVM spells differently.
 LINUX_FLAGS = {
     "asimd": "neon",
     "crc32": "crc",
@@ -64,7 +65,7 @@ LINUX_FLAGS = {
     "asimdfhm": "fp16fml",
 }
 
-# Names of macOS' sysctl (under hw.optional.arm) of the same.
+# The names of the same features in macOS' sysctl, under hw.optional.arm.
 APPLE_FLAGS = {
     "FEAT_CRC32": "crc",
     "FEAT_LSE": "lse",
@@ -82,7 +83,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target of a CPU of CPUS."""
+    """The target for a CPU of CPUS, or None."""
     if spelled.cpu not in CPUS:
         return None
     cpu = CPUS[spelled.cpu]
@@ -91,7 +92,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
-    """The target of LLVM's `cpu` with `features`; macOS, Windows and Android keep register x18 for themselves."""
+    """The target for LLVM's `cpu` with `features`; macOS, Windows and Android reserve register x18."""
     have = {*features, *(("reserve-x18",) if os in ("macos", "windows", "android") else ())}
     return Target(
         name=name,

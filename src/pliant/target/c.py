@@ -1,4 +1,4 @@
-"""Facts about the machines that C code is made for: one lane, since C has no vectors, and what the CPU has, where it is named.
+"""Facts about the machines that C code is made for: one lane, since C has no vectors, and the properties of the CPU if it is named.
 
 c                 any machine with a C99 compiler
 c:cortex-m7       a CPU of CPUS
@@ -13,7 +13,7 @@ from .spelling import Row, Spelled, near
 
 
 class Cpu(NamedTuple):
-    """What decides schedules: fused multiply-add of f32 in one instruction, registers for floats, pointers, caches."""
+    """The properties that decide schedules: f32 FMA in one instruction, float registers, pointer size, caches."""
 
     has_fma: bool
     registers: int
@@ -22,7 +22,7 @@ class Cpu(NamedTuple):
     has_f64: bool = True  # in hardware
 
 
-# A microcontroller without caches has its memory as near as others their first cache: its size stands for that.
+# A microcontroller without caches has memory as fast as an L1 cache: the size of its memory is given as that of L1.
 CPUS: dict[str, Cpu] = {
     "generic": Cpu(False, 16, 64, Caches(32 << 10, 256 << 10, 4 << 20)),
     "cortex-m4": Cpu(True, 32, 32, Caches(64 << 10, 256 << 10, 0, 32), has_f64=False),
@@ -38,7 +38,7 @@ NAMES = ("c", *(f"c:{cpu}" for cpu in CPUS))
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target of a name that begins with `c`."""
+    """The target for a name that begins with `c`, or None."""
     kind, colon, cpu = spelled.base.partition(":")
     if kind != "c":
         return None
@@ -49,7 +49,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, cpu: str = "generic") -> Target:
-    """The target of C code for a CPU of CPUS."""
+    """The target for C code on a CPU of CPUS."""
     facts = CPUS[cpu]
     return Target(
         name=name,

@@ -1,4 +1,4 @@
-"""The tensor instructions that users have declared (`pliant.instruction`), as the compiler looks them up.
+"""The registry of tensor instructions that users declare (`pliant.instruction`).
 
 Code depends on them, so their text is part of the key of every cache of compiled code. This module is small because programs that only
 load code from a cache import it, too.
@@ -16,16 +16,16 @@ DECLARED: dict[str, Instruction] = {}  # by name, in the order of declaration
 
 
 def declare(instruction: Instruction) -> None:
-    """Add an instruction, or replace the declared one of the same name."""
-    DECLARED.pop(instruction.name, None)  # the latest declaration is tried first
+    """Adds an instruction, or replaces the declared one of the same name."""
+    DECLARED.pop(instruction.name, None)  # removed first, so that the latest declaration is last in order and tried first
     DECLARED[instruction.name] = instruction
 
 
 def withdraw(name: str) -> None:
-    """Forget a declared instruction."""
+    """Removes a declared instruction."""
     DECLARED.pop(name, None)
 
 
 def declared_text(target: Target) -> str:
-    """All that code for a machine can depend on of the declared instructions; "" where it has none of them."""
+    """The text of the declared instructions that a machine has, for cache keys; "" if there are none."""
     return "".join(f"\n{i!r}" for i in DECLARED.values() if i.is_on(target))

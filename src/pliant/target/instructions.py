@@ -1,4 +1,4 @@
-"""Tensor instructions: what one does (description) and how a program asks for it (implementation), both as loop programs.
+"""Tensor instructions: the semantics (description) and the way to use it (implementation) of each, both as loop programs.
 
 (Users declare theirs by `pliant.instruction`: the same records, in `declared.py`.)
 
@@ -7,12 +7,12 @@
     description       for j, k in grid(16, 4): c[j] += cast(i32, a[k]) * cast(i32, b[j, k])
     implementation    for j in vector(16): c[j] += cast(i32, a[0]) * cast(i32, b[j, 0]) + …
 
-The implementation is a program of the same language, so that the interpreter runs it, any target can compile it, and both are
-compared bit for bit. The shapes of the parameters are the memory that the instruction wants: four neighboring bytes for each lane of `b`.
+The implementation is a loop program too, so the interpreter runs it, any target can compile it, and tests compare both bit for bit. The
+shapes of the parameters are the memory layout that the instruction requires: four neighboring bytes for each lane of `b`.
 
-The code generator reaches the machine's instruction in one of two ways. A record with a form (`llvm`, `c`) has its implementation replaced
+The code generator emits the machine instruction in one of two ways. The implementation of a record with a form (`llvm`, `c`) is replaced
 by that text (`codegen/llvm_instruction.py`). Sums of products of small integers need no form: the code generator selects dot-product
-instructions for them wherever they stand, also in kernels that no schedule has touched (`codegen/llvm_dot.py`).
+instructions for them wherever they occur, also in kernels that are not scheduled (`codegen/llvm_dot.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .machine import Target
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction: where it is, and what it does, as the text of two loop programs over the same parameters."""
+    """An instruction: the machines that have it, and its semantics as the text of two loop programs over the same parameters."""
 
     name: str
     arch: str
@@ -32,15 +32,15 @@ class Instruction:
     description: str
     implementation: str
     remark: str = ""
-    constants: int = 0  # registers that it takes beside its factors and sums
-    widened: str = ""  # the instruction that does the same with left factors of 16 bits: widening them once is better than at each use
-    llvm: str = ""  # what LLVM is asked for, over {parameters}; "" where the implementation is selected as it stands
+    constants: int = 0  # extra registers, beside those of its factors and sums
+    widened: str = ""  # the same with 16-bit left factors: widening them once is better than at each use
+    llvm: str = ""  # an LLVM call over {parameters}; "" if LLVM selects the implementation as it is
     c: str = ""  # a C expression over pointers to the first elements of {parameters}
-    c_if: str = ""  # the preprocessor's condition that the compiler of C code has it; "" where every one has
-    headers: tuple[str, ...] = ()  # what the C expression needs, such as immintrin.h
+    c_if: str = ""  # the preprocessor condition that the C compiler has it; "" if all have
+    headers: tuple[str, ...] = ()  # the headers of the C expression, such as immintrin.h
 
     def is_on(self, target: Target) -> bool:
-        """Whether a machine has it; of C code only its compiler knows, so that every C form counts."""
+        """True if a machine has it. For C code only the compiler knows, so every instruction with a C form counts."""
         if target.kind == "c":
             return bool(self.c)
         return target.arch == self.arch and set(self.needs) <= set(target.features)
@@ -52,7 +52,7 @@ _HEAD = "from pliant import InOut, Tensor, block, cast, f32, f64, fma, grid, i16
 def _dot(
     name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, right: str, group: int, low: bool = False, widened: str = ""
 ) -> Instruction:
-    """`lanes` sums of `group` products; with `low` the left factors have seven bits, which the program has to show by `& 127`."""
+    """`lanes` sums of `group` products; with `low` the left factors have seven bits, which the program must show by `& 127`."""
     factor = "(a[{}] & 127)" if low else "a[{}]"
     head = f"\n@kernel\ndef f(c: InOut[i32, {lanes}], a: Tensor[{left}, {group}], b: Tensor[{right}, {lanes}, {group}]) -> None:\n"
     description = f"""{_HEAD}{head}    for j, k in grid({lanes}, {group}):
@@ -65,17 +65,18 @@ def _dot(
 
 
 def _pairs(machine: str, arch: str, needs: tuple[str, ...], lanes: int, lefts: str, rights: str, suffix: str = "") -> list[Instruction]:
-    """Sums of pairs of products of 8 bits, which the machine multiplies as 16 bits; and the same with left factors that have these."""
-    found = [_dot(f"{machine}.dot_s16{b}{suffix}", arch, needs, lanes, "i16", _T[b], 2) for b in rights.split()]
+    """Sums of pairs of 8-bit products, which the machine multiplies as 16 bits; and the same with 16-bit left factors."""
+    rows = [_dot(f"{machine}.dot_s16{b}{suffix}", arch, needs, lanes, "i16", _T[b], 2) for b in rights.split()]
     for a in lefts.split():
-        found += [
+        rows += [
             _dot(f"{machine}.dot_{a}{b}{suffix}", arch, needs, lanes, _T[a], _T[b], 2, widened=f"{machine}.dot_s16{b}{suffix}")
             for b in rights.split()
         ]
-    return found
+    return rows
 
 
 def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -> Instruction:
+    """A fused multiply-add of vectors."""
     head = f"\n@kernel\ndef f(c: InOut[{dtype}, {lanes}], a: Tensor[{dtype}, 1], b: Tensor[{dtype}, {lanes}]) -> None:\n"
     description = f"""{_HEAD}{head}    for j in grid({lanes}):
         with block("c", "S", j) as vj:
@@ -86,7 +87,7 @@ def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -
 
 
 def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
-    """A 2x8 by 8x2 product of bytes, the right-hand side by columns (Arm's I8MM)."""
+    """A 2x8 by 8x2 product of bytes, with the right-hand side stored by columns (Arm's I8MM)."""
     head = f"\n@kernel\ndef f(c: InOut[i32, 2, 2], a: Tensor[{_T[left]}, 2, 8], b: Tensor[{_T[right]}, 2, 8]) -> None:\n"
     description = f"""{_HEAD}{head}    for i, j, k in grid(2, 2, 8):
         with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -104,10 +105,11 @@ def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
 
 
 def _table() -> dict[str, Instruction]:
+    """The table of built-in instructions, by name."""
     x86, arm, wasm = "x86_64", "aarch64", "wasm32"
     vnni512 = ("avx512vl", "avx512vnni")
     signs = (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))
-    found = [
+    rows = [
         *(_dot(f"avx512vnni.dot_{a}{b}", x86, vnni512, 16, _T[a], _T[b], 4) for a, b in signs),
         *(_dot(f"avx512vnni.dot_{a}{b}_x{n}", x86, vnni512, n, _T[a], _T[b], 4) for a, b in signs for n in (8, 4)),
         _dot("avx512vnni.dot_s16s16", x86, vnni512, 16, "i16", "i16", 2),
@@ -128,10 +130,10 @@ def _table() -> dict[str, Instruction]:
         *(_fma(f"fma.{d}x{n}", x86, ("avx512f",), d, n) for d, n in (("f32", 16), ("f64", 8))),
         *(_fma(f"neon.fma_{d}x{n}", arm, ("neon",), d, n) for d, n in (("f32", 4), ("f64", 2))),
     ]
-    return {i.name: i for i in found}
+    return {i.name: i for i in rows}
 
 
-_T = {"u8": "u8", "s8": "i8"}
+_T = {"u8": "u8", "s8": "i8"}  # the dtypes of the letters in instruction names
 INSTRUCTIONS: dict[str, Instruction] = _table()
 
 
@@ -141,12 +143,12 @@ def instructions_of(target: Target) -> list[Instruction]:
 
 
 def declared_for(target: Target) -> list[Instruction]:
-    """The instructions that users declared and that a machine has, the latest declaration first."""
+    """The user-declared instructions that a machine has, the latest declaration first."""
     return [i for i in reversed(DECLARED.values()) if i.is_on(target)]
 
 
 def find_instruction(name: str) -> Instruction | None:
-    """The instruction of that name, built-in or declared."""
+    """The instruction of that name, built-in or declared; or None."""
     return INSTRUCTIONS.get(name) or DECLARED.get(name)
 
 

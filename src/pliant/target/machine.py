@@ -1,7 +1,7 @@
-"""The record of what the compiler knows about a machine.
+"""The `Target` record: everything that the compiler knows about a machine.
 
-Everything that depends on the machine (vector width, registers, caches, instructions) is read from a `Target`, never
-from the machine itself, so that compiling for another machine is the same act as compiling for this one.
+All properties of the machine (vector width, registers, caches, instructions) are read from a `Target`, never from the machine itself, so
+that cross compilation works like native compilation.
 
     t = target("x86-64-v3")
     t.vector_bits, t.n_vector_registers, t.has_fma        # 256, 16, True
@@ -17,7 +17,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Bytes of the data caches seen by one core, and of a cache line; `l3` is shared, 0 where there is none."""
+    """Bytes of the data caches of one core, and of a cache line; `l3` is shared, 0 if there is none."""
 
     l1: int
     l2: int
@@ -32,8 +32,8 @@ class Cpu(NamedTuple):
     l1: int = 32
     l2: int = 512
     l3: int = 8
-    vector_bits: int = 256  # the vector width that suits it, where it has several (x86)
-    llvm: str = ""  # LLVM's name for it, where that is another one
+    vector_bits: int = 256  # the preferred vector width, if it has several (x86)
+    llvm: str = ""  # LLVM's name for it, if different
 
     @property
     def caches(self) -> Caches:
@@ -43,25 +43,25 @@ class Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine to compile for; two targets are equal when they give the same code, however they were written."""
+    """A machine to compile for; two targets are equal if they give the same code, however they were written."""
 
     name: str = field(compare=False)  # as the user wrote it
-    kind: str  # which module of `backend/` makes its code
+    kind: str  # the module of `backend/` that generates its code
     triple: str
-    cpu: str  # as LLVM spells it: decides what may be used
-    tune: str  # as LLVM spells it: decides what is cheap
-    features: tuple[str, ...]  # what may be used, as LLVM spells it without the sign, sorted
+    cpu: str  # as LLVM spells it: decides which instructions may be used
+    tune: str  # as LLVM spells it: decides the instruction costs
+    features: tuple[str, ...]  # available features, as LLVM spells them without the sign, sorted
     pointer_bits: int
-    vector_bits: int  # the width generated code should use, at most what the machine has
+    vector_bits: int  # the width that generated code should use, at most that of the machine
     n_vector_registers: int
     has_fma: bool  # fused multiply-add in one instruction
     has_f16: bool  # arithmetic on f16
     has_f16c: bool  # conversion between f16 and f32
     caches: Caches
-    has_f64: bool = True  # arithmetic on f64 in hardware: the last additions of long sums of f32 are in it then
-    probes_stack: bool = False  # the system grows a stack only page by page, so that large frames touch each page
-    call_conv: str = ""  # LLVM's name of the convention of exported functions and callbacks; "" is the C convention
-    os: str = field(default="none", compare=False)  # the system whose files are written; what code depends on of it stands above
+    has_f64: bool = True  # f64 arithmetic in hardware; if so, long f32 sums are finished in f64
+    probes_stack: bool = False  # the system grows stacks page by page, so large frames must touch each page
+    call_conv: str = ""  # LLVM's name for the calling convention of exported functions and callbacks; "" is that of C
+    os: str = field(default="none", compare=False)  # the system whose files are written; code depends only on the fields above
 
     @property
     def arch(self) -> str:
@@ -70,7 +70,7 @@ class Target:
 
     @property
     def convention(self) -> str:
-        """What code and its callers must agree on beside the architecture: the convention of calls, and who owns register x18."""
+        """The ABI that code and its callers must agree on beside the architecture: the calling convention, and who owns register x18."""
         return (self.call_conv or "c") + ("-x18" if "reserve-x18" in self.features else "")
 
     def __str__(self) -> str:

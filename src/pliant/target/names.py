@@ -1,11 +1,11 @@
-"""From the name of a target, as users write it, to the `Target`: one grammar, shown to users by `TABLE` and docs/targets.md.
+"""Parser of target names: one grammar, shown to users by `TABLE` and docs/targets.md.
 
     name = (native | [llvm:]CPU | wasm | c[:CPU]) [+FEATURE]... [@OS]
 
     target("x86-64-v3"), target("llvm:cortex-a76+dotprod"), target("riscv64@linux"), target("wasm+simd128"), target("c:cortex-m7")
 
-CPUs and features are spelled as LLVM spells them. The operating system decides conventions of calls and of files, no more; it is that
-of this machine where none is said.
+CPUs and features are spelled as LLVM spells them. The operating system only decides the calling convention and file formats; by default
+it is that of this machine.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from . import aarch64, c, native, riscv, wasm, x86
 from .machine import Target
 from .spelling import Row, Spelled, near
 
-# The kinds of targets and the architectures of CPUs: modules as `spelling.py` describes them.
+# The kinds of targets and CPU architectures: modules with the interface that `spelling.py` describes.
 KINDS = (native, x86, aarch64, riscv, wasm, c)
 
 TABLE: tuple[Row, ...] = tuple(row for kind in KINDS for row in kind.ROWS)
 OSES = ("linux", "android", "macos", "windows", "none")
 _FORMS = [f"`{form}`" for form in dict.fromkeys(row.form for row in TABLE)]
 _HELP = f"targets are {', '.join(_FORMS[:-1])} and {_FORMS[-1]}, then `+FEATURE` and `@OS`: `pliant export --help` shows them"
-# What people may ask for and what is not there yet, in one sentence each.
+# Targets that users may ask for and that do not exist yet, each with its message.
 _LATER = {
     "webgpu": "the target `webgpu` is not there yet: Pliant makes no code for GPUs",
     "web": "`web` is no target but a kind of export, and pages are not written yet; `wasm+simd128` makes the module for one",
@@ -31,7 +31,7 @@ _LATER = {
 
 
 def target(name: str | Target) -> Target:
-    """The target of that name; a `Target` is its own answer."""
+    """The target of that name; a `Target` is returned as it is."""
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):
@@ -47,7 +47,7 @@ def target(name: str | Target) -> Target:
 
 
 def _spelled(name: str) -> Spelled:
-    """The parts of a name; a system that is said is one that there is."""
+    """The parts of a name; raises an error for an unknown operating system."""
     whole, at, os = name.partition("@")
     base, *features = whole.split("+")
     spelled = Spelled(name, base, tuple(features), os, _HELP)
@@ -57,5 +57,5 @@ def _spelled(name: str) -> Spelled:
 
 
 def known_names() -> list[str]:
-    """Every name that `target` takes, without `llvm:`, added features and systems."""
+    """Every name that `target` accepts, without `llvm:`, added features and systems."""
     return [name for kind in KINDS for name in kind.NAMES]

@@ -1,7 +1,7 @@
-"""What this machine is, found without LLVM: features from the operating system, cache sizes where it tells them.
+"""Detection of this machine without LLVM: CPU features from the operating system, and cache sizes where it reports them.
 
-Choices go by features, never by the name of a model, so that a CPU newer than this file is served well. What cannot be
-found out is taken to be absent: x86-64-v2, or plain NEON.
+Decisions depend on features, never on the model name, so that a CPU newer than this file is served well. Features that cannot be detected
+count as absent: the least is x86-64-v2, or plain NEON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = ("native",)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """This machine, if the name says so."""
+    """This machine, if the name is `native`."""
     if spelled.base != "native":
         return None
     if spelled.features:
@@ -33,13 +33,13 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def native() -> Target:
-    """The machine that runs this process, or as much of it as the setting PLIANT_CPU leaves."""
+    """The machine that runs this process, restricted to the features of the setting PLIANT_CPU."""
     return detect(read_settings().cpu)
 
 
 @functools.cache
 def detect(cpu: str = "") -> Target:
-    """This machine with the features that it shares with the CPU of that name; all of them where the name is empty."""
+    """This machine with the features that it shares with the named CPU; with all of them if the name is empty."""
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
         flags = _x86_flags()
@@ -65,14 +65,14 @@ def detect(cpu: str = "") -> Target:
 
 
 def _features_of(cpu: str, known: Mapping[str, Cpu]) -> tuple[str, ...]:
-    """What the CPU that PLIANT_CPU names has."""
+    """The features of the CPU that PLIANT_CPU names."""
     if cpu in known:
         return known[cpu].features
     raise UnsupportedError(f"PLIANT_CPU is `{cpu}`, which is no CPU of this architecture", help="it is one of " + ", ".join(known))
 
 
 def cpu_name() -> str:
-    """The processor as its maker calls it, for people to read; nothing is decided by it."""
+    """The processor's marketing name, for people to read; no decision depends on it."""
     if sys.platform == "darwin":
         return _sysctl_text("machdep.cpu.brand_string") or platform.machine()
     if sys.platform == "linux":
@@ -82,11 +82,11 @@ def cpu_name() -> str:
                 if key.strip() == "model name":
                     return value.strip()
         with contextlib.suppress(OSError), open("/proc/device-tree/model", encoding="utf-8", errors="replace") as file:
-            return file.read().strip("\0\n ")  # ARM machines name the board
+            return file.read().strip("\0\n ")  # ARM machines report the board instead
     return platform.processor() or platform.machine()
 
 
-# How macOS spells, in lower case, the flags that Linux spells otherwise.
+# How macOS spells (in lower case) the flags that Linux spells differently.
 _APPLE_X86_FLAGS = {
     "avx1.0": "avx",
     "sse3": "pni",
@@ -106,7 +106,7 @@ def _x86_flags() -> set[str]:
         words = " ".join(_sysctl_text(name) for name in names).lower().split()
         return {_APPLE_X86_FLAGS.get(w, w) for w in words}
     if sys.platform == "win32":
-        # Windows tells of AVX2 but not of FMA, F16C and BMI, which all CPUs with AVX2 that Windows 10 runs on have.
+        # Windows reports AVX2 but not FMA, F16C and BMI; all CPUs with AVX2 that Windows 10 supports have them.
         from ctypes import windll
 
         has: Callable[[int], int] = windll.kernel32.IsProcessorFeaturePresent
@@ -132,7 +132,7 @@ def _aarch64_features() -> set[str]:
 
 
 def _proc_cpuinfo(key: str) -> set[str]:
-    """The words of the first line `key : words` of /proc/cpuinfo; no more is read, it is long on large machines."""
+    """The words of the first line `key : words` of /proc/cpuinfo; reads no further, because the file is long on large machines."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -145,22 +145,22 @@ def _proc_cpuinfo(key: str) -> set[str]:
 
 
 def _caches(default: Caches) -> Caches:
-    """The cache sizes that the operating system tells, the rest from `default`."""
-    found: dict[int, int] = {}
+    """The cache sizes that the operating system reports; the others from `default`."""
+    sizes: dict[int, int] = {}
     if sys.platform == "linux":
-        found = _linux_caches()
+        sizes = _linux_caches()
     elif sys.platform == "darwin":
-        # The fast cores' own sizes come first; machines with one kind of core only have the plain names.
+        # The sizes of the fast cores come first; machines with one kind of core have the plain names only.
         for level, name in ((1, "l1dcachesize"), (2, "l2cachesize"), (3, "l3cachesize")):
-            found[level] = _sysctl_int(f"hw.perflevel0.{name}") or _sysctl_int(f"hw.{name}")
+            sizes[level] = _sysctl_int(f"hw.perflevel0.{name}") or _sysctl_int(f"hw.{name}")
     known = (default.line, default.l1, default.l2, default.l3)
-    line, l1, l2, l3 = (found.get(level) or size for level, size in enumerate(known))
+    line, l1, l2, l3 = (sizes.get(level) or size for level, size in enumerate(known))
     return Caches(l1, l2, l3, line)
 
 
 def _linux_caches() -> dict[int, int]:
-    """Bytes of each data cache by level, and of a line under 0."""
-    found: dict[int, int] = {}
+    """Bytes of each data cache by level; under 0, bytes of a cache line."""
+    sizes: dict[int, int] = {}
     for index in range(5):
         base = f"/sys/devices/system/cpu/cpu0/cache/index{index}/"
         try:
@@ -168,20 +168,21 @@ def _linux_caches() -> dict[int, int]:
                 continue
             size = _read(base + "size")
             unit = {"K": 10, "M": 20}.get(size[-1:], 0)
-            found[int(_read(base + "level"))] = int(size.rstrip("KM")) << unit
-            found[0] = int(_read(base + "coherency_line_size"))
+            sizes[int(_read(base + "level"))] = int(size.rstrip("KM")) << unit
+            sizes[0] = int(_read(base + "coherency_line_size"))
         except (OSError, ValueError):
             continue
-    return found
+    return sizes
 
 
 def _read(path: str) -> str:
+    """The text of a small file."""
     with open(path, encoding="ascii") as file:
         return file.read().strip()
 
 
 def _sysctl(name: str, size: int) -> bytes:
-    """The value of macOS' `name`, empty where there is none."""
+    """The value of macOS' `name`, empty if there is none."""
     import ctypes
 
     buffer, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)

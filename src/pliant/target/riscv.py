@@ -1,7 +1,7 @@
-"""Facts about 64-bit RISC-V processors: what each named CPU has. Features are spelled as LLVM spells them.
+"""Facts about 64-bit RISC-V processors: the features and caches of each named CPU. Features are spelled as LLVM spells them.
 
-Every CPU here has the extensions m, a, f, d and c (RV64GC). The vector extension `v` (RVV 1.0) is used as vectors of the fixed width
-that its registers have at least: 128 bits, or what `zvl256b` and `zvl512b` say. Without `v` the same programs become scalar code.
+Every CPU here has the extensions m, a, f, d and c (RV64GC). The vector extension `v` (RVV 1.0) is used as fixed-width vectors, of the
+guaranteed width of its registers: 128 bits, or more with `zvl256b` and `zvl512b`. Without `v` the same programs become scalar code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from .machine import Caches, Cpu, Target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
-TRIPLE = "riscv64-unknown-none-elf"
+TRIPLE = "riscv64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
 
 _GC = ("a", "c", "d", "f", "m")
 
@@ -32,19 +32,19 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target of a CPU of CPUS."""
+    """The target for a CPU of CPUS, or None."""
     if spelled.cpu not in CPUS:
         return None
     if spelled.os not in ("", "linux", "none"):
         raise spelled.refused(f"code for RISC-V is made for `linux` and `none`, not for `{spelled.os}`")
     cpu = CPUS[spelled.cpu]
     features = spelled.closed(FEATURES, IMPLIES).union(cpu.features)
-    # No other system that Pliant runs on is there for RISC-V.
+    # Linux is the only system that Pliant supports on RISC-V.
     return make(spelled.name, cpu.llvm or spelled.cpu, features, cpu.caches, os=spelled.os or "linux")
 
 
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
-    """The target of LLVM's `cpu` with `features`."""
+    """The target for LLVM's `cpu` with `features`."""
     have = frozenset(features)
     wide = 512 if "zvl512b" in have else 256 if "zvl256b" in have else 128
     return Target(
@@ -56,7 +56,7 @@ def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: st
         features=tuple(sorted(have)),
         pointer_bits=64,
         vector_bits=wide,
-        # Without vectors LLVM splits each into four scalars, so the 32 float registers hold eight of them.
+        # Without `v` LLVM splits each vector into four scalars, so the 32 float registers hold eight vectors.
         n_vector_registers=32 if "v" in have else 8,
         has_fma=True,
         has_f16=False,

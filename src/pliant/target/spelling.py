@@ -1,6 +1,6 @@
-"""The parts of a target's name, and what all kinds of targets ask of them.
+"""The parts of a target's name, and the interface of a kind of target.
 
-A kind of target, or an architecture of CPUs, is a module of this package with three names, and a line in `KINDS` of `names.py`:
+A kind of target, or a CPU architecture, is a module of this package with three names, and a line in `KINDS` of `names.py`:
 
     ROWS: tuple[Row, ...]                         what users are shown of its names
     NAMES: tuple[str, ...]                        every name of it, without added features and systems
@@ -18,7 +18,7 @@ from ..support.source import caller_span
 
 
 class Row(NamedTuple):
-    """One form of target names: how it is written, names of that form, what they stand for, and what `pliant.export` writes."""
+    """One form of target names: its syntax, examples, its meaning, and the files that `pliant.export` writes."""
 
     form: str
     examples: tuple[str, ...]
@@ -31,62 +31,62 @@ CPU_FORM = "[llvm:]CPU"
 
 
 class Spelled(NamedTuple):
-    """A name cut into its parts."""
+    """A name split into its parts."""
 
     name: str
     base: str
     features: tuple[str, ...]
-    os: str  # "" where none is said
-    help: str  # how names are written, for errors
+    os: str  # "" if the name has none
+    help: str  # the syntax of names, for errors
 
     @property
     def cpu(self) -> str:
-        """The CPU, where the name is that of one."""
+        """The name of the CPU, without the prefix `llvm:`."""
         return self.base.removeprefix("llvm:")
 
     @property
     def system(self) -> str:
-        """The operating system, this machine's where none is said."""
+        """The operating system; by default that of this machine."""
         return self.os or this_os()
 
     def refused(self, what: str, facts: Iterable[str] = (), help: str = "") -> UnsupportedError:
-        """The error that the name has earned."""
+        """The error for a bad name."""
         return UnsupportedError(what, where=caller_span(), facts=list(facts), help=help or self.help)
 
     def alone(self, features: bool = False) -> None:
-        """Refuses a system, and features unless the kind has them."""
+        """Raises an error if the name has an operating system, or features unless they are allowed."""
         if self.os:
             raise self.refused(f"the target `{self.base.partition(':')[0]}` takes no operating system: `{self.name}`")
         if self.features and not features:
             raise self.refused(f"the target `{self.base.partition(':')[0]}` takes no features: `{self.name}`")
 
     def closed(self, known: Collection[str], implies: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-        """The features and all that they bring along."""
-        have: set[str] = set()
-        open_ = list(self.features)
-        while open_:
-            feature = open_.pop()
+        """The features and all that they imply; raises an error for an unknown one."""
+        features: set[str] = set()
+        pending = list(self.features)
+        while pending:
+            feature = pending.pop()
             if feature not in known:
                 raise self.refused(
                     f"unknown feature `{feature}` in target `{self.name}`",
                     near(feature, sorted(known)),
                     "features are spelled as LLVM spells them: " + ", ".join(sorted(known)),
                 )
-            if feature not in have:
-                have.add(feature)
-                open_ += implies.get(feature, ())
-        return frozenset(have)
+            if feature not in features:
+                features.add(feature)
+                pending += implies.get(feature, ())
+        return frozenset(features)
 
 
 def this_os() -> str:
-    """The operating system whose conventions code loaded into this process has to follow, as target names spell it."""
+    """The operating system whose conventions code in this process must follow, as target names spell it."""
     if hasattr(sys, "getandroidapilevel"):
         return "android"
     return {"win32": "windows", "darwin": "macos"}.get(sys.platform, "linux")
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
-    """The known words that `word` may have meant, as a fact for an error."""
+    """The known words that are close to `word`, as a fact for an error."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)

@@ -1,7 +1,7 @@
-"""How fast a machine's core computes, loads and fetches from its caches: the facts of the analytic model (`schedule/tile_cost_model.py`).
+"""Throughput of a core (FMAs, loads, cache bandwidth per cycle): the machine facts of the cost model (`schedule/tile_cost_model.py`).
 
-Figures are of the vector width that code is generated for, a cycle. They rank ways to do the same work and are not promises: published
-latencies and port counts of each family of processors, rounded; what is not known gets the figures of its width.
+Figures are per cycle, for the vector width that code is generated for. They rank alternatives and are not promises: published latencies
+and port counts of each family of processors, rounded. An unknown CPU gets the figures of its vector width.
 
     throughput(target("llvm:znver4")).multiply_adds       # 1.0: Zen 4 does 512 bits in two halves
 """
@@ -14,23 +14,24 @@ from .machine import Target
 
 
 class Throughput(NamedTuple):
-    """What one core does in a cycle; bytes are those that a cache hands to the one before it."""
+    """The work of one core per cycle; bytes are those that a cache delivers to the next inner one."""
 
-    multiply_adds: float  # vectors
-    loads: float  # vectors
-    broadcasts: float  # elements, each to all lanes of a vector
-    latency: int  # cycles from a sum to the next one that needs it
-    l2: float  # bytes
-    l3: float
-    memory: float
+    multiply_adds: float  # vector FMAs
+    loads: float  # vector loads
+    broadcasts: float  # loads of one element to all lanes of a vector
+    latency: int  # latency of an FMA in cycles
+    l2: float  # bytes from the L2 cache
+    l3: float  # bytes from the L3 cache
+    memory: float  # bytes from memory
 
 
-_WIDE = Throughput(1, 1, 2, 4, 32, 16, 8)  # 512 bits as two halves
-_WIDE_TWICE = Throughput(2, 2, 2, 4, 48, 12, 6)
+_WIDE = Throughput(1, 1, 2, 4, 32, 16, 8)  # 512 bits, executed as two halves
+_WIDE_TWICE = Throughput(2, 2, 2, 4, 48, 12, 6)  # 512 bits with two full units
 _HALF = Throughput(2, 2, 2, 4, 32, 16, 8)  # 256 bits
 _SMALL = Throughput(2, 2, 2, 4, 32, 12, 6)  # 128 bits
-_PLAIN = Throughput(1, 1, 1, 4, 16, 8, 4)  # 128 bits without multiply-add, or behind another machine's instructions
+_PLAIN = Throughput(1, 1, 1, 4, 16, 8, 4)  # 128 bits without FMA, or behind an engine (wasm)
 
+# CPUs (as LLVM names them for tuning) with full-width 512-bit units.
 _WHOLE_UNITS = frozenset(
     ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids", "graniterapids", "znver5")
 )

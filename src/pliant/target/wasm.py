@@ -1,4 +1,4 @@
-"""Facts about WebAssembly: the features that every current engine has, and those a target name may add."""
+"""Facts about WebAssembly: the features of every current engine, and those that a target name may add."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .spelling import Row, Spelled
 
 TRIPLE = "wasm32-unknown-unknown"
 
-# Part of LLVM's `generic` CPU and of all engines since 2021; bulk memory gives copies and fills without library calls.
+# Part of LLVM's `generic` CPU and of all engines since 2021. Bulk memory gives copies and fills without library calls.
 BASE = ("bulk-memory", "bulk-memory-opt", "mutable-globals", "nontrapping-fptoint", "sign-ext")
 FEATURES = frozenset((*BASE, "simd128", "relaxed-simd", "atomics", "tail-call", "wide-arithmetic"))
 IMPLIES: dict[str, tuple[str, ...]] = {"relaxed-simd": ("simd128",)}
@@ -28,7 +28,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, features: Iterable[str]) -> Target:
-    """The wasm target with `features` above the base; the CPU below is unknown, so the caches are a small one's."""
+    """The wasm target with `features` added to the base; the CPU that will run it is unknown, so small caches are assumed."""
     have = {*BASE, *features}
     return Target(
         name=name,
@@ -38,9 +38,9 @@ def make(name: str, features: Iterable[str]) -> Target:
         tune="generic",
         features=tuple(sorted(have)),
         pointer_bits=32,
-        vector_bits=128,  # without simd128 LLVM splits vectors into scalars, so one width serves both
+        vector_bits=128,  # without simd128 LLVM scalarizes vectors, so one width serves both
         n_vector_registers=16,
-        has_fma="relaxed-simd" in have,  # where the engine fuses, which the module's function `fused` tells (codegen/fused_probe.py)
+        has_fma="relaxed-simd" in have,  # if the engine fuses; the module's function `fused` tells (codegen/fused_probe.py)
         has_f16=False,
         has_f16c=False,
         caches=Caches(32 << 10, 256 << 10, 4 << 20),

@@ -1,7 +1,7 @@
-"""Facts about x86-64 processors: what each named CPU has, and how detected features become a target.
+"""Facts about x86-64 processors: the features and caches of each named CPU, and how features become a target.
 
-A CPU is a psABI level (v1 to v4), the further features that generated code can use, and its cache sizes. Features are
-spelled as LLVM spells them; only those listed here are ever relied on.
+A CPU is a psABI level (v1 to v4), the further features that generated code can use, and its cache sizes. Features are spelled as LLVM
+spells them; generated code relies on no others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from .machine import Caches, Cpu, Target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
-TRIPLE = "x86_64-unknown-none-elf"
+TRIPLE = "x86_64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
 
+# Features by psABI level, and those that Ice Lake added.
 _V1 = ("sse2",)
 _V2 = (*_V1, "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -20,9 +21,10 @@ _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _ICE = ("avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "gfni")
 
 
-# Where 512-bit instructions slow the clock of the whole core down while one of the two units is missing (client Ice Lake and its
-# like), 256 bits is the better default. Zen 4 splits them into halves and is not slowed: the FMA rate is the same, and with fewer
-# instructions the decoder layer of examples/ took 12 to 14 % less time for one token on 1 thread and 10 to 20 % less for 128 tokens on
+# The preferred vector width. Where 512-bit instructions lower the clock of the whole core and one of the two units is missing (client Ice
+# Lake and similar), 256 bits is the better default. Zen 4 splits them into halves without a lower clock: the FMA rate is the same, and with
+# fewer instructions the decoder layer of examples/ took 12 to 14 % less time for one token on 1 thread and 10 to 20 % less for 128 tokens
+# on
 # 2 threads; for 128 tokens on 1 thread the difference was below 4 %.
 CPUS: dict[str, Cpu] = {
     "x86-64": Cpu(_V1),
@@ -62,7 +64,7 @@ CPUS: dict[str, Cpu] = {
 
 FEATURES = frozenset(f for cpu in CPUS.values() for f in cpu.features)
 
-# What a feature brings along, so that a name such as x86-64+avx512vnni says all it means.
+# Features that a feature implies, so that a name such as x86-64+avx512vnni includes all that it needs.
 IMPLIES: dict[str, tuple[str, ...]] = {
     "sse4.1": ("sse3", "ssse3"),
     "sse4.2": ("sse4.1",),
@@ -77,7 +79,7 @@ IMPLIES: dict[str, tuple[str, ...]] = {
     "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"),
 }
 
-# How Linux spells, in /proc/cpuinfo, the features that LLVM spells otherwise.
+# How Linux spells (in /proc/cpuinfo) the features that LLVM spells differently.
 LINUX_FLAGS = {
     "pni": "sse3",
     "sse4_1": "sse4.1",
@@ -94,8 +96,8 @@ LINUX_FLAGS = {
     "avx_vnni": "avxvnni",
 }
 
-# The CPU to tune for, from flags as Linux spells them: the first row whose flags are all there. `sse4a` and `clzero`
-# tell the Zen family from the others without reading a name.
+# The CPU to tune for, by flags as Linux spells them: the first row whose flags are all present. `sse4a` and `clzero` identify the Zen
+# family without reading a model name.
 _TUNE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sse4a", "avx512f", "avx_vnni"), "znver5"),
     (("sse4a", "avx512f"), "znver4"),
@@ -119,7 +121,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target of a CPU of CPUS."""
+    """The target for a CPU of CPUS, or None."""
     if spelled.cpu not in CPUS:
         return None
     cpu = CPUS[spelled.cpu]
@@ -128,7 +130,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def level(number: int) -> frozenset[str]:
-    """The features of x86-64-v1 to v4."""
+    """The features of the psABI level x86-64-v1 to v4."""
     return frozenset((_V1, _V2, _V3, _V4)[number - 1])
 
 
@@ -139,7 +141,7 @@ def tune_for(flags: Iterable[str]) -> str:
 
 
 def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
-    """The target of LLVM's `cpu`, tuned for `tune`, with `features`, under the conventions of `os`."""
+    """The target for LLVM's `cpu`, tuned for `tune`, with `features`, under the conventions of `os`."""
     have = frozenset(features)
     avx512 = have.issuperset(("avx512f", "avx512vl", "avx512bw", "avx512dq"))
     widest = 512 if avx512 else 256 if "avx2" in have else 128

@@ -1,1 +1,1 @@
-"""What searches stand on: measuring of compiled programs in processes of their own."""
+"""Foundation of autotuning: measures compiled programs in separate processes."""

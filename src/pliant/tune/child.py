@@ -1,6 +1,6 @@
-"""The child process of `measure`: reads a request from its input, runs the program, writes the times as JSON, and ends.
+"""The child process of `measure`: reads a request from stdin, runs the program, writes the times as JSON, and exits.
 
-It knows the runtime only: no compiler, no LLVM. What the program writes to the standard output goes nowhere; the answer has a
+It imports the runtime only: no compiler, no LLVM. The program's own standard output is redirected to stderr, so that the answer has a
 channel of its own.
 """
 
@@ -15,28 +15,30 @@ from typing import Any
 
 
 def main() -> int:
-    """One request, one answer."""
+    """Handles one request."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _no_core_file()
     try:
-        found: dict[str, Any] = {"times": _run(sys.stdin.buffer.read())}
+        record: dict[str, Any] = {"times": _run(sys.stdin.buffer.read())}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    json.dump(found, answer)
+        record = {"error": f"{type(error).__name__}: {error}"}
+    json.dump(record, answer)
     answer.close()
     return 0
 
 
 def _no_core_file() -> None:
+    """Disables core dumps, since candidates may crash often."""
     try:
         import resource
-    except ImportError:  # a system without limits
+    except ImportError:  # a system without resource limits (Windows)
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _run(request: bytes) -> list[float]:
+    """The times of repeated calls, after a first one to warm up."""
     import numpy as np
 
     from ..runtime.executable import Executable
@@ -64,6 +66,7 @@ def _run(request: bytes) -> list[float]:
 
 
 def _dtype(name: str) -> Any:
+    """The numpy dtype of a name, also of types that numpy itself does not have."""
     import numpy as np
 
     try:

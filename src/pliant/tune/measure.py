@@ -1,11 +1,11 @@
-"""How long a compiled program takes, found out in a child process that may crash or hang without harm.
+"""Measures the time of a compiled program in a child process, which may crash or hang without harm.
 
     result = measure(f, [x, w], seconds=0.2)
     result.status, result.best, result.median            # "ok", 1.2e-4, 1.3e-4
 
-A search runs programs that nobody has run before. The parent sends the package and the arguments to a child, waits no longer
-than `timeout`, and gets a record whatever happens: times, the error that the program reported, the signal that killed it, or that it
-did not end. Nothing is unpickled on either side: arrays go as bytes with a dtype and a shape.
+A search runs programs that have never run before. The parent sends the package and the arguments to a child, waits at most `timeout`, and
+always gets a record: times, the error that the program reported, the signal that killed it, or a timeout. Nothing is unpickled on either
+side: arrays are sent as bytes with a dtype and a shape.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ..runtime.package import Package
 
 Status = Literal["ok", "failed", "crashed", "timeout"]
-MAX_MESSAGE = 2000
-START = 30.0  # seconds that a child may take beyond its measuring, on a busy machine
+MAX_MESSAGE = 2000  # characters of an error that are kept
+START = 30.0  # seconds that a child may take beyond the measurement, to start on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came of running a program: seconds of each call, or why there are none."""
+    """The result of running a program: seconds of each call, or why there are none."""
 
     status: Status
     times: tuple[float, ...] = ()
@@ -40,12 +40,12 @@ class Measurement:
 
     @property
     def best(self) -> float:
-        """The shortest time, infinite where there is none."""
+        """The shortest time; infinite if there is none."""
         return min(self.times, default=float("inf"))
 
     @property
     def median(self) -> float:
-        """The time in the middle, infinite where there is none."""
+        """The median time; infinite if there is none."""
         return sorted(self.times)[len(self.times) // 2] if self.times else float("inf")
 
 
@@ -60,7 +60,7 @@ def measure(
 ) -> Measurement:
     """Runs a compiled program on numpy arrays and numbers in a child process, for about `seconds` after a first call.
 
-    `constants` are the program's, as its interface lists them.
+    `constants` are the program's, in the order of its interface.
     """
     request = encode(program if isinstance(program, tuple) else program.package, arguments, constants, seconds, threads)
     limit = seconds + START if timeout is None else timeout
@@ -83,7 +83,7 @@ def measure(
 
 
 def encode(package: Package, arguments: Sequence[Any], constants: Sequence[Any], seconds: float, threads: int) -> bytes:
-    """The request: the length of a JSON head, the head, and then the bytes that it announces."""
+    """The request: the length of a JSON header, the header, and then the bytes that it announces."""
     import numpy as np
 
     fixed = [np.ascontiguousarray(c) for c in constants]
@@ -109,24 +109,24 @@ def encode(package: Package, arguments: Sequence[Any], constants: Sequence[Any],
 
 
 def _kind(a: Any) -> dict[str, Any]:
-    """An array's dtype and shape; of types that numpy has no letter for, their name."""
+    """An array's dtype and shape; a type without a numpy code is sent by its name."""
     return {"dtype": a.dtype.name if a.dtype.kind == "V" else a.dtype.str, "shape": list(a.shape)}
 
 
 def _environment() -> dict[str, str]:
-    """The parent's, with this very package first."""
+    """The parent's environment, with this package first on the path."""
     home = str(Path(__file__).resolve().parent.parent.parent)
     before = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": home if not before else os.pathsep.join((home, before))}
 
 
 def _read(answer: bytes, code: int) -> Measurement:
-    """The record of an answer; whatever else a child wrote or left undone is a crash."""
+    """Parses the answer of a child; anything malformed or missing is a crash."""
     try:
-        found = json.loads(answer.decode())
-        if "error" in found:
-            return Measurement("failed", message=str(found["error"])[:MAX_MESSAGE])
-        times = tuple(float(t) for t in found["times"])
+        record = json.loads(answer.decode())
+        if "error" in record:
+            return Measurement("failed", message=str(record["error"])[:MAX_MESSAGE])
+        times = tuple(float(t) for t in record["times"])
         if code == 0 and times:
             return Measurement("ok", times)
     except (ValueError, KeyError, TypeError):
