@@ -1,6 +1,6 @@
 """Attributes of a loop program: what the compiler knows of it beside its parameters and its body.
 
-They print as keywords of the decorator, `@kernel(scheduled=True)`, and a text is read back with the same ones.
+They print as keywords of the decorator, `@kernel(scheduled=True)`, and parse back to the same values.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FuncAttrs:
-    """The attributes of a `Func`. A field that has its default does not print."""
+    """The attributes of a `Func`; a field with its default value is not printed."""
 
-    entry: bool = False  # `prepare`, `size` or `run`: the first buffer is the `dims` array itself, and it may fail
-    chunk: bool = False  # the body of a parallel loop, over a range of iterations: the last two parameters are its bounds
+    entry: bool = False  # `prepare`, `size` or `run`: its first buffer is the `dims` array, and it can return an error
+    chunk: bool = False  # the outlined body of a parallel loop over a range of iterations; the last two parameters are its bounds
     external: int | None = None  # a foreign function without a body: its number in the table of addresses
-    scheduled: bool = False  # compiled exactly as it stands: no rule schedules it, and nothing is fused into it
+    scheduled: bool = False  # compiled exactly as written: no rule schedules it, and nothing is fused into it
     host: bool = False  # the host program, whose buffers are raw bytes that may alias
-    counted: Mapping[str, str] = field(default_factory=dict)  # outputs that are filled up to a count: the buffer that holds it
-    moved: tuple[str, ...] = ()  # operands that the program touches once an element: any permutation of them costs the same
-    layouts: Mapping[str, tuple[str, Any]] = field(default_factory=dict)  # packed parameters: index map, and the value of the padding
+    counted: Mapping[str, str] = field(default_factory=dict)  # output that is written up to a count -> the buffer that holds the count
+    moved: tuple[str, ...] = ()  # operands whose elements are each accessed once, so any permutation of them costs the same
+    layouts: Mapping[str, tuple[str, Any]] = field(default_factory=dict)  # packed parameter -> its index map, and the value of the padding
 
     def items(self) -> list[tuple[str, Any]]:
         """The attributes that differ from their defaults, by name."""
         return [(name, value) for name in _NAMES if (value := getattr(self, name)) != getattr(NO_ATTRS, name)]
 
     def with_(self, **changes: Any) -> FuncAttrs:
-        """These attributes with some changed."""
+        """These attributes with some fields changed."""
         return replace(self, **changes)
 
 
@@ -40,7 +40,7 @@ _NAMES = tuple(f.name for f in fields(FuncAttrs))
 
 
 def read_attrs(values: Mapping[str, Any]) -> FuncAttrs | str:
-    """The attributes that a text spells out, or what is wrong with them: texts come from anybody."""
+    """Parses attributes from a printed program; returns a message if they are invalid, because the text is not trusted."""
     for name, value in values.items():
         if name not in _NAMES:
             return f"`@kernel` takes no `{name}`; it takes {', '.join(f'`{n}`' for n in _NAMES)}"
@@ -79,6 +79,7 @@ def _are_layouts(value: object) -> bool:
     )
 
 
+# Attribute -> the function that checks its value.
 _FITS = {
     "entry": _is_flag,
     "chunk": _is_flag,

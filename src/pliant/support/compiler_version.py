@@ -1,4 +1,4 @@
-"""The version of the compiler, by which caches tell code of this compiler from code of another one."""
+"""The version of the compiler, a hash that is part of the key of every cache of compiled code."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import functools
 import hashlib
 import os
 
-ROOT = os.path.dirname(os.path.dirname(__file__))  # of the package
-SOURCES = (".py", ".h", ".ll")
+ROOT = os.path.dirname(os.path.dirname(__file__))  # the package's folder
+SOURCES = (".py", ".h", ".ll")  # files that generated code depends on
 
 
 @functools.cache
 def compiler_version() -> str:
     """A hash over the sizes and modification times of the compiler's source files.
 
-    Whoever edits a file gets another version, so that no code of an older compiler is taken from a cache. Reading the files themselves
-    would take ten times as long, at every start.
+    Editing a file changes the version, so that a cache never returns code of an older compiler. Hashing the contents would take ten times
+    as long, at every start.
     """
     files: list[tuple[str, int, int]] = []
     folders = [ROOT]
