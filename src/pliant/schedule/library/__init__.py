@@ -1,10 +1,10 @@
-"""Default schedules: rules written only with primitives, parameterized by what the target is.
+"""Default schedules: rules written only with schedule primitives and parameterized by the target's facts.
 
     func, why = default_schedule(func, target)      # "matmul: `c` in tiles of 6x16 in registers, with `relu` in its write-back"
     family = default_family(func, target)           # the same before its variants become one program
 
-The rules are a table (`table.py`), which the driver goes through (`driver.py`). What other parts of the compiler ask of the rules is here,
-and nothing else: how they would like operands to lie, and which sizes their schedules need not know.
+The rules are a table (`table.py`), and the driver applies them in order (`driver.py`). This package exports what other parts of the
+compiler may ask of the rules: which layouts they want for operands (NCHWc, packed weights), and which sizes their schedules need not know.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from .table import declared_rules_text, rule, rules_for, unregister_rule
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], target: Target, decisions: OfKernel | None = None) -> Promotable | None:
-    """Which sizes of a block the rule that takes it need not know; None where it needs all. `nest` has the loop of each iterator."""
+    """Return the sizes of a block that its rule need not know as constants, or None if the rule needs all of them.
+
+    `nest` maps each iterator of the block to its loop.
+    """
     kernel = Decisions().of_kernel(func.name) if decisions is None else decisions
-    asked = (r.promotable(func, block, nest, kernel.about(block.name, target)) for r in rules_for(target) if r.promotable is not None)
-    return next((sizes for sizes in asked if sizes is not None), None)
+    answers = (r.promotable(func, block, nest, kernel.about(block.name, target)) for r in rules_for(target) if r.promotable is not None)
+    return next((sizes for sizes in answers if sizes is not None), None)
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Long sums of floats are summed in parts: by one mechanism, in every rule and every layout.
+"""Sums long float reductions in parts, to bound the rounding error: one mechanism for every rule and every layout.
 
     for k in range(n): tile[…] = fma(a[k], b[k], tile[…])
 
@@ -7,9 +7,9 @@
         for k in range(min(128, n - part * 128)): own[…] = fma(a[part * 128 + k], b[part * 128 + k], own[…])
         tile[…] += own[…]
 
-The rounding error of a sum grows with the number of terms that are added one after the other, fastest where terms are alike: 1024 equal
-products are off by 5e-6 in one piece, and by 5e-7 in parts. Sums of many parts are summed in parts themselves, or in f64. Where parts begin
-depends on the sizes of the sum alone: a row equals the row in a batch. (docs/design/0015-error-of-sums.md, 0025-totals-in-f64.md)
+The rounding error of a sum grows with the number of terms that are added one after the other, fastest if the terms are alike: 1024 equal
+products are off by 5e-6 in one piece, and by 5e-7 in parts. Many parts are summed in parts themselves, or in f64. Where parts begin depends
+on the sizes of the sum alone, so a row gets the same bits as the row in a batch. (docs/design/0015-error-of-sums.md, 0025-totals-in-f64.md)
 """
 
 from __future__ import annotations
@@ -31,41 +31,43 @@ from ..decisions import Decide
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .match import alone, find_block
 
-# MANY, EVEN, SLACK and the `Sizes` below say in which order terms are added. Errors are bounded for that order (docs/design/0015),
-# and results are the same on all machines and in all variants, so it is no choice of a kernel. `part` moves it as a whole.
-MANY = 16  # more parts than this are summed in parts themselves: the last sums round the most
-EVEN = 0.8  # times parts^(2/3): with groups of so many parts their sums and the sum of groups have the least error together
-MOST_UNROLLED = 8  # limit of `unroll`: steps of a sum
-SLACK = 1.5  # times more, or less, where parts are of one size then
+# MANY, EVEN, SLACK and the `Sizes` below determine the order in which terms are added. The error bounds hold for that order
+# (docs/design/0015), and all machines and variants must give the same bits, so kernels cannot choose them. The decision `part` scales
+# the whole order.
+MANY = 16  # more parts than this are summed in parts themselves: the last additions round the largest numbers
+EVEN = 0.8  # groups of 0.8 * parts^(2/3) parts minimize the error of the two last levels together
+MOST_UNROLLED = 8  # most steps of a sum that `unroll` may choose; bounds the code size, since the tile inside is unrolled too
+SLACK = 1.5  # a part may be this much longer or shorter than wanted if all parts then have the same size
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How sums are cut: the terms of a part; how many parts are summed apart, and how many of these, where their number is not known.
+    """How sums are cut into parts: terms per part, and, if the number of parts is dynamic, parts per group on each further level.
 
-    Where `wide`, the outermost sum, of all that the levels below leave, is in f64, so it may have any number of terms.
+    If `wide`, the outermost sum (over whatever the levels below leave) is in f64, so it may have any number of terms.
     """
 
     part: int
     groups: tuple[int, ...]
-    rows: tuple[int, ...]  # the same for rows of unknown length: first parts of a row, then rows
-    long: int  # more terms than this are summed in parts
+    rows: tuple[int, ...]  # the groups if there are several rows of dynamic length: first parts of a row, then rows
+    long: int  # sums of more terms than this are cut
     wide: bool = False
 
 
-PRODUCTS = Sizes(128, (32,), (32, 16), long=256)  # of which each part costs the registers of a tile
-# Of elements, which wait for memory and for each other.
+# Products: long parts, because the end of each part loads, adds and stores all registers of a tile.
+PRODUCTS = Sizes(128, (32,), (32, 16), long=256)
+# Sums of elements: short parts cost nothing, because these loops wait for memory and for the latency of additions.
 SUMS = Sizes(32, (16, 32), (16, 8, 16), long=64)
 WIDE_SUMS = Sizes(8, (4,), (4,), long=8, wide=True)
-WIDE_WINDOWS = Sizes(8, (4,), (4,), long=64, wide=True)  # a pool of up to 7x7 is one chain, as it is in other libraries
-# Many sums, of which each part is added by halves: the steps of 64 lanes.
+WIDE_WINDOWS = Sizes(8, (4,), (4,), long=64, wide=True)  # a pool of up to 7x7 is one chain, as in other libraries
+# Sums along rows, counted in steps of 64 lanes: 64 chains run side by side, and each part adds its lanes by halves.
 IN_LANES = Sizes(128, (16,), (16, 16), long=256)
 WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sum of its own: the block that makes it, the outermost loop of its terms, and the block that adds it to what it is a part of."""
+    """One level of partial sums: the block that makes them, the outermost loop of their terms, and the block that adds them up."""
 
     name: str
     terms: LoopHandle
@@ -74,14 +76,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """How a sum in registers goes: its parts, and how many of its steps are unrolled."""
+    """How a sum in registers runs: its parts, and the number of steps that are unrolled."""
 
     how: Sizes
     unroll: int = 1
 
 
 def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Summing:
-    """The decisions about a sum over these loops, outermost first: the length of its parts, and how many steps are unrolled."""
+    """Decide the part length and the unrolling of a sum over `reduced`, outermost loop first."""
     how = decide_parts(func, block, reduced, decide)
     step = _steps_inside(func, block, reduced, how)
     unroll = decide("unroll", [n for n in range(1, MOST_UNROLLED + 1) if step % n == 0], 1, why="the tile alone is unrolled")
@@ -89,7 +91,7 @@ def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Dec
 
 
 def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide, windows: bool = False) -> Sizes:
-    """How a sum over these loops is cut into parts, where it is long and nobody has said so before (`lower/layout/promote_sizes.py`)."""
+    """Decide the part length of a sum, if it is long and its annotation `parts` does not fix it (`lower/layout/promote_sizes.py`)."""
     how = sizes_of(block, decide.target)
     how = WIDE_WINDOWS if windows and how is WIDE_SUMS else how
     if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= how.long:
@@ -100,7 +102,7 @@ def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decid
 
 
 def _steps_inside(func: Func, block: Block, reduced: Sequence[For], how: Sizes) -> int:
-    """How many steps the innermost loop of a sum has once it is cut into parts; 1 where that is not known."""
+    """Return the trip count of the innermost reduction loop after cutting into parts; 1 if it is not constant."""
     last = constant_extent(func, reduced[-1])
     size = next((c.size for c in cuts_for(func, block, reduced, how=how) if c.at == len(reduced) - 1), None)
     if last is None or (size is not None and last % size):
@@ -117,9 +119,10 @@ def sum_tile(
     inner: Sequence[LoopHandle],
     summing: Summing,
 ) -> str:
-    """Sum in the registers of a tile: `reduced` are the loops of the sum, outermost first, `inner` those over the tile in them.
+    """Sum in the registers of a tile; return text about how.
 
-    The tile is what one iteration of `at` touches, and `written` copies it to the result. The answer says how, in words.
+    `reduced` are the reduction loops, outermost first; `inner` are the loops over the tile inside them. The tile is what one iteration of
+    `at` touches, and the block `written` copies it to the result.
     """
     parts = in_parts(s, name, reduced, "register", summing.how)
     over_tile(s, inner)
@@ -134,7 +137,7 @@ def sum_tile(
 
 
 def over_tile(s: Schedule, loops: Sequence[LoopHandle]) -> None:
-    """Loops over a tile of registers: the last one are the lanes of vectors; the others are unrolled."""
+    """Unroll the loops over a register tile and vectorize the last one."""
     *outer, lane = loops
     for h in outer:
         s.unroll(h)
@@ -142,21 +145,21 @@ def over_tile(s: Schedule, loops: Sequence[LoopHandle]) -> None:
 
 
 def lanes(s: Schedule, loop: LoopHandle) -> None:
-    """A loop over the columns of a vector; one column alone is none."""
+    """Vectorize a loop over the columns of a vector; unroll it if it has one iteration."""
     (s.unroll if constant_extent(s.program, loop.loop) == 1 else s.vectorize)(loop)
 
 
 def in_parts(s: Schedule, name: str, reduced: Sequence[LoopHandle], scope: Scope = "stack", how: Sizes = PRODUCTS) -> list[Part]:
-    """Sum the block `name` in parts where its sum over the loops `reduced`, outermost first, is long: the levels of parts, innermost first.
+    """Sum the block `name` in parts if its sum over the loops `reduced` is long; return the levels of parts, innermost first.
 
-    `begin` must follow when the loops inside have become what they are to be.
+    Call `begin` once the loops inside have their final form.
     """
     return with_parts(s, name, cut(s, name, reduced, how=how), scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops of a sum after cutting, outermost first, and the places of those of which each iteration is a part."""
+    """The loops of a sum after cutting, outermost first, and the positions of those whose every iteration is a part."""
 
     loops: tuple[LoopHandle, ...]
     parts: tuple[int, ...] = ()
@@ -179,13 +182,13 @@ def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, h
 
 
 def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, how: Sizes = PRODUCTS) -> list[Cut]:
-    """How the sum of a block over these loops is cut: as its annotation `parts` asks, else by the extents of the loops.
+    """Return how the sum of a block over these loops is cut: by its annotation `parts` if it has one, else by the extents of the loops.
 
-    The annotation keeps the order of a sum where a constant extent has become an argument (`lower/layout/promote_sizes.py`).
+    The annotation keeps the order of a sum after a constant extent became an argument (`lower/layout/promote_sizes.py`).
     """
-    asked = block.annotations.get("parts")
-    if asked is not None:
-        return [Cut(at, size) for at, size in asked]
+    parts = block.annotations.get("parts")
+    if parts is not None:
+        return [Cut(at, size) for at, size in parts]
     if not _sums_floats(block) or most_terms(func, reduced) <= how.long * inner:
         return []
     extents = [constant_extent(func, x) for x in reduced]
@@ -194,17 +197,17 @@ def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, h
 
 
 def with_parts(s: Schedule, name: str, cut: Loops, scope: Scope = "stack") -> list[Part]:
-    """Sum a block in the parts of its loops."""
-    found: list[Part] = []
+    """Sum a block in parts along loops that `cut` made; return the levels, innermost first."""
+    parts: list[Part] = []
     for at in reversed(cut.parts):
         total = s.sum_in_parts(name, cut.loops[at], scope=scope)
-        found.append(Part(name, cut.loops[at + 1], total))
+        parts.append(Part(name, cut.loops[at + 1], total))
         name = total.block.name
-    return found
+    return parts
 
 
 def parts_in_order(s: Schedule, name: str) -> None:
-    """Sum a block in parts where it stands; an error where it is no long sum, or where parts would be of unknown size."""
+    """Sum a block in parts without moving its loops; raise if it is no long sum, or if parts would have an unknown size."""
     reduced = [h for h in s.loops(name) if fed_by(find_block(s.program, name), h.loop) == {"R"}]
     with s.attempt():
         parts = in_parts(s, name, reduced) if reduced else []
@@ -214,7 +217,10 @@ def parts_in_order(s: Schedule, name: str) -> None:
 
 
 def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> None:
-    """Take the inits of a sum and of its parts out of their loops, `first` the outermost; the last part ends where the sum does."""
+    """Hoist the inits of a sum and of its parts out of their loops, and trim the last part to the end of the sum.
+
+    `first` is the outermost loop of the sum.
+    """
     firsts = [*(p.terms for p in parts), first]
     for block, loop in zip((name, *(p.total.block.name for p in parts)), firsts, strict=True):
         s.decompose_reduction(block, loop)
@@ -222,13 +228,13 @@ def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> N
 
 
 def _end(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Let a loop end with the sum, so that no term of the last part has a predicate."""
+    """Partition a loop at the end of the sum, so that no term of the last part has a predicate."""
     if any(loop.loop.var in free_vars(c) for c in conjuncts(predicate_over_loops(find_block(s.program, name)))):
         s.partition(loop)
 
 
 def most_terms(func: Func, loops: Sequence[For]) -> float:
-    """How many terms a sum over the loops has at most."""
+    """Return the largest number of terms that a sum over the loops may have; inf if it is unbounded."""
     return prod(_most(func, x) for x in loops)
 
 
@@ -240,16 +246,16 @@ def _most(func: Func, loop: For) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which of several loops is cut, and how many of its steps are a part; the loops inside of it are whole."""
+    """Which of several loops is cut, and how many of its steps make a part; the loops inside it stay whole."""
 
     at: int
     size: int
 
 
 def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
-    """How a long sum over loops of these extents, None where they are not known, is cut into parts, and these again, innermost first."""
-    found = [_cut(extents, how.part)]
-    outer = _parts_of(extents, found[0])
+    """Return how a long sum over loops of these extents (None if dynamic) is cut into parts, and these into groups, innermost first."""
+    cuts = [_cut(extents, how.part)]
+    outer = _parts_of(extents, cuts[0])
     rows = outer[-1] is None and any(n != 1 for n in outer[:-1])
     groups = how.rows if rows else how.groups
     for level, group in enumerate(groups):
@@ -258,19 +264,19 @@ def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
             break
         last = level == len(groups) - 1
         wanted = group if known is None or how.wide else EVEN * known ** (2 / 3) if last else known ** (1 / 3)
-        found.append(_cut([*outer[:-1], 1] if rows and level == 1 else outer, wanted))  # groups of rows, however many parts a row has
-        outer = _parts_of(outer, found[-1])
-    return found
+        cuts.append(_cut([*outer[:-1], 1] if rows and level == 1 else outer, wanted))  # level 1 groups rows, whatever their parts
+        outer = _parts_of(outer, cuts[-1])
+    return cuts
 
 
 def _parts_of(extents: Sequence[int | None], cut: Cut) -> list[int | None]:
-    """The loops over parts: their extents."""
+    """Return the extents of the loops over parts."""
     steps = extents[cut.at]
     return [*extents[: cut.at], None if steps is None else -(-steps // cut.size)]
 
 
 def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
-    """Parts of about so many terms: all of one size where that is not far off."""
+    """Return the cut into parts of about `wanted` terms, all of one size if a size within SLACK divides the extent."""
     terms, at, extent = 1, 0, extents[0]
     for at in reversed(range(len(extents))):
         extent = extents[at]
@@ -282,7 +288,7 @@ def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
 
 
 def sizes_of(block: Block, target: Target) -> Sizes:
-    """The parts of a sum in registers: those of products where it adds products of different factors."""
+    """Return how a sum in registers is cut: as products if it multiplies two different factors, else as a sum of elements."""
     body = block.body
     assert isinstance(body, Reduce)
     factors = body.values if body.combiner.name == "fma" else body.values[0].args if isinstance(body.values[0], Mul) else ()
@@ -290,7 +296,7 @@ def sizes_of(block: Block, target: Target) -> Sizes:
 
 
 def widens(block: Block, target: Target) -> bool:
-    """Whether the last additions of a block's sum are in f64: it is a sum of f32, and the machine computes in f64."""
+    """True if the last additions of a block's sum are in f64: it sums f32, and the target has f64 arithmetic."""
     return target.has_f64 and _sums_floats(block) and isinstance(block.body, Reduce) and block.body.targets[0].dtype is f32
 
 

@@ -1,4 +1,4 @@
-"""What the rules would like of images in blocks of channels, `[n, c // 16, h, w, c % 16]`: block sizes, and how weights lie for them."""
+"""NCHWc layout `[n, c // 16, h, w, c % 16]`: which blocks gain from it, and how weights are packed for it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .record import Packing
 
 
 def makes_image(block: Block) -> bool:
-    """Whether a block is a convolution, whose result is worth to lie in blocks of channels."""
+    """True if a block is a convolution; its result then gains from the NCHWc layout."""
     return not isinstance(convolution_of(block), Refusal)
 
 
 def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tuple[Buffer, Packing]]:
-    """Literals that are read along the channels of a block, which do not lie side by side, and how they should lie."""
+    """Yield literals that are read along the channels of a block but are not contiguous there, and the layout that makes them so."""
     seen: dict[Buffer, set[IndexMap | None]] = {}
     for b in blocks(func.body):
-        roles = convolution_of(b)  # whose result is in no blocks
+        roles = convolution_of(b)  # matches only a convolution whose own result is not NCHWc
         if not isinstance(roles, Refusal) and roles.weight.buffer in known and along_channels(func, b, target):
-            found = _pack_of(roles.weight.buffer, roles.weight.indices, {iter_named(b, roles.column).var: target.vector_bits // 32})
-            seen.setdefault(roles.weight.buffer, set()).add(found)
+            pack = _pack_of(roles.weight.buffer, roles.weight.indices, {iter_named(b, roles.column).var: target.vector_bits // 32})
+            seen.setdefault(roles.weight.buffer, set()).add(pack)
             continue
         lanes = {a.indices[-1]: _extent(a.buffer.shape[-1]) for a in accesses(b) if a.write and a.indices}
         for a in accesses(b):
@@ -42,6 +42,7 @@ def channel_packs(func: Func, known: set[Buffer], target: Target) -> Iterator[tu
 
 
 def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) -> IndexMap | None:
+    """Return the map that makes a literal contiguous along a lane; None if it already is, or if no axis is indexed by one lane alone."""
     for lane, size in lanes.items():
         axes = [k for k, e in enumerate(indices) if isinstance(lane, Var) and lane in free_vars(e)]
         if len(axes) != 1 or not size or buffer.strides is not None or _extent(buffer.shape[axes[0]]) < 2:
@@ -59,5 +60,5 @@ def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) 
 
 
 def _extent(e: Expr) -> int:
-    """A constant; 0 for what is none."""
+    """Return a constant extent, or 0 if it is not constant."""
     return int(e.value) if isinstance(e, Const) else 0

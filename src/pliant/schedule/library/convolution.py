@@ -1,4 +1,4 @@
-"""The default rule of sums of products whose columns are not the last index of the result, above all convolutions over images.
+"""Default rule for direct convolutions with channels as vector lanes, without im2col; also products whose columns are not the last index.
 
     y[n, j, p, q] += x[n, c, p * 2 + a, q * 2 + b] * w[j, c, a, b]
 
@@ -8,8 +8,9 @@
             for c, a, b: for q unrolled: for v unrolled: for j as a vector: tile[q, v, j] = fma(x[…], w[c, a, b, v, j], tile[q, v, j])
             y = epilogue(tile)
 
-Images stay as they are: of `x` single elements are read, and what is stored is strided. Weights are packed, `w[j // L, c, a, b, j % L]`:
-by whoever loads the program (`layouts.py`) or else at each call, which costs little when there are many places to use them.
+It takes NCHW images, whose elements it broadcasts and whose results it stores strided, and NCHWc images, whose vectors are contiguous.
+Weights are packed, `w[j // L, c, a, b, j % L]`: before the program runs if they are known (`layouts.py`), else at each call, which costs
+little because every output position reuses them.
 
 The sum runs in the order of the program's reduction loops for every element, long ones in parts (`accumulate.py`), whatever the tile.
 """
@@ -52,17 +53,17 @@ from .packing import packing, packs, right_side
 from .parallelize import share
 from .record import NotApplicable, NotChosen, Packing, Promotable, Rule, tried
 
-SOME_WIDTHS = (20, 40, 80)  # what the model is asked about where the length of rows is not known
-SOME_ROWS = 40  # of an image, where their number is not known: the same
-SOME_CHANNELS = 128  # the same
-MOST_ROWS = 28  # limit of `tile`: the registers of any machine
-DYNAMIC_ROWS = 8  # limit of `tile` where there is a body for each smaller number of rows
-MOST_VECTORS = 4  # limit of `tile`: streams through the weights
-LONG = 1024  # limit of what layers may share a kernel: a sum of more terms keeps its length, so that its parts are of one size
+SOME_WIDTHS = (20, 40, 80)  # widths of an image that the cost model averages over if the width is dynamic
+SOME_ROWS = 40  # height of an image that the cost model assumes if it is dynamic
+SOME_CHANNELS = 128  # number of channels that the cost model assumes if it is dynamic
+MOST_ROWS = 28  # most rows of `tile`: with one vector it needs 30 registers, and no machine has more than 32
+DYNAMIC_ROWS = 8  # most rows of `tile` for a dynamic width: each smaller number needs a body of its own for the remainder
+MOST_VECTORS = 4  # most vectors of `tile`: each is a stream through the weights
+LONG = 1024  # a sum of at least this many terms keeps its constant length, so that its parts have one size; shorter sums may share a kernel
 
 
 def over_channels(func: Func, block: Block, target: Target) -> Convolution | Refusal:
-    """The roles of the iterators of a convolution that is less work with vectors of channels; else why a block is none."""
+    """Match a convolution whose weights can be read in vectors of channels; return its iterator roles, or why the block is none."""
     roles = convolution_of(block)
     if isinstance(roles, Refusal):
         return roles
@@ -76,7 +77,7 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
 
 
 def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str:
-    """Tile a convolution for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    """Tile a convolution for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
     name = decide.block
     block = find_block(s.program, name)
     if not roles.lane and choose_lanes(s.program, block, decide) == "row":
@@ -91,10 +92,10 @@ def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """The sizes that a convolution over blocks of channels need not know.
+    """Return the sizes that a convolution in NCHWc layout need not know.
 
-    The blocks that it makes, where the vectors of its tile divide them; those that it sums over, where sums are short: constant extents
-    decide in which parts a sum is added, so the parts are said, and results keep the bits that they had.
+    These are the number of output channel blocks, if the vectors of its tile divide it, and the number of input channel blocks, if sums are
+    short. Constant extents determine in which parts a sum is added. So the answer fixes the parts, and results keep their bits.
     """
     roles = blocked_convolution_of(func, block, decide.target)
     if isinstance(roles, Refusal):
@@ -103,18 +104,18 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide
     rule = _Rule(Schedule(func), roles, decide)
     tile = rule.tile
     long = prod(_size(loops[v]) for v in roles.reduced) >= LONG
-    kept = {roles.row, roles.lane, *(roles.reduced if long else ())}
-    rows = frozenset(v for v in nest if v.name in kept)
+    fixed = {roles.row, roles.lane, *(roles.reduced if long else ())}
+    rows = frozenset(v for v in nest if v.name in fixed)
     column = next((v for v in nest if v.name == roles.column), None)
     whole = column is not None and _size(nest[column]) % tile.vectors == 0
-    free = frozenset(v for v in nest if v.name not in kept and (v is not column or whole))
+    free = frozenset(v for v in nest if v.name not in fixed and (v is not column or whole))
     cuts = cuts_for(func, block, [loops[v] for v in roles.reduced], how=rule.summing.how)
     parts = tuple((c.at, c.size) for c in cuts)
     return Promotable(free, rows, {column: tile.vectors} if whole and column is not None else {}, (tile.rows, tile.vectors), parts)
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """The weights in packs of a vector of channels."""
+    """Return the layout of the weights: packs of one vector of channels."""
     roles = convolution_of(block)
     if isinstance(roles, Refusal) or right_side(block) is not None or not isinstance(dot_product_of(func, block, target), Refusal):
         return None
@@ -124,12 +125,15 @@ def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] |
 
 
 def _size(loop: For) -> int:
-    """A constant extent; 0 for what is none."""
+    """Return a constant extent, or 0 if it is not constant."""
     return int(loop.stop.value) if isinstance(loop.stop, Const) else 0
 
 
 def _join(s: Schedule, block: Block) -> None:
-    """Make one block of the elementwise ones that follow, as far as each is read once by another of them: `y * sigmoid(y)`."""
+    """Inline elementwise blocks after a convolution into each other if one reads the other's elements once, as in `y * sigmoid(y)`.
+
+    The epilogue then reads the result of the convolution in one block, which can be fused into the write-back.
+    """
     order = blocks(s.program.body)
     for b in order[order.index(block) + 1 :]:
         store = elementwise(b)
@@ -145,7 +149,7 @@ def _reads(block: Block) -> set[Buffer]:
 
 
 def _share_copies(s: Schedule, name: str) -> None:
-    """Operands that are padded, in blocks of channels: threads over their rows."""
+    """Parallelize and vectorize the copies that pad NCHWc operands."""
     for b in untouched(s.program):
         if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), Refusal) or len(loops) < 3:
             continue
@@ -164,7 +168,7 @@ class _Rule:
         self.name, self.target = name, target = decide.block, decide.target
         block = find_block(s.program, name)
         self.dtype = _target(block).dtype
-        self.inside = allocation(s.program, _target(block).buffer) is not None  # the sum is nobody's result
+        self.inside = allocation(s.program, _target(block).buffer) is not None  # a temporary, whose layout may change
         self.result = [v.name for v in plain_iters(_target(block).indices, block) or ()]
         lane = self._extent(roles.lane) if roles.lane else None
         self.lanes = lane or max(1, target.vector_bits // self.dtype.bits)
@@ -177,7 +181,7 @@ class _Rule:
         self.summing = decide_summing(s.program, block, [s.loop(name, v).loop for v in roles.reduced], decide)
 
     def _tile_size(self) -> Choice:
-        """The tile that the cost model takes, or another one that fits the registers."""
+        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
         r = self.roles
         most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
@@ -194,7 +198,7 @@ class _Rule:
         return Choice(rows, vectors, best.text)
 
     def _vectors_of_a_panel(self) -> tuple[int, ...]:
-        """How many vectors a panel may have: where the number of blocks of channels is not known, what divides it for certain."""
+        """Return the possible vector counts of a panel; for a dynamic number of channel blocks, those that certainly divide it."""
         some = range(1, MOST_VECTORS + 1)
         if self.columns is not None:
             return tuple(v for v in some if v == 1 or v * self.lanes <= self.columns)
@@ -205,7 +209,7 @@ class _Rule:
         return constant_extent(self.s.program, self.s.loop(self.name, iterator).loop)
 
     def apply(self) -> str:
-        """Schedule the block; what was done, in words."""
+        """Schedule the block; return text about what was done."""
         s, r = self.s, self.roles
         side = "before" if r.lane else self._pack()
         if self.inside and not r.lane:
@@ -233,25 +237,25 @@ class _Rule:
         return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}, weights packed {side}"
 
     def _pack(self) -> str:
-        """See to it that weights are packed."""
+        """Pack the weights at run time unless they are packed already; return when they are packed, as text."""
         weight = self.roles.weight
         block = find_block(self.s.program, self.name)
         column = iter_named(block, self.roles.column).var
         if packed(weight, column) is not None or along(weight, column):
             return "before"
-        made = self.s.cache_read(self.name, weight.buffer.name, None, scope="workspace")
-        self.s.transform_layout(f"{weight.buffer.name}_copy", packs(block, weight, column, self.lanes), block=made)
+        copy = self.s.cache_read(self.name, weight.buffer.name, None, scope="workspace")
+        self.s.transform_layout(f"{weight.buffer.name}_copy", packs(block, weight, column, self.lanes), block=copy)
         return "first"
 
     def _few(self, name: str, column: LoopHandle, columns: int) -> None:
-        """Less columns than lanes: one masked vector."""
+        """Handle fewer columns than lanes with one masked vector."""
         if columns == 1:
             self._panel(name, None, column)
         else:
             self._panel(name, *self.s.split(column, self.lanes))
 
     def _vectors(self, vectors: LoopHandle, lane: LoopHandle) -> None:
-        """Panels of so many vectors, and of those that remain."""
+        """Split vectors into panels of the tile's width, and a narrower panel for the remainder."""
         s, r = self.s, self.roles
         panel, vector = panels = s.split(vectors, None, self.tile.vectors, tail="cut")
         for rest in panels.tails:
@@ -260,7 +264,7 @@ class _Rule:
         self._panel(self.name, panel, lane, vector)
 
     def _panel(self, name: str, panel: LoopHandle | None, lane: LoopHandle, vector: LoopHandle | None = None) -> None:
-        """One panel: threads over it and the rows of images; tiles of neighbors."""
+        """Schedule one panel: threads share it with the rows of images, and each row is cut into tiles."""
         s, r = self.s, self.roles
         outer, reduced = ([s.loop(name, v) for v in some] for some in (r.outer, r.reduced))
         row = s.loop(name, r.row)
@@ -280,7 +284,7 @@ class _Rule:
         self._tile(name, tiles, within, len(inner))
 
     def _rows_first(self) -> bool:
-        """Whether all panels of a row of an image come one after the other, and not all rows of a panel."""
+        """True if all panels of an image row run before the next row, instead of all rows of a panel before the next panel."""
         if not self.roles.outer or self.columns is None:
             return False
         return self.decide("order", ("panels", "rows"), "panels", why="the weights of a panel stay in the cache for all rows") == "rows"
@@ -297,7 +301,7 @@ class _Rule:
         self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane], self.summing)
 
     def _columns_last(self, block: BlockHandle) -> None:
-        """Let columns lie next to each other in what a block works on: the lanes of registers."""
+        """Make columns the last dim of the buffer a block works on, so that they are the lanes of registers."""
         dims = [f"d{n}" for n in range(len(self.result))]
         column = dims[self.result.index(self.roles.column)]
         order = ", ".join([*(d for d in dims if d != column), column])

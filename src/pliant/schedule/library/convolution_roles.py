@@ -1,8 +1,8 @@
-"""What convolutions and windows are: the roles of their iterators, and which of two ways of vectors is less work.
+"""Pattern matching for convolutions and sliding windows: iterator roles, and whether lanes should be channels or neighbors in a row.
 
 convolution_of(block)             # y[n, j, p, q] += x[n, c, p * 2 + a, q * 2 + b] * w[j, c, a, b]: the channels j may be lanes
 windows_of(block)                 # the same, with q as lanes; and depthwise convolutions and pools
-along_channels(func, b, target)   # whether lanes are channels
+along_channels(func, b, target)   # True if lanes should be channels
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from ..primitives.layout import layouts_of
 from ..tile_cost_model import Sizes
 from .match import along, matmul_of, packed
 
-STORE = 1.5  # by which `lanes` is chosen: what an element costs that is stored apart from those beside it, in steps of a sum of vectors
-LEAST_LANES = 4  # limit of `channels`: of a vector that is worth a block of channels
-ANY_WIDTH = 0.8  # by which `lanes` is chosen: the part of the lanes that is used along rows of unknown length
+STORE = 1.5  # Cost of a strided store of one element, in vector steps of a sum; `choose_lanes` weighs lanes of channels with it
+LEAST_LANES = 4  # Fewest channels of an NCHWc block: a narrower vector does not pay
+ANY_WIDTH = 0.8  # share of the lanes that are used along rows of dynamic length, assumed by `choose_lanes`
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The roles of the iterators: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
+    """Iterator roles of a convolution: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
 
     outer: tuple[str, ...]  # the other indices of the result
-    row: str  # the last index of the result, which `w` does not have
-    column: str  # which `x` does not have; empty where there is one block of channels alone
+    row: str  # the last spatial index of the result; `w` does not depend on it
+    column: str  # the output channel; `x` does not depend on it. Empty if NCHWc has a single channel block
     reduced: tuple[str, ...]
     weight: Load
-    lane: str | None = None  # channels in blocks: the index inside of a block, the last one of the result; `column` counts blocks then
+    lane: str | None = None  # NCHWc: the channel inside a block, the last index of the result; `column` then counts blocks
 
 
 def convolution_of(block: Block) -> Convolution | Refusal:
-    """The roles of the iterators of a convolution; else why it is none."""
+    """Match a convolution; return its iterator roles, or why the block is none."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
         return Refusal(f"block `{block.name}` is no sum with an init")
@@ -66,7 +66,7 @@ def convolution_of(block: Block) -> Convolution | Refusal:
 
 
 def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | Refusal:
-    """The roles of the iterators of a convolution with channels in blocks, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`."""
+    """Match a convolution in NCHWc layout, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`; return its iterator roles."""
     if not in_blocks(func, block, target):
         return Refusal(f"what block `{block.name}` makes does not lie in blocks of channels")
     s = block.body
@@ -92,7 +92,7 @@ def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolut
 
 
 def _loaded(e: Expr) -> Load | None:
-    """The load that a factor is, or is a cast of."""
+    """Return the load that a factor is, possibly under casts; else None."""
     while isinstance(e, Cast):
         e = e.args[0]
     return e if isinstance(e, Load) else None
@@ -100,17 +100,17 @@ def _loaded(e: Expr) -> Load | None:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The roles of the iterators: `y[…, tiled, …, column]` from `x[…, column + …]`."""
+    """Iterator roles of a sliding window: `y[…, tiled, …, column]` from `x[…, column + …]`."""
 
     outer: tuple[str, ...]  # the other indices of the result
-    tiled: str | None  # channels that `x` does not have, else the last but one index of the result
+    tiled: str | None  # output channels, on which `x` does not depend; else the last but one index of the result
     column: str  # the last index of the result
     reduced: tuple[str, ...]
-    rows: bool  # neighbors along `tiled` have parts of their windows in common
+    rows: bool  # windows of neighbors along `tiled` overlap
 
 
 def windows_of(block: Block) -> Windows | Refusal:
-    """The roles of the iterators of a reduction over windows; else why it is none."""
+    """Match a reduction over sliding windows; return its iterator roles, or why the block is none."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
         return Refusal(f"block `{block.name}` is no reduction with a named combiner and an init")
@@ -132,7 +132,7 @@ def windows_of(block: Block) -> Windows | Refusal:
 
 
 def _step(e: Load, v: Var) -> int:
-    """How far apart the elements are that a load reads along the rows of its tensor with `v`; 0 where it is not so."""
+    """Return the element distance of a load for consecutive `v` along the last dim; 0 if `v` occurs elsewhere or not linearly."""
     if e.buffer.strides is not None or any(v in free_vars(i) for i in e.indices[:-1]):
         return 0
     parts = linear(e.indices[-1], v)
@@ -140,28 +140,28 @@ def _step(e: Load, v: Var) -> int:
 
 
 def taps_of(func: Func, block: Block) -> int:
-    """How many elements a window has: in so many products an element of the image is."""
+    """Return the number of filter taps, i.e. how often each input element is reused."""
     placed = {i.var for i in block.iters if i.kind == "S"}
     inside = {v for a in accesses(block) for e in a.indices if any(linear(e, p) for p in free_vars(e) & placed) for v in free_vars(e)}
     return prod(_size(func, block, i.var) for i in block.iters if i.kind == "R" and i.var in inside)
 
 
 def _size(func: Func, block: Block, v: Var) -> int:
-    """The number of values of an iterator; 1 where it is not known."""
+    """Return the constant extent of an iterator; 1 if it is dynamic."""
     loops = plain_loops(func, block)
     return 1 if isinstance(loops, Refusal) else max(constant_extent(func, loops[v]) or 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What the windows of neighbors along an index of the result have in common."""
+    """How windows of neighbors along an index of the result overlap."""
 
-    reach: int  # elements along that index in a window
-    stride: int  # between windows
+    reach: int  # extent of a window along that index
+    stride: int  # distance between windows
 
 
 def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
-    """How windows lie that are neighbors along an iterator; those that have nothing in common reach over one element."""
+    """Return how windows that are neighbors along an iterator overlap; a reach of 1 means not at all."""
     reduced = [i.var for i in block.iters if i.kind == "R"]
     for e in (e for a in accesses(block) if not a.write for e in a.indices if along in free_vars(e)):
         parts = linear(e, along)
@@ -172,13 +172,13 @@ def overlap_of(func: Func, block: Block, along: Var) -> Overlap:
 
 
 def tile_sizes(block: Block, sizes: Sizes) -> Sizes:
-    """What the cost model chooses a block's tile from: that which its annotation `tile` asks for, where there is one."""
-    asked = block.annotations.get("tile")
-    return sizes if asked is None else Sizes((asked[0],), (asked[1],))
+    """Return the tile sizes that the cost model chooses from; only the one in the block's annotation `tile` if it has one."""
+    tile = block.annotations.get("tile")
+    return sizes if tile is None else Sizes((tile[0],), (tile[1],))
 
 
 def choose_lanes(func: Func, block: Block, decide: Decide) -> str:
-    """What the lanes of a convolution's vectors are: `channels`, whose results are stored one by one, or neighbors of a `row`."""
+    """Decide the lanes of a convolution: `channels` (strided stores), or neighbors in a `row`."""
     roles = convolution_of(block)
     packs = not isinstance(roles, Refusal) and may_read_packs(block, roles, decide.target)
     best = "channels" if packs and along_channels(func, block, decide.target) else "row"
@@ -187,7 +187,7 @@ def choose_lanes(func: Func, block: Block, decide: Decide) -> str:
 
 
 def may_read_packs(block: Block, roles: Convolution, target: Target) -> bool:
-    """Whether the weights are in packs of a vector of channels, or may be copied into such: each of their indices is an iterator."""
+    """True if the weights are packed by vectors of channels, or can be copied into such packs because every index is an iterator."""
     s, column = block.body, iter_named(block, roles.column).var
     assert isinstance(s, Reduce)
     size = packed(roles.weight, column)
@@ -197,19 +197,19 @@ def may_read_packs(block: Block, roles: Convolution, target: Target) -> bool:
 
 
 def _why_lanes(func: Func, block: Block, target: Target) -> str:
-    """The steps that a result takes either way."""
+    """Return the cost of a result with either kind of lanes as text."""
     steps = lane_steps(func, block, target)
     return "" if steps is None else f"steps for a result: {steps[0]:.3g} with channels, {steps[1]:.3g} along a row"
 
 
 def block_sizes(target: Target) -> tuple[int, ...]:
-    """How many channels a block may have, the best first: those of a whole vector, of a half, of a quarter."""
+    """Return the possible channel counts of an NCHWc block, best first: a whole vector, half of one, a quarter of one."""
     lanes = target.vector_bits // 32
     return tuple(n for n in (lanes, lanes // 2, lanes // 4) if n >= LEAST_LANES)
 
 
 def in_blocks(func: Func, block: Block, target: Target) -> bool:
-    """Whether the last index of what a reduction makes is a vector: channels of a block, in a program over images in blocks."""
+    """True if the result of a reduction is in NCHWc layout, i.e. its last index is the channel inside a block."""
     s = block.body
     size = s.targets[0].buffer.shape[-1] if isinstance(s, Reduce) and s.targets[0].buffer.ndim else None
     if not isinstance(size, Const) or size.value not in block_sizes(target):
@@ -219,13 +219,13 @@ def in_blocks(func: Func, block: Block, target: Target) -> bool:
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:
-    """Whether a convolution is less work with vectors of channels, whose results are stored one by one, than with vectors of neighbors."""
+    """True if a convolution costs less with vectors of channels, which store their results one by one, than with vectors along rows."""
     steps = lane_steps(func, block, target)
     return not isinstance(convolution_of(block), Refusal) if steps is None else steps[0] < steps[1]
 
 
 def lane_steps(func: Func, block: Block, target: Target) -> tuple[float, float] | None:
-    """The steps that a result of a convolution takes with vectors of channels, and with vectors of neighbors; None where one cannot be."""
+    """Return the vector steps per result with lanes of channels, and with lanes along a row; None if one of them is impossible."""
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal) or (isinstance(windows, Refusal) and not over_image(block, roles)):
         return None
@@ -237,17 +237,18 @@ def lane_steps(func: Func, block: Block, target: Target) -> tuple[float, float] 
     column = iter_named(block, roles.row).var
     step = max(_step(e, column) for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e))
     across = depth / lanes / _use(extent[roles.column], lanes) + STORE
+    # Vectors along a row with stride 2 are deinterleaved from two loads; larger strides are gathers.
     return across, depth / lanes / _use(extent[roles.row], lanes) * (1 if step == 1 else 1.25 if step == 2 else 4)
 
 
 def over_image(block: Block, roles: Convolution) -> bool:
-    """Whether the other factor than the weights has two indices of the result at least to itself: a plain matrix has one."""
+    """True if the image depends on at least two result indices that the weights do not have; a plain matrix has one."""
     body = block.body
     assert isinstance(body, Reduce)
-    found = [iter_named(block, v).var for v in roles.outer]
-    return any(v in free_vars(body.values[0]) and v not in free_vars(roles.weight) for v in found)
+    outer = [iter_named(block, v).var for v in roles.outer]
+    return any(v in free_vars(body.values[0]) and v not in free_vars(roles.weight) for v in outer)
 
 
 def _use(extent: int | None, lanes: int) -> float:
-    """The part of the lanes that is used along an extent."""
+    """Return the share of lanes in use along an extent."""
     return ANY_WIDTH if extent is None else max(extent, 1) / (-(-max(extent, 1) // lanes) * lanes)

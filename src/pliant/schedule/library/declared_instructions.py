@@ -1,4 +1,4 @@
-"""The default rule of tensor instructions that users have declared: a block that one of them does becomes it.
+"""Default rule for tensor instructions that users declared: a block that such an instruction can do is tensorized.
 
     copy the operands as the instruction wants them                # by later rules; weights are packed before the program runs
     for tiles of the result (parallel):
@@ -6,8 +6,8 @@
         for the steps of the sum: for each of the tiles: instruction
         write the tiles
 
-Everything is done by `auto_tensorize`, so that matrix products, batched ones and convolutions of any shape are taken. The rule comes
-before all others: who declares an instruction wants it used. Built-in instructions have a rule that knows more about them
+`auto_tensorize` does the work, so the rule takes matrix products, batched products and convolutions of any shape. The rule comes before all
+others, because a user who declares an instruction wants it used. Built-in instructions have a rule that knows more about them
 (`dot_products.py`).
 """
 
@@ -31,11 +31,11 @@ from ..primitives.tensorize import Tile, tile_of_instruction
 from ..schedule import Schedule
 from .record import Packing, Rule, tried
 
-MOST_TILES = 8  # limit of `tiles`: of the result in registers: more accumulators than hide the latency of any instruction
+MOST_TILES = 8  # most result tiles in registers: more accumulators than this hide the latency of any instruction
 
 
 def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusal:
-    """The declared instruction that does most of a block at once, the latest declaration where several do as much; else why none does."""
+    """Return the declared instruction that does the largest part of a block, the latest declaration among equals; else why none fits."""
     reason = "no instruction is declared for the machine"
     best: Mapping | None = None
     for i in declared_for(target):
@@ -48,7 +48,7 @@ def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusa
 
 
 def _work(instruction: str) -> int:
-    """How many points of a block an instruction does."""
+    """Return the number of block instances that one instruction does."""
     work = 1
     for x in tile_of_instruction(instruction).loops:
         work *= int(x.stop.value) if isinstance(x.stop, Const) else 1
@@ -56,7 +56,7 @@ def _work(instruction: str) -> int:
 
 
 def schedule_instruction(s: Schedule, roles: Mapping, decide: Decide) -> str:
-    """Make a block the instruction, with sums in registers, and tiles shared by threads."""
+    """Tensorize a block with accumulators in registers, and parallelize its outermost loop."""
     default = _tiles(tile_of_instruction(roles.instruction), decide.target)
     tiles = decide("tiles", tuple(range(1, MOST_TILES + 1)), default, why="a quarter of the registers for sums, the rest for operands")
     block = auto_tensorize(s, decide.block, roles.instruction, in_registers=tiles)
@@ -66,7 +66,7 @@ def schedule_instruction(s: Schedule, roles: Mapping, decide: Decide) -> str:
 
 
 def _tiles(tile: Tile, target: Target) -> int:
-    """How many tiles of the result fit a quarter of the registers."""
+    """Return how many result tiles fit a quarter of the registers."""
     written = tile.stmt.targets[0].buffer if isinstance(tile.stmt, Reduce) else tile.stmt.buffer
     bits = written.dtype.bits
     for e in written.shape:
@@ -76,7 +76,7 @@ def _tiles(tile: Tile, target: Target) -> int:
 
 
 def tiled_operands(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """The operands that may lie in the instruction's tiles: those of which the sizes are whole numbers of them."""
+    """Return the operands that can be stored in the instruction's tiles: those whose sizes are multiples of the tile."""
     plan = instruction_of(func, block, target)
     loops = plain_loops(func, block)
     if isinstance(plan, Refusal) or isinstance(loops, Refusal):
@@ -91,7 +91,7 @@ def tiled_operands(func: Func, block: Block, target: Target) -> dict[Buffer, Pac
 
 
 def _may_be_tiled(func: Func, block: Block, load: Load) -> bool:
-    """Whether a parameter is read by the block alone, at its iterators."""
+    """True if a parameter of constant shape is read by this block alone, at plain iterators."""
     b = load.buffer
     if b not in func.buffers or func.role(b) != "in" or b.strides is not None or not all(isinstance(e, Const) for e in b.shape):
         return False
@@ -100,7 +100,7 @@ def _may_be_tiled(func: Func, block: Block, load: Load) -> bool:
 
 
 def _tiles_in_memory(plan: Mapping, described: Buffer, load: Load, extents: dict[Var, int]) -> IndexMap | None:
-    """The layout of an operand in tiles, None where sizes are not known, or no multiples of the instruction's."""
+    """Return the tiled layout of an operand; None if a size is dynamic or no multiple of the instruction's."""
     tile = tile_of_instruction(plan.instruction)
     inputs = tuple(Var(f"d{n}") for n in range(load.buffer.ndim))
     at = {v: d for v, d in zip(load.indices, inputs, strict=True) if isinstance(v, Var)}

@@ -1,4 +1,4 @@
-"""The default rule of products of small integers, c[…, i, j] += i32(a[…, i, k]) * i32(b[…, k, j]), on machines with dot products.
+"""Default rule for integer matrix products, c[…, i, j] += i32(a[…, i, k]) * i32(b[…, k, j]), with dot-product instructions (VNNI, SDOT).
 
     for panel of V vectors of columns (parallel):
         for tile of R rows, then smaller tiles for the rows that remain:
@@ -8,9 +8,9 @@
             the same for what is left of k, one product after the other
             c = epilogue(tile)
 
-The instruction (`target/instructions.py`) wants the G factors of a column side by side: b is packed, `b[j // L, k // G, j % L, k % G]`, by
-whoever loads the program (`layouts.py`), or panel by panel at each call where there are many rows. Integers wrap, so every order
-of a sum is the same number.
+The instruction (`target/instructions.py`) takes the G factors of a column side by side. So b is packed, `b[j // L, k // G, j % L, k % G]`:
+before the program runs (`layouts.py`), or panel by panel at each call if there are many rows. Integers wrap, so the order of a sum does
+not matter.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, t
 from .packing import may_be_packed
 from .record import NotApplicable, Packing, Rule, Version, tried
 
-LARGEST_COPY = 2**20  # limit of `copy_from`: bytes of a panel that may be copied
-MOST_ROWS = 8  # limit of `word_tile`: there is a body for each smaller tile, too
-PANEL = 64  # columns of the widest panel that LARGEST_COPY is about
-ENOUGH_SUMS = 12  # by which `word_tile` is chosen: a machine begins two such vectors in a cycle, and ends each 4 to 6 cycles later
+LARGEST_COPY = 2**20  # most bytes of a panel that may be copied: about what the L2 cache holds
+MOST_ROWS = 8  # most rows of `word_tile`: each smaller number of rows needs a body of its own for the remainder
+PANEL = 64  # columns of the widest panel; with it LARGEST_COPY bounds the length of a sum
+ENOUGH_SUMS = 12  # sums that keep the units busy: a machine starts two such instructions per cycle, with a latency of 4 to 6 cycles
 
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:
-    """A block that an instruction can do: the roles of its iterators, what it reads along the columns, and the instruction's sizes."""
+    """How dot-product instructions do a block: its iterator roles, its two factors, and the size of the instruction."""
 
     roles: Matmul
-    wide: Load
+    wide: Load  # the factor with columns
     narrow: Load  # the other factor
     lanes: int
-    group: int
+    group: int  # products that an instruction adds in each lane
     instructions: dict[int, str]  # by lanes
 
-    is_packed: bool  # the right-hand side lies as the instruction wants it
+    is_packed: bool  # the right-hand side has the layout of the instruction
 
 
 def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | Refusal:
-    """How instructions of the machine do a block; else why none can."""
+    """Match an integer product that an instruction of the target can do; return how, or why none can."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None or not s.targets[0].dtype.is_int:
         return Refusal(f"block `{block.name}` is no sum of integers with an init")
     out = plain_iters(s.targets[0].indices, block)
     if not out or set(out) != {i.var for i in block.iters if i.kind == "S"}:
         return Refusal(f"the result of block `{block.name}` is not indexed by its S iterators, each once")
-    found: dict[tuple[int, int], tuple[str, Load, Load]] = {}
+    usable: dict[tuple[int, int], tuple[str, Load, Load]] = {}
     for i in instructions_of(target):
         m = mapping(func, block, i.name)
         if isinstance(m, Refusal) or len(m.fused) != 2 or any(len(vs) != 1 for vs in m.fused) or m.fused[0][0] is not out[-1]:
@@ -77,21 +77,24 @@ def dot_product_of(func: Func, block: Block, target: Target) -> DotProduct | Ref
         lanes, group = (int(x.stop.value) for x in tile_of_instruction(i.name).loops if isinstance(x.stop, Const))
         factors = [p for p in m.operands.values() if p.buffer is not s.targets[0].buffer]
         narrow, wide = sorted(factors, key=lambda p: out[-1] in free_vars(p))
-        found[group, lanes] = i.name, narrow, wide
-    if not found:
+        usable[group, lanes] = i.name, narrow, wide
+    if not usable:
         return Refusal(f"no instruction does what block `{block.name}` does")
-    group, lanes = max(found, key=lambda size: (size[0] * size[1], size))
-    _, narrow, wide = found[group, lanes]
+    group, lanes = max(usable, key=lambda size: (size[0] * size[1], size))
+    _, narrow, wide = usable[group, lanes]
     rows = [v for v in out[:-1] if v not in free_vars(wide)]
     row = rows[-1].name if rows else None
     batch = tuple(v.name for v in out[:-1] if v.name != row)
     roles = Matmul(batch, row, out[-1].name, tuple(i.var.name for i in block.iters if i.kind == "R"))
-    names = {n: name for (g, n), (name, *_) in found.items() if g == group}
+    names = {n: name for (g, n), (name, *_) in usable.items() if g == group}
     return DotProduct(roles, wide, narrow, lanes, group, names, _is_packed(func, wide.buffer, lanes, group))
 
 
 def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
-    """Whether a parameter was brought into words of `group` for `lanes` columns; by its map, since indices of small tensors are simpler."""
+    """True if a parameter has the layout `words` for these sizes.
+
+    It reads the index map, because index expressions of small tensors are simplified.
+    """
     packing = layouts_of(func).get(buffer.name) if buffer in func.buffers else None
     if packing is None or len(packing.map.results) < 4:
         return False
@@ -101,7 +104,7 @@ def _is_packed(func: Func, buffer: Buffer, lanes: int, group: int) -> bool:
 
 
 def copying(func: Func, block: Block, decide: Decide) -> Version | None:
-    """The program that brings panels of the right-hand side into words, for so many rows that it is worth it."""
+    """Return the version that packs panels of the right-hand side into words if there are enough rows; None if it never pays."""
     dot = dot_product_of(func, block, decide.target)
     loops = plain_loops(func, block)
     if (
@@ -121,7 +124,7 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> IndexMap:
-    """The layout for an instruction: packs of `lanes` columns, in each the words of `group` neighbors along `depth` of all its columns."""
+    """Return the layout for an instruction: packs of `lanes` columns, and in each pack words of `group` neighbors along `depth`."""
     dims = tuple(Var(f"d{n}") for n in range(buffer.ndim))
     others = [d for n, d in enumerate(dims) if n not in (column, depth)]
     j, k = dims[column], dims[depth]
@@ -129,7 +132,7 @@ def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> In
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """The right-hand side in the words that the machine's instruction takes."""
+    """Return the layout of the right-hand side: the words that the target's instruction takes."""
     dot = dot_product_of(func, block, target)
     if isinstance(dot, Refusal):
         return None
@@ -145,7 +148,7 @@ def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] |
 
 
 def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
-    """Tile a product for registers, threads and dot products, with its elementwise consumers in the write-back."""
+    """Tile a product for registers, threads and dot-product instructions, with its elementwise consumers in the write-back (epilogue)."""
     name = decide.block
     if not dot.is_packed and not decide.copying:
         raise NotApplicable(
@@ -161,7 +164,7 @@ def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
 
 
 def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
-    """Widen the rows once, before the product, where the machine multiplies wider factors; the product by instructions that take these."""
+    """Widen the rows to i16 once before the product, if instructions for i16 exist; return the product by those instructions."""
     wider = {lanes: INSTRUCTIONS[i].widened for lanes, i in dot.instructions.items()}
     if not all(wider.values()) or not tried(partial(s.reindex, name, dot.narrow.buffer.name, dtype="i16")):
         return dot
@@ -182,16 +185,16 @@ class _Rule(TiledProduct):
         super().__init__(s, dot.roles, loops, decide, copy=not dot.is_packed)
 
     def choose_summing(self, block: Block) -> Summing:
-        """Integers wrap: there are no parts, and a step is an instruction."""
+        """Return a sum without parts: integers wrap, so its order does not matter."""
         return Summing(sizes_of(block, self.target))
 
     def choose_tile(self) -> TileSize:
-        """The register tile: what the cost model takes, or another one that fits the registers."""
-        extents, spare = self.extents(self.dtype, self.dot.group), 1  # a product, before it is added
+        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
+        extents, spare = self.extents(self.dtype, self.dot.group), 1  # one more register: a product before it is added
         tile, terms = tile_size(self.target, extents, spare)
         rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[self.dot.instructions[self.dot.lanes]].constants
-        if constants:  # sums have to leave room for them; of the smaller tiles those that are about square use each factor most
+        if constants:  # registers for constants leave smaller tiles; of these, nearly square ones reuse each factor most
             rows, vectors = (self.target.n_vector_registers - 3 - 2 - constants) // 3, 3
         best = self._whole(TileSize(min(rows, MOST_ROWS), vectors, self.dot.lanes))
         domain = sorted({(best.rows, best.vectors), *((r, v) for r, v in tiles(self.target, extents, spare + constants) if r <= MOST_ROWS)})
@@ -199,7 +202,7 @@ class _Rule(TiledProduct):
         return TileSize(rows, vectors, self.dot.lanes)
 
     def _whole(self, tile: TileSize) -> TileSize:
-        """Of tiles that need no more registers, one that leaves no rows, where that is known and enough sums are at work: one body."""
+        """Return a tile without remainder rows, of no more registers and at least ENOUGH_SUMS sums; `tile` if there is none."""
         certain = multiple(self.row.loop.extent, base_facts(self.s.program)) if self.row else 1
         if certain % tile.rows == 0:
             return tile
@@ -208,11 +211,11 @@ class _Rule(TiledProduct):
         return max(fit, key=lambda t: t.rows * t.vectors, default=tile)
 
     def _panels_fit(self, size: TileSize, instead: TileSize) -> bool:
-        """Whether panels of this width leave no columns either, or as many as those of another tile."""
+        """True if panels of this width leave no columns, or as many as those of another tile."""
         return self.columns is None or self.columns % size.columns in (0, self.columns % instead.columns)
 
     def apply(self) -> str:
-        """Schedule the block; what was done, in words."""
+        """Schedule the block; return text about what was done."""
         t, sizes = self.tile, self._sizes()
         self.order_loops(self.columns is not None and (len(sizes) != 1 or self.columns % sizes[0].columns != 0))
         rest, (column, batch) = self.name, (self.column, self.batch)
@@ -225,43 +228,43 @@ class _Rule(TiledProduct):
         else:
             self.panels(rest, column, self.last_panel(column, min(self.dot.instructions)), batch, guard=True)
         side = "copied by panels" if self.copy else "packed"
-        shown = f"{t.rows if self.row else 1}x{t.columns}"
-        return f"dot products: `{self.name}` in tiles of {shown} in registers by `{self.dot.instructions[t.lanes]}`, right-hand side {side}"
+        shape = f"{t.rows if self.row else 1}x{t.columns}"
+        return f"dot products: `{self.name}` in tiles of {shape} in registers by `{self.dot.instructions[t.lanes]}`, right-hand side {side}"
 
     def _sizes(self) -> list[TileSize]:
-        """The panels of columns, wide ones first; the columns that are left after these are fewer than any instruction has lanes."""
+        """Return the panels of columns, wide ones first; they leave fewer columns than any instruction has lanes."""
         rows, n = self.tile.rows, self.columns
         if n is None:
             return [self.tile, TileSize(rows, 1, self.tile.lanes)]
-        found = [self.tile] if n >= self.tile.columns else []
+        sizes = [self.tile] if n >= self.tile.columns else []
         n %= self.tile.columns
         for lanes in sorted(self.dot.instructions, reverse=True):
             if n >= lanes:
-                found.append(TileSize(rows, n // lanes, lanes))
+                sizes.append(TileSize(rows, n // lanes, lanes))
                 n %= lanes
-        return found
+        return sizes
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
-        """Copy what a panel reads of the right-hand side, in the instruction's layout."""
+        """Copy a panel of the right-hand side into the layout of the instruction."""
         if not self.copy or self._instruction(name) is None:
             return
         s, buffer = self.s, self.dot.wide.buffer
         indices = self.dot.wide.indices
         at = {e.name: n for n, e in enumerate(indices) if isinstance(e, Var)}
-        made = s.cache_read(name, buffer.name, panel, scope="workspace")
+        copy = s.cache_read(name, buffer.name, panel, scope="workspace")
         layout = words(buffer, at[self.roles.column], at[self.roles.reduced[0]], self.dot.lanes, self.dot.group)
-        s.transform_layout(f"{buffer.name}_copy", layout, block=made)
+        s.transform_layout(f"{buffer.name}_copy", layout, block=copy)
         if at[self.roles.column] == len(indices) - 1:
-            tried(partial(s.vectorize, s.split(s.loops(made)[-1], self.dot.lanes)[1]))
+            tried(partial(s.vectorize, s.split(s.loops(copy)[-1], self.dot.lanes)[1]))
 
     def _instruction(self, name: str) -> str | None:
-        """The instruction for a block whose last loop are lanes; none where these have a condition."""
+        """Return the instruction for a block whose last loop is over lanes; None for a block with a predicate, or if no instruction fits."""
         lanes = constant_extent(self.s.program, self.s.loops(name)[-1].loop)
         plain = find_block(self.s.program, name).predicate is TRUE
         return self.dot.instructions.get(lanes) if plain and lanes is not None else None
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
-        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, vectors, lanes."""
+        """Accumulate one tile in registers; the loops inside `at` are (row,) reduced, vectors, lanes."""
         s = self.s
         *_, depth, vector, lane = s.loops(name)
         instruction = self._instruction(name)

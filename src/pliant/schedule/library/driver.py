@@ -1,7 +1,7 @@
-"""The driver of the default rules: goes through the table phase by phase, and in a phase through the blocks in post-order.
+"""Driver of the default rules: it goes through the table phase by phase, and within a phase through the blocks in post-order.
 
-A rule takes some nests of a program or says why it does not; the last one takes anything. A program with the attribute `scheduled` is
-returned as it is. Where a rule would do better one way for some dims and another way for others, the whole program has a variant for each.
+A rule takes some loop nests of a program or says why it does not; the last rule takes anything. The driver returns a program with the
+attribute `scheduled` unchanged. Where a rule schedules differently for some sizes, the whole program gets one variant per condition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .units import without_units
 
 
 def default_schedule(func: Func, target: Target, decisions: OfKernel | None = None) -> tuple[Func, str]:
-    """The program scheduled by the rules for the target, and which rule was applied to what, and why."""
+    """Return the program scheduled by the target's rules, and text that says which rule took which block and why."""
     if func.attrs.scheduled:
         return func, "as it stands: the program says that it is scheduled"
     family = default_family(func, target, decisions)
@@ -36,7 +36,7 @@ def default_schedule(func: Func, target: Target, decisions: OfKernel | None = No
 
 
 def default_family(func: Func, target: Target, decisions: OfKernel | None = None) -> Family:
-    """The family of the program by the rules for the target, which do not see loops and dims of one element."""
+    """Return the kernel family of a program: one variant per condition on the dims. The rules see no loops or dims of extent 1."""
     kernel = Decisions().of_kernel(func.name) if decisions is None else decisions
     squeezed = without_units(func)
     versions = _versions(squeezed.func, target, kernel)
@@ -46,10 +46,10 @@ def default_family(func: Func, target: Target, decisions: OfKernel | None = None
 
 
 def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ...]:
-    """The programs that rules would like to have for some dims, then the one for all others."""
+    """Return the programs that rules want for some dims only, followed by the program for all other dims."""
     asking = [r for r in rules_for(target) if r.version is not None]
-    asked = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
-    some = [Version(simplify(v.guard, base_facts(func)), v.func, v.copying) for v in asked]
+    wanted = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
+    some = [Version(simplify(v.guard, base_facts(func)), v.func, v.copying) for v in wanted]
     possible = [v for v in sorted(some, key=lambda v: not v.copying) if v.guard is not FALSE]
     program = Version(TRUE, func)
     usual = possible[0] if possible and not possible[0].copying else program
@@ -59,23 +59,23 @@ def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ..
 
 
 class _Scheduling:
-    """One program on its way through the table."""
+    """Applies the table of rules to one version of a program."""
 
     def __init__(self, version: Version, target: Target, kernel: OfKernel) -> None:
         self.version, self.target, self.kernel = version, target, kernel
         self.s = Schedule(version.func, decisions=kernel)  # what a rule samples is a decision of the kernel
-        self.left: set[str] = set()
-        self.taken: set[str] = set()  # blocks that are scheduled, whatever their loops are
+        self.left: set[str] = set()  # decoding blocks whose inlining waits until the panel copies exist (`inlining.py`)
+        self.taken: set[str] = set()  # blocks that a `takes_all` rule has scheduled, even if their loops are still serial
 
     def variant(self) -> Variant:
-        """The scheduled program, and what was done."""
+        """Apply all rules; return the scheduled program and the text of what was done."""
         widen_squares(self.s, self.target)
-        said = [text for _, rules in groupby(rules_for(self.target), lambda r: r.phase) for text in self._phase(list(rules))]
+        texts = [text for _, rules in groupby(rules_for(self.target), lambda r: r.phase) for text in self._phase(list(rules))]
         round_once(self.s, self.version.func)
-        return Variant(self.version.guard, self.s.func, "; ".join(said) or "nothing to schedule")
+        return Variant(self.version.guard, self.s.func, "; ".join(texts) or "nothing to schedule")
 
     def _phase(self, rules: list[Rule]) -> Iterator[str]:
-        """Try the rules of a phase on each block that is there, in order, until one takes it; what they say."""
+        """Try the rules of one phase on each block, in order, until one takes it; yield the text that each rule gives."""
         early = any(r.early for r in rules)
         for b in blocks(self.s.program.body) if early else untouched(self.s.program):
             for rule in rules:
@@ -94,20 +94,23 @@ class _Scheduling:
                     break
 
     def _attempt(self, rule: Rule, block: Block, roles: Roles) -> tuple[bool, str]:
-        """Whether a rule refuses a block after all, and what it says it did, or why not; then nothing was done."""
+        """Apply a rule to a block; return True if it refused, and the text of what it did or why it refused.
+
+        A refusal undoes everything that the rule did.
+        """
         decide = Decide(self.kernel, block.name, self.target, self.version.copying, self.left)
-        asked = set(self.kernel.made)
-        made = self.kernel.made
+        before = set(self.kernel.made)
+        decided = self.kernel.made
         try:
             with self.kernel.attempt(), self.s.attempt():
                 try:
                     return False, rule.apply(self.s, roles, decide)
                 except (NotApplicable, ScheduleError) as error:
-                    self._check(rule, asked, error)
-                    made = self.kernel.made
+                    self._check(rule, before, error)
+                    decided = self.kernel.made
                     raise
         except NotChosen:
-            self.kernel.made = made  # that a later rule has the block is what was decided
+            self.kernel.made = decided  # keep the decision that gives the block to a later rule
             return True, ""
         except DecisionError:
             raise
@@ -117,10 +120,13 @@ class _Scheduling:
             return True, f"not {rule.name}: {error.what}"
 
     def _check(self, rule: Rule, before: set[str], error: Exception) -> None:
-        """An error where a rule cannot go on with a value that somebody asked for: another rule would not do what was asked."""
+        """Raise a `DecisionError` if the rule failed after a decision with a value that is not the default.
+
+        Falling through to the next rule would silently ignore what the user or the search asked for.
+        """
         if isinstance(error, (DecisionError, NotChosen)):
             return
-        other = [d for name, d in self.kernel.made.items() if name not in before and d.value != d.default]
-        if other:
+        explicit = [d for name, d in self.kernel.made.items() if name not in before and d.value != d.default]
+        if explicit:
             reason = error.what if isinstance(error, ScheduleError) else str(error)
-            raise DecisionError(f"rule `{rule.name}` cannot take `{other[0].asked_as}`: {reason}")
+            raise DecisionError(f"rule `{rule.name}` cannot take `{explicit[0].asked_as}`: {reason}")

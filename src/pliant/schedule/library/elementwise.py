@@ -1,10 +1,10 @@
-"""The default rule of elementwise programs: maps, broadcasts, copies, transposes, gathers; one nest of S loops.
+"""Default rule for elementwise programs: maps, broadcasts, copies, transposes, gathers; one nest of spatial loops.
 
 for i, j: y[i, j] = f(x[i, j])      for c in parallel(n * m // 1024): for e in vector(1024): …     all accesses go through memory in order
                                     for i in parallel(n): for j in vector(m): …                    something is broadcast or permuted
 
-The vector loop is of as many of the last loops as all accesses go through in one run: of images whose channels get a bias, `h * w`. Where
-not all loops are, so many others must be left that threads have something to share.
+The vector loop fuses as many innermost loops as all accesses traverse contiguously: `h * w` for images whose channels get a bias. If some
+loops remain outside, they must have enough iterations for threads to share.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .match import along, find_block, has_block
 from .parallelize import fuse_into, share
 from .record import NotApplicable, Promotable, Rule, tried
 
-CHUNK = 1024  # the default of `chunk`: elements of a flat loop that are handed out together
-CHUNKS = (256, 512, 1024, 2048, 4096)
-STEP = 32  # the default of `rest_step`: of what remains of a loop over dims of unknown size
-STEPS = (16, 32, 64)
-SHARED = 16  # by which `vector_from` is chosen: rows that are known to be there, where a row is several loops
+CHUNK = 1024  # default of `chunk`: elements of a flat loop that a thread takes at a time, so that a chunk fits the L1 cache
+CHUNKS = (256, 512, 1024, 2048, 4096)  # choices of `chunk`
+STEP = 32  # default of `rest_step`: elements per vector loop of constant size in the remainder of a dynamic loop
+STEPS = (16, 32, 64)  # choices of `rest_step`
+SHARED = 16  # iterations of the outer loops that threads need at least, if a row is fused from several loops; bounds `vector_from`
 
 
 def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
-    """The store of an elementwise block."""
+    """Match an elementwise block; return its store."""
     return elementwise(block) or Refusal(f"block `{block.name}` is not one store over S iterators")
 
 
 def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
-    """Vectorize the innermost loop of an elementwise nest and share out the others."""
+    """Vectorize the innermost loop of an elementwise nest and parallelize the others."""
     name = decide.block
     block = find_block(s.program, name)
     loops = plain_loops(s.program, block)
@@ -72,7 +72,7 @@ def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
 def _rows(
     s: Schedule, block: Block, order: Sequence[Var], nest: Sequence[LoopHandle], decide: Decide
 ) -> tuple[list[LoopHandle], LoopHandle]:
-    """The loops that are left to share, and the one of vectors: the last ones that are one run, where that leaves enough to share."""
+    """Return the loops for threads and the vector loop: the innermost contiguous loops, fused, if enough iterations remain to share."""
     extents = [constant_extent(s.program, x.loop) or 1 for x in nest]
     runs = [first for first in range(1, len(nest) - 1) if is_run(block, order[first:]) and _is_one_loop(s, nest[first:])]
     best = next((first for first in runs if prod(extents[:first]) >= SHARED), len(nest) - 1)
@@ -82,7 +82,7 @@ def _rows(
 
 
 def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
-    """Whether loops can be proven to be one."""
+    """True if loops provably fuse into one."""
     try:
         fuse(s.program, *(h.loop for h in loops))
     except ScheduleError:
@@ -91,7 +91,7 @@ def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
 
 
 def is_run(block: Block, run: Sequence[Var]) -> bool:
-    """Whether every access goes through neighbors with these iterators, the last one fastest, or does not depend on them."""
+    """True if every access is contiguous over these iterators, the last one fastest, or does not depend on them."""
     store = elementwise(block)
     assert store is not None
     extents = store.buffer.shape[-len(run) :]
@@ -104,7 +104,7 @@ def is_run(block: Block, run: Sequence[Var]) -> bool:
 
 
 def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
-    """Whether the last indices of an access are the iterators of a run, and the extents of all but the first are those of the buffer."""
+    """True if the last indices of an access are exactly these iterators, and the dims behind the first one have their extents."""
     first = e.buffer.ndim - len(run)
     if e.buffer.strides is not None or first < 0 or any(not free_vars(i).isdisjoint(run) for i in e.indices[:first]):
         return False
@@ -113,6 +113,7 @@ def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
 
 
 def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
+    """Split a flat loop into chunks for threads and vectorize each."""
     extent = constant_extent(s.program, flat.loop)
     chunk = decide("chunk", CHUNKS, CHUNK, why="elements that are handed out together: work for a thread, and a part of the first cache")
     if extent is not None and extent <= chunk:
@@ -120,7 +121,7 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
         return f"elementwise: `{name}` as one vector loop"
     try:
         chunks, inner = s.split(flat, chunk, tail="cut")
-    except ScheduleError:  # dims of unknown size: that their quotients are apart is seen as long as a predicate bounds the whole
+    except ScheduleError:  # dynamic dims: without a predicate on the whole, no proof shows that quotients of the fused index are distinct
         chunks, inner = s.split(flat, chunk)
         s.partition(chunks)
         step = decide("rest_step", STEPS, STEP, why="elements of the rest in a vector loop of a size that is known")
@@ -133,14 +134,14 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """All sizes; none in a program of its own where they decide how many loops are vectors, or how many threads share."""
+    """Return all sizes; none for an elementwise program of its own whose sizes decide how loops become vectors and threads."""
     store = elementwise(block)
     if store is None:
         return None
     order = plain_iters(store.indices, block)
-    run = order is None or is_run(block, order[-2:])  # how many others there are decides whether it is worth one vector loop
-    some = any(not isinstance(x.stop, Const) for x in nest.values())  # of several unknown numbers no proof is found that threads share all
-    own = all(elementwise(b) for b in blocks(func.body))  # in no write-back of a sum
+    run = order is None or is_run(block, order[-2:])  # the outer extents then decide whether the loops of the run are fused
+    some = any(not isinstance(x.stop, Const) for x in nest.values())  # with several dynamic extents, loops do not provably fuse
+    own = all(elementwise(b) for b in blocks(func.body))  # not an epilogue of a reduction
     return Promotable(frozenset() if own and (run or some) else frozenset(nest))
 
 

@@ -1,6 +1,6 @@
-"""The rule that takes anything: threads over the outermost loops, vectors along contiguous stores, wherever that is legal.
+"""The rule that takes anything: threads over the outermost loops and vectors along contiguous stores, wherever that is legal.
 
-Sums of products are fused multiply-adds where the machine has them, and long sums are in parts (`accumulate.py`), as in all rules.
+As in all rules, sums of products become fused multiply-adds if the machine has them, and long sums are in parts (`accumulate.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .record import Rule, tried
 
 
 def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
-    """Share out and vectorize the nest around a block as far as its dependences allow."""
+    """Parallelize and vectorize the nest around a block as far as its dependences allow."""
     name = decide.block
     done = _summed(s, name, decide.target)
     loop = _innermost(s.program, find_block(s.program, name))
@@ -33,14 +33,14 @@ def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
 
 
 def _summed(s: Schedule, name: str, target: Target) -> list[str]:
-    """Round a sum of products once for each, and sum a long sum in parts, as all rules do, where loops allow it."""
+    """Contract a sum of products to FMA, and sum a long sum in parts, if the loops allow it; return text about it."""
     if target.has_fma:
         tried(partial(s.contract, name))
     return [f"`{name}` in parts"] if tried(partial(parts_in_order, s, name)) else []
 
 
 def _innermost(func: Func, block: Block) -> For | None:
-    """The innermost loop around a block, if it only feeds S iterators and goes along what the block stores."""
+    """Return the innermost loop around a block if it feeds only S iterators and every store is contiguous along it; else None."""
     loops = loops_above(func, block)
     if not loops:
         return None
@@ -57,7 +57,7 @@ def _innermost(func: Func, block: Block) -> For | None:
 
 
 def _outermost(func: Func, name: str) -> For | None:
-    """The outermost serial loop around a block whose iterations are independent, if nothing around it or in it is parallel."""
+    """Return the outermost serial loop around a block with independent iterations; None if something around or inside it is parallel."""
     block = next(b for b in blocks(func.body) if b.name == name)
     loops = loops_above(func, block)
     if any(x.kind == "parallel" for x in loops):

@@ -1,12 +1,12 @@
-"""The default rule of one row times a matrix that lies as it was given: c[j] += a[k] * b[k, j].
+"""Default rule for GEMV with an unpacked matrix, one row times a matrix: c[j] += a[k] * b[k, j].
 
     for wide panel of columns (parallel):
         tile of c on the stack = 0
         for eight rows of b: for each vector of columns: for k unrolled: tile[v, :] = fma(a[k], b[k, v, :], tile[v, :])
         c = epilogue(tile)
 
-Every element of b is used once, so what counts is that it is read as it lies: long pieces of a few rows, not a narrow panel of all
-rows, of which each may be on a page of its own. The sum over k runs in order, a long one in parts (`accumulate.py`).
+Every element of b is used once, so memory bandwidth decides. The rule reads long pieces of a few rows, in the order of memory. A narrow
+panel of all rows would touch a new page (and TLB entry) with each row. The sum over k runs in order, a long one in parts (`accumulate.py`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .match import Matmul, alone, find_block, matmul_of
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
 from .record import NotChosen, Rule
 
-WIDEST = 2**12  # by which `panel` is chosen: bytes of a row in a panel: a page
+WIDEST = 2**12  # bytes of a row in a panel by default: one page, so that each row of a panel touches at most two
 ONE = Const(1, i64)
-TOGETHER = 8  # the default of `rows_together`: rows of the matrix that are added to a vector of sums before it is stored
-FEWEST = 512  # by which `gemv` is chosen: columns that are worth it
+TOGETHER = 8  # default of `rows_together`: rows of the matrix added to a vector of sums before it is stored, which saves 7 of 8 stores
+FEWEST = 512  # columns from which on `gemv` is the default: with fewer, FEW_PANELS panels of f32 read pieces below 512 bytes
 
 
 def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
-    """The roles of the iterators of one row times a plain matrix with long rows; else why a block is none."""
+    """Match one row times an unpacked matrix with long rows; return its iterator roles, or why the block is none."""
     roles, loops = matmul_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal):
         return roles if isinstance(roles, Refusal) else Refusal("its loops are not plain")
@@ -49,7 +49,7 @@ def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
 
 
 def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
-    """Go through the matrix of a product as it lies, with its elementwise consumers in the write-back."""
+    """Schedule a GEMV that reads the matrix in memory order, with its elementwise consumers in the write-back (epilogue)."""
     block = find_block(s.program, decide.block)
     loops = plain_loops(s.program, block)
     assert not isinstance(loops, Refusal)
@@ -72,11 +72,11 @@ class _Rule(TiledProduct):
         self.together = decide("rows_together", (2, 4, 8, 16), TOGETHER, reorders=True, why=why)
 
     def choose_summing(self, block: Block) -> Summing:
-        """Sums are on the stack, in parts of so many rows at a time."""
+        """Sums are on the stack, in the parts of products; `tile_at` counts them in steps of several rows."""
         return Summing(PRODUCTS)
 
     def choose_tile(self) -> TileSize:
-        """One row of a panel: as wide as a page, and so that there are panels for all threads."""
+        """Decide the panel width: at most a page of a row, and narrow enough that all threads have panels."""
         lanes = max(1, self.target.vector_bits // self.dtype.bits)
         width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
         best = max(1, width // lanes)
@@ -86,11 +86,11 @@ class _Rule(TiledProduct):
         return TileSize(1, vectors, lanes)
 
     def _parts(self) -> Sizes:
-        """The parts of products, in steps of the rows that are added together."""
+        """Return the parts of products, counted in steps of `rows_together` rows."""
         return Sizes(PRODUCTS.part // self.together, PRODUCTS.groups, PRODUCTS.rows, PRODUCTS.long // self.together)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
-        """Add eight rows of the matrix at a time to the sums; the loops inside of `at` are (row,) depth, vectors, lanes."""
+        """Add several rows of the matrix at a time to the sums; the loops inside `at` are (row,) depth, vectors, lanes."""
         s = self.s
         *_, depth, vector, lane = s.loops(name)
         if row is not None:
@@ -98,9 +98,9 @@ class _Rule(TiledProduct):
         written = s.cache_write(name, at, scope="stack")
         *_, last = [h for h in s.loops(written) if h.loop in alone(s.program, written.block)]
         lanes(s, last)
-        found = cut(s, name, [depth], self.together, self._parts())
-        *steps, each = found.loops
-        parts = with_parts(s, name, Loops(tuple(steps), found.parts), "stack")
+        loops = cut(s, name, [depth], self.together, self._parts())
+        *steps, each = loops.loops
+        parts = with_parts(s, name, Loops(tuple(steps), loops.parts), "stack")
         s.reorder(vector, each, lane)
         s.unroll(each)
         for h in (lane, *(s.loops(p.total)[-1] for p in parts)):

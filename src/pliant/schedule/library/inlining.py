@@ -1,10 +1,9 @@
-"""The default rules that compute elementwise producers where they are read, so that they are nowhere in memory as a whole.
+"""Default rules for producer inlining: compute elementwise producers at their readers, so that no intermediate tensor is in memory.
 
     t[i] = x[i] * 2; y[i] = t[i] + 1        ->        y[i] = x[i] * 2 + 1
 
-Whether that is done is a decision. By default it is for those of which each element is read once or costs next to nothing. What decodes the
-right-hand side of a product is computed in the product where that reads it in place, and in the copies of panels where it copies them: then
-only after these have been made.
+Each inlining is a decision. By default it happens if each element is read once or is cheap to compute. Blocks that decode (dequantize) the
+right-hand side of a product are inlined into the product that reads it in place, or into the copies of panels after these exist.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .record import NotChosen, Rule, tried
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Whether a block is better computed where it is read, and why."""
+    """True in `better` if a block should be computed where it is read, and why."""
 
     better: bool
     why: str
 
 
 def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
-    """An elementwise block that may be computed where it is read, and whether that is better."""
+    """Match an elementwise producer that may be inlined; return whether inlining is better."""
     store = elementwise(block)
     if store is None or allocation(func, store.buffer) is None or decodes(func, block):
         return Refusal(f"block `{block.name}` is no elementwise producer")
@@ -51,13 +50,14 @@ def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
 
 
 def decoding(func: Func, block: Block, target: Target) -> Block | Refusal:
-    """A block that decodes the right-hand side of a product."""
+    """Match a block that decodes the right-hand side of a product."""
     return block if decodes(func, block) else Refusal(f"block `{block.name}` decodes no factor of a product")
 
 
 def _inline(s: Schedule, roles: Producer, decide: Decide) -> str:
-    """Compute a block where it is read, if that is legal and decided."""
-    # A sum of what was a product in memory rounds once for each term, not twice; a mean that is part of another block rounds elsewhere.
+    """Inline a block into its readers if that is legal and decided."""
+    # Inlining may change bits: a sum of an inlined product rounds once per term (FMA) instead of twice, and a mean inlined into another
+    # block is rounded at another place.
     sums = any(i.kind == "R" for b in blocks(s.program.body) for i in b.iters)
     try:
         with s.attempt():
@@ -72,7 +72,7 @@ def _inline(s: Schedule, roles: Producer, decide: Decide) -> str:
 
 
 def _decode(s: Schedule, roles: object, decide: Decide) -> str:
-    """Compute what decodes the right-hand side of a product where it is read; in copies later."""
+    """Inline a decoding block into the product that reads it; a copying version does that later, into the copies of panels."""
     if decide.copying:
         decide.left.add(decide.block)
         return ""
@@ -80,6 +80,7 @@ def _decode(s: Schedule, roles: object, decide: Decide) -> str:
 
 
 def _decode_into_copies(s: Schedule, roles: object, decide: Decide) -> str:
+    """Inline a decoding block into the panel copies that now exist."""
     if decide.block not in decide.left or not tried(partial(s.compute_inline, decide.block)):
         return ""
     return f"decoded `{decide.block}` where it is read"

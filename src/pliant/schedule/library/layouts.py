@@ -1,10 +1,10 @@
-"""How the default rules would like operands to lie in memory, if someone can see to it before the program runs.
+"""Operand layouts that the default rules want, for operands whose contents can be rearranged before the program runs (weights).
 
     wanted_layouts(func, target)      # {b: lambda k, n: (n // 16, k, n % 16)} for c[i, j] += a[i, k] * b[k, j]
 
-Each rule says how an operand may lie, and what it would take (`Rule.layouts`): packs of columns (`packing.py`), or words of neighboring
-rows for instructions that multiply small integers, `(n // 16, k // 4, n % 16, k % 4)`. The layout of a tensor is a decision about that
-tensor, which everybody who reads it shares; `choose` makes it.
+Each rule says which layouts an operand may have, and which it prefers (`Rule.layouts`): packs of columns (`packing.py`), or words of
+neighboring rows for integer dot-product instructions, `(n // 16, k // 4, n % 16, k % 4)`. All readers of a tensor share its layout, so
+the layout is a decision about the tensor, and `choose` makes it.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from .record import Packing, tried
 from .table import rules_for
 from .units import without_units
 
-Choose = Callable[[Buffer, Packing], IndexMap | None]  # None: as it is
+Choose = Callable[[Buffer, Packing], IndexMap | None]  # returns None to keep the layout as it is
 
 
 def wanted_layouts(func: Func, target: Target, choose: Choose | None = None) -> dict[Buffer, IndexMap]:
-    """The parameters that are only read, by one product, and how they should lie."""
+    """Return the wanted layouts of the parameters that exactly one product reads and nobody writes."""
     if func.attrs.scheduled:
         return {}
-    asked: dict[Buffer, Packing] = {}
+    packings: dict[Buffer, Packing] = {}
     rules = [r.layouts for r in rules_for(target) if r.layouts is not None]
     for b in blocks(func.body):
-        asked.update(next((packings for layouts in rules if (packings := layouts(func, b, target)) is not None), {}))
-    return _chosen(asked, choose)
+        packings.update(next((of_block for layouts in rules if (of_block := layouts(func, b, target)) is not None), {}))
+    return _chosen(packings, choose)
 
 
 def operand_layouts(func: Func, known: set[Buffer], target: Target, choose: Choose) -> dict[Buffer, IndexMap]:
-    """How the parameters of a program should lie of which the contents are `known` before it runs; the rules see it without units."""
+    """Return the wanted layouts of the parameters whose contents are `known` before the program runs (literals)."""
     squeezed = without_units(func)
     own = dict(zip(squeezed.func.buffers, func.buffers, strict=True))
     if not func.attrs.layouts:
         return squeezed.layouts(wanted_layouts(squeezed.func, target, lambda b, p: choose(own[b], p)))
-    literals = {b for b in squeezed.func.buffers if own[b] in known}  # images are in blocks of channels
+    literals = {b for b in squeezed.func.buffers if own[b] in known}  # activations already have the NCHWc layout
     return squeezed.layouts(_chosen(dict(channel_packs(squeezed.func, literals, target)), lambda b, p: choose(own[b], p)))
 
 
 def _chosen(asked: Mapping[Buffer, Packing], choose: Choose | None) -> dict[Buffer, IndexMap]:
-    """The maps of tensors that are not to stay as they are."""
+    """Return the chosen maps, without the tensors that keep their layout."""
     maps = {b: p.maps.get(p.default) if choose is None else choose(b, p) for b, p in asked.items()}
     return {b: m for b, m in maps.items() if m is not None}
 
 
 def with_casts_inside(func: Func) -> Func:
-    """The program with casts of parameters computed where a product reads them: weights are then read, and packed, in their own dtype."""
+    """Inline casts of parameters into the product that reads them, so that weights are read and packed in their own dtype."""
     if func.attrs.scheduled:
         return func
     s = Schedule(func)

@@ -1,6 +1,6 @@
-"""What default rules ask of a program: is this block a matrix product, elementwise, cheap; which loop runs along memory.
+"""Pattern matching for the default rules: is a block a matrix product, elementwise, cheap to recompute; which loop is contiguous in memory.
 
-Answers are records or None; reasons are sentences for `default_schedule`.
+Answers are records, or a `Refusal` whose reason appears in the text of `default_schedule`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .record import NotApplicable
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """A sum of products `c[…, i, j] += a[…, i, k] * b[…, k, j]`, or a reduction of columns: the roles of its iterators."""
+    """Iterator roles of a matrix product `c[…, i, j] += a[…, i, k] * b[…, k, j]`, or of a reduction over columns (then without `a`)."""
 
-    batch: tuple[str, ...]  # names of iterators: indices of both sides, or of the left side only but not the last of these
-    row: str | None  # index of the left side only
-    column: str  # along the rows of the right side and of the result
+    batch: tuple[str, ...]  # all other iterators of the result: indices of both sides, or of the left side before `row`
+    row: str | None  # the last index of the result that only the left side has
+    column: str  # contiguous in the right-hand side and in the result
     reduced: tuple[str, ...]
-    pack: int = 0  # the right side is packed: it lies by `column // pack`, …, `column % pack`
+    pack: int = 0  # columns of a pack if the right-hand side is packed, i.e. indexed by `column // pack`, …, `column % pack`; else 0
 
 
 def matmul_of(block: Block) -> Matmul | Refusal:
-    """The roles of the iterators of a sum of products or of a reduction of columns; else why it is none."""
+    """Match a matrix product or a reduction over columns; return its iterator roles, or why the block is neither."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.left or block.init is None or len(s.targets) != 1:
         return Refusal(f"block `{block.name}` is no reduction with a named combiner and an init")
@@ -59,7 +59,7 @@ def matmul_of(block: Block) -> Matmul | Refusal:
 
 
 def sums_rows(block: Block) -> bool:
-    """Whether a block sums products along rows of both factors, c[i, j] += a[i, k] * b[j, k]: each sum is one of vectors."""
+    """True if a block sums products along rows of both factors, c[i, j] += a[i, k] * b[j, k]: each result is a dot product of rows."""
     s = block.body
     reduced = [i.var for i in block.iters if i.kind == "R"]
     if not isinstance(s, Reduce) or s.combiner.name != "add" or not isinstance(s.values[0], Mul) or len(reduced) != 1:
@@ -68,14 +68,14 @@ def sums_rows(block: Block) -> bool:
 
 
 def along(e: Load, v: Var) -> bool:
-    """Whether a load goes through neighboring elements with `v`."""
+    """True if consecutive values of `v` make a load read consecutive elements."""
     strides = e.buffer.strides
     unit = strides is None or (isinstance(strides[-1], Const) and strides[-1].value == 1)
     return bool(e.indices) and unit and e.indices[-1] is v and all(v not in free_vars(i) for i in e.indices[:-1])
 
 
 def packed(e: Load, v: Var) -> int | None:
-    """The size of a pack, if a load has `v // size` as one index and `v % size` as the last, and `v` nowhere else."""
+    """Return the pack size if a load has `v // size` as one index, `v % size` as the last, and `v` in no other; else None."""
     last = e.indices[-1] if e.indices else None
     if e.buffer.strides is not None or not isinstance(last, FloorMod) or last.args[0] is not v or not isinstance(last.args[1], Const):
         return None
@@ -84,7 +84,11 @@ def packed(e: Load, v: Var) -> int | None:
 
 
 def is_cheap(value: Expr) -> bool:
-    """Whether computing a value again costs about as much as loading it; what is divided out of indices alone is better kept."""
+    """True if recomputing a value costs about as much as loading it.
+
+    That is at most two loads and six operations, without float division and math functions. A value made by integer division of indices
+    alone is not cheap: a division takes longer than a load.
+    """
     nodes = list(walk(value))
     if not any(isinstance(e, Load) for e in nodes) and any(isinstance(e, (FloorDiv, FloorMod)) for e in nodes):
         return False
@@ -97,7 +101,7 @@ def _is_index(e: Expr) -> bool:
 
 
 def reads_once(block: Block, buffer_of: Store) -> bool:
-    """Whether each instance of a block reads an element of the buffer that no other instance reads."""
+    """True if no element of the buffer is read by two instances of a block."""
     for a in accesses(block):
         if a.buffer is buffer_of.buffer and not a.write:
             iters = plain_iters(a.indices, block)
@@ -107,7 +111,10 @@ def reads_once(block: Block, buffer_of: Store) -> bool:
 
 
 def decodes(func: Func, block: Block) -> bool:
-    """Whether an elementwise block makes the right-hand side of a product, which alone reads it, from at most half as many bits."""
+    """True if an elementwise block decodes (dequantizes) the right-hand side of a product.
+
+    It must be read by that product alone, and be made from at most half as many bits.
+    """
     store = elementwise(block)
     if store is None or allocation(func, store.buffer) is None:
         return False
@@ -126,33 +133,36 @@ def _bits(b: Buffer) -> Expr:
 
 
 def root_nests(func: Func) -> list[Stmt]:
-    """The statements of a program's body that contain blocks."""
+    """Return the statements of a program's body that contain blocks."""
     body = func.body.body if isinstance(func.body, Seq) else (func.body,)
     return [s for s in body if blocks(s)]
 
 
 def untouched(func: Func) -> list[Block]:
-    """The blocks around which all loops are serial still, and that are no instructions."""
+    """Return the blocks that no rule has scheduled yet: all loops around them are serial, and they are no tensor instructions."""
     return [b for b in blocks(func.body) if INSTRUCTION not in b.annotations and all(x.kind == "serial" for x in loops_above(func, b))]
 
 
 def alone(func: Func, block: Block) -> list[For]:
-    """The loops around this block only, outermost first."""
+    """Return the loops that contain no other block than this one, outermost first."""
     return [x for x in loops_above(func, block) if blocks(x) == [block]]
 
 
 def find_block(func: Func, name: str) -> Block:
-    """The block of that name."""
+    """Return the block of that name."""
     return index(func.body).blocks[name]
 
 
 def has_block(func: Func, name: str) -> bool:
-    """Whether there is a block of that name."""
+    """True if there is a block of that name."""
     return name in index(func.body).blocks
 
 
 def known_sums(func: Func, block: Block, any_size: bool = False) -> None:
-    """Refuse a block that is not alone in plain loops, or that sums over something whose size is known only at run time."""
+    """Raise `NotApplicable` if a block shares its loops with others, or if it reduces over an extent known only at run time.
+
+    `any_size` allows such extents.
+    """
     loops = plain_loops(func, block)
     if isinstance(loops, Refusal):
         raise NotApplicable(loops.reason)

@@ -1,4 +1,4 @@
-"""The default rule of sums of products, c[…, i, j] += a[…, i, k] * b[…, k, j] with b contiguous along j, and of reductions of columns.
+"""Default rule for matrix products (GEMM): c[…, i, j] += a[…, i, k] * b[…, k, j] with b contiguous along j; also reductions over columns.
 
     for panel of V vectors of columns (parallel):
         for tile of R rows, then smaller tiles for the rows that remain:
@@ -6,11 +6,12 @@
             for k: for i unrolled: for v unrolled: for j as a vector: tile[i, v, j] = fma(a[i, k], b[k, v, j], tile[i, v, j])
             c = epilogue(tile)
 
-b may be packed (`b[j // L, k, j % L]`): vectors are whole packs then, and a panel is a few streams through memory. The panels of
-a plain b whose rows meet in few sets of the caches are copied first where there are many rows of a (`copy`).
+The micro-kernel is a register tile of R rows by V vectors; the cost model chooses R and V (`tile_cost_model.py`). If b is packed
+(`b[j // L, k, j % L]`), vectors are whole packs, and a panel is a few sequential streams. If b is not packed and its rows conflict in few
+cache sets, panels are copied first, provided that there are many rows of a (`copying`).
 
-The sum over k runs in order for every element, long ones in parts (`accumulate.py`), whatever the tile: a row alone equals the row in a
-batch.
+The sum over k runs in order for every element, long sums in parts (`accumulate.py`), whatever the tile. So a row alone gets the same bits
+as the row in a batch.
 """
 
 from __future__ import annotations
@@ -38,25 +39,26 @@ from .packing import packing, right_side
 from .parallelize import fuse_into
 from .record import NotApplicable, Packing, Rule, Version, for_many, tried
 
-SOME_ROWS = (8, 64, 512)  # what the model is asked about where the number of rows is not known
-SOME = 512  # columns, or steps of a sum, that are not known: the same
-DYNAMIC_ROWS = 8  # limit of `tile` where there is a body for each smaller number of rows
-MOST_ROWS = 12  # limit of `tile`: no machine has registers for more rows of two vectors
-MOST_VECTORS = 5  # limit of `tile`: streams through the right-hand side that a machine prefetches
-PACKS = (1, 2, 4)  # vectors that a pack of the right-hand side may have
-FEW_PANELS = 4  # fewer panels than this do not keep threads busy: rows are shared out instead
-MANY_ROWS = 64  # from this many rows on, the copy of a panel is a small part of the work
-IN_FLIGHT = 12  # by which `last_rows` is chosen: so many sums hide the latency of each other
-LARGEST_COPY = 2**20  # limit of `copy_from`: bytes of a panel that may be copied
-# A panel of so many times what fits into its sets of the second cache is worth a copy from so many rows on (measured on Zen 4: a product
-# of 1024^3 then runs at 92 % of the FMA rate on one thread, in place at 86 %; for 128 rows both at 83 %).
+# Row counts that the cost model averages over if the number of rows is dynamic: a small, a medium and a large batch
+SOME_ROWS = (8, 64, 512)
+SOME = 512  # columns, or length of a sum, that the cost model assumes for a dynamic size
+DYNAMIC_ROWS = 8  # most rows of `tile` for a dynamic row count: each smaller row count needs a body of its own for the remainder
+MOST_ROWS = 12  # most rows of `tile`: no machine has registers for more rows of two vectors
+MOST_VECTORS = 5  # most vectors of `tile`: each is a stream through the right-hand side, and hardware prefetchers follow only a few
+PACKS = (1, 2, 4)  # widths of a pack of the right-hand side, in vectors
+FEW_PANELS = 4  # fewer panels than this do not keep the threads busy: threads share the rows instead
+MANY_ROWS = 64  # from this many rows on, copying a panel is a small part of the work
+IN_FLIGHT = 12  # independent sums that hide the latency of a fused multiply-add; bounds the default of `last_rows`
+LARGEST_COPY = 2**20  # bytes of a panel that may be copied: about what the L2 cache holds
+# (crowding, rows): a panel that exceeds its sets of the L2 cache `crowding` times is worth a copy from `rows` rows on. Measured on Zen 4:
+# a product of 1024^3 then runs at 92 % of the FMA rate on one thread, in place at 86 %; for 128 rows both run at 83 %.
 CROWDED = ((8.0, MANY_ROWS), (4.0, 192))
-COPY_FROM = (0, 1, 32, 64, 128, 192, 512)  # rows from which on panels may be copied; 0 is never
+COPY_FROM = (0, 1, 32, 64, 128, 192, 512)  # choices of the row count from which on panels are copied; 0 is never
 
 
 @dataclass(frozen=True, slots=True)
 class TileSize:
-    """Rows, vectors of columns, and lanes of the register tile."""
+    """Rows, vectors of columns, and lanes per vector of the register tile."""
 
     rows: int
     vectors: int
@@ -64,37 +66,37 @@ class TileSize:
 
     @property
     def columns(self) -> int:
-        """The columns of a panel."""
+        """The number of columns in a panel."""
         return self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The sizes of a product, None where they are not known, and the dtypes of its result and of its right-hand side."""
+    """The sizes of a product (None if dynamic), and the dtypes of its result and of its right-hand side."""
 
     rows: int | None
     columns: int | None
     depth: int | None
     result: DType
     wide: DType
-    pack: int = 1  # vectors of a pack: those of a tile are whole packs
+    pack: int = 1  # vectors per pack; a tile takes whole packs
 
     def works(self) -> tuple[Gemm, ...]:
-        """What a tile is chosen for: this product, or a few such as it may be."""
+        """Return the workloads a tile is chosen for: this product, or a few sample sizes of a dynamic one."""
         sizes = self.result.bits // 8, max(self.wide.bits // 8, 1)
         rows = SOME_ROWS if self.rows is None else (max(self.rows, 1),)
         return tuple(Gemm(r, self.columns or SOME, self.depth or SOME, 1, *sizes) for r in rows)
 
 
 def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSize, str]:
-    """The register tile that the model takes where `spare` registers are needed besides, and its terms in words."""
+    """Return the register tile that the cost model chooses if `spare` more registers are needed, and the model's terms as text."""
     lanes = max(1, target.vector_bits // extents.result.bits)
-    found = choose_tile(target, extents.works(), _sizes(target, extents), spare)
-    return TileSize(found.rows, found.vectors, lanes), found.text
+    choice = choose_tile(target, extents.works(), _sizes(target, extents), spare)
+    return TileSize(choice.rows, choice.vectors, lanes), choice.text
 
 
 def tiles(target: Target, extents: Extents, spare: int = 0) -> tuple[tuple[int, int], ...]:
-    """Rows and vectors of the register tiles that a product may have."""
+    """Return all legal register tiles of a product, as rows and vectors."""
     return legal_tiles(target, extents.works()[-1], _sizes(target, extents), spare)
 
 
@@ -106,10 +108,10 @@ def _sizes(target: Target, extents: Extents) -> Sizes:
 
 
 def copying(func: Func, block: Block, decide: Decide) -> Version | None:
-    """The program that copies panels of a product, for as many rows as make that worth it; None where they never do.
+    """Return the version of a program that copies panels of the right-hand side if there are enough rows; None if a copy never pays.
 
-    Rows of a panel lie a row of the whole right-hand side apart. If that is a large power of two, they share few sets of the second cache,
-    which then holds a part of the panel only. What is decoded is so once for all rows.
+    The rows of a panel are one row of the whole matrix apart. If that stride is a large power of two, they share few sets of the L2 cache,
+    which then holds only a part of the panel. A copy also decodes quantized weights once for all rows.
     """
     roles, target = matmul_of(block), decide.target
     loops = plain_loops(func, block)
@@ -129,13 +131,13 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
         return None
     if any(decodes(func, b) for b in writers(func, wide.buffer)):
         return decide_copy(func, rows, MANY_ROWS, decide, "what is decoded is so once for all rows")
-    found = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
-    many = next((many for crowded, many in CROWDED if found >= crowded), 0)
-    return decide_copy(func, rows, many, decide, f"a panel is {found:.2g} times what fits into its sets of the second cache")
+    crowding = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
+    many = next((many for crowded, many in CROWDED if crowding >= crowded), 0)
+    return decide_copy(func, rows, many, decide, f"a panel is {crowding:.2g} times what fits into its sets of the second cache")
 
 
 def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> Version | None:
-    """The program that copies panels from so many rows on; 0 stands for never."""
+    """Decide from how many rows on panels are copied (`many` by default, 0 for never); return that version or None."""
     if isinstance(rows, Const):
         known = int(0 < many <= rows.value)
         return for_many(func, rows, 1) if decide("copy_from", (0, 1), known, why=why) else None
@@ -144,8 +146,8 @@ def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> 
 
 
 def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
-    """How many times the lines of some rows, `stride` bytes apart, are what fits where they may lie in the second cache."""
-    line, ways = target.caches.line, 8
+    """Return how many times the cache lines of some rows, `stride` bytes apart, exceed the L2 sets that they map to."""
+    line, ways = target.caches.line, 8  # 8 ways are assumed: the target's facts do not have the associativity
     sets = target.caches.l2 // (line * ways)
     if not sets:
         return 0.0
@@ -160,16 +162,16 @@ def _result(block: Block) -> DType:
 
 
 def wide_load(block: Block, roles: Matmul) -> Load | None:
-    """The one load along the columns, if the factor is that load alone (or a cast of it)."""
+    """Return the only load along the columns, or None if there are several."""
     body = block.body
     assert isinstance(body, Reduce)
     column = iter_named(block, roles.column).var
-    found = {e for e in walk(body.values[0]) if isinstance(e, Load) and column in free_vars(e)}
-    return found.pop() if len(found) == 1 else None
+    loads = {e for e in walk(body.values[0]) if isinstance(e, Load) and column in free_vars(e)}
+    return loads.pop() if len(loads) == 1 else None
 
 
 def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
-    """Tile a sum of products for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    """Tile a matrix product for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
     name = decide.block
     block = find_block(s.program, name)
     loops = plain_loops(s.program, block)
@@ -184,22 +186,23 @@ def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
 
 
 def _widen_rows(s: Schedule, block: Block, roles: Matmul) -> bool:
-    """Widen f16 on the left-hand side once, before the product: in a product, each element would be converted alone, for every panel.
+    """Convert an f16 left-hand side to the dtype of the result once, before the product; return True if that was done.
 
-    (That costs a quarter of the time. A bf16 is the half of an f32, which integer units make while vector units multiply.)
+    Inside the product each element would be converted alone, for every panel, which costs a quarter of the time. bf16 needs no such copy:
+    it is the upper half of an f32, and integer units widen it while vector units multiply.
     """
     body = block.body
     assert isinstance(body, Reduce)
     column = iter_named(block, roles.column).var
-    found = {e for e in walk(body.values[0]) if isinstance(e, Load) and column not in free_vars(e)}
-    narrow = found.pop() if len(found) == 1 else None
+    loads = {e for e in walk(body.values[0]) if isinstance(e, Load) and column not in free_vars(e)}
+    narrow = loads.pop() if len(loads) == 1 else None
     if narrow is None or narrow.dtype is not f16 or not _result(block).is_float or _result(block) is f16:
         return False
     return tried(partial(s.reindex, block.name, narrow.buffer.name, dtype=str(_result(block))))
 
 
 def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
-    """Apply a rule to a product, then put the elementwise blocks that follow it into its write-back, as far as they can be there."""
+    """Apply a rule to a product, then fuse the elementwise blocks that follow into its write-back, as far as that is legal."""
     order = blocks(s.program.body)
     later = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
     text = apply()
@@ -208,7 +211,7 @@ def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
 
 
 class TiledProduct:
-    """One application of the rule."""
+    """One application of the rule; GEMV and dot products override how the tile is chosen and summed."""
 
     sums = "in registers"
 
@@ -224,26 +227,26 @@ class TiledProduct:
         block = find_block(s.program, name)
         self.dtype = _result(block)
         self.wide = wide_load(block, roles)
-        # One panel of decoded weights at a time, which all threads make and use: copies for each would be all of them.
+        # All threads decode and use one panel at a time. A copy per thread would decode all weights in every thread.
         self.decoded = self.wide is not None and any(decodes(s.program, b) for b in writers(s.program, self.wide.buffer))
         self.columns = constant_extent(s.program, self.column.loop)
-        self.inside: list[LoopHandle] = []  # batches that are loops inside of those over columns
+        self.inside: list[LoopHandle] = []  # batch loops that are inside the loop over columns
         self.tile = self.choose_tile()
         self.summing = self.choose_summing(block)
 
     def choose_summing(self, block: Block) -> Summing:
-        """How a tile is summed."""
+        """Decide how a tile is summed: its parts and its unrolling."""
         return decide_summing(self.s.program, block, [h.loop for h in self.reduced], self.decide)
 
     def choose_tile(self) -> TileSize:
-        """The register tile: what the cost model takes, or another one that fits the registers."""
+        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
         extents = self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype)
         best, terms = tile_size(self.target, extents)
         rows, vectors = self.decide("tile", tiles(self.target, extents), (best.rows, best.vectors), why=terms)
         return TileSize(rows, vectors, best.lanes)
 
     def extents(self, wide: DType, group: int = 1) -> Extents:
-        """The sizes of the product where a step of the sum takes `group` elements, together a `wide`."""
+        """Return the sizes of the product if a step of the sum takes `group` elements, together one `wide` element."""
         depths = [constant_extent(self.s.program, h.loop) for h in self.reduced]
         depth = None if None in depths else -(-prod(d or 0 for d in depths) // group)
         rows = constant_extent(self.s.program, self.row.loop) if self.row else 1
@@ -251,7 +254,7 @@ class TiledProduct:
         return Extents(rows, self.columns, depth, self.dtype, wide, max(1, self.roles.pack // lanes))
 
     def apply(self) -> str:
-        """Schedule the block; what was done, in words."""
+        """Schedule the block; return text about what was done."""
         s, t = self.s, self.tile
         if self.roles.pack and (self.roles.pack % t.lanes or t.columns % self.roles.pack):
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
@@ -272,10 +275,11 @@ class TiledProduct:
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
 
     def order_loops(self, cut: bool) -> None:
-        """Batches around columns, or inside of them where these are cut into panels of several sizes, which are loops beside each other.
+        """Put batch loops around the column loop, or inside it if columns are cut into panels of several sizes.
 
-        Then all of them are shared out with the batches. (For panels of unknown number, or several batches, no proof is found that
-        they can be one loop; several are work for all.)
+        Panels of different sizes are sibling loops. With the batch inside, threads share each of them together with the batches. It takes a
+        single batch loop: for a dynamic number of panels, or several batch loops, no proof shows that they fuse into one loop, and several
+        batch loops are work enough for all threads.
         """
         self.inside = []
         if len(self.batch) == 1:
@@ -286,15 +290,15 @@ class TiledProduct:
         self.s.reorder(*outer, *([self.row] if self.row else []), *self.reduced)
 
     def column_of(self, name: str) -> tuple[LoopHandle, list[LoopHandle]]:
-        """The loop over the columns of a block that does the rest of them, and the batches inside of it."""
+        """Return the column loop of a block that does the remaining columns, and the batch loops inside it."""
         below = len(self.reduced) + (self.row is not None)
         column, *batch = self.s.loops(name)[-1 - len(self.inside) - below : -below]
         return column, batch
 
     def last_panel(self, column: LoopHandle, lanes: int) -> TileSize:
-        """The tile for columns that are fewer than a panel: vectors, the last of them in part; one column alone is no vector.
+        """Return the tile for fewer columns than a panel: vectors, the last one masked; a single column is no vector.
 
-        No more rows than hide the latency of sums: each number of rows is a body of its own, for a small part of the columns.
+        It has no more rows than hide the latency of the sums: each row count is a body of its own, for a small part of the columns.
         """
         left = constant_extent(self.s.program, column.loop)
         vectors = 1 if left is None else -(-left // lanes)
@@ -308,7 +312,7 @@ class TiledProduct:
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
     def panels(self, name: str, column: LoopHandle, tile: TileSize, batch: list[LoopHandle], guard: bool = False) -> tuple[str, ...]:
-        """Split the columns of a block into panels and tile each; the blocks that do the columns behind the last whole panel."""
+        """Split the columns of a block into panels and tile each; return the blocks that do the remaining columns."""
         s = self.s
         chain = s.loops(name)
         below = chain[chain.index(column) + 1 :]
@@ -321,18 +325,19 @@ class TiledProduct:
         return tails
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
-        """Copy what a panel reads of the right-hand side, where that is asked for."""
+        """Copy a panel of the right-hand side if this version copies."""
         if not self.copy or self.wide is None or name != self.name:
             return
-        made = self.s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
-        self.s.vectorize(self.s.loops(made)[-1])
+        copy = self.s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
+        self.s.vectorize(self.s.loops(copy)[-1])
         if self.decoded:
-            tried(partial(self.s.parallel, self.s.loops(made)[-2]))
+            tried(partial(self.s.parallel, self.s.loops(copy)[-2]))
 
     def _share(self, panel: LoopHandle, batch: list[LoopHandle], below: tuple[LoopHandle, ...], beside: bool) -> tuple[LoopHandle, bool]:
-        """Make the batches and the panels one parallel loop, or the batches alone where there are columns beside the panels in them.
+        """Make one parallel loop of batches and panels, or of batches alone if there are remaining columns beside the panels.
 
-        Early, because the proof that iterations are independent is about one block now and about all its tiles later.
+        Return the loop around the rows, and True if threads share it. This comes before tiling, because independence of iterations must be
+        proved for one block now and for all of its tiles later.
         """
         s = self.s
         count = constant_extent(s.program, panel.loop)
@@ -347,12 +352,12 @@ class TiledProduct:
         beside = beside and not inside
         outer = [panel, *batch] if inside else [*batch] if beside else [*batch, panel]
         joined: list[LoopHandle] = [] if len(outer) > 1 else outer
-        if not joined and not tried(partial(fuse_into, s, outer, joined)):  # a dim less 2, as windows leave it, may be negative
+        if not joined and not tried(partial(fuse_into, s, outer, joined)):  # an extent such as n - 2 may be negative: no fusion
             return batch[-1] if inside else panel, tried(partial(s.parallel, outer[0]))
         return panel if beside else joined[0], tried(partial(s.parallel, joined[0]))
 
     def _rows(self, name: str, panel: LoopHandle, shared: bool, size: int) -> None:
-        """Tiles of rows, and smaller ones for those that remain: every tile is unrolled, and none has a predicate for rows."""
+        """Split rows into tiles and smaller tiles for the remainder: every tile is unrolled, and none has a predicate on rows."""
         s = self.s
         if self.row is None:
             self.tile_at(name, panel, None)
@@ -373,7 +378,7 @@ class TiledProduct:
         self.tile_at(name, tiles, within)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
-        """Accumulate one tile in registers; the loops inside of `at` are (row,) reduced, vectors, lanes."""
+        """Accumulate one tile in registers; the loops inside `at` are (row,) reduced, vectors, lanes."""
         s = self.s
         *_, vector, lane = s.loops(name)
         reduced = s.loops(name)[-2 - len(self.reduced) : -2]
@@ -384,7 +389,7 @@ class TiledProduct:
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """The right-hand side in packs of a vector of columns, or of several."""
+    """Return the layouts of the right-hand side: packs of one or more vectors of columns."""
     side = right_side(block)
     return None if side is None else packing(func, block, side, target, PACKS)
 

@@ -1,10 +1,10 @@
-"""Operands in packs: which weights of a product or a convolution may lie so, and the index maps that say how.
+"""Packed weights: which operands of a product or convolution may be packed, and the index maps that say how.
 
     packs(block, load, column, 16)        # lambda k, n: (n // 16, k, n % 16) for c[i, j] += a[i, k] * b[k, j]
 
-The right-hand side of a product is read vector by vector along its columns, whichever way it was stored; so it is wanted as packs of
-columns, each pack with all of its rows. With packs of one vector, the default, a panel of columns is a few streams through memory, and the
-same packs serve tiles of any width, hence every number of rows. Wider packs make fewer streams, and take tiles of whole packs.
+A product reads its right-hand side vector by vector along the columns, whichever way it was stored. So the rules want packs of columns,
+each with all of its rows, contiguous in memory. With packs of one vector (the default) a panel of columns is a few sequential streams, and
+the same packs serve tiles of any width, hence any number of rows. Wider packs mean fewer streams, and need tiles of whole packs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .record import Packing
 def packing(
     func: Func, block: Block, side: tuple[Load, Var] | None, target: Target, vectors: Sequence[int] = (1,)
 ) -> dict[Buffer, Packing]:
-    """How the operand of a sum of products that is read along its columns may lie: as it is, or in packs of so many vectors."""
+    """Return the layouts of the operand that is read along the columns: unpacked, or in packs of 1 or more vectors (`vectors`)."""
     lanes = target.vector_bits // _result(block).dtype.bits if side is not None else 0
     if side is None or not may_be_packed(func, block, *side, lanes):
         return {}
@@ -37,7 +37,7 @@ def _result(block: Block) -> Load:
 
 
 def right_side(block: Block) -> tuple[Load, Var] | None:
-    """What a sum of products reads along the last index of its result, if that is an element of a tensor at plain iterators."""
+    """Return the load of a product's right-hand side and its column; None unless it is one tensor element at plain iterators."""
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or not isinstance(s.values[0], Mul):
         return None
@@ -55,7 +55,7 @@ def right_side(block: Block) -> tuple[Load, Var] | None:
 
 
 def may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int) -> bool:
-    """Whether a parameter is read by one product alone, along enough columns for packs of so many."""
+    """True if a parameter of constant shape is read by this product alone and has at least `lanes` columns."""
     buffer = load.buffer
     if buffer not in func.buffers or func.role(buffer) != "in" or buffer.strides is not None or buffer.dtype.bits < 8:
         return False
@@ -69,7 +69,7 @@ def may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int)
 
 
 def packs(block: Block, load: Load, column: Var, lanes: int) -> IndexMap:
-    """Packs of `lanes` columns: first what neither is summed nor a column, then the pack, what is summed, the column in the pack."""
+    """Return the map to packs of `lanes` columns: batch dims, then the pack, the reduced dims, and the column inside the pack."""
     inputs = tuple(Var(f"d{n}") for n in range(load.buffer.ndim))
     named = dict(zip(load.indices, inputs, strict=True))
     summed = [named[i.var] for i in block.iters if i.kind == "R" and i.var in named]

@@ -1,4 +1,4 @@
-"""Loops that threads share: one parallel loop of as many of them as can be proven to be one.
+"""Parallelizes nested loops: one parallel loop, fused from as many of them as provably fuse.
 
 share(s, [n, c, h])      # parallel(n * c * h); where that is not proven to be all of them, each once: parallel(n * c): for h
 """
@@ -13,9 +13,9 @@ from .record import tried
 
 
 def share(s: Schedule, loops: Sequence[LoopHandle], inner: bool = False) -> LoopHandle | None:
-    """Make one parallel loop of as many neighbors of some nested loops as can be, the outer ones first; that loop, None where none are.
+    """Fuse as many neighbors of some nested loops as possible, outer ones first, and parallelize the result; return it, None for no loops.
 
-    With `inner`, the inner ones first: where the outer ones may be few.
+    With `inner`, prefer the inner ones: the outer ones may have few iterations.
     """
     for count in range(len(loops), 1, -1):
         for first in sorted(range(len(loops) - count + 1), reverse=inner):
@@ -30,5 +30,5 @@ def share(s: Schedule, loops: Sequence[LoopHandle], inner: bool = False) -> Loop
 
 
 def fuse_into(s: Schedule, loops: Sequence[LoopHandle], into: list[LoopHandle]) -> None:
-    """Fuse loops and put the one that they become into a list, so that `tried` can tell whether there is one."""
+    """Fuse loops and append the result to a list, so that `tried` can report success."""
     into.append(s.fuse(*loops))

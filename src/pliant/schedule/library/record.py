@@ -1,10 +1,11 @@
-"""What a schedule rule is: a record in a table, with the questions that the compiler asks of it.
+"""The schedule rule as a record of the table: the functions through which the compiler asks a rule.
 
     RULE = Rule("transpose", "transposes", match=transposed, apply=schedule_transpose)
 
-`match` looks at a block and answers with the roles of its iterators, or why the rule does not take it; it changes nothing. `apply`
-schedules the block with primitives. What it can do one way or another it asks `decide` (`schedule/decisions.py`). It says what it has done,
-"" for nothing, and raises `NotApplicable` (or a primitive's `ScheduleError`) where it cannot: everything it did is undone then.
+`match` looks at a block and returns the roles of its iterators, or a refusal with the reason; it changes nothing. `apply` schedules the
+block with primitives and returns text about what it did ("" for nothing). It asks `decide` for every choice that has alternatives
+(`schedule/decisions.py`). If it cannot go on, it raises `NotApplicable` (or a primitive's `ScheduleError`), and the driver undoes its
+changes.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from ...target import Target
 from ..decisions import Decide, DecisionError
 from ..schedule import Schedule
 
-Roles = Any  # what the rule that matched knows about the block
-Tile = tuple[int, int]  # rows, and vectors
-Parts = tuple[tuple[int, int], ...]  # of a sum: which of its loops are cut, and into how many steps each, innermost first
+Roles = Any  # what `match` found out about the block and `apply` uses
+Tile = tuple[int, int]  # rows, and vectors of columns, of a register tile
+Parts = tuple[tuple[int, int], ...]  # how a sum is cut into parts: (position of a loop, its steps in a part), innermost cut first
 
 
 class NotApplicable(Exception):
-    """Why a rule does not take a program."""
+    """A rule does not take a program; the message is the reason."""
 
 
 class NotChosen(NotApplicable):
-    """A decision gives the block to a later rule: nothing to tell."""
+    """A decision gives the block to a later rule; there is no reason to report."""
 
 
 def tried(act: Callable[[], object]) -> bool:
-    """Whether a primitive was accepted."""
+    """Call a primitive; return False if it refused with a `ScheduleError`. An illegal decision still raises."""
     try:
         act()
     except DecisionError:
@@ -52,7 +53,7 @@ def tried(act: Callable[[], object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A program for some dims only, and the condition on them; a `copying` one copies what it reads many times."""
+    """A program for the dims that satisfy `guard`; a `copying` version copies operands that it reads many times."""
 
     guard: Expr
     func: Func
@@ -60,28 +61,28 @@ class Version:
 
 
 def for_many(func: Func, rows: Expr, many: int) -> Version:
-    """The program with copies, for so many rows at least."""
+    """Return the copying version of a program, for at least `many` rows."""
     return Version(simplify(rows >= many, base_facts(func)), func, copying=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How an operand may lie besides as it is (0): index maps, by the columns of a pack; and what the rule would take."""
+    """The layouts an operand may have, as index maps by the width of a pack, and the rule's default width; 0 keeps the operand as it is."""
 
     maps: Mapping[int, IndexMap]
     default: int
-    reorders: bool = False  # where it lies as it is, another rule takes the reader, which may add in another order
+    reorders: bool = False  # without packing, another rule takes the reader, and it may sum in another order
 
 
 @dataclass(frozen=True, slots=True)
 class Promotable:
-    """Which sizes of a block may become arguments of its kernel, and what the schedule must be told then
+    """The sizes of a block that may become arguments of its kernel, and what the schedule must be told about them
     (`lower/layout/promote_sizes.py`).
     """
 
-    iterators: frozenset[Var]  # whose extents the schedule need not know, as long as memory allows it
-    rows: frozenset[Var] = frozenset()  # which a tile keeps in registers: distances between them are constants
-    steps: Mapping[Var, int] = field(default_factory=dict)  # what the extent of an iterator stays a multiple of
+    iterators: frozenset[Var]  # iterators whose extents may be unknown, as long as the strides they determine stay constants
+    rows: frozenset[Var] = frozenset()  # iterators of the register tile: strides between their elements must stay constants
+    steps: Mapping[Var, int] = field(default_factory=dict)  # number that the extent of an iterator remains a multiple of
     tile: Tile | None = None
     parts: Parts | None = None
 
@@ -94,14 +95,14 @@ Promotes = Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row of the table; see the module."""
+    """A row of the table; the module docstring says what `match` and `apply` do."""
 
     name: str
-    phase: str  # rules of one phase stand together; on each block they are tried in order, until one takes it
+    phase: str  # rules of one phase stand together in the table; on each block they are tried in order, until one takes it
     match: Match
     apply: Apply
-    early: bool = False  # tried on all blocks as they were when the phase began, not only on those that no rule has taken yet
-    version: Callable[[Func, Block, Decide], Version | None] | None = None  # another program for some dims
-    layouts: Layouts = None  # how its operands may lie; None of a block that is not its own
-    promotable: Promotes = None  # which sizes it need not know; None where it needs all of them
-    takes_all: bool = False  # no later rule touches the block, nor those that were made of it
+    early: bool = False  # try it on all blocks as they were when the phase began, not only on blocks that no rule has taken yet
+    version: Callable[[Func, Block, Decide], Version | None] | None = None  # returns a separate program for some dims
+    layouts: Layouts = None  # returns the layouts its operands may have; None for a block that is not its own
+    promotable: Promotes = None  # returns the sizes it need not know; None if it needs all of them
+    takes_all: bool = False  # no later rule touches the block or the blocks made from it

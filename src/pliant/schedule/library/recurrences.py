@@ -1,11 +1,11 @@
-"""The default rule of recurrences and scatters: blocks with ordered iterators, whose steps run one after the other.
+"""Default rule for recurrences and scatters: blocks with ordered iterators, whose steps run one after the other.
 
     for t, j: y[t, j] = f(y[t - 1, j], x[t, j])     for c in parallel(n // 256): for t: for j in vector(256): …   then the rest
     for t, j: y[at[t], j] += x[t, j]                the same
 
-The columns of such a block are independent, so neighboring columns are the lanes of vectors and threads share chunks of columns. A chunk
-runs through all steps before the next chunk starts: what a step reads of the step before is still in registers or in the first cache.
-Where there are other independent loops, threads share these.
+The columns of such a block are independent, so neighboring columns are vector lanes, and threads share chunks of columns. A chunk runs
+through all steps before the next chunk starts: the values of the previous step are still in registers or in the L1 cache. If there are
+other independent loops, threads share those instead.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from .match import along, find_block, has_block
 from .parallelize import share
 from .record import NotApplicable, Rule
 
-VECTORS = (1, 2, 4, 8, 16, 32, 64)  # in a chunk of columns
-# Defaults and reasons. Measured at f32 with 512-bit vectors: an exponential average over 50 steps of 20,000 columns takes 0.39 ms
-# with 1 vector, 0.40 with 4, 0.29 with 16; adding 2,000 rows of 4,096 at random places takes 4.3 ms with 1, 1.8 with 16, 1.5 with 64.
+VECTORS = (1, 2, 4, 8, 16, 32, 64)  # choices of the number of vectors in a chunk of columns
+# Default number of vectors, and its reason. Measured at f32 with 512-bit vectors: an exponential average over 50 steps of 20,000 columns
+# takes 0.39 ms with 1 vector, 0.40 with 4, 0.29 with 16; adding 2,000 rows of 4,096 at random places takes 4.3 ms with 1, 1.8 with 16,
+# 1.5 with 64.
 STEPPED = (16, "enough vectors to hide the latency of a step, few enough to stay in the first cache from step to step")
 SCATTERED = (64, "long pieces of rows: the place of the next row is data, so only what follows in a row is prefetched")
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """The roles of the iterators, by name, in the order of the block."""
+    """Iterator roles by name, in the order of the block."""
 
     steps: tuple[str, ...]
-    rows: tuple[str, ...]  # independent, but not next to each other in memory
+    rows: tuple[str, ...]  # independent, but not contiguous in memory
     column: str
     bits: int  # of an element
-    scatters: bool  # the rows it stores at are data
+    scatters: bool  # the stored rows are read from data (scatter)
 
 
 def recurrence(func: Func, block: Block, target: Target) -> Recurrence | Refusal:
-    """The iterators of a block of ordered steps over independent columns; else why it is none."""
+    """Match a block of ordered steps over independent columns; return its iterator roles, or why it is none."""
     kinds = {kind: tuple(i.var for i in block.iters if i.kind == kind) for kind in "SRO"}
     store = block.body
     if not kinds["O"] or kinds["R"] or not isinstance(store, Store) or block.init is not None:
@@ -57,7 +58,7 @@ def recurrence(func: Func, block: Block, target: Target) -> Recurrence | Refusal
 
 
 def schedule_recurrence(s: Schedule, roles: Recurrence, decide: Decide) -> str:
-    """Make columns the lanes of vectors, run all steps of a chunk of columns, and share chunks or rows among threads."""
+    """Make columns vector lanes, run all steps of a chunk of columns, and parallelize chunks or rows."""
     name = decide.block
     nest = plain_loops(s.program, find_block(s.program, name))
     if isinstance(nest, Refusal):

@@ -1,15 +1,15 @@
-"""The default rule of programs around reductions of rows: sums, maxima, softmax, norms. One row after the other, all stages of it together.
+"""Default rule for reductions over rows: sums, maxima, softmax, norms. All stages of a row run together, one row after the other.
 
     for i in parallel(n):
         lanes = 0;  for k by LANES: lanes[l] += x[i, k + l]        partial sums in registers, as vectors
         total[i] = the sum of the lanes, by halves
         for j in vector(m): y[i, j] = f(x[i, j], total[i])
 
-One row alone, or everything at once, is summed by pieces of a constant size, which threads share, and then the sums of these in order.
-A stage that a reduction comes after is computed in the loop of that reduction, which takes the values out of registers.
+A single row, or a reduction of everything, is summed by pieces of constant size that threads share; the sums of pieces are then added in
+order. A stage that feeds a reduction is computed in the loop of that reduction, which takes the values from registers.
 
-Sums of products round once, by fused multiply-adds, where the machine has them. The number of lanes is a constant of this rule, not of
-the machine: results are the same on every target that has them, and on every one that has none, and a row alone equals the row in a batch.
+Sums of products round once per term, by fused multiply-adds, if the machine has them. The number of lanes is a constant of this rule and
+not of the machine. So all targets with FMA give the same bits, as do all targets without, and a row alone equals the row in a batch.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
 from .squares import TERMS, WIDE_HALVES
 
-LANES = 64  # the default of `lanes`: several vectors on every machine: one sum does not wait for the other
-FEWEST = 4  # limit of `lanes`: of a short row, known to be one
-# The next two are part of the order in which sums are added, for which errors are bounded (docs/design/0025): no choice of a kernel.
-IN_F64 = 3  # of the last additions of lanes: 8 to 4 to 2 to 1
-SHORT_ROW = 256  # elements: a row known to be as short takes no longer than to add its lanes in f64
-WIDE_LANES = 16  # of short sums in f64: two to eight vectors
-PIECE = 16384  # the default of `piece`: elements of one row that a thread takes at least
+LANES = 64  # default of `lanes`: several vectors on every machine, so that no addition waits for the previous one
+FEWEST = 4  # fewest lanes; shorter rows of constant length are no vectors
+# The next two are part of the order in which terms are added. The error bounds hold for that order (docs/design/0025), so they are
+# constants and not decisions.
+IN_F64 = 3  # the last lane additions that are in f64: 8 to 4 to 2 to 1
+SHORT_ROW = 256  # a row of at most this constant length adds all lanes in f32: in f64, that takes longer than reading the row
+WIDE_LANES = 16  # most lanes of short sums whose terms are in f64: 2 vectors of 512 bits, 8 of 128
+PIECE = 16384  # default of `piece`: the fewest elements of a row that are worth handing to a thread
 
 
-Stages = tuple[str, ...]  # the blocks of neighboring nests
+Stages = tuple[str, ...]  # the names of the blocks of consecutive nests
 
 
 def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
-    """The nests of one block each that end with this one and that no rule has taken yet, if there is a reduction among them."""
+    """Match the last of several consecutive nests of one block each that no rule has taken yet, if they include a reduction."""
     stages: list[Block] = []
     free = set(untouched(func))
     for nest in root_nests(func):
@@ -62,12 +63,12 @@ def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
 
 
 def reduction_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
-    """A reduction alone, which does not go together with what follows it."""
+    """Match a reduction by itself, without the stages after it."""
     return (block.name,) if any(i.kind == "R" for i in block.iters) else Refusal(f"block `{block.name}` is no reduction")
 
 
 def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
-    """Bring the stages of the nests `names` into one parallel loop over rows, and vectorize each."""
+    """Fuse the stages `names` into one parallel loop over rows, and vectorize each stage."""
     if not decide.target.has_fma:
         for n in names:
             if any(i.kind == "R" for i in find_block(s.program, n).iters):
@@ -110,11 +111,11 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
 
 
 def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
-    """A program without parts for rows that are not long, where rows of unknown length are summed and nothing is stored along them.
+    """Return a version of the program without parts for short rows, if rows of dynamic length are summed and nothing is stored along them.
 
-    Beginning a part and adding it to the total takes as long as reading a row of 64, and so does adding lanes in f64. These rows have at
-    most 64 terms in a lane, and six additions of lanes: added in f32, they are in the error class of numpy's pairwise sums. Programs that
-    store something for each element of a row take so long for it that they need no second program.
+    Beginning a part and adding it to the total takes as long as reading a row of 64 elements, and so does adding lanes in f64. Rows in this
+    version have at most 64 terms per lane and six lane additions; added in f32, they are in the error class of numpy's pairwise sums. A
+    program that stores something for each element of a row spends so much time there that a second version does not pay.
     """
     if all(i.kind == "S" for i in block.iters):
         return None
@@ -133,7 +134,7 @@ def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target) -> For | None:
-    """The loop along a row, if a block sums neighbors there and may be in parts."""
+    """Return the loop along a row if a block sums contiguous elements there, of dynamic length and possibly in parts; else None."""
     reduced = [loops[i.var] for i in block.iters if i.kind == "R"]
     if len(reduced) != 1 or any(i.kind == "O" for i in block.iters) or not _contiguous(block, reduced[0]):
         return None
@@ -147,9 +148,9 @@ def _in_one_part(s: Stmt, names: set[str]) -> Stmt:
 
 
 def _chosen(decide: Decide, names: Iterable[str], what: str, text: str) -> str:
-    """What was decided about some blocks, in words; "" where there was nothing to decide."""
-    made = (decide.kernel.made.get(f"{name}.{what}") for name in names)
-    values = sorted({shown(d.value) for d in made if d is not None})
+    """Return text with the values that were decided for some blocks; "" if there was nothing to decide."""
+    decisions = (decide.kernel.made.get(f"{name}.{what}") for name in names)
+    values = sorted({shown(d.value) for d in decisions if d is not None})
     return text.format(" or ".join(values)) if values else ""
 
 
@@ -158,7 +159,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
-    """The loop over rows: the leading S loops of the last stage that every reduction has too, as one; dims of 1 are no rows."""
+    """Return the loop over rows: the leading spatial loops of the last stage that every reduction has, fused; dims of 1 do not count."""
     store = anchor.body
     target = store.targets[0] if isinstance(store, Reduce) else None
     indices = target.indices if target is not None else getattr(store, "indices", ())
@@ -167,50 +168,50 @@ def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
         raise NotApplicable(f"what block `{anchor.name}` stores is not indexed by its iterators, each once")
     depth = min(len(_repeated(s, b)) for b in sums)
     loops = _repeated(s, anchor)
-    kept = [v for v in order if v in loops]
-    if depth == 0 or len(kept) < depth:
+    repeated = [v for v in order if v in loops]
+    if depth == 0 or len(repeated) < depth:
         return None
     handles = {h.loop: h for h in s.loops(anchor.name)}
-    found = plain_loops(s.program, anchor)
-    assert not isinstance(found, Refusal)
-    reduced = [handles[found[i.var]] for i in anchor.iters if i.kind == "R"]
-    nest = [handles[found[v]] for v in (*kept, *(v for v in order if v not in loops))]
+    by_iterator = plain_loops(s.program, anchor)
+    assert not isinstance(by_iterator, Refusal)
+    reduced = [handles[by_iterator[i.var]] for i in anchor.iters if i.kind == "R"]
+    nest = [handles[by_iterator[v]] for v in (*repeated, *(v for v in order if v not in loops))]
     if len(nest) + len(reduced) > 1:
         s.reorder(*nest, *reduced)
     return s.fuse(*nest[:depth]) if depth > 1 else nest[0]
 
 
 def _repeated(s: Schedule, block: Block) -> dict[Var, For]:
-    """The loops of a block's S iterators that have more than one round."""
+    """Return the loops of a block's spatial iterators that have more than one iteration."""
     loops = plain_loops(s.program, block)
     assert not isinstance(loops, Refusal)
     return {i.var: loops[i.var] for i in block.iters if i.kind == "S" and constant_extent(s.program, loops[i.var]) != 1}
 
 
 def _row_local(block: Block, rows: For) -> bool:
-    """Whether different rows read different parts of what a block computes, so that nothing is computed twice."""
+    """True if different rows read different parts of a block's result: inside the row loop, the block computes nothing twice."""
     target = next((a.buffer for a in accesses(block) if a.write), None)
     inner = {x.var for x in loops_in(rows.body)}
-    found = set()
+    accessed = set()
     for b in blocks(rows):
         for a in accesses(b):
             if a.buffer is target and not a.write:
                 over = a.over_loops()
-                found.add(tuple((n, e) for n, e in enumerate(over) if rows.var in free_vars(e)))
+                accessed.add(tuple((n, e) for n, e in enumerate(over) if rows.var in free_vars(e)))
                 if any(not free_vars(e).isdisjoint(inner) for e in over if rows.var in free_vars(e)):
                     return False
-    return len(found) == 1 and found != {()}
+    return len(accessed) == 1 and accessed != {()}
 
 
 def _vectorize(s: Schedule, decide: Decide, name: str) -> None:
-    """Vectorize one stage of a row: along the row, a reduction by lanes; a sum that has none is in parts, where it is long."""
+    """Vectorize one stage of a row: along the row, a reduction in lanes. A sum that cannot use lanes is summed in parts if it is long."""
     if not _in_vectors(s, decide, name) and isinstance(find_block(s.program, name).body, Reduce):
         tried(partial(s.contract, name))
         tried(partial(parts_in_order, s, name))
 
 
 def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
-    """Vectorize one stage, if that can be; whether it was done."""
+    """Vectorize one stage if possible; return True if it was done."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
     flat = _flat(block, inner)
@@ -227,7 +228,7 @@ def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
 
 
 def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool:
-    """Compute a stage in the loop of the reduction along rows after it, by as many lanes; whether that was done."""
+    """Fuse a stage into the loop of the row reduction that follows it, with the same lanes; return True if it was done."""
     first, second = (find_block(s.program, n) for n in (name, following))
     along, over = (alone(s.program, b) for b in (first, second))
     if not isinstance(first.body, Store) or not isinstance(second.body, Reduce) or len(along) != 1 or len(over) != 1:
@@ -239,12 +240,11 @@ def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool
 
 
 def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: LoopHandle | None = None) -> BlockHandle:
-    """Sum in lanes: partial sums in registers, which are then added in halves, 64 to 32 to … to 1; in one loop with that `before`.
+    """Sum in lanes: partial sums in registers, which are then added by halves, 64 to 32 to … to 1. Return the block that stores the total.
 
-    The answer is the block that copies the total from its register.
-
-    Long sums are in parts, of which each is summed like that. The last halves, and the sum of the parts, are in f64 where the machine has
-    it: few additions, which round the most. Rows that are known to be short are added in f32 (`short_rows` says why).
+    `before` is the loop of an elementwise stage that is joined with the loop of the sum. Long sums are in parts, each summed in this way.
+    The last halves, and the sum of the parts, are in f64 if the machine has it: these few additions round the most. Rows that are known to
+    be short are added in f32 (`short_rows` says why).
     """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if find_block(s.program, name).annotations.get(TERMS) == "f64":
@@ -258,19 +258,19 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
     wide = _wide_halves(s.program, name, [h.loop for h in reduced]) if widens(find_block(s.program, name), decide.target) else 0
     with s.attempt():
         tried(partial(s.contract, name))
-        found = cut(s, name, reduced, lanes, _sizes(find_block(s.program, name), decide.target))
+        loops = cut(s, name, reduced, lanes, _sizes(find_block(s.program, name), decide.target))
         if before is not None:
-            factors = [int(h.loop.stop.value) for h in found.loops[1:] if isinstance(h.loop.stop, Const)]
+            factors = [int(h.loop.stop.value) for h in loops.loops[1:] if isinstance(h.loop.stop, Const)]
             *beside, each = s.split(before, None, *factors)
-            for first, second in zip(beside, found.loops[:-1], strict=True):
+            for first, second in zip(beside, loops.loops[:-1], strict=True):
                 s.join(first, second)
             s.vectorize(each)
-        parts = with_parts(s, name, found, "register")
-        inside = found.parts[-1] + 1 if found.parts else 0
-        around = found.loops[inside - 1] if found.parts else at
-        total = s.rfactor(name, found.loops[-1], around, scope="register")
-        s.vectorize(found.loops[-1])
-        begin(s, name, found.loops[inside], ())
+        parts = with_parts(s, name, loops, "register")
+        inside = loops.parts[-1] + 1 if loops.parts else 0
+        around = loops.loops[inside - 1] if loops.parts else at
+        total = s.rfactor(name, loops.loops[-1], around, scope="register")
+        s.vectorize(loops.loops[-1])
+        begin(s, name, loops.loops[inside], ())
         halves = _by_halves(s, total, lanes, around)
         written: BlockHandle = s.cache_write(parts[-1].total if parts else halves[-1], at, scope="register")
         _begin_total(s, halves[-1])
@@ -279,18 +279,18 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
         for p, following in pairwise(parts):
             begin(s, p.total.block.name, following.terms, ())
         if parts:
-            begin(s, parts[-1].total.block.name, found.loops[0], ())
+            begin(s, parts[-1].total.block.name, loops.loops[0], ())
     return written
 
 
 def _wide_halves(func: Func, name: str, reduced: list[For]) -> int:
-    """How many of the last additions of lanes are in f64."""
+    """Return the number of last lane additions that are in f64."""
     usual = 0 if most_terms(func, reduced) <= SHORT_ROW else IN_F64
     return int(find_block(func, name).annotations.get(WIDE_HALVES, usual))
 
 
 def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | None) -> list[BlockHandle]:
-    """Add so many lanes in halves; the blocks of these additions: 32, …, 2, 1 sums."""
+    """Add `lanes` lanes by halves; return the blocks of these additions, which make 32, …, 2, 1 sums."""
     halves: list[BlockHandle] = []
     while lanes > 2:
         lanes //= 2
@@ -305,17 +305,20 @@ def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | Non
 
 
 def _begin_total(s: Schedule, total: BlockHandle) -> None:
-    """Take the init out of the sum of the last two lanes; a minimum or maximum begins with the first of them."""
+    """Hoist the init out of the sum of the last two lanes; a minimum or maximum starts with the first lane instead."""
     last = s.loops(total)[-1]
     summed = total.block.body
     extreme = isinstance(summed, Reduce) and summed.combiner.name in ("min", "max")
-    if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum begins with 0.0, so that it is never -0.0
+    if not extreme or not tried(partial(s.begin_reduction, total, last)):  # a sum keeps its init 0.0, so that it is never -0.0
         s.decompose_reduction(total, last)
     s.unroll(last)
 
 
 def _pieces(s: Schedule, decide: Decide, name: str) -> None:
-    """Sum one long row by pieces, which threads share; the sums of pieces are summed in order, however many threads there are."""
+    """Sum one long row by pieces that threads share, then add the sums of pieces in order.
+
+    The pieces do not depend on the number of threads, so neither do the bits of the result.
+    """
     with s.attempt():
         block = find_block(s.program, name)
         handles = {h.loop: h for h in s.loops(name)}
@@ -341,7 +344,7 @@ def _pieces(s: Schedule, decide: Decide, name: str) -> None:
 
 
 def _flat_lanes(s: Schedule, decide: Decide, name: str, loops: list[LoopHandle]) -> None:
-    """Sum in lanes over several loops that go through memory together, or over as many of the last ones as are known to be one loop."""
+    """Sum in lanes over several contiguous loops, or over as many of the innermost ones as provably fuse into one loop."""
     for first in range(len(loops) - 1):
         if tried(partial(_fused_lanes, s, decide, name, loops[first:])):
             return
@@ -354,16 +357,16 @@ def _fused_lanes(s: Schedule, decide: Decide, name: str, loops: list[LoopHandle]
 
 
 def _flat(block: Block, inner: list[For]) -> list[For]:
-    """The innermost loops of a reduction through which all that it reads lies in one piece."""
+    """Return the innermost reduction loops over which every access of a block is contiguous as a whole."""
     iters = {i.value: i for i in block.iters}
-    kept = list(takewhile(lambda x: x.kind == "serial" and x.var in iters and iters[x.var].kind == "R", reversed(inner)))[::-1]
-    while kept and not all(_in_one_piece(a, kept) for a in accesses(block)):
-        kept = kept[1:]
-    return kept
+    loops = list(takewhile(lambda x: x.kind == "serial" and x.var in iters and iters[x.var].kind == "R", reversed(inner)))[::-1]
+    while loops and not all(_in_one_piece(a, loops) for a in accesses(block)):
+        loops = loops[1:]
+    return loops
 
 
 def _in_one_piece(a: Access, loops: list[For]) -> bool:
-    """Whether an access does not move with the loops, or has them as its last indices, each over the whole of its dim."""
+    """True if an access does not depend on the loops, or has them as its last indices, each over the whole of its dim."""
     over, vars_ = a.over_loops(), [x.var for x in loops]
     if all(free_vars(e).isdisjoint(vars_) for e in over):
         return True
@@ -377,7 +380,7 @@ def _sizes(block: Block, target: Target) -> Sizes:
 
 
 def _choose_lanes(s: Schedule, decide: Decide, best: int) -> int:
-    """The lanes of a sum along a row: the usual number, or a half of it."""
+    """Decide the number of lanes of a sum along a row: the default, or half of it."""
     body = find_block(s.program, decide.block).body
     adds = isinstance(body, Reduce) and body.combiner.name not in ("min", "max")
     why = "several vectors on every machine: one sum does not wait for the other"
@@ -386,7 +389,7 @@ def _choose_lanes(s: Schedule, decide: Decide, best: int) -> int:
 
 
 def _number_of_lanes(extent: int | None) -> int:
-    """Lanes of which a row fills each at least twice, where its length is known."""
+    """Return the number of lanes: LANES, or as many as a row of constant length fills at least twice."""
     lanes = LANES
     while extent is not None and extent < 2 * lanes:
         lanes //= 2
@@ -394,16 +397,16 @@ def _number_of_lanes(extent: int | None) -> int:
 
 
 def _contiguous(block: Block, loop: For) -> bool:
-    """Whether some load or store of the block goes through neighboring elements with the loop, and none jumps; dims of 1 do not matter."""
-    found = False
+    """True if some access of the block is contiguous along the loop, and none is strided; dims of extent 1 do not count."""
+    contiguous = False
     for a in accesses(block):
         over = [e for e, size in zip(a.over_loops(), a.buffer.shape, strict=True) if not (isinstance(size, Const) and size.value == 1)]
         if not over or all(loop.var not in free_vars(e) for e in over):
             continue
         if loop.var not in free_vars(over[-1]) or any(loop.var in free_vars(e) for e in over[:-1]):
             return False
-        found = True
-    return found
+        contiguous = True
+    return contiguous
 
 
 ROWS = Rule("rows", "rows", stages_of, schedule_rows, version=short_rows)

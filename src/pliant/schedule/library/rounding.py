@@ -1,8 +1,8 @@
-"""What is computed from the total of a long sum alone, a mean or a variance, is rounded once: the rules have the total in f64.
+"""Computes what depends on the total of a long sum alone (a mean, a variance) in f64, and rounds it to f32 once.
 
     mean[vi] = f32(total[0]) / f32(m)    ->    mean[vi] = f32(total[0] / f64(m))
 
-It costs an operation in f64 for each sum, not for each term.
+The rules keep such totals in f64. This costs one f64 operation per sum, not per term.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .match import find_block
 
 
 def round_once(s: Schedule, before: Func) -> None:
-    """Let the blocks that read nothing but totals in f64 compute in it; `before` is the program without a schedule."""
+    """Widen the blocks that read nothing but f64 totals to f64; `before` is the program without a schedule."""
     allocated = (x.buffer for x in walk_stmts(before.body) if isinstance(x, Alloc))
     if any(getattr(b, "dtype", None) is f64 for b in (*(p.value for p in before.params), *allocated)):
-        return  # a cast may be what the program says
+        return  # a cast from f64 may be the user's own rounding, which must stay
     for name in [b.name for b in blocks(s.program.body)]:
         block = find_block(s.program, name)
         store = _of_totals(s.program, block)
@@ -29,11 +29,11 @@ def round_once(s: Schedule, before: Func) -> None:
         if not isinstance(store.value, Cast):
             s.widen(name, buffer=False)
         elif allocation(s.program, store.buffer) is not None and _all_of_it(s.program, store.buffer):
-            s.widen(name)  # a copy of the total, which is as wide then
+            s.widen(name)  # a copy of the total keeps its width
 
 
 def _of_totals(func: Func, block: Block, also: Buffer | None = None) -> Store | None:
-    """What a block stores, if it is something for each sum, and depends on totals in f64 (or `also`) alone."""
+    """Return the store of a block that runs once per sum and depends on f64 totals (or `also`) alone; else None."""
     body = block.body
     if not isinstance(body, Store) or body.buffer.dtype is not f32 or block.init is not None:
         return None
@@ -43,12 +43,12 @@ def _of_totals(func: Func, block: Block, also: Buffer | None = None) -> Store | 
 
 
 def _all_of_it(func: Func, buffer: Buffer) -> bool:
-    """Whether all readers of a buffer compute something for each sum: else they would all round it, for each term."""
+    """True if all readers of a buffer run once per sum; otherwise each reader would round the f64 value for each term."""
     return all(_of_totals(func, b, buffer) is not None for b in readers(func, buffer))
 
 
 def _once(func: Func, block: Block, a: Access) -> bool:
-    """Whether each element of a buffer is read once, not for many results."""
+    """True if each element of a buffer is read once, not for many results."""
     alloc = allocation(func, a.buffer)
     around = loops_above(func, alloc) if alloc is not None else []
     moving = {v for e in a.over_loops() for v in free_vars(e)}

@@ -1,4 +1,4 @@
-"""The default rule of reductions over windows, with vectors along rows: `y[…, p, q] += x[…, p * 2 + a, q * 2 + b] * w[…, a, b]`.
+"""Default rule for reductions over sliding windows with vectors along rows: `y[…, p, q] += x[…, p * 2 + a, q * 2 + b] * w[…, a, b]`.
 
 Depthwise convolutions and pools are tiled over rows of images:
 
@@ -9,12 +9,11 @@ Depthwise convolutions and pools are tiled over rows of images:
             for a, b unrolled: for p unrolled: for q as a vector: tile[p, q] = fma(x[p * 2 + a, q * 2 + b], w[a, b], tile[p, q])
             y = epilogue(tile)
 
-Convolutions whose sums are too short for vectors of channels (`along_channels`) are tiled over channels, and over a few vectors
-each: what is read of `x` serves all channels of a tile.
+Convolutions with sums too short for vectors of channels (`along_channels`) are tiled over channels by a few vectors: each vector of `x`
+serves all channels of a tile.
 
-Vectors lie along the last index of the result; what is read there are its neighbors, and everything else is the same in all
-lanes. Rows that windows have in common are read once, as the windows are unrolled. The reduction runs in the order of the
-program, long sums in parts.
+Vectors run along the last index of the result. Loads along it are contiguous or strided, and all other loads are broadcasts. Because the
+windows are unrolled, rows that overlapping windows share are loaded once. The reduction runs in the program's order, long sums in parts.
 """
 
 from __future__ import annotations
@@ -42,38 +41,38 @@ from .matmul import with_epilogue
 from .parallelize import share
 from .record import Promotable, Rule, tried
 
-MOST_TAPS = 64  # limit of what `unroll` may be: more code than this does not stay in the first cache
-MOST_ROWS = 8  # limit of the default: the model knows nothing of the code's size
-TALLEST = 12  # limit of `tile`: rows, or channels, of any tile
-DYNAMIC_ROWS = 4  # limit of the default where there is a body for each smaller number of rows
-MOST_CHANNELS = 8  # limit of the default, as MOST_ROWS
-MOST_VECTORS = 4  # limit of `tile`: streams through the image
-SOME_COLUMNS = 64  # what the model is asked about where their number is not known
-SOME_ROWS = 40  # of an image: the same
-SHARED_VECTORS = 64  # the default of `grain`: are handed out together
-GRAINS = (16, 64, 256)
-LARGEST_COPY = 2**15  # limit of `copy_rows`: bytes of rows on the stack
+MOST_TAPS = 64  # most filter taps that `unroll` may unroll: more code than this does not stay in the L1 instruction cache
+MOST_ROWS = 8  # most rows of the default `tile`: the cost model knows nothing of code size
+TALLEST = 12  # most rows, or channels, of any `tile`
+DYNAMIC_ROWS = 4  # most rows of the default for a dynamic height: each smaller number needs a body of its own for the remainder
+MOST_CHANNELS = 8  # most channels of the default `tile`, for the same reason as MOST_ROWS
+MOST_VECTORS = 4  # most vectors of `tile`: each is a stream through the image
+SOME_COLUMNS = 64  # width of an image that the cost model assumes if it is dynamic
+SOME_ROWS = 40  # height of an image that the cost model assumes if it is dynamic
+SHARED_VECTORS = 64  # default of `grain`: vectors of a single row that a thread takes at a time
+GRAINS = (16, 64, 256)  # choices of `grain`
+LARGEST_COPY = 2**15  # most bytes of rows that `copy_rows` may copy to the stack: about the L1 cache
 
 
 def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
-    """The roles of the iterators of a reduction over windows that is no product; pools of blocks of channels reduce columns, too."""
+    """Match a reduction over windows that is no matrix product; in NCHWc layout also pools, which match a reduction over columns too."""
     if isinstance(matmul_of(block), Refusal) or in_blocks(func, block, target):
         return windows_of(block)
     return Refusal(f"block `{block.name}` is a product")
 
 
 def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
-    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back."""
+    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
     block = find_block(s.program, decide.block)
     if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block, decide.target):
-        choose_lanes(s.program, block, decide)  # it is a convolution along rows
+        choose_lanes(s.program, block, decide)  # records the decision `lanes`; the convolution rule has left the block to this one
     known_sums(s.program, block)
     rule = _Rule(s, roles, decide)
     return with_epilogue(s, block, rule.apply)
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """The sizes that windows over blocks of channels need not know: all but rows, columns and windows."""
+    """Return the sizes that windows in NCHWc layout need not know: all but rows, columns and window sizes."""
     roles = windows_of(block)
     if isinstance(roles, Refusal) or not in_blocks(func, block, decide.target):
         return None
@@ -95,14 +94,14 @@ class _Rule:
         self.reduce = body
         self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
         self.depth = len(roles.reduced)
-        self.copies = False  # rows may be copied with their padding: they have one channel, which no other result needs
+        self.copies = False  # True if rows with padding may be copied: depthwise, so no other output channel needs the copy
         self.tile = self._tile_size()
         block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
         self.summing = Summing(decide_parts(s.program, block, loops, decide, windows=True))
         self.unrolled = self._choose_unrolled(block, loops)
 
     def _tile_size(self) -> Choice:
-        """The tile that the model takes: of rows of images that are copied, so many as divide the image."""
+        """Decide the tile; if rows of images are copied, by default only heights that divide the image."""
         func, r = self.s.program, self.roles
         block = find_block(func, self.name)
         tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
@@ -127,14 +126,14 @@ class _Rule:
         return chosen
 
     def _decide_tile(self, best: Choice, work: Gemm, sizes: Sizes) -> Choice:
-        """The tile that the cost model takes, or another one that fits the registers."""
+        """Decide the tile: by default the one the cost model chooses, or any other that fits the registers."""
         domain = legal_tiles(self.target, work, sizes)
         domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
         rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
         return Choice(rows, vectors, best.text)
 
     def _choose_unrolled(self, block: Block, loops: list[For]) -> int:
-        """How many of the last loops of the reduction are unrolled: where rows have windows in common, as many as are not too many taps."""
+        """Decide how many innermost reduction loops are unrolled: if windows overlap along rows, as many as MOST_TAPS allows."""
         taps, most = 1, 0
         for x in reversed(loops):
             taps *= constant_extent(self.s.program, x) or MOST_TAPS + 1
@@ -154,7 +153,7 @@ class _Rule:
         return constant_extent(self.s.program, self._loop(iterator).loop)
 
     def apply(self) -> str:
-        """Schedule the block; what was done, in words."""
+        """Schedule the block; return text about what was done."""
         s, r, t = self.s, self.roles, self.tile
         s.reorder(*(self._loop(v) for v in (*([r.tiled] if r.tiled else []), *r.outer, r.column, *r.reduced)))
         if self._sums_products() and self.target.has_fma:
@@ -176,7 +175,7 @@ class _Rule:
         return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
 
     def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle]) -> bool:
-        """Threads over the tiles of one size; whether the rows that they read are copied."""
+        """Parallelize the tiles of one size; return True if the rows they read are copied."""
         s = self.s
         chain = s.loops(name)
         outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
@@ -188,7 +187,7 @@ class _Rule:
         return copied
 
     def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
-        """Threads over images and tiles of rows, or over images alone; the loop around a tile."""
+        """Parallelize images and tiles of rows, or images alone; return the loop around a tile."""
         why = "there are more tiles than images: they keep more threads busy"
         if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", why=why) == "tiles":
             return share(self.s, [*outer, *tiles])
@@ -196,7 +195,7 @@ class _Rule:
         return tiles[-1]
 
     def _any_rows(self, tiled: LoopHandle) -> None:
-        """Tiles of rows whose number is not known: no proof is found that they and the loops around are one, so threads share these."""
+        """Tile a dynamic number of rows; threads share the loops around, because no proof shows that tiles and these fuse into one loop."""
         s = self.s
         outer = [self._loop(v) for v in self.roles.outer]
         s.reorder(*outer, tiled)
@@ -212,14 +211,14 @@ class _Rule:
         return r.combiner.name == "add" and isinstance(r.values[0], Mul) and r.targets[0].dtype.is_float
 
     def _padded_rows(self, at: LoopHandle) -> bool:
-        """Copy the rows that a tile reads where they are made by an elementwise block: that is done there then."""
-        made = self._producer()
-        if made is None or not self.decide("copy_rows", (False, True), True, why="rows with their padding are read without conditions"):
+        """Copy the rows that a tile reads and fuse the elementwise block that makes them (padding) into the copy; return True if done."""
+        producer = self._producer()
+        if producer is None or not self.decide("copy_rows", (False, True), True, why="rows with their padding are read without conditions"):
             return False
-        return tried(partial(self._copy, at, *made))
+        return tried(partial(self._copy, at, *producer))
 
     def _producer(self) -> tuple[str, str] | None:
-        """The elementwise block that makes an operand that only this block reads, and the operand."""
+        """Return the elementwise block that makes an operand read by this block alone, and that operand; None if there is none."""
         func = self.s.program
         block = find_block(func, self.name)
         for buffer in {a.buffer: None for a in accesses(block) if not a.write}:
@@ -239,7 +238,7 @@ class _Rule:
             s.vectorize(s.loops(copy)[-1])
 
     def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
-        """Vectors of columns, and a masked one for those that remain."""
+        """Split columns into vectors, with a masked vector for the remainder."""
         s, v = self.s, self.tile.vectors
         extent = constant_extent(s.program, column.loop)
         if extent is not None and extent < self.lanes:
@@ -265,7 +264,7 @@ class _Rule:
         self._tile(name, panels, tiled, 2)
 
     def _masked(self, name: str, column: LoopHandle, extent: int | None, tiled: int) -> None:
-        """Less columns than lanes."""
+        """Handle fewer columns than lanes with one masked vector."""
         if extent == 1:
             chain = self.s.loops(name)
             at = chain.index(column)
@@ -274,7 +273,7 @@ class _Rule:
             self._tile(name, self.s.split(column, self.lanes)[0], tiled, 1)
 
     def _tile(self, name: str, at: LoopHandle | None, tiled: int, vectors: int) -> None:
-        """Reduce one tile in registers; the loops inside of `at` are `vectors` (the last of lanes), then `tiled`, then the reduced ones."""
+        """Reduce one tile in registers; the loops inside `at` are `vectors` (the last one over lanes), then `tiled`, then the reduction."""
         s = self.s
         inner = s.loops(name)[-vectors - tiled - self.depth :]
         *others, lane = inner[:vectors]

@@ -1,15 +1,15 @@
-"""Sums of squares about a mean, the variances, are as near to the exact ones as those of peers that compute them in f64.
+"""Variances in f64: computes short sums of squared differences from a mean in f64, to match the precision of libraries that use f64.
 
     squares[vi] = fma(x[vi, vk] - mean[vi], x[vi, vk] - mean[vi], squares[vi])    # in f32
 
 ->  d = f64(x[vi, vk]) - f64(mean[vi]);  squares[vi] = fma(d, d, squares[vi])     # in f64
 
-In f32 the difference is rounded, and its square has twice that error. The errors of many terms cancel each other, those of few do not: up
-to 600 terms the worst of some variances is more than 1.5 times as far off as one that is rounded once. So short sums are in f64 as a whole.
-Long ones have their terms in f32, and in f64 their totals (`accumulate.py`) and more of the last additions than other sums.
+In f32 the difference is rounded, and its square has twice that error. The errors of many terms cancel, those of few terms do not: up to 600
+terms the worst of some variances is more than 1.5 times as far off as one that is rounded once. So short sums are in f64 as a whole. Long
+sums have terms in f32; their totals (`accumulate.py`), and more of the last lane additions than in other sums, are in f64.
 
-Only variances that are results by themselves are meant. Where something is computed from them for each term, as in norms, that is rounded
-several times after it, which hides the difference. (docs/design/0025-totals-in-f64.md)
+This applies only to variances that are results themselves. A norm computes a value from the variance for each term, and the several
+roundings after it hide the difference. (docs/design/0025-totals-in-f64.md)
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ..schedule import Schedule
 from .accumulate import most_terms, widens
 from .record import Version
 
-SHORT = 1024  # terms along columns: f64 for each of them costs the more the more there are, and the errors of so many cancel
-SHORT_ROW = 96  # along rows, where more additions of lanes in f64 do the rest
-TERMS = "terms"  # the annotation of a block whose terms are computed in the dtype that it says
-WIDE_HALVES = "wide_halves"  # the annotation of a block that says how many of the last additions of lanes are in f64
-MORE_HALVES = 5  # 32 to 16 to … to 1: in f32 these round as much as 3,000 terms do
+SHORT = 1024  # terms along columns: f64 costs more per term the more there are, and the rounding errors of this many terms cancel
+SHORT_ROW = 96  # terms along rows: longer rows add more of their lanes in f64 instead (MORE_HALVES)
+TERMS = "terms"  # annotation of a block: the dtype in which its terms are computed
+WIDE_HALVES = "wide_halves"  # annotation of a block: the number of its last lane additions that are in f64
+MORE_HALVES = 5  # 32 to 16 to … to 1 lanes: in f32 these five additions round as much as 3,000 terms do
 
 
 def widen_squares(s: Schedule, target: Target) -> None:
-    """Compute the short sums of squares about a mean of a program in f64, and more of the long ones than of other sums."""
+    """Compute short sums of squared differences in f64; annotate long ones so that more of their last additions are in f64."""
     for block in blocks(s.program.body):
         reduced = _squares_about_a_mean(s.program, block, target)
         if not reduced:
@@ -47,7 +47,7 @@ def widen_squares(s: Schedule, target: Target) -> None:
 
 
 def short_squares(version: Version, target: Target) -> Version | None:
-    """A program for few terms, where their number is not known; the other sums are as in `version`."""
+    """Return a version of a program for few terms if their number is dynamic, else None; other sums stay as in `version`."""
     func = version.func
     sums = {b: reduced for b in blocks(func.body) if (reduced := _squares_about_a_mean(func, b, target))}
     sums = {b: reduced for b, reduced in sums.items() if most_terms(func, reduced) > _short(b, reduced)}
@@ -59,7 +59,7 @@ def short_squares(version: Version, target: Target) -> Version | None:
 
 
 def _squares_about_a_mean(func: Func, block: Block, target: Target) -> list[For]:
-    """The loops of the sum, if a block sums squares of differences from something that is one number for each sum; else none."""
+    """Return the reduction loops if a block sums squared differences from a value that is constant for each sum; else []."""
     loops = plain_loops(func, block)
     if isinstance(loops, Refusal) or not widens(block, target) or any(i.kind == "O" for i in block.iters):
         return []
@@ -78,13 +78,13 @@ def _squares_about_a_mean(func: Func, block: Block, target: Target) -> list[For]
 
 
 def _short(block: Block, reduced: list[For]) -> int:
-    """How many terms are few, along a row or along columns."""
+    """Return the number of terms that counts as short, along a row or along columns."""
     along_rows = any(not a.write and a.indices and reduced[-1].var in free_vars(a.over_loops()[-1]) for a in accesses(block))
     return SHORT_ROW if along_rows else SHORT
 
 
 def _difference(e: Expr, reduced: set[Var]) -> bool:
-    """Whether something that does not move with the sum is taken off something that does."""
+    """True if `e` subtracts a value that is constant during the sum from one that is not."""
     if not isinstance(e, Sub):
         return False
     x, mean = e.args

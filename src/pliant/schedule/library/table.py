@@ -1,8 +1,8 @@
-"""The table of the default rules: one list for each kind of target, in the order in which they are tried.
+"""The table of default rules: one list for each kind of target, in the order in which rules are tried.
 
-Rules of one phase stand together. The phases: instructions that users have declared, convolutions before anything is inlined (operands
-that are padded stay apart, so that sums have no condition), inlining, decoding, products, rows, transposes, elementwise, recurrences; the
-last rule takes anything.
+Rules of one phase stand together. The phases are: instructions that users declared; convolutions and sliding windows, before anything is
+inlined (padded operands stay in buffers of their own, so reductions need no predicate); inlining; decoding of weights; matrix products
+(GEMM, GEMV, integer dot products); rows (reductions, softmax, norms); transposes; elementwise; recurrences. The last rule takes anything.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CPU: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A rule that a user declares: before which rule or phase it stands, and what says that its code is the same."""
+    """A rule that a user declared: the rule or phase that it precedes, and the version that identifies its code in the cache key."""
 
     rule: Rule
     before: str
@@ -62,7 +62,7 @@ DECLARED: list[Declared] = []
 
 
 def rules_for(target: Target) -> tuple[Rule, ...]:
-    """The rules for a target, in order."""
+    """Return the rules for a target in order, with declared rules inserted where they belong."""
     if not DECLARED:
         return CPU
     rules = list(CPU)
@@ -74,7 +74,7 @@ def rules_for(target: Target) -> tuple[Rule, ...]:
 
 
 def _place(rules: Sequence[Rule], before: str) -> int:
-    """Where a rule stands that comes before a phase, or before a rule: in that rule's phase, then."""
+    """Return the position before a phase or rule called `before`; raise with the known names if there is none."""
     for name in ("phase", "name"):
         at = next((n for n, r in enumerate(rules) if getattr(r, name) == before), None)
         if at is not None:
@@ -98,15 +98,15 @@ def rule(
     layouts: Layouts = None,
     promotable: Promotes = None,
 ) -> Callable[[Apply], Rule]:
-    """Declares a schedule rule: a function that schedules the blocks that `match` knows, before a built-in rule or phase has its turn.
+    """Declares a schedule rule: a function that schedules the blocks that `match` accepts, tried before a built-in rule or phase.
 
         def match(func, block, target): ...                     # roles, or pliant.Refusal("why not")
 
         @pliant.rule(match=match, before="rows", version="1")
         def running_sums(s, roles, decide): ...                 # schedules s with primitives; says what it did
 
-    It wins where it matches: no later rule touches the block, nor those that it made. What it compiles to is kept in the cache only where a
-    `version` says which code it is: change it when the rule changes. (docs/rules.md)
+    The rule wins where it matches: no later rule touches the block or the blocks that the rule created. The code cache keeps what the rule
+    compiles to only if `version` identifies the rule's code; change the version when the rule changes. (docs/rules.md)
     """
     _place(CPU, before)
 
@@ -114,21 +114,21 @@ def rule(
         own = name or getattr(apply, "__name__", "").replace("_", " ")
         if any(own in (r.name, r.phase) for r in CPU):
             raise ScheduleError(f"there is a built-in rule or phase `{own}`", where=caller_span(), help="give the rule another name")
-        made = Rule(own, own, match, apply, takes_all=True, layouts=layouts, promotable=promotable)
-        DECLARED[:] = [d for d in DECLARED if d.rule.name != own]  # declared anew: a notebook's cell that runs again
-        DECLARED.append(Declared(made, before, version))
-        return made
+        declared = Rule(own, own, match, apply, takes_all=True, layouts=layouts, promotable=promotable)
+        DECLARED[:] = [d for d in DECLARED if d.rule.name != own]  # a notebook cell that runs again replaces its rule
+        DECLARED.append(Declared(declared, before, version))
+        return declared
 
     return declare
 
 
 def unregister_rule(rule: Rule) -> None:
-    """Takes back what `pliant.rule` has declared."""
+    """Removes a rule that `pliant.rule` declared."""
     DECLARED[:] = [d for d in DECLARED if d.rule is not rule]
 
 
 def declared_rules_text() -> str | None:
-    """What compiled code depends on of declared rules; None where one has no version that says which code it is."""
+    """Return the part of the cache key that stands for declared rules; None if a rule has no version, so nothing may be cached."""
     if any(d.version is None for d in DECLARED):
         return None
     return repr([(d.rule.name, d.before, d.version, d.rule.apply.__module__) for d in DECLARED]) if DECLARED else ""

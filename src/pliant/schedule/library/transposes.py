@@ -1,12 +1,11 @@
-"""The default rule of elementwise programs that read along another index than they store: `y[i, j] = f(x[j, i])`.
+"""Default rule for transposes: elementwise programs that read along another index than they store, `y[i, j] = f(x[j, i])`.
 
     for tile of L x L (parallel):
         tile of x in registers: whole rows of it
         for i unrolled: for j as a vector: y[i, j] = f(tile[j, i])
 
-So every line of memory is read and written once, whatever the distance of rows, and the code generator makes columns of the registers by
-shuffles. Elements of a storage type are in the registers as they are loaded: i4 as i8, so each is decoded once. What remains at the ends
-of rows goes element by element.
+Each cache line is read and written once, whatever the row stride; the code generator transposes the registers with shuffles. Elements of a
+storage type are in the registers as loaded (i4 as i8), so each is decoded once. Remainders at the ends of rows go element by element.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from ..schedule import LoopHandle, Schedule
 from .match import along, find_block
 from .record import NotApplicable, Rule, tried
 
-MOST_LANES = 16  # limit of `tile`: the registers would not hold a larger one
+MOST_LANES = 16  # largest side of `tile`: the tile takes as many registers as it has lanes, and no machine has room for 32 and the rest
 
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
-    """The roles of the iterators, and what is read across."""
+    """Iterator roles of a transpose, and the load that is transposed."""
 
-    column: str  # the last index of what is stored
-    across: str  # the last index of what is read
+    column: str  # the last index of the store
+    across: str  # the last index of the load
     others: tuple[str, ...]
     source: Load
 
 
 def transposed(func: Func, block: Block, target: Target) -> Transposed | Refusal:
-    """The roles of the iterators of an elementwise block that reads one tensor across; else why it is none."""
+    """Match an elementwise block that reads one tensor transposed; return its iterator roles, or why it is none."""
     store = elementwise(block)
     order = None if store is None else plain_iters(store.indices, block)
     if store is None or order is None or len(order) != len(block.iters) or len(order) < 2:
@@ -49,9 +48,9 @@ def transposed(func: Func, block: Block, target: Target) -> Transposed | Refusal
     column = order[-1]
     if not along(Load(store.buffer, store.indices), column):
         return Refusal(f"block `{block.name}` does not store rows")
-    found = {e: _across(e, block, column) for e in walk(store.value) if isinstance(e, Load) and column in free_vars(e)}
-    across = {v for v in found.values() if v is not None}
-    sources = [e for e, v in found.items() if v is not None]
+    across_of = {e: _across(e, block, column) for e in walk(store.value) if isinstance(e, Load) and column in free_vars(e)}
+    across = {v for v in across_of.values() if v is not None}
+    sources = [e for e, v in across_of.items() if v is not None]
     if len(across) != 1 or len({e.buffer for e in sources}) != 1 or len(sources) != 1:
         return Refusal(f"block `{block.name}` does not read one tensor across")
     at = across.pop()
@@ -59,13 +58,13 @@ def transposed(func: Func, block: Block, target: Target) -> Transposed | Refusal
 
 
 def _across(e: Load, block: Block, column: Var) -> Var | None:
-    """The iterator along which a load at plain iterators goes through rows, where that is another one than the column."""
+    """Return the iterator along which a load is contiguous if that is not the column; else None."""
     iters = plain_iters(e.indices, block)
     return iters[-1] if iters and iters[-1] is not column and along(e, iters[-1]) else None
 
 
 def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
-    """Go through an elementwise nest in tiles that are turned in registers."""
+    """Tile an elementwise nest into squares that are transposed in registers."""
     name, target = decide.block, decide.target
     block = find_block(s.program, name)
     loops = plain_loops(s.program, block)
@@ -92,7 +91,7 @@ class _Rule:
         return [self.s.loop(self.name, v) for v in iterators]
 
     def apply(self) -> None:
-        """Schedule the block, and those that do what remains."""
+        """Schedule the block, and the blocks that do the remainders."""
         s, r = self.s, self.roles
         s.reorder(*self._loops(r.column, r.across, *r.others))
         c0, c1 = columns = s.split(s.loop(self.name, r.column), None, self.lanes, tail="cut")
@@ -113,7 +112,7 @@ class _Rule:
             s.unroll(row)
 
     def _share(self, outer: list[LoopHandle], inner: list[LoopHandle]) -> LoopHandle:
-        """Threads over some loops, as one where that can be, vectors of the last; the loop around the tiles."""
+        """Parallelize the outer loops, fused if that is legal, and vectorize the last inner one; return the loop around a tile."""
         s = self.s
         s.reorder(*outer, *inner)
         try:
@@ -128,7 +127,7 @@ class _Rule:
 
 
 def _joined(s: Schedule, loops: list[LoopHandle]) -> LoopHandle:
-    """One loop of several; refused where what is in it could not be shown to stay inside of its buffers."""
+    """Fuse loops into one; raise if accesses could then not be proved in bounds."""
     if len(loops) == 1:
         return loops[0]
     if any(isinstance(x.loop.stop, FloorDiv) for x in loops):

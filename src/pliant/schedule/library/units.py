@@ -1,10 +1,10 @@
-"""Programs without what has one element only: loops of one iteration, the iterators they feed, dims of extent 1.
+"""Squeezes a program: removes loops of one iteration, the iterators they feed, and dims of extent 1.
 
     for b, i, j, k in grid(1, n, 96, 64):                              for i, j, k in grid(n, 96, 64):
         c[b, i, j] += a[b, i, k] * w[b, k, j]          ->                  c[i, j] += a[i, k] * w[k, j]
 
-The rules look at a program in this form, so that a batch of one, a window of one or a single head is scheduled as if it were not there. The
-memory of a tensor is the same with such dims and without; parameters have them again at the end (`restored`).
+The rules see programs in this form, so that a batch of one, a 1x1 filter or a single head needs no special case in any rule. A tensor has
+the same memory with and without such dims; `restored` puts them back into the parameters at the end.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from ...sym.simplify import simplify
 
 ZERO = Const(0, i64)
 Dims = dict[Buffer, frozenset[int]]
+# Reductions whose single step is the expression `init op value`, so that one element needs no reduction
 STEPS: dict[str, Callable[..., Expr]] = {"add": Add, "mul": Mul, "min": Min, "max": Max, "and": And, "or": Or}
 
 
 @dataclass(frozen=True, slots=True)
 class Squeezed:
-    """A program without units, and how to have its parameters as they were."""
+    """A program without units, and the original whose parameters it gets back."""
 
     func: Func
     original: Func
-    dims: Dims  # of parameters as they were: those of extent 1 that are left out
+    dims: Dims  # for each original parameter: its dims of extent 1 that were removed
 
     def restored(self, func: Func) -> Func:
-        """What was made of the program, with the parameters of the original one."""
+        """Return a schedule of the squeezed program with the parameters of the original program."""
         if func.params == self.original.params:
             return func
         pairs = list(zip(self.func.params, self.original.params, strict=True))
@@ -44,16 +45,16 @@ class Squeezed:
         return func.with_(params=self.original.params, body=body)
 
     def layouts(self, chosen: Mapping[Buffer, IndexMap]) -> dict[Buffer, IndexMap]:
-        """Layouts of parameters of the program, as those of the original ones: dims of extent 1 are in no result."""
-        found: dict[Buffer, IndexMap] = {}
+        """Convert layouts of squeezed parameters to layouts of the original parameters; removed dims appear in no result of a map."""
+        layouts: dict[Buffer, IndexMap] = {}
         for new, old in zip(self.func.params, self.original.params, strict=True):
             if isinstance(new.value, Buffer) and isinstance(old.value, Buffer) and new.value in chosen:
-                found[old.value] = _over_all(chosen[new.value], old.value, self.dims.get(old.value, frozenset()))
-        return found
+                layouts[old.value] = _over_all(chosen[new.value], old.value, self.dims.get(old.value, frozenset()))
+        return layouts
 
 
 def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
-    """The same layout, of a tensor that has the dims that were left out as well."""
+    """Return the same layout for a tensor that still has its removed dims."""
     if not gone:
         return map_
     inputs = tuple(Var(f"d{n}") for n in range(whole.ndim))
@@ -62,7 +63,7 @@ def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
 
 
 def without_units(func: Func) -> Squeezed:
-    """The program that the rules look at."""
+    """Return the squeezed program that the rules see."""
     whole = _unsqueezable(func)
     loops = [s for s in walk_stmts(func.body) if isinstance(s, For) and s.kind == "serial" and not s.annotations]
     starts: dict[Var, Expr] = {x.var: x.start for x in loops if isinstance(x.start, Const) and is_unit(x)}
@@ -70,9 +71,9 @@ def without_units(func: Func) -> Squeezed:
     dims = _dims(func, whole, values)
     if not values and not dims:
         return Squeezed(func, func, {})
-    made = {b: _without(b, gone) for b, gone in dims.items()}
-    body = _Squeezer(values, made, dims=dims).stmt(func.body)
-    params = tuple(Param(made.get(p.value, p.value), p.role) if isinstance(p.value, Buffer) else p for p in func.params)
+    squeezed = {b: _without(b, gone) for b, gone in dims.items()}
+    body = _Squeezer(values, squeezed, dims=dims).stmt(func.body)
+    params = tuple(Param(squeezed.get(p.value, p.value), p.role) if isinstance(p.value, Buffer) else p for p in func.params)
     return Squeezed(func.with_(params=params, body=body), func, dims)
 
 
@@ -81,19 +82,22 @@ def _without(b: Buffer, gone: frozenset[int]) -> Buffer:
 
 
 def _unsqueezable(func: Func) -> set[Buffer]:
-    """Buffers whose dims say more than which element is which: other statements go by them, or rows have bytes of their own."""
-    found: set[Buffer] = set()
+    """Return the buffers whose dims must stay.
+
+    Views and calls depend on their rank; explicit strides belong to dims; elements below 8 bits are packed per row.
+    """
+    fixed: set[Buffer] = set()
     for s in walk_stmts(func.body):
         if isinstance(s, View):
-            found |= {s.buffer, s.source}
+            fixed |= {s.buffer, s.source}
         elif isinstance(s, Call):
-            found.update(a for a in s.args if isinstance(a, Buffer))
+            fixed.update(a for a in s.args if isinstance(a, Buffer))
     used = [*func.buffers, *(s.buffer for s in walk_stmts(func.body) if isinstance(s, Alloc))]
-    return found | {b for b in used if b.strides is not None or b.dtype.bits < 8}
+    return fixed | {b for b in used if b.strides is not None or b.dtype.bits < 8}
 
 
 def _places(s: Stmt) -> Iterator[Load]:
-    """The elements that a statement itself reads and writes."""
+    """Yield the elements that a statement itself reads and writes."""
     if isinstance(s, Store):
         yield Load(s.buffer, s.indices)
     if isinstance(s, Reduce):
@@ -102,13 +106,13 @@ def _places(s: Stmt) -> Iterator[Load]:
 
 
 def _values(func: Func, whole: set[Buffer], starts: dict[Var, Expr]) -> dict[Var, Expr]:
-    """The variables that are always the same number: of loops of one iteration, and the iterators that only these feed.
+    """Return the variables with a constant value: those of loops of one iteration, and the iterators that only such loops feed.
 
-    An iterator stays, with its loops, where it is an index of a buffer that keeps its dims, or where a reduction would have none.
+    An iterator stays, with its loops, if it indexes a buffer that keeps its dims, or if a reduction would have no iterator left.
     """
     kept = {v for s in walk_stmts(func.body) for e in _places(s) if e.buffer in whole for i in e.indices for v in free_vars(i)}
     all_blocks = [s for s in walk_stmts(func.body) if isinstance(s, Block)]
-    # An init runs also where a condition on what is reduced over does not hold: that has to be seen in the condition.
+    # An init also runs where the predicate on a reduction iterator is false. Without the iterator, the predicate would guard the init too.
     kept |= {i.var for b in all_blocks if b.init is not None for i in b.iters if i.kind != "S" and i.var in free_vars(b.predicate)}
     while True:
         values = {v: e for v, e in starts.items() if v not in kept}
@@ -123,9 +127,9 @@ def _values(func: Func, whole: set[Buffer], starts: dict[Var, Expr]) -> dict[Var
 
 
 def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:
-    """The position of the iterator that a reduction must keep: the last one of those it reduces over, if all of them are to go.
+    """Return the position of the iterator that a reduction must keep: its last reduction iterator, if all of them would go.
 
-    None where one step of it can be said without a reduction.
+    None if some stay, or if the reduction's single step can be written without a reduction.
     """
     reduced = [n for n, i in enumerate(b.iters) if i.kind != "S"]
     gone = reduced and all(b.iters[n].var in values for n in reduced)
@@ -133,7 +137,7 @@ def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:
 
 
 def _one_step(b: Block) -> Store | None:
-    """What a reduction of one element stores: its init combined with that."""
+    """Return the store that equals a reduction of one element, `init op value`; None if it cannot be written so."""
     s, init = b.body, b.init
     if not isinstance(s, Reduce) or not isinstance(init, Store) or s.combiner.name not in STEPS or len(s.targets) != 1:
         return None
@@ -143,7 +147,7 @@ def _one_step(b: Block) -> Store | None:
 
 
 def _dims(func: Func, whole: set[Buffer], values: dict[Var, Expr]) -> Dims:
-    """The dims of extent 1 that every access has at 0."""
+    """Return the dims of extent 1 that every access indexes with 0."""
     gone: dict[Buffer, set[int]] = {}
     settled = _Squeezer(values, {})
     for s in walk_stmts(func.body):
@@ -157,42 +161,42 @@ def _dims(func: Func, whole: set[Buffer], values: dict[Var, Expr]) -> Dims:
 
 @dataclass(slots=True)
 class _Squeezer(Replacer):
-    """Leaves out variables that are numbers, and dims."""
+    """Replaces variables by their constant values and drops dims."""
 
     dims: Dims = field(default_factory=dict)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` without units."""
+        """Return `s` without units."""
         if isinstance(s, For) and s.var in self.vars:
             return self.stmt(s.body)
         if isinstance(s, Block) and s.init is not None and all(i.var in self.vars for i in s.iters if i.kind != "S"):
             s = s.with_(body=_one_step(s) or s.body, init=None)
-        made = Replacer.stmt(self, s)
-        return made.with_(iters=tuple(i for i in made.iters if i.var not in self.vars)) if isinstance(made, Block) else made
+        squeezed = Replacer.stmt(self, s)
+        return squeezed.with_(iters=tuple(i for i in squeezed.iters if i.var not in self.vars)) if isinstance(squeezed, Block) else squeezed
 
     def _leaf(self, e: Expr) -> Expr | None:
         if isinstance(e, Load):
             return self.target(e)
         if isinstance(e, Select) and isinstance(taken := self.expr(e.args[0]), Const):
-            return self.expr(e.args[1 if taken.value else 2])  # what the other arm loads may lie outside of its buffer
+            return self.expr(e.args[1 if taken.value else 2])  # the arm not taken may load out of bounds
         if isinstance(e, Var) or e.dtype.is_float or free_vars(e).isdisjoint(self.vars):
             return Replacer._leaf(self, e)
         return simplify(e.with_args(tuple(self.expr(a) for a in e.args)))
 
     def target(self, e: Load) -> Load:
-        """A place without the dims that are left out."""
+        """Return an element access without the removed dims."""
         gone = self.dims.get(e.buffer, frozenset())
         return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for d, i in enumerate(e.indices) if d not in gone))
 
     def region(self, r: Region) -> Region:
-        """A region without the dims that are left out."""
+        """Return a region without the removed dims."""
         gone = self.dims.get(r.buffer, frozenset())
         parts = ([self.expr(e) for d, e in enumerate(side) if d not in gone] for side in (r.starts, r.extents))
         return Region(self.buffers.get(r.buffer, r.buffer), *map(tuple, parts))
 
 
 class _Unsqueezed(Replacer):
-    """Puts parameters back that have more dims."""
+    """Restores parameters that have more dims."""
 
     __slots__ = ("dims",)
 
@@ -204,16 +208,16 @@ class _Unsqueezed(Replacer):
         return self.target(e) if isinstance(e, Load) else Replacer._leaf(self, e)
 
     def target(self, e: Load) -> Load:
-        """A place with the dims that were left out."""
+        """Return an element access with the removed dims back, at index 0."""
         old = self.buffers.get(e.buffer, e.buffer)
         return Load(old, self._whole(old, tuple(self.expr(i) for i in e.indices), ZERO))
 
     def region(self, r: Region) -> Region:
-        """A region with the dims that were left out."""
+        """Return a region with the removed dims back, of extent 1."""
         old = self.buffers.get(r.buffer, r.buffer)
         starts, extents = (tuple(map(self.expr, side)) for side in (r.starts, r.extents))
         return Region(old, self._whole(old, starts, ZERO), self._whole(old, extents, Const(1, i64)))
 
     def _whole(self, old: Buffer, indices: tuple[Expr, ...], other: Expr) -> tuple[Expr, ...]:
-        given, gone = iter(indices), self.dims.get(old, frozenset())
-        return tuple(other if d in gone else next(given) for d in range(old.ndim))
+        rest, gone = iter(indices), self.dims.get(old, frozenset())
+        return tuple(other if d in gone else next(rest) for d in range(old.ndim))
