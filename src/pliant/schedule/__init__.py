@@ -1,7 +1,7 @@
 """Schedules: primitives that transform loop programs safely, traces of them, and the default rules.
 
-Names are imported when they are first used. A program that is found in the cache needs `decisions.py` for its key and nothing else of this
-package, and importing the rules takes longer than loading its code.
+Names are imported on first use. A program found in the code cache needs only `decisions.py` of this package, for its cache key, and
+importing the rules takes longer than loading its code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HOME = {"Schedule": ".schedule", "Trace": ".trace", "default_schedule": ".libra
 
 
 def __getattr__(name: str) -> Any:
-    """The name from the module that defines it."""
+    """Import a public name from the module that defines it."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name], __name__), name)

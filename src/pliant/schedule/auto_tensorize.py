@@ -1,13 +1,13 @@
-"""Auto-tensorization: which tensor instructions a block can become, and the primitives that make it one of them.
+"""Auto-tensorization: finds the tensor instructions that can do a block, and applies the primitives that turn the block into one.
 
     found = matches(func, block, target)                 # instructions, with what each of their loops is made of
     auto_tensorize(s, "out", "avx512vnni.dot_u8s8")      # s: a Schedule; the trace has the primitives
 
-A block can become an instruction if it computes the same expression of its operands. Its iterators are told apart by their
-kind and by the operands that they index: in a convolution n, h, w index the result and the image, the output channel the result and
-the weights, kh, kw and the input channel both operands. Iterators that index what a loop of the instruction indexes are fused
-into that loop; others stay outside. Operands are then copied to where these iterators find them (which makes a matrix product of a
-convolution), padded to multiples, and laid out as the instruction reads them.
+An instruction can do a block if both compute the same expression of their operands. Iterators are classified by their kind and by the
+operands that they index: in a convolution n, h, w index the result and the image, the output channel the result and the weights, kh, kw
+and the input channel both operands. Iterators of the same class as a loop of the instruction are fused into that loop; others stay
+outside. Operands are then reindexed by these iterators (im2col, which turns a convolution into a matrix product), padded to multiples, and
+laid out as the instruction reads them.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """An instruction that a block can become: for each of its loops the iterators that are fused into it; the others; the operands."""
+    """How an instruction does a block: the iterators fused into each of its loops, the remaining iterators, and the operands."""
 
     instruction: str
     fused: tuple[tuple[Var, ...], ...]
     outside: tuple[Var, ...]
-    operands: dict[Buffer, Load]  # the place of the block for each buffer of the description
+    operands: dict[Buffer, Load]  # the block's access for each buffer of the instruction's description
 
 
 class _Pattern(Match):
-    """The same expression of operands of the same dtypes, wherever they lie."""
+    """Matches the same expression of operands of the same dtypes, with any indices."""
 
     def load(self, d: Load, p: Load) -> str:
+        """Match a load of the description with one of the block; return why they differ, "" if they match."""
         if d.buffer.dtype is not p.buffer.dtype:
             return f"`{p.buffer.name}` holds {p.buffer.dtype}, the instruction takes {d.buffer.dtype}"
         if d.buffer in self.places and self.places[d.buffer][1] is not p:
@@ -59,13 +60,13 @@ class _Pattern(Match):
 
 
 def matches(func: Func, block: Block, target: Target) -> list[Mapping]:
-    """The instructions of a machine that a block can become, declared ones first."""
+    """Return the instructions of a target that can do a block, declared ones first."""
     mappings = (mapping(func, block, i.name) for i in (*declared_for(target), *instructions_of(target)))
     return [m for m in mappings if isinstance(m, Mapping)]
 
 
 def mapping(func: Func, block: Block, instruction: str) -> Mapping | Refusal:
-    """How a block becomes an instruction, or why it does not."""
+    """Return how an instruction does a block, or why it cannot."""
     tile = tile_of_instruction(instruction)
     pattern = _Pattern({}, base_facts(func))
     problem = pattern.statement(tile.stmt, _comparable(block, tile))
@@ -85,7 +86,7 @@ def mapping(func: Func, block: Block, instruction: str) -> Mapping | Refusal:
 
 
 def _comparable(block: Block, tile: Tile) -> Any:
-    """The statement of a block; a sum of products as the multiply-add that `contract` will make of it."""
+    """Return the statement of a block; a sum of products as the multiply-add that `contract` will make of it."""
     s = block.body
     if isinstance(s, Reduce) and isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma" and _is_sum_of_products(s):
         return s.with_(combiner=tile.stmt.combiner, values=s.values[0].args)
@@ -97,16 +98,16 @@ def _is_sum_of_products(s: Reduce) -> bool:
 
 
 def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
-    """The operands that a variable indexes."""
+    """Return the operands that a variable indexes."""
     return frozenset(b for b, p in places.items() if any(v in free_vars(e) for e in p.indices))
 
 
 def auto_tensorize(s: Schedule, block: str, instruction: str, in_registers: int = 0) -> BlockHandle:
-    """Make a block of a schedule the instruction, by primitives; what was done is undone where one of them refuses.
+    """Turn a block of a schedule into an instruction, by primitives; undo everything if one of them refuses.
 
-    The block is the sum of products (or the like) that the instruction's description is, of any sizes and with any number of iterators:
-    iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized. With
-    `in_registers`, up to so many tiles of the result are computed side by side in registers, and written once.
+    The block computes what the instruction's description computes (a sum of products or the like), of any size and with any number of
+    iterators: iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized. With
+    `in_registers`, at most that many tiles of the result are computed side by side in registers and written once.
 
         s = pliant.Schedule(convolution)
         pliant.auto_tensorize(s, "out", "avx512vnni.dot_u8s8")
@@ -123,12 +124,13 @@ def auto_tensorize(s: Schedule, block: str, instruction: str, in_registers: int 
 
 
 def _block(s: Schedule, name: str) -> Block:
-    """The block as it is now, without a line in the trace."""
-    found = index(s.program.body).blocks.get(name)
-    return s.block(name).block if found is None else found
+    """Return the current block of that name without an entry in the trace."""
+    block = index(s.program.body).blocks.get(name)
+    return s.block(name).block if block is None else block
 
 
 def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHandle:
+    """Apply the primitives of a mapping; return the tensorized block."""
     tile = tile_of_instruction(plan.instruction)
     if isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma":
         reduction = _block(s, block).body
@@ -154,12 +156,12 @@ def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHa
         _accumulate(s, block, nest, f"{names[result]}_tile", of_tile, in_registers)
     elif nest.reducing:
         s.decompose_reduction(block, nest.reducing[0])
-    made: BlockHandle = s.tensorize(nest.inner[0], plan.instruction)
-    return made
+    tensorized: BlockHandle = s.tensorize(nest.inner[0], plan.instruction)
+    return tensorized
 
 
 class _Nest(NamedTuple):
-    """The loops of a block: over tiles, over the steps of the sum, and in a tile."""
+    """The loops of a block: over tiles, over the steps of the sum, and inside a tile."""
 
     spatial: list[LoopHandle]
     reducing: list[LoopHandle]
@@ -167,7 +169,7 @@ class _Nest(NamedTuple):
 
 
 def _has_tiles(s: Schedule, block: str, sizes: list[int]) -> bool:
-    """Whether a block sums up several steps of several tiles, as far as is known."""
+    """True unless a block is known to have a single tile or a single step of its sum."""
     here = _block(s, block)
     nest = own_nest(s.program, here, f"cannot tensorize block `{block}`")
     extents = [(i.kind, constant_extent(s.program, nest[i.var])) for i in here.iters]
@@ -176,9 +178,9 @@ def _has_tiles(s: Schedule, block: str, sizes: list[int]) -> bool:
 
 
 def _accumulate(s: Schedule, block: str, nest: _Nest, tile: str, layout: str | None, most: int) -> None:
-    """Compute some tiles of the result side by side in registers: sums are added to there, and written to memory once.
+    """Accumulate some tiles of the result side by side in registers, and write them to memory once.
 
-    They are neighbors along the innermost loop over tiles, and a divisor of their number, so that none is left over.
+    The tiles are neighbors along the innermost loop over tiles. Their number divides its extent, so that none is left over.
     """
     at, beside = nest.spatial[-1], []
     count = constant_extent(s.program, at.loop) or 1
@@ -186,8 +188,8 @@ def _accumulate(s: Schedule, block: str, nest: _Nest, tile: str, layout: str | N
     if side_by_side > 1:
         at, *beside = s.split(at, side_by_side)
         s.reorder(*nest.reducing, *beside)
-    # Not in the scope `register`: a machine without the instruction runs the implementation, which may index the tiles by a loop.
-    # Where indices are constants, LLVM makes registers of the stack.
+    # Not in scope `register`: a machine without the instruction runs its implementation, which may index the tiles by a loop. LLVM
+    # promotes the stack buffer to registers if all indices are constants.
     written = s.cache_write(block, at, scope="stack")
     if layout is not None:
         s.transform_layout(tile, layout, block=block)
@@ -203,11 +205,11 @@ def _accumulate(s: Schedule, block: str, nest: _Nest, tile: str, layout: str | N
 
 
 def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
-    """Give the block one iterator for each loop of the instruction, after those that stay outside; how many these are."""
-    found = _block(s, block)
-    nest = own_nest(s.program, found, f"cannot tensorize block `{block}`")
+    """Give the block one iterator for each loop of the instruction, after those that stay outside; return the number of the latter."""
+    here = _block(s, block)
+    nest = own_nest(s.program, here, f"cannot tensorize block `{block}`")
     taken = {v.name for v in s.program.symbols}
-    of: dict[Var, Var] = {i.var: Var(fresh_name(f"x{n}", taken)) for n, i in enumerate(found.iters)}
+    of: dict[Var, Var] = {i.var: Var(fresh_name(f"x{n}", taken)) for n, i in enumerate(here.iters)}
     results: list[Expr] = [of[v] for v in plan.outside]
     for vs in plan.fused:
         place: Expr = of[vs[0]]
@@ -221,10 +223,10 @@ def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
 
 
 def _direct(s: Schedule, block: str, tile: Tile, described: Buffer, buffer: str, outside: int) -> str:
-    """The buffer, or its copy where the block does not index it by its iterators in their order, nor by tiles of them."""
-    found = _block(s, block)
-    places = {e.indices for e in _uses(found, buffer)}
-    iters = [i.var for i in found.iters]
+    """Return the buffer if the block indexes it by its iterators in order, or by tiles of them; else a reindexed copy."""
+    here = _block(s, block)
+    places = {e.indices for e in _uses(here, buffer)}
+    iters = [i.var for i in here.iters]
     indices = next(iter(places))
     at = [iters.index(e) for e in indices if isinstance(e, Var) and e in iters]
     if len(places) == 1 and len(at) == len(indices) and at == sorted(at):
@@ -240,11 +242,11 @@ def _uses(block: Block, buffer: str) -> list[Access]:
 
 
 def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]) -> dict[Buffer, str]:
-    """Round the extents up where they are no multiples; copies of copies are made one."""
-    found = _block(s, block)
-    nest = own_nest(s.program, found, f"cannot pad block `{block}`")
+    """Pad extents to multiples and inline copies of copies; return the names of the operands' buffers."""
+    here = _block(s, block)
+    nest = own_nest(s.program, here, f"cannot pad block `{block}`")
     facts = base_facts(s.program)
-    if all(prove_equal(nest[i.var].stop % m, Const(0, nest[i.var].stop.dtype), facts) for i, m in zip(found.iters, multiples, strict=True)):
+    if all(prove_equal(nest[i.var].stop % m, Const(0, nest[i.var].stop.dtype), facts) for i, m in zip(here.iters, multiples, strict=True)):
         return names
     s.pad(block, *multiples)
     now = {a.buffer.name for a in accesses(_block(s, block))}
@@ -257,11 +259,11 @@ def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]
 
 
 def _lay_out(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> None:
-    """Put the elements of a tile next to each other, in the instruction's order, where they are not."""
+    """Make the elements of a tile contiguous in the instruction's order, unless they are."""
     layout = _layout(s, block, tile, described, name, outside)
     if layout is None:
         return
-    if any(b.name == name for b in s.program.buffers):  # callers keep the layouts that they know
+    if any(b.name == name for b in s.program.buffers):  # the layout of a parameter is part of the calling convention: change a copy
         s.reindex(block, name)
         name = f"{name}_reindex"
         layout = _layout(s, block, tile, described, name, outside)
@@ -269,7 +271,7 @@ def _lay_out(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, 
 
 
 def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> str | None:
-    """The layout that an instruction wants of a buffer, None where it has it: tiles, and in them the loops in the instruction's order."""
+    """Return the layout that an instruction needs of a buffer: tiles, and inside them its loops in order. None if the buffer has it."""
     here = _block(s, block)
     sizes, wanted = _sizes(tile), _order(tile, described)
     indices = _uses(here, name)[0].indices
@@ -286,13 +288,13 @@ def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, o
 
 
 def _order(tile: Tile, described: Buffer) -> list[int]:
-    """The loops of an instruction that go through an operand, in the order of its dims."""
+    """Return the loops of an instruction that traverse an operand, in the order of its dims."""
     place = next(e for e in _described(tile) if e.buffer is described)
     return [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
 
 
 def _is_laid_out(s: Schedule, block: str, tile: Tile, described: Buffer, indices: tuple[Expr, ...], outside: int) -> bool:
-    """Whether an operand lies in tiles already, as `tiles_of` has it: weights are packed before a program runs."""
+    """True if an operand already has the layout of `tiles_of`, as weights packed before the program runs."""
     here = _block(s, block)
     nest = own_nest(s.program, here, f"cannot tensorize block `{block}`")
     facts = base_facts(s.program)
@@ -306,9 +308,9 @@ def _is_laid_out(s: Schedule, block: str, tile: Tile, described: Buffer, indices
 
 
 def tiles_of(tile: Tile, described: Buffer, outside: Sequence[Expr], inside: dict[int, Expr]) -> list[Expr]:
-    """The place of an element in tiles for an instruction: the tile, and in it the loops in the instruction's order.
+    """Return the indices of an element in the tiled layout of an instruction: the tile, then its loops in the instruction's order.
 
-    `inside` has the place along each loop of the instruction, `outside` what else tells elements apart.
+    `inside` has the position along each loop of the instruction, `outside` the other indices of the element.
     """
     order, sizes = _order(tile, described), _sizes(tile)
     return [*outside, *(inside[n] // sizes[n] for n in sorted(order)), *(inside[n] % sizes[n] for n in order)]
@@ -319,7 +321,7 @@ def _sizes(tile: Tile) -> list[int]:
 
 
 def _described(tile: Tile) -> list[Load]:
-    """The operands of a description, the one that is written first."""
+    """Return the operands of a description, the written one first."""
     s = tile.stmt
     written = s.targets if isinstance(s, Reduce) else (Load(s.buffer, s.indices),)
     values = s.values if isinstance(s, Reduce) else (s.value,)
@@ -327,6 +329,6 @@ def _described(tile: Tile) -> list[Load]:
 
 
 def _loops_by_iterator(s: Schedule, block: str) -> list[Any]:
-    """The loop of each iterator, in the order of the iterators."""
+    """Return the loop of each iterator, in the order of the iterators."""
     by_var = {h.loop.var: h for h in s.loops(block)}
     return [by_var[i.value] for i in _block(s, block).iters if isinstance(i.value, Var)]

@@ -1,8 +1,8 @@
-"""The choices of one schedule: who answers them, what was chosen, and which of them change the order of a sum.
+"""The sampled choices of one schedule: where their values come from, what was chosen, and which of them change the order of a sum.
 
-A choice is asked for by its name (`Schedule(func, decisions={"c.tile_j": (5, 8)})`), else by its number (`decisions=[(5, 8)]`, repaired
-where it does not fit), else drawn from the stream of the seed. What was chosen is an int (or a text) that knows where it came from, so that
-the trace of a later call refers to the choice, not to its value; arithmetic on it gives plain numbers.
+A choice takes the value asked for by name (`Schedule(func, decisions={"c.tile_j": (5, 8)})`), else the one asked for by position
+(`decisions=[(5, 8)]`, repaired if it does not fit), else one drawn from the seed's stream. The value is an int (or a str) that knows its
+origin, so that the trace of a later call refers to the choice and not to its value. Arithmetic on it gives plain numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .trace import Position, ValueId
 
 
 class SampledInt(int):
-    """A sampled number, and which value of its schedule it is: in another schedule it is a plain number."""
+    """A sampled number with its origin in a schedule; any other schedule treats it as a plain number."""
 
     origin: ValueId | None
 
@@ -36,7 +36,7 @@ class SampledInt(int):
 
 
 class SampledText(str):
-    """A sampled text, and which value of its schedule it is: in another schedule it is a plain text."""
+    """A sampled text with its origin in a schedule; any other schedule treats it as a plain text."""
 
     __slots__ = ("origin",)
     origin: ValueId | None
@@ -48,7 +48,7 @@ class SampledText(str):
 
 
 def plain(value: Any) -> Any:
-    """A value without its origin."""
+    """Return a value without its origin; numpy scalars become Python numbers."""
     if isinstance(value, SampledInt):
         return int(value)
     if isinstance(value, SampledText):
@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
 
 
 def as_position(value: Any) -> Position:
-    """What somebody gives as a decision by its number: a whole number, or several."""
+    """Return a positional decision as a whole number or a tuple of them; raise if it is neither."""
     try:
         if isinstance(value, (list, tuple)):
             return tuple(map(_whole, value))
@@ -75,25 +75,25 @@ def _whole(value: Any) -> int:
 
 
 class ChoiceLog:
-    """The choices of a schedule so far, and where the next ones come from; see the module."""
+    """The choices of a schedule so far, and the source of the next ones; see the module docstring."""
 
     __slots__ = ("answers", "asked", "given", "of_sums", "positions", "records", "seed", "taken", "values")
 
     def __init__(self, kernel: str, decisions: Mapping[str, Any] | Sequence[Position] | OfKernel, seed: int) -> None:
         self.asked = None if isinstance(decisions, OfKernel) else Decisions(decisions if isinstance(decisions, Mapping) else None)
         self.answers = decisions if isinstance(decisions, OfKernel) else self.asked.of_kernel(kernel)  # type: ignore[union-attr]
-        self.given: Sequence[Position] = ()  # answers by number; each is looked at where it is used
+        self.given: Sequence[Position] = ()  # values by position; each is checked when it is used
         if not isinstance(decisions, (Mapping, OfKernel)):
             self.given = decisions if isinstance(decisions, (tuple, list)) else tuple(decisions)
         self.seed = seed
         self.records: list[Decision] = []
         self.positions: list[Position] = []
         self.values: list[tuple[ValueId, int]] = []  # every sampled value, and the number of the choice that gave it
-        self.taken: set[str] = set()  # names of choices
-        self.of_sums: set[int] = set()  # the choices that cut a loop of a reduction
+        self.taken: set[str] = set()  # names of choices in use
+        self.of_sums: set[int] = set()  # the choices that split a reduction loop
 
     def copy(self) -> ChoiceLog:
-        """The same choices, for a copy of the schedule; choices of a rule go on to be those of its kernel."""
+        """Return a copy for a copy of the schedule; choices of a rule keep going to its kernel."""
         answers: Any = self.answers if self.asked is None else self.asked.values
         other = ChoiceLog(self.answers.kernel, answers, self.seed)
         other.given = self.given
@@ -103,19 +103,19 @@ class ChoiceLog:
         return other
 
     def state(self) -> tuple[Any, ...]:
-        """What has been chosen so far."""
+        """Return a snapshot of the choices for `restore`."""
         return list(self.records), list(self.positions), list(self.values), set(self.taken), set(self.of_sums)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Forget what was chosen since then."""
-        kept = {d.name for d in state[0]}
+        """Forget the choices made since the snapshot."""
+        names = {d.name for d in state[0]}
         for d in self.records:
-            if d.name not in kept:
+            if d.name not in names:
                 self.answers.made.pop(d.name, None)
         self.records, self.positions, self.values, self.taken, self.of_sums = state
 
     def decide(self, name: str, domain: Domain[V], loop: For | None = None, reorders: bool = False) -> V:
-        """The value of the next choice; `loop` is what it cuts."""
+        """Return the value of the next choice; `loop` is the loop that it splits."""
         number = len(self.records)
         own = fresh_name(name, set(self.taken))
         if number < len(self.given):
@@ -131,10 +131,10 @@ class ChoiceLog:
         return value
 
     def note(self, arguments: Iterable[Any], statements: Iterable[Any], reorders: bool) -> None:
-        """Follow choices to the edit that uses them; one that `reorders` a sum makes them ones that do.
+        """Follow sampled values into the edit that uses them, and mark their choices if the edit `reorders` a sum.
 
-        An edit reorders by the choices it takes, and by those that have cut a loop of a reduction before: it may move the parts. That can
-        be too many, where a program has several reductions, and never too few.
+        An edit reorders through the values it takes, and through earlier splits of reduction loops, whose parts it may move. With several
+        reductions in a program this may mark too many choices, but never too few.
         """
         if not self.records:
             return
@@ -149,13 +149,13 @@ class ChoiceLog:
             self.answers.made[name] = replace(self.answers.made[name], reorders=True)
 
     def check_used(self) -> None:
-        """An error for a value that was asked for by a name that no choice has."""
+        """Raise if a value was asked for under a name that no choice has."""
         if self.asked is not None and self.asked.values:
             self.asked.check_used("choice of this schedule", "s.decisions lists those that it has made")
 
 
 def choice_name(wanted: str | None, default: str) -> str:
-    """The name of a choice: as wanted, else the default."""
+    """Return the name of a choice: `wanted` if it is valid, else the default."""
     if wanted is None:
         block, _, what = default.rpartition(".")
         return ".".join((re.sub(r"[.@\s]", "_", block), what))
@@ -165,13 +165,13 @@ def choice_name(wanted: str | None, default: str) -> str:
 
 
 def about_loop(loop: For, kernel: str) -> str:
-    """The name of the first block in a loop: what choices about the loop are named after."""
+    """Return the name of the first block in a loop; choices about the loop are named after it."""
     inside = blocks(loop)
     return inside[0].name if inside else kernel
 
 
 def _reduces(loop: For) -> bool:
-    """Whether a loop goes through terms of a reduction."""
+    """True if a loop runs over terms of a reduction."""
     return any(i.kind == "R" and loop.var in free_vars(i.value) for b in blocks(loop) for i in b.iters)
 
 

@@ -1,15 +1,15 @@
-"""Cursors: which statement of a program is meant, and where it went when the program was edited.
+"""Cursors: how an edit of a program tells where each statement went.
 
-A cursor of a pure primitive is the statement itself (a `For` or a `Block`): statements are compared by identity, so nothing
-else is needed to point at one. An edit rebuilds the path from the change to the root; it answers `(func, forward)`, and
-`forward(statement)` is the statement of the new program that took its place, or a `ScheduleError` that says why there is none.
+A cursor of a pure primitive is the statement itself (a `For` or a `Block`): statements are compared by identity, so nothing else is needed
+to point at one. An edit rebuilds the path from the change to the root and returns `(func, forward)`. `forward(statement)` is the statement
+of the new program that took its place; it raises a `ScheduleError` with the reason if there is none.
 
     edit = Edit(func)
     edit.replace(loop, new_loop)                  # a whole subtree; its inside went where `edit.moved` says
     func, forward = edit.done(made=(new_loop,))
     forward(block_inside)
 
-`Schedule` composes the forwards of its edits and hands out `Handle`s, which therefore live as long as what they point at.
+`Schedule` composes the forwards of its edits and hands out `Handle`s, which stay valid as long as their statements exist.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ EMPTY = Seq(())
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Where the statements of a program are after an edit, what the edit made, and what it declares to have changed."""
+    """Where the statements of a program are after an edit, what the edit created, and how it changes rounding."""
 
     moved: Mapping[Stmt, Stmt]
     dead: Mapping[Stmt, str]
     made: tuple[Stmt, ...] = ()
-    rounding: str = ""  # how results may differ in their last bits, "" when they do not
-    tails: tuple[Stmt, ...] = ()  # of what was made: loops for the iterations that did not fit
+    rounding: str = ""  # how results may differ in their last bits; "" if they do not
+    tails: tuple[Stmt, ...] = ()  # the remainder loops among the created statements
 
     def __call__(self, s: Stmt) -> Stmt:
-        """The statement that took the place of `s`."""
+        """Return the statement that took the place of `s`; raise if it is gone."""
         reason = self.dead.get(s)
         if reason is not None:
             raise ScheduleError(reason)
@@ -47,7 +47,7 @@ class Forward:
 
 
 def compose(first: Forward, second: Forward) -> Forward:
-    """The forward of two edits, one after the other."""
+    """Return the forward of two edits, one after the other."""
     moved = {old: second.moved.get(new, new) for old, new in first.moved.items() if new not in second.dead}
     dead = dict(first.dead) | {old: second.dead[new] for old, new in first.moved.items() if new in second.dead}
     for old, new in second.moved.items():
@@ -61,7 +61,7 @@ def compose(first: Forward, second: Forward) -> Forward:
 
 
 class Edit:
-    """Replacements in one program, applied together; records where every statement goes."""
+    """A set of replacements in one program, applied together; records where every statement goes."""
 
     def __init__(self, func: Func) -> None:
         self.func = func
@@ -70,20 +70,20 @@ class Edit:
         self.dead: dict[Stmt, str] = {}
 
     def replace(self, old: Stmt, new: Stmt) -> None:
-        """Put `new` in the place of `old`; `EMPTY` removes it, and loops left without a body go too."""
+        """Put `new` in the place of `old`; `EMPTY` removes it, together with loops left without a body."""
         self.replaced[old] = new
 
     def move(self, old: Stmt, new: Stmt) -> None:
-        """Cursors to `old` are to point at `new`."""
+        """Make cursors to `old` point at `new`."""
         self.moved[old] = new
 
     def kill(self, stmts: Iterable[Stmt], reason: str) -> None:
-        """Cursors to these statements are dead, and say so."""
+        """Make cursors to these statements raise with the reason."""
         for s in stmts:
             self.dead[s] = reason
 
     def done(self, made: tuple[Stmt, ...] = (), rounding: str = "", tails: tuple[Stmt, ...] = ()) -> tuple[Func, Forward]:
-        """The new program, and the forward to it."""
+        """Return the new program and the forward to it."""
         above = index(self.func.body).parents
         touched: set[Stmt] = set()
         for s in self.replaced:
@@ -127,12 +127,12 @@ def _tidy(s: Stmt) -> Stmt:
 
 
 def is_empty(s: Stmt) -> bool:
-    """Whether a statement is an empty sequence."""
+    """True if a statement is an empty sequence."""
     return isinstance(s, Seq) and not s.body
 
 
 class Mover(Replacer):
-    """A `Replacer` that records where each statement went, and simplifies bindings where it is told facts."""
+    """A `Replacer` that records where each statement went, and simplifies iterator bindings if it has facts."""
 
     __slots__ = ("facts", "moved")
 
@@ -148,7 +148,7 @@ class Mover(Replacer):
         self.facts = facts
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with everything replaced; its parts are recorded."""
+        """Return `s` with everything replaced, and record where its parts went."""
         new = Replacer.stmt(self, s)
         if self.facts is not None and isinstance(new, Block):
             new = new.with_(iters=tuple(Iter(i.var, i.kind, bound_value(i.value, self.facts)) for i in new.iters))
@@ -158,15 +158,15 @@ class Mover(Replacer):
 
 @dataclass
 class Copier:
-    """Copies statements with binders of their own: loop variables, iterators, lets, buffers and block names."""
+    """Copies statements with fresh binders: loop variables, iterators, lets, buffers and block names."""
 
-    names: set[str]  # block names that are taken; the copies' are added
+    names: set[str]  # block names in use; names of copies are added
     suffix: str
     vars: dict[Var, Expr] = field(default_factory=dict)
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)
 
     def copy(self, s: Stmt) -> Stmt:
-        """A copy of `s` over `vars` and `buffers`."""
+        """Return a copy of `s` over `vars` and `buffers`."""
         self._bind(s)
         return self._rename(Replacer(self.vars, self.buffers).stmt(s))
 
@@ -198,7 +198,7 @@ class Copier:
 
 
 def fresh_name(wanted: str, taken: set[str]) -> str:
-    """`wanted`, with a number behind it where it is taken; it is taken from now on."""
+    """Return `wanted`, with a number appended if it is taken, and mark the name as taken."""
     name, n = wanted, 1
     while name in taken:
         n += 1

@@ -1,8 +1,8 @@
-"""May the iterations of a loop run in another order, or at the same time?
+"""Dependence analysis: may the iterations of a loop run in another order, or in parallel?
 
-They may if no iteration writes what another one touches. Buffers that live inside of the loop are every iteration's own.
-Instances of one block over different S iterators are independent by definition; so it remains to show that different
-iterations are different S points, and that where two blocks meet in a buffer, each iteration keeps to its own elements:
+They may if no iteration writes an element that another iteration touches. Buffers allocated inside the loop are private to each iteration.
+Instances of one block at different S points are independent by definition. So it remains to show that different iterations are different
+S points, and that accesses of two blocks to one buffer stay within elements that each iteration owns:
 
     a[v * 6 + i], a[v * 6 + j] with i, j in 0..6     iteration v owns the elements v*6 .. v*6 + 5
     b[v // n, v % n]                                 together the two indices are v
@@ -32,7 +32,7 @@ class Conflict:
 
 
 def bare_statement(s: Stmt) -> Stmt | None:
-    """The first statement that computes something outside of any block."""
+    """Return the first statement that computes something outside of any block; None if there is none."""
     if isinstance(s, Block):
         return None
     if isinstance(s, (Store, Reduce, Call, Check, While)):
@@ -41,10 +41,10 @@ def bare_statement(s: Stmt) -> Stmt | None:
 
 
 def dependence(func: Func, loop: For, *, own_workspace: bool = False) -> Conflict | None:
-    """What forbids to run the iterations of `loop` in any order, None if nothing does.
+    """Return what forbids running the iterations of `loop` in any order; None if nothing does.
 
-    Buffers that are allocated inside are each iteration's own; those in the workspace only with `own_workspace`: iterations of parallel
-    loops get memory of their own there, lanes of vectors do not.
+    Buffers allocated inside are private to each iteration. Workspace buffers are private only with `own_workspace`: iterations of parallel
+    loops get workspace of their own, vector lanes do not.
     """
     bare = bare_statement(loop.body)
     if bare is not None:
@@ -62,7 +62,7 @@ def dependence(func: Func, loop: For, *, own_workspace: bool = False) -> Conflic
 
 
 def cross_dependence(func: Func, loop: For) -> Conflict | None:
-    """What forbids to run the iterations of different blocks under `loop` in another order, None if nothing does."""
+    """Return what forbids reordering iterations of different blocks under `loop`; None if nothing does."""
     bare = bare_statement(loop.body)
     if bare is not None:
         return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
@@ -71,7 +71,7 @@ def cross_dependence(func: Func, loop: For) -> Conflict | None:
 
 
 def backward_dependence(func: Func, loop: For, first: list[Block], second: list[Block]) -> Conflict | None:
-    """What forbids that rounds of `loop` run both `first` and `second`, which came after all rounds of `first`; None if nothing does."""
+    """Return what forbids fusing all of `first`, then all of `second`, into iterations of `loop` that run both; None if nothing does."""
     if index(func.body).has_views:
         return Conflict(loop, "buffers may overlap: the program makes views")
     for b in first:
@@ -84,7 +84,7 @@ def backward_dependence(func: Func, loop: For, first: list[Block], second: list[
 
 
 def written_later(func: Func, loop: For, writer: Block, read: Access) -> bool:
-    """Whether later iterations of a loop around both may write what this one reads."""
+    """True if later iterations of a loop around both may write what `read` reads in this one."""
     return any(a.write and a.buffer is read.buffer and not _separate(func, loop, a, read, later=True) for a in accesses(writer))
 
 
@@ -123,21 +123,21 @@ def _pairs(first: list[Access], second: list[Access]) -> list[tuple[Access, Acce
 
 
 def _own_points(func: Func, loop: For, b: Block) -> bool:
-    """Whether different iterations of the loop are different points of the block's S iterators."""
+    """True if different iterations of the loop are different points of the block's S iterators."""
     values = tuple(i.value for i in b.iters if i.kind == "S" and loop.var in free_vars(i.value))
     return bool(values) and separated(func, loop, b, values, b, values)
 
 
 def _separate(func: Func, loop: For, w: Access, a: Access, later: bool = False) -> bool:
     if len(w.indices) != len(a.indices):
-        return False  # a call touches all of the buffer
+        return False  # a call touches the whole buffer
     return separated(func, loop, w.block, w.over_loops(), a.block, a.over_loops(), later)
 
 
 def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Block, second: tuple[Expr, ...], later: bool = False) -> bool:
-    """Whether the places `first` and `second` differ whenever they belong to different iterations of the loop.
+    """True if the elements `first` and `second` differ whenever they belong to different iterations of the loop.
 
-    With `later`, only iterations of `first` that come after that of `second` count.
+    With `later`, only iterations of `first` after that of `second` count.
     """
     facts, renamed = _two_instances(func, loop, b1, b2)
     one = [simplify(e, facts) for e in first]
@@ -149,17 +149,17 @@ def separated(func: Func, loop: For, b1: Block, first: tuple[Expr, ...], b2: Blo
 
 
 def _leading_digits(one: list[Expr], two: list[Expr], v: Var, facts: Facts) -> tuple[list[Expr], list[Expr]]:
-    """Pairs of indices `d * c + rest`, with rests in 0..c, as their digits `d`, which differ only where the indices do."""
-    found = [(_leading_digit(a, v, facts), _leading_digit(b, v, facts)) for a, b in zip(one, two, strict=True)]
-    same = [x is not None and y is not None and x[1] == y[1] for x, y in found]
+    """Return the leading digits `d` of pairs of indices `d * c + rest` with rests in 0..c; they differ only if the indices do."""
+    digits = [(_leading_digit(a, v, facts), _leading_digit(b, v, facts)) for a, b in zip(one, two, strict=True)]
+    same = [x is not None and y is not None and x[1] == y[1] for x, y in digits]
     return (
-        [x[0] if x is not None and ok else a for a, (x, _), ok in zip(one, found, same, strict=True)],
-        [y[0] if y is not None and ok else b for b, (_, y), ok in zip(two, found, same, strict=True)],
+        [x[0] if x is not None and ok else a for a, (x, _), ok in zip(one, digits, same, strict=True)],
+        [y[0] if y is not None and ok else b for b, (_, y), ok in zip(two, digits, same, strict=True)],
     )
 
 
 def _leading_digit(e: Expr, v: Var, facts: Facts) -> tuple[Expr, int] | None:
-    """The digit of `v` and its place in an index."""
+    """Return the leading digit of an index that contains `v`, and its weight; None if the index has no such form."""
     terms = poly_of(e)
     own = [(m, c) for m, c in terms.items() if any(v in free_vars(a) for a in m)]
     if len(own) != 1 or len(own[0][0]) != 1 or not isinstance(own[0][0][0], FloorDiv | FloorMod) or own[0][1] <= 1:
@@ -170,7 +170,7 @@ def _leading_digit(e: Expr, v: Var, facts: Facts) -> tuple[Expr, int] | None:
 
 
 def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, dict[Var, Expr]]:
-    """Facts of one instance of each block; the loops inside of `loop` around the second one have variables of their own."""
+    """Return facts about one instance of each block; loops around the second one inside `loop` get variables of their own."""
     facts = loop_facts(facts_at(func, loop), loop)
     renamed: dict[Var, Expr] = {}
     for block, rename in ((b1, False), (b2, True)):
@@ -183,18 +183,18 @@ def _two_instances(func: Func, loop: For, b1: Block, b2: Block) -> tuple[Facts, 
             values = {i.var: i.value for i in block.iters}
             start, stop = (substitute(substitute(e, values), renamed) if rename else substitute(e, values) for e in (x.start, x.stop))
             facts = facts.with_range(var, start, stop - 1)
-        # The init runs where only a part of the predicate holds.
+        # An init runs even where conditions on reduction iterators are false, so only the other conditions may be assumed.
         condition = block.predicate if block.init is None else block.init_predicate
         facts = facts.with_condition(substitute(substitute(condition, {i.var: i.value for i in block.iters}), renamed))
     return facts, renamed
 
 
 def contains_stmt(outer: Stmt, inner: Stmt) -> bool:
-    """Whether `inner` is `outer` or inside of it."""
+    """True if `inner` is `outer` or inside it."""
     return any(x is inner for x in walk_stmts(outer))
 
 
-Index = tuple[tuple[int, ...], Expr]  # which dimensions it is made of, and its value
+Index = tuple[tuple[int, ...], Expr]  # the dimensions it combines, and its value
 
 
 def _aligned(one: list[Index], two: list[Index]) -> list[tuple[Expr, Expr]]:
@@ -203,24 +203,24 @@ def _aligned(one: list[Index], two: list[Index]) -> list[tuple[Expr, Expr]]:
 
 
 def _joined(indices: list[Expr], facts: Facts) -> list[Index]:
-    """The indices one by one, and what several of them are the digits of, also where these are digits in turn."""
-    found: list[Index] = [((n,), e) for n, e in enumerate(indices)]
+    """Return the indices, and the numbers that several of them are the digits of, also if these are digits in turn."""
+    joined: list[Index] = [((n,), e) for n, e in enumerate(indices)]
     seen: set[tuple[int, ...]] = set()
-    while new := [i for i in _wholes(found, facts) if i[0] not in seen]:
+    while new := [i for i in _wholes(joined, facts) if i[0] not in seen]:
         seen.update(dims for dims, _ in new)
-        found += new
-    return found
+        joined += new
+    return joined
 
 
 def _wholes(known: list[Index], facts: Facts) -> list[Index]:
-    """What several of the known expressions are all the digits of."""
+    """Return the numbers that several known expressions are all the digits of."""
     digits: dict[Expr, list[tuple[tuple[int, ...], Expr, Expr | None]]] = {}
     for dims, e in known:
         for x, unit, base in _digit(e):
             digits.setdefault(x, []).append((dims, unit, base))
-    found: list[Index] = []
+    wholes: list[Index] = []
     for x, parts in digits.items():
-        parts.sort(key=lambda p: p[2] is not None)  # what ends a number goes before one of its digits
+        parts.sort(key=lambda p: p[2] is not None)  # leading digits (without a base) first: they complete a number
         used: set[int] = set()
         place: Expr = Const(1, i64)
         while True:
@@ -229,14 +229,14 @@ def _wholes(known: list[Index], facts: Facts) -> list[Index]:
                 break
             used.update(part[0])
             if part[2] is None:
-                found.append((tuple(sorted(used)), x))
+                wholes.append((tuple(sorted(used)), x))
                 break
             place = simplify(product((place, part[2])), facts)
-    return found
+    return wholes
 
 
 def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
-    """`e` as `x // place % base`."""
+    """Return the ways to read `e` as a digit `x // place % base`."""
     one: Expr = Const(1, i64)
     if isinstance(e, FloorMod):
         x, base = e.args
@@ -248,7 +248,7 @@ def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
 
 
 def _owned(p: Expr, q: Expr, v: Var, facts: Facts, later: bool) -> bool:
-    """Whether p(v) and q(v') differ for v != v', or for v > v': both are c*v + rest, and the rests differ by less than c."""
+    """True if p(v) and q(v') differ for v != v' (or v > v' if `later`): both are c*v + rest, and the rests differ by less than c."""
     one, two = linear(p, v), linear(q, v)
     if one is None or two is None or one[0] != two[0] or not one[0]:
         return False
@@ -259,7 +259,7 @@ def _owned(p: Expr, q: Expr, v: Var, facts: Facts, later: bool) -> bool:
 
 
 def linear(e: Expr, v: Var) -> tuple[Poly, Poly] | None:
-    """`e` as c*v + rest, where neither has v in it."""
+    """Return `e` as c*v + rest with neither containing v; None if it is not linear in v."""
     c: Poly = {}
     rest: Poly = {}
     for m, k in poly_of(e).items():

@@ -1,12 +1,12 @@
-"""Domains: the values that a decision may have, as a list or as a rule that can tell how many there are without listing them.
+"""Domains: the legal values of a decision, as a list or as a rule that counts and draws values without listing them.
 
     tiles = PerfectTiles(extent=960, parts=4, most=64)
     tiles.size, tiles[17], (4, 6, 5, 8) in tiles        # 1904, one of them, True
     tiles.draw(stream), tiles.nearest((4, 6, 5, 9))      # a random one; (4, 6, 5, 8)
 
-A search enumerates a small domain, draws from a large one, and repairs a value that another program's record has (`nearest`). A loop of
-4096 iterations has 1771 tiles of four levels, and one of three free factors up to 64 has 262144: domains of tiles are never listed as a
-whole.
+A search enumerates a small domain, draws from a large one, and repairs a value that comes from another program's record (`nearest`). A
+loop of 4096 iterations has 1771 tiles of four levels, and three free factors up to 64 have 262144 combinations, so domains of tiles are
+never listed as a whole.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from ..support.random import Stream
 
 Value = int | str | tuple[int, ...]
 V = TypeVar("V", bound=Value)
-TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)  # free factors that are drawn: those that tend to be fast
+# free factors that are drawn: powers of two and their small multiples, which tend to be fast
+TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 class Domain(Generic[V]):
-    """The values that a decision may have. Iterating goes through all of them, in the order of `domain[n]`."""
+    """The legal values of a decision. Iteration yields all of them, in the order of `domain[n]`."""
 
     __slots__ = ()
 
     @property
     def size(self) -> int:
-        """How many values there are; more than `len` can tell where a tile has many levels."""
+        """The number of values; it may exceed what `len` can return."""
         raise NotImplementedError
 
     def __getitem__(self, n: int) -> V:
-        """Value number `n`, of 0 .. size - 1."""
+        """Return value number `n`, of 0 .. size - 1."""
         raise NotImplementedError
 
     def __contains__(self, value: object) -> bool:
@@ -44,28 +45,28 @@ class Domain(Generic[V]):
         return (self[n] for n in range(self.size))
 
     def member(self, value: object) -> V | None:
-        """The member that is equal to a value and of its type (1 is not True); None where there is none."""
+        """Return the member equal to a value and of its type (1 is not True); None if there is none."""
         raise NotImplementedError
 
     def draw(self, stream: Stream) -> V:
-        """A random member."""
+        """Return a random member."""
         return self[stream.below(self.size)]
 
     def nearest(self, value: Any) -> V:
-        """The member that is most like a value, which may be of another program; the value itself if it is a member."""
+        """Return the member most similar to a value, which may come from another program; the value itself if it is a member."""
         raise NotImplementedError
 
     def encode(self, value: V) -> int | tuple[int, ...]:
-        """A member as a vector of positions holds it (`Trace.decisions`): numbers only."""
+        """Return a member as it stands in a vector of positions (`Trace.decisions`): numbers only."""
         raise NotImplementedError
 
     def decode(self, position: int | tuple[int, ...]) -> V:
-        """The member that `encode` writes so, or the nearest one."""
+        """Return the member that `encode` wrote, or the nearest one."""
         raise NotImplementedError
 
 
 class Choices(Domain[V]):
-    """A list of values; `weights` say how likely each is to be drawn."""
+    """A list of values; `weights` say how likely each is drawn."""
 
     __slots__ = ("values", "weights")
 
@@ -74,46 +75,46 @@ class Choices(Domain[V]):
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.values)
 
     def __getitem__(self, n: int) -> V:
         return self.values[n]
 
     def member(self, value: object) -> V | None:
-        """The member that is equal to a value and of its type."""
+        """Return the member equal to a value and of its type; None if there is none."""
         n = self._at(value)
         return None if n is None else self.values[n]
 
     def draw(self, stream: Stream) -> V:
-        """A random member, each as likely as its weight."""
+        """Return a random member, by weight."""
         return self.values[stream.below(self.size) if self.weights is None else stream.weighted(self.weights)]
 
     def nearest(self, value: Any) -> V:
-        """The value itself, else the number, or the tuple of as many numbers, that differs least by ratio, else the first member."""
+        """Return the value itself, else the member that differs least by ratio, else the first member."""
         exact = self.member(value)
         return min(self.values, key=lambda v: _distance(v, value)) if exact is None else exact
 
     def encode(self, value: V) -> int:
-        """The position of a member in the list."""
+        """Return the position of a member in the list."""
         n = self._at(value)
         assert n is not None, value
         return n
 
     def decode(self, position: int | tuple[int, ...]) -> V:
-        """The member at a position, or at the end that is nearer."""
+        """Return the member at a position, clamped to the list."""
         return self.values[min(max(position, 0), self.size - 1) if isinstance(position, int) else 0]
 
     def _at(self, value: object) -> int | None:
-        """Where a value is in the list: one that is equal and of its type, as 1 and True are equal."""
+        """Return the position of an equal value of the same type (1 == True in Python); None if there is none."""
         same = (n for n, v in enumerate(self.values) if v == value and isinstance(v, bool) == isinstance(value, bool))
         return next(same, None)
 
 
 class PerfectTiles(Domain[tuple[int, ...]]):
-    """`parts` factors whose product is the extent, outermost first, the last one at most `most`.
+    """`parts` factors whose product is the extent, outermost first; the last one is at most `most`.
 
-    Those from `position` on are a multiple of `factor` together: the loops that an instruction of that many elements replaces.
+    The product of the factors from `position` on is a multiple of `factor`: an instruction of that many elements replaces these loops.
     """
 
     __slots__ = ("extent", "factor", "most", "parts", "position")
@@ -123,7 +124,7 @@ class PerfectTiles(Domain[tuple[int, ...]]):
 
     @property
     def size(self) -> int:
-        """How many tiles there are."""
+        """The number of tiles."""
         return sum(self._counts(n) for n in self._inner())
 
     def __getitem__(self, n: int) -> tuple[int, ...]:
@@ -137,14 +138,14 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return (*_tile(self.extent // inner, self.position, inf, outer), *_tile(inner, self.parts - self.position, self.most, n))
 
     def member(self, value: object) -> tuple[int, ...] | None:
-        """The tile itself, if it is one."""
+        """Return the tile itself if it is legal, else None."""
         if not isinstance(value, tuple) or len(value) != self.parts or not all(type(v) is int and v >= 1 for v in value):
             return None
         bounded = self.parts - self.position == 1 or value[-1] <= self.most  # a single inner part: `_inner` has bounded it
         return value if bounded and prod(value) == self.extent and prod(value[self.position :]) in self._inner() else None
 
     def draw(self, stream: Stream) -> tuple[int, ...]:
-        """A random tile: each factor, the innermost first, is as likely to be one divisor as another."""
+        """Return a random tile: each factor, innermost first, is uniform over the possible divisors."""
         if self.position == 0:
             return _built(self.extent, self.parts, self.most, stream.choice)
         inner = stream.choice(self._inner())
@@ -152,26 +153,26 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return (*outer, *_built(inner, self.parts - self.position, self.most, stream.fork("inner").choice))
 
     def nearest(self, value: Any) -> tuple[int, ...]:
-        """The tile with the largest factors, the innermost first, that are not above those of a value."""
+        """Return the tile with the largest factors, innermost first, that do not exceed those of a value."""
         exact = self.member(value)
         if exact is not None:
             return exact
         wanted = value if isinstance(value, tuple) and all(type(v) is int for v in value) else ()
-        asked = prod(wanted[self.position :]) if len(wanted) == self.parts else 1
-        inner = max((n for n in self._inner() if n <= asked), default=self._inner()[0])
+        wanted_inner = prod(wanted[self.position :]) if len(wanted) == self.parts else 1
+        inner = max((n for n in self._inner() if n <= wanted_inner), default=self._inner()[0])
         outer = _repaired(self.extent // inner, self.position, inf, wanted[: self.position])
         return (*outer, *_repaired(inner, self.parts - self.position, self.most, wanted[self.position :]))
 
     def encode(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """The factors."""
+        """Return the factors."""
         return value
 
     def decode(self, position: int | tuple[int, ...]) -> tuple[int, ...]:
-        """The factors, repaired."""
+        """Return the factors, repaired."""
         return self.nearest(position)
 
     def _inner(self) -> list[int]:
-        """What the inner parts may be together."""
+        """Return the possible products of the inner parts."""
         if self.position == 0:
             return [self.extent]
         products = [d * self.factor for d in _divisors(self.extent // self.factor)]
@@ -180,7 +181,7 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return [n for n in products if n <= self.most] or products[:1]  # an instruction may be larger than `most`
 
     def _counts(self, inner: int) -> int:
-        """How many tiles have these inner parts."""
+        """Return the number of tiles with this product of inner parts."""
         return _count(self.extent // inner, self.position, inf) * _count(inner, self.parts - self.position, self.most)
 
 
@@ -194,7 +195,7 @@ class FreeTiles(Domain[tuple[int, ...]]):
 
     @property
     def size(self) -> int:
-        """How many tiles there are."""
+        """The number of tiles."""
         return int(self.most**self.factors)
 
     def __getitem__(self, n: int) -> tuple[int, ...]:
@@ -203,31 +204,31 @@ class FreeTiles(Domain[tuple[int, ...]]):
         return tuple(n // self.most**k % self.most + 1 for k in reversed(range(self.factors)))
 
     def member(self, value: object) -> tuple[int, ...] | None:
-        """The tile itself, if it is one."""
+        """Return the tile itself if it is legal, else None."""
         fits = isinstance(value, tuple) and len(value) == self.factors and all(type(v) is int and 1 <= v <= self.most for v in value)
         return value if fits else None  # type: ignore[return-value]
 
     def draw(self, stream: Stream) -> tuple[int, ...]:
-        """A random tile of factors that tend to be fast."""
+        """Return a random tile of factors that tend to be fast (TILES)."""
         return tuple(stream.choice([t for t in TILES if t <= self.most]) for _ in range(self.factors))
 
     def nearest(self, value: Any) -> tuple[int, ...]:
-        """Each factor between 1 and the largest; 1 where there is none."""
-        asked = value if isinstance(value, tuple) else (value,)
-        factors = [asked[n] if n < len(asked) and type(asked[n]) is int else 1 for n in range(self.factors)]
+        """Return each factor clamped to 1..most; 1 for a missing one."""
+        wanted = value if isinstance(value, tuple) else (value,)
+        factors = [wanted[n] if n < len(wanted) and type(wanted[n]) is int else 1 for n in range(self.factors)]
         return tuple(min(max(1, v), self.most) for v in factors)
 
     def encode(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """The factors."""
+        """Return the factors."""
         return value
 
     def decode(self, position: int | tuple[int, ...]) -> tuple[int, ...]:
-        """The factors, repaired."""
+        """Return the factors, repaired."""
         return self.nearest(position)
 
 
 def _distance(a: Value, b: Any) -> float:
-    """How far a value is from another one by the ratios of their numbers; infinitely far where they are of different kinds."""
+    """Return the distance of two values as the log ratio of their numbers; infinity for different kinds."""
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         return sum(_distance(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is int and type(b) is int:
@@ -235,9 +236,9 @@ def _distance(a: Value, b: Any) -> float:
     return 0.0 if type(a) is type(b) and a == b else inf
 
 
-@lru_cache(1024)  # counting tiles asks for the same numbers again and again
+@lru_cache(1024)  # counting tiles factors the same numbers many times
 def _primes(n: int) -> tuple[tuple[int, int], ...]:
-    """The prime factors of a number, each with its exponent."""
+    """Return the prime factors of a number, each with its exponent."""
     primes, p = [], 2
     while p * p <= n:
         exponent = 0
@@ -250,7 +251,7 @@ def _primes(n: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(1024)
 def _divisors(n: int) -> tuple[int, ...]:
-    """The divisors of a number, in order."""
+    """Return the divisors of a number in ascending order."""
     divisors = [1]
     for p, exponent in _primes(n):
         divisors = [d * p**k for d in divisors for k in range(exponent + 1)]
@@ -258,16 +259,16 @@ def _divisors(n: int) -> tuple[int, ...]:
 
 
 def _count(n: int, parts: int, most: float) -> int:
-    """How many times `parts` ordered factors give `n`, the last of several at most `most`."""
+    """Return the number of ways to write `n` as `parts` ordered factors, the last of several at most `most`."""
     if parts <= 1:
         return 1
     if most >= n:
-        return prod(comb(e + parts - 1, parts - 1) for _, e in _primes(n))  # each prime's exponent goes to the factors by itself
+        return prod(comb(e + parts - 1, parts - 1) for _, e in _primes(n))  # each prime's exponent is distributed by itself
     return sum(_count(n // d, parts - 1, inf) for d in _divisors(n) if d <= most)
 
 
 def _tile(n: int, parts: int, most: float, number: int) -> tuple[int, ...]:
-    """One of those that `_count` counts, ordered by the last factor first."""
+    """Return tile `number` of those that `_count` counts, ordered by the last factor first."""
     if parts <= 1:
         return (n,) * parts
     for d in _divisors(n):
@@ -279,7 +280,7 @@ def _tile(n: int, parts: int, most: float, number: int) -> tuple[int, ...]:
 
 
 def _built(n: int, parts: int, most: float, choose: Callable[[Sequence[int]], int]) -> tuple[int, ...]:
-    """Factors that are chosen one after the other, the innermost first, among the divisors of what is left."""
+    """Return factors chosen one after the other, innermost first, among the divisors of what is left."""
     factors: list[int] = []
     while len(factors) < parts - 1:
         factors.append(choose([d for d in _divisors(n) if factors or d <= most]))
@@ -288,7 +289,7 @@ def _built(n: int, parts: int, most: float, choose: Callable[[Sequence[int]], in
 
 
 def _repaired(n: int, parts: int, most: float, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """Factors as wanted where they divide what is left, else the next smaller divisors."""
+    """Return the wanted factors where they divide what is left, else the next smaller divisors."""
     left = [wanted[k] if k < len(wanted) else 1 for k in range(parts)]
 
     def choose(divisors: Sequence[int]) -> int:

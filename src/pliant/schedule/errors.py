@@ -1,4 +1,4 @@
-"""How primitives say no: the program with the statements concerned underlined, the condition, the values found, a way out.
+"""Errors of primitives: they show the program with the statements underlined, the violated condition, the actual values, and a way out.
 
     error: cannot split loop `j` by 0: a factor is a positive whole number
       --> my_kernel.py:41
@@ -8,7 +8,7 @@
        |     for j in range(100):
        |     ^^^^^^^^^^^^^^^^^^^^ extent 100
 
-The text is made when it is looked at: a search may be refused thousands of times.
+The text is rendered only when it is read, because a search may be refused thousands of times.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..loop.stmt import Block, For, Func, Replacer, Stmt, map_children
 from ..support.errors import ScheduleError
 from ..sym.expr import Var
 
-_MARK = "mark_of_the_refused_statement"
+_MARK = "mark_of_the_refused_statement"  # stands for the statement's name while its line in the printed program is looked up
 
 
 class Refusal(ScheduleError):
-    """A primitive whose conditions do not hold here."""
+    """A primitive's legality conditions do not hold for this program."""
 
     def __init__(self, what: str, func: Func, at: Sequence[tuple[Stmt, str]], facts: Sequence[str] = (), help: str = "") -> None:
         super().__init__(what, facts=facts, help=help)
@@ -41,12 +41,12 @@ class Refusal(ScheduleError):
 
 
 def refuse(what: str, func: Func, *at: tuple[Stmt, str], facts: Sequence[str] = (), help: str = "") -> Refusal:
-    """The error that says `what` cannot be done and underlines the statements `at`, each with a note."""
+    """Return the error that says `what` cannot be done and underlines the statements `at`, each with a note."""
     return Refusal(what, func, at, facts, help)
 
 
 def excerpt(func: Func, at: Sequence[tuple[Stmt, str]]) -> list[str]:
-    """The program's text with carets under the first lines of the statements, and the notes beside them."""
+    """Return the program's text with carets under the first lines of the statements, and the notes beside them."""
     notes: dict[int, list[str]] = {}
     for s, note in at:
         number = line_of(func, s)
@@ -64,7 +64,7 @@ def excerpt(func: Func, at: Sequence[tuple[Stmt, str]]) -> list[str]:
 
 
 def line_of(func: Func, s: Stmt) -> int | None:
-    """The line of the printed program on which a loop or a block begins, counted from 0."""
+    """Return the line of the printed program on which a loop or a block begins, counted from 0; None if it is not there."""
 
     def marked(x: Stmt) -> Stmt:
         if x is not s:
@@ -79,6 +79,6 @@ def line_of(func: Func, s: Stmt) -> int | None:
 
 
 def check_serial(func: Func, loop: For, verb: str) -> None:
-    """Refuse a loop that has a kind already."""
+    """Raise if a loop is not serial, i.e. already parallel, vectorized or unrolled."""
     if loop.kind != "serial":
         raise refuse(f"cannot {verb} loop `{loop.var.name}`: it is {loop.kind}, not serial", func, (loop, f"{loop.kind}"))

@@ -1,7 +1,7 @@
-"""What holds after every primitive: the iterators of each block are independent maps of its loops.
+"""The invariants after every primitive: above all, the iterators of each block are independent affine maps of its loops.
 
-`@legal` checks it for the blocks that a primitive has changed, so that a primitive need not think of every way in which
-splits, fusions and moves meet; what the verifier would find in the result is refused before.
+`@legal` checks the blocks that a primitive changed. So a primitive need not consider every way in which splits, fusions and moves combine:
+a result that the verifier would reject is refused first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .cursor import Forward
 from .errors import refuse
 
 P = ParamSpec("P")
-# What these ask and change is within the innermost block around, or does not depend on blocks.
+# Primitives that read and change only what is inside the innermost enclosing block, so they are legal inside blocks. All others assume
+# that they see every reader and writer, which an enclosing block hides.
 NESTED = {
     "add_unit_loop", "annotate", "blockize", "fuse", "loop_partition", "partition", "reorder", "set_scope",
     "split", "tensorize", "transform_block_layout", "transform_layout", "unannotate", "unroll", "vectorize",
@@ -30,7 +31,7 @@ Primitive = Callable[Concatenate[Func, P], tuple[Func, Forward]]
 
 
 def legal(fn: Primitive[P]) -> Primitive[P]:
-    """The primitive, refusing where a block's iterators would no longer be independent."""
+    """Wrap a primitive so that it raises if its result would violate the invariants."""
 
     @functools.wraps(fn)
     def checked(func: Func, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Func, Forward]:
@@ -41,12 +42,12 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
         for b in index(result.body).all_blocks:
             problem = "" if b in before else binding_problem(result, b)
             if problem:
-                shown = ", ".join(f"{i.var.name} = {i.value}" for i in b.iters)
+                bindings = ", ".join(f"{i.var.name} = {i.value}" for i in b.iters)
                 raise refuse(
                     f"cannot {fn.__name__}: the iterators of block `{b.name}` would not be independent",
                     func,
                     *((x, "") for x in before if x.name == b.name),
-                    facts=[f"they would be {shown}", problem],
+                    facts=[f"they would be {bindings}", problem],
                 )
         _check_registers(func, result, fn.__name__)
         _check_stack(func, result, fn.__name__)
@@ -56,16 +57,16 @@ def legal(fn: Primitive[P]) -> Primitive[P]:
 
 
 def _check_registers(func: Func, result: Func, name: str) -> None:
-    """Refuse register buffers that a parallel loop would use and not have: threads share memory, and no registers."""
-    found = index(result.body)
-    allocations = {b: a for b, a in found.allocations.items() if b.scope == "register"}
-    # A buffer is known in the rest of the sequence that allocates it. A parallel loop is hardly ever in one of these, which is seen
-    # quickly. Looking at what every block accesses took a fifth of the time of compiling a decoder layer.
-    homes = {found.parents.get(a) for a in allocations.values()}
-    if all(homes.isdisjoint(path_to(result, x)) for x in found.parallel):
+    """Raise if a parallel loop would use a register buffer from outside of it: threads share memory, but no registers."""
+    result_index = index(result.body)
+    allocations = {b: a for b, a in result_index.allocations.items() if b.scope == "register"}
+    # Fast path: a buffer is visible only in the sequence that allocates it, and parallel loops are hardly ever inside one. Looking at the
+    # accesses of every block took a fifth of the compile time of a decoder layer.
+    homes = {result_index.parents.get(a) for a in allocations.values()}
+    if all(homes.isdisjoint(path_to(result, x)) for x in result_index.parallel):
         return
     registers = {b: path_to(result, a) for b, a in allocations.items()}
-    for b in found.all_blocks:
+    for b in result_index.all_blocks:
         threads = [x for x in path_to(result, b) if isinstance(x, For) and x.kind == "parallel"]
         for buffer in {a.buffer for a in accesses(b)} & registers.keys() if threads else ():
             outer = next((x for x in threads if x not in registers[buffer]), None)
@@ -76,7 +77,7 @@ def _check_registers(func: Func, result: Func, name: str) -> None:
 
 
 def _check_stack(func: Func, result: Func, name: str) -> None:
-    """Refuse buffers that would be too large for a stack."""
+    """Raise if buffers would be too large for the stack."""
     before, after = index(func.body).allocations, index(result.body).allocations
     if before.keys() != after.keys() and (total := sum(map(stack_bytes, after))) > MOST_STACK:
         added = ", ".join(f"{b!r}" for b in after if b not in before)
@@ -85,7 +86,7 @@ def _check_stack(func: Func, result: Func, name: str) -> None:
 
 
 def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:
-    """Refuse a block or loop that is inside of a block, and a block that has others inside: what is around them is hidden."""
+    """Raise if a loop or block is inside another block, or if a block contains blocks: an enclosing block hides its surroundings."""
     for x in args:
         if not isinstance(x, (For, Block)):
             continue
@@ -100,7 +101,7 @@ def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:
 
 
 def binding_problem(func: Func, block: Block) -> str:
-    """Why different points of a block's loops may be the same point of its iterators, "" when they are not."""
+    """Return why different points of a block's loops may map to the same point of its iterators; "" if they do not."""
     loops = loops_above(func, block)
     own = {x.var for x in loops}
     values = [i.value for i in block.iters]
@@ -108,22 +109,22 @@ def binding_problem(func: Func, block: Block) -> str:
         return ""
     from_zero = {x.var: Var(x.var.name) for x in loops}
     shift: dict[Var, Expr] = {x.var: from_zero[x.var] + x.start for x in loops}
-    # What holds for an extent of any size holds for one of a case distinction, and is much easier to prove.
+    # A proof for an extent of any size also covers an extent with case distinctions, and is much easier.
     extents = {from_zero[x.var]: Dim("any") if has_cases(x.stop) else substitute(x.extent, shift) for x in loops}
     predicate = substitute(predicate_over_loops(block), shift)
     facts = base_facts(func)
-    for outer in path_to(func, block):  # as the verifier does
+    for outer in path_to(func, block):  # the same facts as in the verifier
         if isinstance(outer, Block):
             for x in loops_above(func, outer):
                 facts = facts.with_loop(x.var, x.extent, x.start)
             for i in outer.iters:
                 facts = facts.with_equal(i.var, i.value)
-    found = detect_iter_map([_moving(substitute(v, shift), set(extents)) for v in values], extents, predicate, facts)
-    return found.reason if isinstance(found, Refusal) else ""
+    iter_map = detect_iter_map([_moving(substitute(v, shift), set(extents)) for v in values], extents, predicate, facts)
+    return iter_map.reason if isinstance(iter_map, Refusal) else ""
 
 
 def _moving(e: Expr, loops: set[Var]) -> Expr:
-    """`e` without the terms that no loop changes, where these are case distinctions: a shift keeps points apart."""
+    """Return `e` without loop-invariant terms if these have case distinctions: a constant shift keeps distinct points distinct."""
     if not has_cases(e):
         return e
     return to_expr({m: c for m, c in poly_of(e).items() if any(free_vars(a) & loops for a in m)}, e.dtype)

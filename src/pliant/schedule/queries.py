@@ -1,12 +1,12 @@
-"""Questions about the blocks of a program: which are inside of a statement, which feed which, which make its results.
+"""Dataflow queries over blocks: which blocks are inside a statement, which produce and consume values, which write the outputs.
 
     child_blocks(func, loop)            # the blocks inside of a loop, or of a block
     producers(func, block)              # the blocks that write what it reads
     consumers(func, block)              # the blocks that read what it writes
     output_blocks(func)                 # the blocks that write parameters
 
-All answers are in the order of the program. Producers and consumers are looked for among the blocks beside a block: those of the block
-around it, or of the program. A block that only writes over what another one has written is neither: no value goes from one to the other.
+All answers are in program order. Producers and consumers are siblings of the block: they are in the same enclosing block, or in the
+program. A block that only overwrites another block's result is neither producer nor consumer, because no value flows between them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from ..loop.stmt import Block, For, Func, Stmt, children
 
 
 def child_blocks(func: Func, at: For | Block | None = None) -> list[Block]:
-    """The outermost blocks inside of a loop or a block; of the whole program where none is named."""
+    """Return the outermost blocks inside a loop or a block, or of the whole program if `at` is None."""
     if isinstance(at, Block):
         return [b for s in children(at) for b in blocks(s)]
     return blocks(func.body if at is None else at)
 
 
 def producers(func: Func, block: Block) -> list[Block]:
-    """The blocks before a block that write what it reads."""
+    """Return the blocks before a block that write what it reads."""
     read = _read(block)
     beside = _beside(func, block)
     return [b for b in beside[: beside.index(block)] if not read.isdisjoint(_written(b))]
 
 
 def consumers(func: Func, block: Block) -> list[Block]:
-    """The blocks after a block that read what it writes."""
+    """Return the blocks after a block that read what it writes."""
     written = _written(block)
     beside = _beside(func, block)
     return [b for b in beside[beside.index(block) + 1 :] if not written.isdisjoint(_read(b))]
 
 
 def output_blocks(func: Func) -> list[Block]:
-    """The blocks that write parameters of the program."""
+    """Return the blocks that write parameters of the program."""
     results = {b for b in func.buffers if func.role(b) != "in"}
     return [b for b in blocks(func.body) if not results.isdisjoint(_written(b))]
 
@@ -54,6 +54,6 @@ def _written(block: Block) -> set[Buffer]:
 
 
 def _read(block: Block) -> set[Buffer]:
-    """What a block reads; a reduction that begins anew, with its init, does not read what was in its target before."""
+    """Return the buffers that a block reads; a reduction with an init does not read the previous contents of its target."""
     own = set() if block.init is None else {a.buffer for a in accesses(block.with_(body=block.init, init=None)) if a.write}
     return {a.buffer for a in accesses(block) if not a.write and (a.buffer not in own)}

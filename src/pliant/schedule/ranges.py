@@ -1,8 +1,8 @@
-"""Ranges: what one iteration of a loop touches of a dimension of a buffer, as a start and a number of elements.
+"""Range analysis: the range of a buffer dimension that one iteration of a loop touches, as a start and a number of elements.
 
     for i in range(n): for j in range(4): … t[i * 4 + j] … t[i * 4 + j + 2]      at loop i: from i * 4 on, 6 elements
 
-Where nothing is known of an index, the range is the whole dimension: ranges never are too small.
+Ranges are never too small: if nothing is known about an index, the range is the whole dimension.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from .tile import inner_loops
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `lo` on, `extent` values."""
+    """The values lo .. lo + extent - 1."""
 
     lo: Expr
     extent: Expr
-    inner: bool = field(default=False, compare=False)  # loops inside of the one that is moved to run through it, if only once
+    inner: bool = field(default=False, compare=False)  # True if loops inside the given one vary the index, even if only over one value
 
 
 def covering_range(func: Func, loop: For, places: list[Access], d: int, buffer: Buffer) -> Range:
-    """A range that covers what the places touch of a dimension in one iteration; the whole dimension where nothing is known."""
+    """Return a range that covers what the accesses touch of a dimension in one iteration; the whole dimension if nothing is known."""
     whole = Range(Const(0, i64), buffer.shape[d])
     facts = loop_facts(facts_at(func, loop), loop)
     result: Range | None = None
     for a in places:
         if len(a.indices) != buffer.ndim:
             return whole
-        found = index_range(func, loop, a, a.over_loops()[d], facts)
-        result = found if result is None else _hull(result, found, facts) if found is not None else None
+        touched = index_range(func, loop, a, a.over_loops()[d], facts)
+        result = touched if result is None else _hull(result, touched, facts) if touched is not None else None
         if result is None:
             return whole
     return result or whole
 
 
 def _hull(a: Range, b: Range, facts: Facts) -> Range | None:
-    """The range from the lower of the starts to the higher of the ends, if it is known which these are."""
+    """Return the range from the lower start to the higher end; None if the order of starts or ends is not known."""
     lo = _ordered(a.lo, b.lo, facts)
     hi = _ordered(a.lo + a.extent, b.lo + b.extent, facts)
     return Range(lo[0], simplify(hi[1] - lo[0], facts), a.inner or b.inner) if lo and hi else None
@@ -58,7 +58,7 @@ def _ordered(a: Expr, b: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
 
 
 def index_range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | None:
-    """The range of an index that grows with each inner loop's variable."""
+    """Return the range of an index that grows with every inner loop variable; None if it does not."""
     inner = inner_loops(func, a.block, loop)
     for x in inner:
         facts = loop_facts(facts, x)

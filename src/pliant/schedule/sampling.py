@@ -1,14 +1,13 @@
-"""Sampling: choices in a schedule that somebody else makes, each a decision with a name and a domain.
+"""Sampling primitives: choices in a schedule that a search or a user makes, each a decision with a name and a domain.
 
     a, b = s.sample_perfect_tile(j, 2)                       # 40 = 5 * 8, or any other two factors
     s.split(j, a, b)
     s.decisions                                              # (Decision("c.tile_j", (5, 8), …),)
     s.trace.apply(func, decisions={"c.tile_j": (10, 4)})     # the same schedule with another choice
 
-Decisions are asked for by name, which is strict: a name that no choice has, and a value that is not of its domain, are errors. Those that
-stand in a trace are numbers in order (`trace.decisions`, `((5, 8),)`); where one does not fit, because an earlier one has changed an
-extent, it is repaired to the nearest that does. Factors of 1 are loops too: whatever is chosen, a split gives as many loops, and what comes
-after it in a trace can be done to them.
+Decisions by name are strict: an unknown name, or a value outside the domain, is an error. Decisions in a trace are numbers in order
+(`trace.decisions`, `((5, 8),)`). If one does not fit because an earlier one changed an extent, it is repaired to the nearest value that
+does. A factor of 1 is a loop too: a split gives the same number of loops whatever is chosen, so later entries of a trace still apply.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .primitives.inline import compute_inline
 from .primitives.move import compute_at
 from .trace import Entry, ValueId, traced
 
-MOST_PARTS = 64  # of a tile: more is a mistake, and counting tiles of more takes long
+MOST_PARTS = 64  # most factors of a tile: more is a mistake, and counting tiles of more factors takes long
 
 Edit = tuple[Func, Forward]
 
@@ -38,9 +37,9 @@ Edit = tuple[Func, Forward]
 class Sampling:
     """The sampling primitives of `Schedule`.
 
-    Each takes the `name` of its decision, `<block>.<what>`; by default one of its block and loop, with a number behind it where it is
-    taken. `reorders=True` says that the choice changes the order of a sum. That needs saying only where the program text does not show it,
-    as in `if choice: s.rfactor(…)`: of choices whose values or loops go into such an edit, the schedule knows.
+    Each takes the `name` of its decision, `<block>.<what>`. The default name comes from the block and the loop, with a number appended if
+    that name is taken. `reorders=True` says that the choice changes the order of a sum. It is needed only where the schedule cannot see
+    that, as in `if choice: s.rfactor(…)`; if a sampled value or a sampled loop goes into such a primitive, the schedule notices by itself.
     """
 
     program: Func
@@ -71,7 +70,7 @@ class Sampling:
         name: str | None = None,
         reorders: bool = False,
     ) -> Any:
-        """One of the candidates."""
+        """Sample one of the candidates."""
         if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
             raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
         check_probabilities(len(candidates), probabilities)
@@ -84,7 +83,7 @@ class Sampling:
     def sample_perfect_tile(
         self, loop: Any, parts: int, max_innermost: int = 64, *, name: str | None = None, reorders: bool = False
     ) -> tuple[Any, ...]:
-        """`parts` numbers whose product is the loop's extent, outermost first, the last at most `max_innermost`: factors for split."""
+        """Sample `parts` factors of the loop's extent for `split`, outermost first; the last one is at most `max_innermost`."""
         check_parts(parts, max_innermost)
         cut = self._resolve(loop, "For")
         tile = self._tile(name, cut, PerfectTiles(perfect_extent(self.program, cut), parts, max_innermost), reorders)
@@ -102,7 +101,10 @@ class Sampling:
         name: str | None = None,
         reorders: bool = False,
     ) -> tuple[Any, ...]:
-        """As sample_perfect_tile, with the parts from `position` on a multiple of `inner_factor` together: what an instruction takes."""
+        """Like `sample_perfect_tile`, but the product of the parts from `position` on is a multiple of `inner_factor`.
+
+        The inner parts are then whole tiles of an instruction of that size.
+        """
         check_parts(parts, max_innermost)
         position, inner_factor = plain(position), plain(inner_factor)
         cut = self._resolve(loop, "For")
@@ -114,7 +116,7 @@ class Sampling:
     def sample_tile(
         self, loop: Any, parts: int, max_factor: int = 64, *, name: str | None = None, reorders: bool = False
     ) -> tuple[Any, ...]:
-        """Factors for split of any extent: None, then `parts` - 1 numbers up to `max_factor`, which need not divide anything."""
+        """Sample factors for `split` of any extent: None, then `parts` - 1 numbers up to `max_factor` that need not divide it."""
         cut = self._resolve(loop, "For")
         check_parts(parts, max_factor)
         tile = self._tile(name, cut, FreeTiles(parts - 1, max_factor), reorders)
@@ -122,7 +124,7 @@ class Sampling:
 
     @traced
     def sample_compute_location(self, block: Any, *, name: str | None = None) -> str:
-        """Compute a block somewhere: where it is (`root`), in its readers (`inline`), or at a loop of its reader; says where."""
+        """Sample where a block is computed, move it there and return the place: `root` (unchanged), `inline`, or a loop of its reader."""
         moved = self._resolve(block, "Block")
         places = locations(self.program, moved)
         coded = self._coded(block)
@@ -147,7 +149,7 @@ class Sampling:
             raise error.at(caller_span()) from None
 
     def _sampled(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], values: Sequence[int | str]) -> tuple[Any, ...]:
-        """Record the last choice in the trace; its values as ones that know where they came from."""
+        """Record the last choice in the trace; return its values as objects that know their origin."""
         log = self._choices
         record = log.records[-1]
         ids = [ValueId(len(log.values) + k, fresh_name("t", self._names)) for k in range(len(values))]
@@ -159,7 +161,7 @@ class Sampling:
 
 
 def check_probabilities(count: int, weights: Sequence[float] | None) -> None:
-    """Refuse probabilities that are none, or not as many as the candidates."""
+    """Raise if the probabilities are not one non-negative number per candidate with a positive sum."""
     if weights is None:
         return
     if not isinstance(weights, (tuple, list)) or not all(isinstance(w, (int, float)) for w in weights):
@@ -169,7 +171,7 @@ def check_probabilities(count: int, weights: Sequence[float] | None) -> None:
 
 
 def check_parts(parts: int, most: int) -> None:
-    """Refuse a number of parts that is none, and a largest factor that is none."""
+    """Raise if the number of parts, or the largest factor, is no positive number in range."""
     if not isinstance(parts, int):
         raise ScheduleError(f"the number of parts is a whole number, not {parts!r}")
     if not 1 <= parts <= MOST_PARTS:
@@ -179,7 +181,7 @@ def check_parts(parts: int, most: int) -> None:
 
 
 def check_partition(func: Func, loop: For, parts: int, position: int, factor: int) -> int:
-    """The extent of a loop whose inner parts, from `position` on, are to be a multiple of `factor` together."""
+    """Return the extent of a loop; raise if its inner parts, from `position` on, cannot be a multiple of `factor`."""
     if type(position) is not int or not 0 <= position < parts:
         raise ScheduleError(f"there is no part {position!r} of {parts}", help="parts are counted from 0, outermost first")
     if type(factor) is not int or factor < 1:
@@ -196,7 +198,7 @@ def check_partition(func: Func, loop: For, parts: int, position: int, factor: in
 
 
 def perfect_extent(func: Func, loop: For) -> int:
-    """The extent of a loop that is to be cut into factors."""
+    """Return the constant extent of a loop that is to be factored; raise if it has none."""
     extent = constant_extent(func, loop)
     if extent is None or extent < 1:
         raise refuse(
@@ -209,9 +211,9 @@ def perfect_extent(func: Func, loop: For) -> int:
 
 
 def locations(func: Func, block: Block) -> dict[str, Edit | None]:
-    """Where a block can be computed, by a word for each place, and the edit that puts it there (None: it stays).
+    """Return the locations where a block can be computed, by name, and the edit that moves it there (None: it stays).
 
-    The places are: where it is, inlined into its readers, and each loop of its first reader that compute_at accepts.
+    The locations are: where it is, inlined into its readers, and each loop of its first reader that `compute_at` accepts.
     """
     places: dict[str, Edit | None] = {"root": None}
     with suppress(ScheduleError):

@@ -1,4 +1,4 @@
-"""`Schedule`: a program, the primitives as methods, handles that survive edits, and the trace of what was done.
+"""`Schedule`: a program with the primitives as methods, handles that survive edits, and the trace of all calls.
 
     s = Schedule(func)
     i, j, k = s.loops("c")
@@ -6,8 +6,8 @@
     s.reorder(i_0, k, i_1)
     print(s.program); print(s.trace)
 
-Every method is a pure primitive behind one decorator, which turns handles into statements, composes the forward of the
-edit with those before, records the call, and turns what the edit made into handles.
+Every method is a pure primitive behind one decorator. The decorator resolves handles to statements, updates the handles with the edit's
+forward, records the call, and returns handles for what the edit created.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ R = TypeVar("R")
 
 
 class Handle:
-    """A loop or a block of a schedule's program, through all edits until it is gone."""
+    """A loop or a block of a schedule's program; it stays valid through all edits until its statement is gone."""
 
     __slots__ = ("id", "schedule")
 
@@ -71,7 +71,7 @@ class Handle:
 
     @property
     def alive(self) -> bool:
-        """Whether the statement is still there."""
+        """True if the statement still exists."""
         return not isinstance(self.schedule._places[self.id.number], str)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class BlockHandle(Handle):
 
 
 class SplitLoops(tuple[LoopHandle, ...]):
-    """The loops that a split made, outermost first, and the names of the blocks in its tails.
+    """The loops that a split made, outermost first, and the names of the blocks in its tails (remainder loops).
 
     i_0, i_1 = loops = s.split(i, None, 6, tail="balance")
     for name in loops.tails:                # "c_tail5", "c_tail4", …, in the order in which they run
@@ -117,14 +117,17 @@ class SplitLoops(tuple[LoopHandle, ...]):
     tails: tuple[str, ...]
 
     def __new__(cls, loops: Iterable[LoopHandle], tails: Iterable[str]) -> SplitLoops:
-        """The loops, with the blocks of the tails."""
-        made = super().__new__(cls, loops)
-        made.tails = tuple(tails)
-        return made
+        """Return the loops with the names of the blocks in the tails."""
+        split = super().__new__(cls, loops)
+        split.tails = tuple(tails)
+        return split
 
 
 def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = None) -> Callable[..., Any]:
-    """The method of `Schedule` for a pure primitive: resolves handles, applies, forwards, records."""
+    """Return the method of `Schedule` for a pure primitive: it resolves handles, applies the edit, updates handles, and records the call.
+
+    `gives` is the type of handle that the method returns; None if it returns nothing.
+    """
     signature = inspect.signature(fn)
     first = next(iter(signature.parameters))
 
@@ -136,47 +139,47 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
         except TypeError as error:
             raise ScheduleError(f"{fn.__name__}: {error}", where=caller_span()) from None
         try:
-            given = {
+            arguments = {
                 name: self._resolve(value, str(signature.parameters[name].annotation))
                 for name, value in bound.arguments.items()
                 if name != first
             }
             for name, p in signature.parameters.items():
-                if name != first and name not in given and p.kind is p.VAR_POSITIONAL:
-                    given[name] = ()
-            bound.arguments.update(given)
+                if name != first and name not in arguments and p.kind is p.VAR_POSITIONAL:
+                    arguments[name] = ()
+            bound.arguments.update(arguments)
             func, forward = fn(*bound.args, **bound.kwargs)
         except ScheduleError as error:
             raise error.at(caller_span()) from None
         coded = [self._coded(a) for a in args], {k: self._coded(v) for k, v in kwargs.items()}
-        self._choices.note((*coded[0], *coded[1].values()), given.values(), bool(forward.rounding))
+        self._choices.note((*coded[0], *coded[1].values()), arguments.values(), bool(forward.rounding))
         self._advance(func, forward)
-        made = tuple(self._handle(s) for s in forward.made) if gives is not None else ()
-        self._entries.append(Entry(fn.__name__, tuple(coded[0]), coded[1], tuple(h.id for h in made)))
+        handles = tuple(self._handle(s) for s in forward.made) if gives is not None else ()
+        self._entries.append(Entry(fn.__name__, tuple(coded[0]), coded[1], tuple(h.id for h in handles)))
         if gives is SplitLoops:
-            return SplitLoops(made, [b.name for tail in forward.tails for b in blocks(tail)])  # type: ignore[arg-type]
+            return SplitLoops(handles, [b.name for tail in forward.tails for b in blocks(tail)])  # type: ignore[arg-type]
         if gives is tuple:
-            return made
-        return made[0] if made else None
+            return handles
+        return handles[0] if handles else None
 
     return method
 
 
 class Schedule(Sampling):
-    """A program under transformation; see the module."""
+    """A program under transformation; see the module docstring."""
 
     def __init__(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | OfKernel = (), seed: int = 0) -> None:
-        """A schedule of a loop program: a `Func`, or what carries one as `func` (a kernel, another schedule).
+        """Start a schedule of a loop program: a `Func`, or an object with `func` (a kernel, another schedule).
 
-        Choices that are sampled are the `decisions`, by name or in order (or what others have asked of a kernel, for its rules); all others
-        are drawn from the stream of the seed.
+        Sampled choices take their values from `decisions`, by name or in order (the default rules pass an `OfKernel`); all others are drawn
+        from the seed's stream.
         """
         func = source if isinstance(source, Func) else getattr(source, "func", None)
         if not isinstance(func, Func):
             what = f"only loop programs can be scheduled, not {type(source).__name__}"
             raise ScheduleError(what, where=caller_span(), help="pass a function made by @kernel")
         self.program = func
-        self.rounding: list[str] = []  # what edits declared to change in last bits
+        self.rounding: list[str] = []  # how edits declared to change the last bits of results
         self._places: list[Stmt | str] = []
         self._handles: list[Handle] = []
         self._entries: list[Entry] = []
@@ -186,76 +189,76 @@ class Schedule(Sampling):
 
     @property
     def func(self) -> Func:
-        """The program as it is to be compiled: exactly as it stands. Decisions that were asked for must all have been made."""
+        """The program marked as scheduled, so that it is compiled exactly as it is. Raises if a decision was asked for that no choice made."""
         self._choices.check_used()
         return self.program.with_(attrs=self.program.attrs.with_(scheduled=True))
 
     @property
     def trace(self) -> Trace:
-        """What was done so far."""
+        """The calls so far."""
         return Trace(tuple(self._entries), tuple(self._choices.positions))
 
     @traced
     def loops(self, block: str | BlockHandle, iterator: str | None = None) -> tuple[LoopHandle, ...]:
-        """The loops around a block, outermost first; of an iterator, those that its value is made of."""
-        found = self._resolve(block, "Block")
-        around = loops_above(self.program, found)
+        """Return the loops around a block, outermost first; with `iterator`, only those in the iterator's binding."""
+        of_block = self._resolve(block, "Block")
+        around = loops_above(self.program, of_block)
         if iterator is not None:
-            used = free_vars(self._iterator(found, iterator).value)
+            used = free_vars(self._iterator(of_block, iterator).value)
             around = [x for x in around if x.var in used]
-        made = tuple(self._handle(x) for x in around)
+        handles = tuple(self._handle(x) for x in around)
         args = (self._coded(block),) if iterator is None else (self._coded(block), iterator)
-        self._entries.append(Entry("loops", args, {}, tuple(h.id for h in made)))
-        return made  # type: ignore[return-value]
+        self._entries.append(Entry("loops", args, {}, tuple(h.id for h in handles)))
+        return handles  # type: ignore[return-value]
 
     @traced
     def loop(self, block: str | BlockHandle, iterator: str) -> LoopHandle:
-        """The loop that an iterator of a block goes through: the only one that its value is made of."""
-        found = self._resolve(block, "Block")
-        value = self._iterator(found, iterator).value
-        used = [x for x in loops_above(self.program, found) if x.var in free_vars(value)]
+        """Return the only loop in an iterator's binding; raise if there are several or none."""
+        of_block = self._resolve(block, "Block")
+        value = self._iterator(of_block, iterator).value
+        used = [x for x in loops_above(self.program, of_block) if x.var in free_vars(value)]
         if len(used) != 1:
-            what = f"iterator `{iterator}` of block `{found.name}` goes through {counted(len(used), 'loop')}"
+            what = f"iterator `{iterator}` of block `{of_block.name}` goes through {counted(len(used), 'loop')}"
             more = "s.loops(block, iterator) gives all of them"
-            raise refuse(what, self.program, (found, f"{iterator} = {value}"), help=more).at(caller_span())
-        made = self._handle(used[0])
-        self._entries.append(Entry("loop", (self._coded(block), iterator), {}, (made.id,)))
-        return made  # type: ignore[return-value]
+            raise refuse(what, self.program, (of_block, f"{iterator} = {value}"), help=more).at(caller_span())
+        handle = self._handle(used[0])
+        self._entries.append(Entry("loop", (self._coded(block), iterator), {}, (handle.id,)))
+        return handle  # type: ignore[return-value]
 
     def _iterator(self, block: Block, name: str) -> Iter:
-        found = next((i for i in block.iters if i.var.name == name), None)
-        if found is None:
+        iterator = next((i for i in block.iters if i.var.name == name), None)
+        if iterator is None:
             names = ", ".join(f"`{i.var.name}`" for i in block.iters)
             what = f"block `{block.name}` has no iterator {name!r}"
             raise refuse(what, self.program, (block, f"its iterators are {names or 'none'}")).at(caller_span())
-        return found
+        return iterator
 
     @traced
     def block(self, name: str) -> BlockHandle:
-        """The block of that name."""
-        made = self._handle(self._find(name))
-        self._entries.append(Entry("block", (name,), {}, (made.id,)))
-        return made  # type: ignore[return-value]
+        """Return the block of that name."""
+        handle = self._handle(self._find(name))
+        self._entries.append(Entry("block", (name,), {}, (handle.id,)))
+        return handle  # type: ignore[return-value]
 
     @traced
     def child_blocks(self, at: LoopHandle | BlockHandle | str | None = None) -> tuple[BlockHandle, ...]:
-        """The outermost blocks inside of a loop or a block, in order; of the whole program where none is named."""
+        """Return the outermost blocks inside a loop or a block, in order; those of the whole program if `at` is None."""
         inside = None if at is None else self._resolve(at, "For | Block")
         return self._answer("child_blocks", () if at is None else (at,), queries.child_blocks(self.program, inside))
 
     @traced
     def producers(self, block: str | BlockHandle) -> tuple[BlockHandle, ...]:
-        """The blocks that write what a block reads, in order."""
+        """Return the blocks that write what a block reads, in order."""
         return self._answer("producers", (block,), queries.producers(self.program, self._resolve(block, "Block")))
 
     @traced
     def consumers(self, block: str | BlockHandle) -> tuple[BlockHandle, ...]:
-        """The blocks that read what a block writes, in order."""
+        """Return the blocks that read what a block writes, in order."""
         return self._answer("consumers", (block,), queries.consumers(self.program, self._resolve(block, "Block")))
 
     @traced
     def output_blocks(self) -> tuple[BlockHandle, ...]:
-        """The blocks that write parameters of the program, in order."""
+        """Return the blocks that write parameters of the program, in order."""
         return self._answer("output_blocks", (), queries.output_blocks(self.program))
 
     def _answer(self, op: str, args: tuple[Any, ...], blocks: Sequence[Block]) -> tuple[BlockHandle, ...]:
@@ -264,9 +267,9 @@ class Schedule(Sampling):
         return handles  # type: ignore[return-value]
 
     def copy(self) -> Schedule:
-        """A schedule that goes on from here by itself: edits of one are not seen by the other.
+        """Return an independent schedule that continues from here: edits of one are not seen by the other.
 
-        Handles that exist now can be used in both; in each of them they are where that schedule has brought their statement.
+        Handles that exist now are valid in both. In each schedule they point to where that schedule moved their statement.
         """
         other = Schedule(self.program)
         other._choices = self._choices.copy()
@@ -315,7 +318,7 @@ class Schedule(Sampling):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is done inside is undone if it ends with an exception; handles made inside are gone then."""
+        """Undo everything done inside if the body raises; handles made inside are then dead."""
         state = self.program, list(self.rounding), list(self._places), list(self._entries), set(self._names)
         choices = self._choices.state()
         try:
@@ -334,7 +337,7 @@ class Schedule(Sampling):
         return place
 
     def _resolve(self, value: Any, annotation: str) -> Any:
-        """The statement that an argument means, if it means one."""
+        """Return the statement that an argument refers to, or the argument itself if it refers to none."""
         wanted = [word for word, part in (("loop", "For"), ("block", "Block")) if part in annotation]
         if isinstance(value, tuple) and wanted:
             return tuple(self._resolve(v, annotation) for v in value)
@@ -359,10 +362,10 @@ class Schedule(Sampling):
         return value
 
     def _find(self, name: str) -> Block:
-        found = index(self.program.body).blocks
-        match = found.get(name)
+        by_name = index(self.program.body).blocks
+        match = by_name.get(name)
         if match is None:
-            listed = ", ".join(f"`{n}`" for n in found) or "none"
+            listed = ", ".join(f"`{n}`" for n in by_name) or "none"
             raise ScheduleError(f"there is no block `{name}`", where=caller_span(), facts=[f"the blocks are {listed}"])
         return match
 
@@ -372,10 +375,10 @@ class Schedule(Sampling):
             return known
         name = s.var.name if isinstance(s, For) else s.name if isinstance(s, Block) else "s"
         id = HandleId(len(self._places), fresh_name(name, self._names))
-        made = LoopHandle(self, id) if isinstance(s, For) else BlockHandle(self, id)
+        handle = LoopHandle(self, id) if isinstance(s, For) else BlockHandle(self, id)
         self._places.append(s)
-        self._handles.append(made)
-        return made
+        self._handles.append(handle)
+        return handle
 
     def _coded(self, value: Any) -> Any:
         if isinstance(value, (SampledInt, SampledText)) and any(v is value.origin for v, _ in self._choices.values):
@@ -385,7 +388,7 @@ class Schedule(Sampling):
         return value.id if isinstance(value, Handle) else plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:
-        """Every handle goes where its statement went."""
+        """Move every handle to where its statement went."""
         self.program = func
         for n, place in enumerate(self._places):
             if isinstance(place, str):

@@ -1,7 +1,7 @@
 """Tiles: the part of a buffer that one iteration of a loop touches, and blocks whose iterators are the loops themselves.
 
-Inside of a block only its iterators may be used, so a block that works on a tile needs iterators that say where in the
-tile it is. `rebound` gives it one iterator for each loop that it depends on:
+A block may use only its iterators, so a block that works on a tile needs iterators that locate it inside the tile. `rebound` gives it one
+iterator for each loop that it depends on:
 
     for i_0 in range(4): for i_1 in range(6): block(S i = i_0 * 6 + i_1): c[i] = …
     for i_0 in range(4): for i_1 in range(6): block(S vi_0 = i_0, S vi_1 = i_1): c[vi_0 * 6 + vi_1] = …
@@ -23,7 +23,7 @@ from .errors import refuse
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Where a tile begins, where in it a point is, and how large it is, for each dimension."""
+    """The start of a tile, the position of a point inside it, and its size, for each dimension."""
 
     base: tuple[Expr, ...]  # over the loops outside
     offset: tuple[Expr, ...]  # over the loops inside
@@ -31,7 +31,7 @@ class Tile:
 
 
 def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
-    """The loops around a block that are inside of `at`; all of them when that is None."""
+    """Return the loops around a block that are inside `at`; all of them if `at` is None."""
     above = loops_above(func, block)
     if at is None:
         return above
@@ -41,17 +41,17 @@ def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
 
 
 def spatial_predicate(block: Block, iters: dict[Var, Expr]) -> Expr:
-    """The part of a block's predicate that its reduction iterators have no part in, over other iterators of the same loops."""
+    """Return the part of a block's predicate without reduction iterators, over other iterators of the same loops."""
     return substitute(block.init_predicate, {i.var: substitute(i.value, iters) for i in block.iters})
 
 
 def spatial_facts(func: Func, block: Block, inner: list[For]) -> Facts:
-    """What is known around a block where those of the `inner` loops that feed reductions are not around it."""
+    """Return the facts that hold around a block without those `inner` loops that feed reductions."""
     return extended(facts_at(func, inner[0] if inner else block), [x for x in inner if not fed_by(block, x) - {"S"}])
 
 
 def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For], verb: str, facts: Facts | None = None) -> Tile:
-    """The tile that `indices` (over loops) run through in the inner loops; refused unless its size is a constant."""
+    """Return the tile that `indices` (over loops) traverse in the inner loops; raise unless its size is a constant."""
     facts = facts_at(func, block) if facts is None else facts
     starts = {x.var: x.start for x in inner}
     loose = {x.var for x in inner}
@@ -61,6 +61,7 @@ def tile_of(func: Func, block: Block, indices: tuple[Expr, ...], inner: list[For
         o = simplify(e - b, facts)
         high = bounds(o, facts)[1]
         own = bound_inside(block)
+        # A tile of more than 2^20 elements along one dim is no tile: the bound comes from the range of a dynamic size.
         if not free_vars(o) <= loose or free_vars(b) & own or not prove(Const(0, o.dtype) <= o, facts) or high is None or high > 1 << 20:
             raise refuse(
                 f"cannot {verb} block `{block.name}`: the part of the buffer that it touches has no constant size",
@@ -90,10 +91,10 @@ class Rebound:
 
 
 def rebound(func: Func, block: Block, verb: str) -> Rebound:
-    """The block over iterators that are its loops; refused where a loop feeds iterators of several kinds."""
+    """Return the block over iterators that are its loops; raise if a loop feeds iterators of several kinds."""
     loops = loops_above(func, block)
-    found = rebound_over(block, [x.var for x in loops])
-    if found is None:
+    over_loops = rebound_over(block, [x.var for x in loops])
+    if over_loops is None:
         mixed = next(x for x in loops if len(fed_by(block, x)) > 1)
         raise refuse(
             f"cannot {verb} block `{block.name}`: loop `{mixed.var.name}` feeds iterators of several kinds",
@@ -101,11 +102,11 @@ def rebound(func: Func, block: Block, verb: str) -> Rebound:
             (mixed, "this loop"),
             (block, ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)),
         )
-    return found
+    return over_loops
 
 
 def rebound_over(block: Block, loops: list[Var]) -> Rebound | None:
-    """The block over iterators that are the loop variables `loops`; None where one of them feeds iterators of several kinds."""
+    """Return the block over iterators that are the loop variables `loops`; None if one of them feeds iterators of several kinds."""
     iters: list[Iter] = []
     var_of: dict[Var, Expr] = {}
     for x in loops:
@@ -116,7 +117,8 @@ def rebound_over(block: Block, loops: list[Var]) -> Rebound | None:
             var = Var(f"v{x.name}")
             iters.append(Iter(var, kind, x))
             var_of[x] = var
-    # A part of the predicate that is about a reduction iterator stays so, or init would run at fewer points than before.
+    # Conditions on a reduction iterator must stay conditions on one. Otherwise they would also guard the init, which would then run at
+    # fewer points than before.
     fixed = [i for i in block.iters if i.kind != "S" and free_vars(i.value).isdisjoint(loops)]
     replacer = Replacer({i.var: substitute(i.value, var_of) for i in block.iters if i not in fixed})
     new = block.with_(
@@ -131,7 +133,7 @@ def rebound_over(block: Block, loops: list[Var]) -> Rebound | None:
 
 
 def nest_of(loops: list[For], body: Stmt, kinds: bool = False) -> tuple[Stmt, dict[Var, Expr]]:
-    """New loops like `loops` around `body` (which is over the old variables), and the variables they have."""
+    """Return new loops like `loops` around `body` (which uses the old variables), and the new variables; `kinds` keeps loop kinds."""
     fresh: dict[Var, Expr] = {x.var: Var(x.var.name, x.var.dtype) for x in loops}
     replacer = Replacer(fresh)
     s = replacer.stmt(body)
@@ -145,20 +147,20 @@ def nest_of(loops: list[For], body: Stmt, kinds: bool = False) -> tuple[Stmt, di
 
 
 def extended(facts: Facts, loops: list[For]) -> Facts:
-    """Also the ranges of these loops."""
+    """Return the facts with the ranges of these loops added."""
     for x in loops:
         facts = loop_facts(facts, x)
     return facts
 
 
 def readable(e: Expr, facts: Facts) -> Expr:
-    """The condition under which everything that `e` loads is an element of its buffer, as far as that is not known.
+    """Return the condition under which every load in `e` is in bounds; TRUE if that is proved.
 
     x[t[i - 1]] for i in 0..n        0 <= i - 1, if t has n elements
     """
     if not any(isinstance(node, Load) for node in walk(e)):
         return TRUE
-    if isinstance(e, (Select, And, Or)):  # only what is taken is read
+    if isinstance(e, (Select, And, Or)):  # lazy operands: only the one taken is read
         c = e.args[0]
         first = readable(c, facts)
         then, orelse = facts.with_condition(c), facts.with_condition(Not(c))

@@ -1,15 +1,15 @@
-"""The analytic model: what every register tile of a sum of products would cost, term by term, all tiles at once.
+"""Analytic cost model for register tiles of products and convolutions: the cycles of every candidate tile, term by term (a roofline).
 
-    work = Product(rows=128, columns=1536, depth=384)
+    work = Gemm(rows=128, columns=1536, depth=384)
     model = Tiles.that_fit(target, work)                # 74 tiles for 32 registers
     cost = model.cost(work, threads=2)                  # arrays: an entry for each tile
     cost.cycles.argmin()
 
-The work (`workloads.py`: products, convolutions, windows) is done as the rules do it (`library/`): panels of some vectors of columns and
-tiles of rows, with smaller ones for what remains, shared out among threads; in a tile, a step of the sum is loads of vectors and of single
-elements, and `rows * vectors` multiply-adds.
+The model follows how the rules run a workload (`workloads.py`, `library/`): panels of some vectors of columns and tiles of rows, smaller
+ones for the remainders, shared out among threads. In a tile, a step of the sum loads vectors and single elements, and does
+`rows * vectors` multiply-adds.
 
-A term is the cycles that one thread would take if nothing else had to be done. What takes longest hides most of the rest, never all.
+Each term is the cycles that one thread would take if nothing else had to be done. The longest term hides most of the others, never all.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from .workloads import Gemm, Tiling
 if TYPE_CHECKING:
     import numpy as np
 
-# Terms of the model: they choose the default of a tile, and none of the tiles that others may ask for.
-UNHIDDEN = 0.1  # the part of every term but the longest that shows
-ABOUT = 0.02  # what the model cannot tell apart
-START = 12  # cycles to begin a tile and to leave it
+# Constants of the model. They affect only the default tile, not which tiles are legal.
+UNHIDDEN = 0.1  # share of every term but the longest that out-of-order execution does not hide
+ABOUT = 0.02  # relative difference of cycles below which the model treats tiles as equal
+START = 12  # cycles to enter and leave a tile
 
 
 class Cost(NamedTuple):
-    """Cycles of one thread for each tile, by term; `cycles` is what they come to, `busy` the share of the threads' time that is used."""
+    """Cycles of one thread for each tile, by term; `cycles` is the total, `busy` the used share of the threads' time."""
 
     compute: np.ndarray[Any, Any]  # multiply-adds
-    loads: np.ndarray[Any, Any]  # what the sum's steps load from the first cache
-    latency: np.ndarray[Any, Any]  # sums that wait for themselves
-    l2: np.ndarray[Any, Any]  # bytes from the second cache into the first
-    l3: np.ndarray[Any, Any]
-    edges: np.ndarray[Any, Any]  # beginning tiles, and writing them
+    loads: np.ndarray[Any, Any]  # loads from the L1 cache
+    latency: np.ndarray[Any, Any]  # each sum waits for its own previous multiply-add
+    l2: np.ndarray[Any, Any]  # transfers from the L2 into the L1 cache
+    l3: np.ndarray[Any, Any]  # transfers from the L3 into the L2 cache
+    edges: np.ndarray[Any, Any]  # starting tiles and writing them back
     busy: np.ndarray[Any, Any]
     cycles: np.ndarray[Any, Any]
-    least: float  # multiply-adds alone, on all threads
+    least: float  # lower bound: multiply-adds alone, on all threads
 
 
 class Sizes(NamedTuple):
-    """The numbers of rows, and of vectors, that a tile may have."""
+    """The numbers of rows and of vectors that a tile may have."""
 
     rows: Sequence[int]
     vectors: Sequence[int]
 
 
-ANY = Sizes(range(1, 29), range(1, 9))
+ANY = Sizes(range(1, 29), range(1, 9))  # up to 28 rows of one vector: with two more registers they fill the 32 of the largest machines
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Candidates: rows, and vectors of columns, of each tile."""
+    """Candidate tiles: rows, and vectors of columns, of each."""
 
     target: Target
     rows: np.ndarray[Any, Any]
@@ -66,7 +66,7 @@ class Tiles:
 
     @staticmethod
     def that_fit(target: Target, work: Gemm, sizes: Sizes = ANY, spare: int = 0) -> Tiles:
-        """All tiles of some sizes whose sums, with what a step needs besides and `spare` more, fit the registers; at least the smallest."""
+        """Return all tiles of some sizes whose registers, plus `spare`, fit the machine; at least the smallest tile."""
         import numpy as np
 
         rows, vectors = (x.ravel() for x in np.meshgrid(sizes.rows, sizes.vectors, indexing="ij"))
@@ -75,7 +75,7 @@ class Tiles:
         return Tiles(target, rows[fit], vectors[fit])
 
     def cost(self, work: Gemm, threads: int = 2) -> Cost:
-        """The terms of each tile for this work."""
+        """Return the terms of each tile for this workload."""
         import numpy as np
 
         rate, lanes = throughput(self.target), self._lanes(work)
@@ -99,13 +99,13 @@ class Tiles:
         return max(1, self.target.vector_bits // (8 * work.size))
 
     def best(self, works: tuple[Gemm, ...], threads: int = 2) -> int:
-        """The tile that is the fastest in the mean over works, each weighed by the least time it could take."""
+        """Return the index of the tile that is fastest in the mean over workloads, each relative to its lower bound."""
         import numpy as np
 
         costs = [self.cost(w, threads) for w in works]
         slower = sum(c.cycles / max(c.least, 1e-9) for c in costs)
         assert isinstance(slower, np.ndarray)
-        # Of tiles about as good as the best: one that leaves no narrower panel, which would need code of its own; then the largest.
+        # Among tiles about as good as the best, prefer one without a narrower last panel, which needs code of its own; then the largest.
         good = np.flatnonzero(slower <= slower.min() * (1 + ABOUT))
 
         def merit(n: int) -> tuple[bool, int, int]:
@@ -117,16 +117,16 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The tile that the model takes, and the terms that decided."""
+    """The tile that the model chooses, and the deciding terms as text."""
 
     rows: int
     vectors: int
     text: str
 
 
-@functools.lru_cache(maxsize=256)  # variants of a kernel, and kernels of like layers, ask the same
+@functools.lru_cache(maxsize=256)  # variants of a kernel, and kernels of similar layers, ask the same question
 def choose_tile(target: Target, works: tuple[Gemm, ...], sizes: Sizes = ANY, spare: int = 0, threads: int = 2) -> Choice:
-    """The fastest register tile for the works in the mean; its terms are those of the last work."""
+    """Return the fastest register tile in the mean over the workloads; its text shows the terms of the last one."""
     tiles = Tiles.that_fit(target, works[-1], sizes, spare)
     n = tiles.best(works, threads)
     cost = tiles.cost(works[-1], threads)
@@ -145,14 +145,14 @@ def choose_tile(target: Target, works: tuple[Gemm, ...], sizes: Sizes = ANY, spa
 
 
 def legal_tiles(target: Target, work: Gemm, sizes: Sizes = ANY, spare: int = 0) -> tuple[tuple[int, int], ...]:
-    """Rows and vectors of all tiles of some sizes that fit the registers: those among which the model chooses."""
+    """Return rows and vectors of all tiles of some sizes that fit the registers."""
     needed = {(r, v): work.registers(r, v) + spare for r in sizes.rows for v in sizes.vectors}
     room = max(target.n_vector_registers, min(needed.values()))
     return tuple(tile for tile, registers in needed.items() if registers <= room)
 
 
 class _Steps:
-    """What a step of the sum costs for all tiles of the work together, the smaller ones at both ends too."""
+    """The cost of one step of the sum, over all tiles of the workload together, including the smaller tiles at both ends."""
 
     def __init__(self, rate: Throughput, tiling: Tiling, work: Gemm, columns: int) -> None:
         rows, vectors, *_, width = tiling

@@ -1,12 +1,12 @@
-"""Traces: what was done to a program, as data. They print as Python, save as JSON, and can be applied to a program again.
+"""Traces: the primitive calls that transformed a program, as data. They print as Python, save as JSON, and can be replayed.
 
     trace = s.trace
     print(trace)                          # i, j, k = s.loops("c") …
     Trace.from_json(trace.to_json()).apply(func)
 
-A handle is a number here: the order in which the schedule handed it out; so is a sampled value. What sampling chose is the vector
-`decisions`, apart from the calls: a search changes the vector, or some of its decisions by name, and `apply` makes the schedule that it
-means. Where that is none, the error says at which entry of the trace: `entry 4 of the trace, s.vectorize(j_1): cannot vectorize …`.
+A handle is a number in a trace (the order in which the schedule handed it out), and so is a sampled value. The sampled choices are the
+vector `decisions`, apart from the calls. A search changes the vector, or some decisions by name, and `apply` replays the schedule with
+them. If that is illegal, the error names the entry: `entry 4 of the trace, s.vectorize(j_1): cannot vectorize …`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from ..loop.stmt import Func
 from ..support.errors import Error, ModelFileError, ScheduleError, counted
 from ..support.record import dataclass
 
-VERSION = 2
-READABLE = (1, 2)  # version 1 has no names of decisions: they get the names that they have by default
+VERSION = 2  # format of the JSON text; change it if older readers would misread new traces
+READABLE = (1, 2)  # version 1 has no names of decisions: they get their default names
 
 F = TypeVar("F", bound=Callable[..., Any])
-Position = int | tuple[int, ...]  # a decision in a vector: of a choice among several its number, of a tile its factors
+Position = int | tuple[int, ...]  # a decision as a number: the position of a choice in its list, or the factors of a tile
 
 
 def traced(method: F) -> F:
-    """Marks a method whose calls are entries of traces: what a trace may call."""
+    """Marks a method of `Schedule` as one that traces record and may call."""
     method.traced = True  # type: ignore[attr-defined]
     return method
 
 
 class BrokenTraceError(ModelFileError, ScheduleError):
-    """A trace that no schedule has made: it calls what is no primitive, or uses what no entry gave."""
+    """A trace that no schedule has made: it calls something that is no primitive, or uses a handle that no entry returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandleId:
-    """A handle by its number, with the name it is printed under."""
+    """A handle as its number, with the name it is printed under."""
 
     number: int
     name: str
@@ -47,7 +47,7 @@ class HandleId:
 
 @dataclass(frozen=True, slots=True)
 class ValueId:
-    """A sampled value by its number, with the name it is printed under."""
+    """A sampled value as its number, with the name it is printed under."""
 
     number: int
     name: str
@@ -55,7 +55,7 @@ class ValueId:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One call of a method of `Schedule`, and the handles (or sampled values) that it gave."""
+    """One call of a method of `Schedule`, and the handles (or sampled values) that it returned."""
 
     op: str
     args: tuple[Any, ...]
@@ -63,14 +63,14 @@ class Entry:
     results: tuple[HandleId | ValueId, ...] = ()
 
     def __str__(self) -> str:
-        shown = [*(_shown(a) for a in self.args), *(f"{k}={_shown(v)}" for k, v in self.kwargs.items())]
-        call = f"s.{self.op}({', '.join(shown)})"
+        arguments = [*(_shown(a) for a in self.args), *(f"{k}={_shown(v)}" for k, v in self.kwargs.items())]
+        call = f"s.{self.op}({', '.join(arguments)})"
         names = ", ".join([*(["_"] if self.op == "sample_tile" else []), *(r.name for r in self.results)])
         unpacked = "," if self.op in _TUPLES and len(self.results) == 1 else ""
         return f"{names}{unpacked} = {call}" if self.results else call
 
 
-# What answers a tuple: one of a single result is unpacked, too.
+# Methods that return a tuple: a single result is printed as `x, = …`.
 _TUPLES = {"child_blocks", "consumers", "loop_partition", "loops", "output_blocks", "pad", "partition", "producers", "split"}
 _TUPLES |= {"sample_partitioned_tile", "sample_perfect_tile", "transform_block_layout"}
 
@@ -85,7 +85,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The calls that made a program out of another one, in order."""
+    """The calls that transformed a program, in order, and the sampled choices as a vector."""
 
     entries: tuple[Entry, ...] = ()
     decisions: tuple[Position, ...] = ()
@@ -94,16 +94,16 @@ class Trace:
         return "\n".join(map(str, self.entries))
 
     def apply(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | None = None, seed: int = 0) -> Func:
-        """Do the same to another program: a `Func`, or what carries one as `func`. See `schedule`."""
+        """Replay the trace on another program (a `Func`, or an object with `func`) and return the result; see `schedule`."""
         program: Func = self.schedule(source, decisions, seed).program
         return program
 
     def schedule(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | None = None, seed: int = 0) -> Any:
-        """The schedule that does the same to another program; its `decisions` are the records of the choices.
+        """Replay the trace on another program and return the schedule; its `decisions` are the records of the choices.
 
-        Sampled choices are `decisions` in order, else those of the trace; beyond them they are drawn from the stream of the seed. One that
-        does not fit is repaired (`domains.py`). Decisions by name are some of the choices, in place of those of the trace; they are not
-        repaired, but errors where they do not fit. What the decisions make impossible is a `ScheduleError` that names the entry.
+        Sampled choices come from the sequence `decisions`, else from the trace; any beyond these are drawn from the seed's stream. A choice
+        that does not fit is repaired (`domains.py`). Decisions by name replace some choices of the trace; they are not repaired, and raise
+        if they do not fit. If the decisions make a call illegal, the `ScheduleError` names the entry.
         """
         from .schedule import Schedule
 
@@ -118,11 +118,11 @@ class Trace:
         return s
 
     def undecided(self) -> Trace:
-        """The calls alone: each choice is open again."""
+        """Return the trace without its decisions: each choice is open again."""
         return Trace(self.entries)
 
     def replay(self, s: Any) -> None:
-        """Do the same in a schedule."""
+        """Replay the calls in a schedule."""
         known: dict[HandleId | ValueId, Any] = {}
         for n, e in enumerate(self.entries):
             try:
@@ -134,7 +134,7 @@ class Trace:
                 raise ScheduleError(f"entry {n + 1} of the trace, {e}: {error.what}", facts=error.facts, help=error.help) from error
 
     def to_json(self) -> str:
-        """The trace as JSON text."""
+        """Return the trace as JSON text."""
         entries = [
             {
                 "op": e.op,
@@ -148,7 +148,7 @@ class Trace:
 
     @staticmethod
     def from_json(text: str) -> Trace:
-        """The trace of a JSON text."""
+        """Parse a trace from JSON text; raise `ModelFileError` if it is none."""
         try:
             data = json.loads(text)
             if data["version"] not in READABLE:
@@ -172,7 +172,7 @@ class Trace:
 
 
 def _replay(e: Entry, s: Any, known: dict[HandleId | ValueId, Any]) -> None:
-    """One call, with what earlier ones gave; what it gives is known then."""
+    """Replay one call with the results of earlier ones in `known`, and add its own results."""
     if not getattr(getattr(type(s), e.op, None), "traced", False):
         raise BrokenTraceError(f"this trace calls `{e.op}`, which is no primitive")
 
@@ -190,11 +190,11 @@ def _replay(e: Entry, s: Any, known: dict[HandleId | ValueId, Any]) -> None:
         inspect.signature(method).bind(*args, **kwargs)
     except TypeError as error:
         raise BrokenTraceError(f"this trace calls `{e.op}` with other arguments than it takes: {error}") from None
-    made = method(*args, **kwargs)
-    listed = [x for x in (made if isinstance(made, tuple) else (made,)) if x is not None]
-    if e.results and len(listed) != len(e.results):
-        raise ScheduleError(f"it gives {counted(len(listed), 'result')} here, and {len(e.results)} in the trace")
-    known.update(zip(e.results, listed, strict=False))
+    returned = method(*args, **kwargs)
+    results = [x for x in (returned if isinstance(returned, tuple) else (returned,)) if x is not None]
+    if e.results and len(results) != len(e.results):
+        raise ScheduleError(f"it gives {counted(len(results), 'result')} here, and {len(e.results)} in the trace")
+    known.update(zip(e.results, results, strict=False))
 
 
 def _coded(value: Any) -> Any:
@@ -204,10 +204,10 @@ def _coded(value: Any) -> Any:
 
 
 def _result(value: Any) -> HandleId | ValueId:
-    found = _decoded(value)
-    if not isinstance(found, (HandleId, ValueId)):
+    decoded = _decoded(value)
+    if not isinstance(decoded, (HandleId, ValueId)):
         raise ValueError(f"{value!r} is no result of a call")
-    return found
+    return decoded
 
 
 def _decision(value: Any) -> Position:

@@ -1,12 +1,12 @@
-"""What register tiles are chosen for: sums of products of four kinds, what a tile of each reads, and from which cache.
+"""Workloads of the tile cost model (GEMM, convolution over channels or over a row, sliding window): what a tile of each reads from where.
 
-    Product(rows=128, columns=1536, depth=384)                          # c[i, j] += a[i, k] * b[k, j]
-    Channels(rows=56, columns=64, depth=576, batch=56, taps=9)          # y[p, q, j] += x[c, p + a, q + b] * w[c, a, b, j], lanes are j
-    Neighbors(rows=16, columns=160, depth=144, batch=160, taps=9)      # the same with lanes along q
-    Overlapping(rows=112, columns=112, depth=9, batch=32, reach=3)      # y[c, p, q] += x[c, p + a, q + b] * w[c, a, b]
+    Gemm(rows=128, columns=1536, depth=384)                                # c[i, j] += a[i, k] * b[k, j]
+    ConvOverChannels(rows=56, columns=64, depth=576, batch=56, taps=9)     # y[p, q, j] += x[c, p + a, q + b] * w[c, a, b, j], lanes are j
+    ConvOverRow(rows=16, columns=160, depth=144, batch=160, taps=9)        # the same with lanes along q
+    SlidingWindow(rows=112, columns=112, depth=9, batch=32, reach=3)       # y[c, p, q] += x[c, p + a, q + b] * w[c, a, b]
 
-A tile has some rows by some vectors of columns. Methods take arrays with an entry for each tile, and answer for one batch: a product of
-many, an image's row, an image. The analytic model (`tile_cost_model.py`) makes cycles of that.
+A tile has some rows by some vectors of columns. Methods take arrays with an entry for each tile, and return values for one batch: one of
+many products, a row of an image, or an image. The analytic model (`tile_cost_model.py`) turns them into cycles.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from ..support.record import dataclass
 from ..target.machine import Caches
 
-WAYS = 8  # lines of a set of the first cache
-PAGE = 4096  # bytes of a way: addresses this far apart share a set
-LINE = 64
+WAYS = 8  # associativity of the L1 cache, assumed for all machines
+PAGE = 4096  # bytes in one way of the L1 cache: addresses this far apart share a set
+LINE = 64  # bytes of a cache line
 Numbers = Any  # an array with an entry for each tile
 
 
 class Tiling(NamedTuple):
-    """The work in tiles: rows and vectors of a tile, panels of vectors, tiles of rows in a panel; bytes of a vector's columns of b."""
+    """The workload in tiles: rows and vectors of a tile, number of panels, tiles of rows in a panel; bytes of b in a vector of columns."""
 
     rows: Numbers
     vectors: Numbers
@@ -34,7 +34,7 @@ class Tiling(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes that come from the second cache into the first, and from the third into the second."""
+    """Bytes that move from the L2 into the L1 cache, and from the L3 into the L2 cache."""
 
     l2: Numbers
     l3: Numbers
@@ -42,36 +42,36 @@ class Traffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """A sum of products: c[rows, columns] += a[rows, depth] * b[depth, columns], `batch` times; sizes of elements in bytes.
+    """A matrix product c[rows, columns] += a[rows, depth] * b[depth, columns], `batch` times; element sizes in bytes.
 
-    Panels are shared out among threads, and tiles of rows too where panels are few. Rows of a that lie a large power of two apart meet in
-    few sets of the first cache: where a tile has more of them than fit there, each element is fetched with its whole line again.
+    Threads share panels, and also tiles of rows if panels are few. Rows of a that are a large power of two apart map to few sets of the L1
+    cache. If a tile has more of them than fit there, each element fetches its whole cache line again.
     """
 
     rows: int
     columns: int
     depth: int
     batch: int = 1
-    size: int = 4  # of an element of the result, which vectors are made of
-    wide: int = 4  # of an element of b
+    size: int = 4  # bytes of an element of the result; vectors hold such elements
+    wide: int = 4  # bytes of an element of b
 
     def registers(self, rows: Numbers, vectors: Numbers) -> Numbers:
-        """The registers of a tile: its sums, a vector of each column, one element of a."""
+        """Return the registers of a tile: its sums, one vector of b per column vector, and one broadcast element of a."""
         return rows * vectors + vectors + 1
 
     def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
-        """The vectors of `width` bytes, and the single elements, that a step of a tile's sum loads."""
+        """Return the loads of vectors (of `width` bytes), and of single elements, in a step of a tile's sum."""
         return vectors, rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """How many parts of the whole threads can take."""
+        """Return the number of work items that threads share."""
         import numpy as np
 
         panels = self.batch * t.panels
         return np.where(panels >= 2 * threads, panels, panels * t.tiles)
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
-        """A panel is read by all of its tiles, the rows of a for every panel."""
+        """Return the cache traffic: all tiles of a panel read that panel, and every panel reads the rows of a."""
         import numpy as np
 
         panel, left, whole = self.depth * t.vectors * t.width, t.rows * self.depth * self.wide, self.rows * self.depth * self.wide
@@ -85,19 +85,19 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class ConvOverChannels(Gemm):
-    """A convolution whose lanes are channels: rows are neighbors of an image's row, a batch is such a row, b the weights of all batches.
+    """A convolution with channels as lanes: rows are neighbors in an image row, a batch is an image row, b are the weights of all batches.
 
-    Threads share panels and rows of images; those of one panel come one after the other. An element of the image is in `taps` products.
+    Threads share panels and image rows; all rows of a panel run before the next panel. Each input element is reused by `taps` products.
     """
 
     taps: int = 1
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Rows of images, for each panel."""
+        """Return the number of work items: image rows, for each panel."""
         return self.batch * t.panels
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
-        """A panel of weights is read by every tile of every batch, but once from the third cache."""
+        """Return the cache traffic: every tile of every batch reads the panel of weights, which comes from the L3 cache once."""
         panel, image = self.depth * t.vectors * t.width, self.rows * self.depth * self.wide / self.taps
         window = t.rows * self.depth * self.wide / self.taps
         l2 = t.panels * t.tiles * panel * (panel + window > caches.l1) + t.panels * image
@@ -107,25 +107,25 @@ class ConvOverChannels(Gemm):
 
 @dataclass(frozen=True, slots=True)
 class ConvOverRow(Gemm):
-    """A convolution whose lanes are neighbors of an image's row: rows are channels, a their weights, b the part of the image.
+    """A convolution with lanes along an image row: rows are channels, a their weights, b the part of the image.
 
-    Threads share tiles of channels and rows of images; all vectors of a row are done with the same weights. Vectors that begin at
-    any element lie across two lines, and `stride` of them are read for one.
+    Threads share tiles of channels and image rows; all vectors of a row use the same weights. Unaligned vectors straddle two cache lines,
+    and `stride` loads make one strided vector.
     """
 
     taps: int = 1
     stride: int = 1
 
     def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
-        """Vectors of the image, wherever they begin; an element of the weights for each channel."""
+        """Return the loads: unaligned vectors of the image, and one weight for each channel."""
         return vectors * self.stride * across(width), rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Rows of images, for each tile of channels."""
+        """Return the number of work items: image rows, for each tile of channels."""
         return self.batch * t.tiles
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
-        """The part of the image is read for every tile, all weights for every batch."""
+        """Return the cache traffic: every tile reads its part of the image, and every batch all weights."""
         part = self.depth * t.panels * t.vectors * t.width * self.stride / self.taps
         weights = t.rows * self.depth * self.wide
         outside = part + weights > caches.l1
@@ -136,31 +136,31 @@ class ConvOverRow(Gemm):
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindow(Gemm):
-    """A reduction of windows whose rows have parts in common; a batch is an image, a row of blocks of channels; `depth` elements are one.
+    """A reduction over windows that overlap along rows; a batch is an image or a row of NCHWc channel blocks; `depth` is the window's size.
 
-    A window reaches over `reach` rows, the next one begins `stride` further. What rows have in common is loaded once; where there is
-    no register for it any more it is so from the stack, which costs no more.
+    A window covers `reach` rows, and the next one begins `stride` rows further. Rows that windows share are loaded once. If registers run
+    out, they are reloaded from the stack, which costs no more.
     """
 
     reach: int = 1
     stride: int = 1
-    anywhere: bool = True  # vectors begin at any element
+    anywhere: bool = True  # loads are unaligned
 
     def loads(self, rows: Numbers, vectors: Numbers, width: int) -> tuple[Numbers, Numbers]:
-        """The vectors of all rows that a tile's windows cover, and a weight, of each step."""
+        """Return the loads per step: vectors of all rows that a tile's windows cover, and one weight."""
         covered = ((rows - 1) * self.stride + self.reach) / self.reach
         return vectors * covered * (across(width) if self.anywhere else 1), 1
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Tiles of rows."""
+        """Return the number of work items: tiles of rows."""
         return self.batch * t.tiles
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
-        """The rows that a tile's windows cover; each row of the image once from the third cache."""
+        """Return the cache traffic: the rows that a tile's windows cover; each image row comes from the L3 cache once."""
         row = t.panels * t.vectors * t.width
         return Traffic(t.tiles * ((t.rows - 1) * self.stride + self.reach) * row, self.rows * self.stride * row)
 
 
 def across(width: int) -> float:
-    """Loads that a vector of so many bytes is which begins at any element: one more where it lies across two lines."""
+    """Return the expected cache-line accesses of an unaligned load of `width` bytes: 1 plus the chance of straddling a line."""
     return 1 + min(width / LINE, 1)

@@ -258,7 +258,7 @@ class _Rule(TiledProduct):
             tried(partial(s.vectorize, s.split(s.loops(copy)[-1], self.dot.lanes)[1]))
 
     def _instruction(self, name: str) -> str | None:
-        """Return the instruction for a block whose last loop is over lanes; None for a block with a predicate, or if no instruction fits."""
+        """Return the instruction for a block whose last loop is over lanes; None if the block has a predicate or no instruction fits."""
         lanes = constant_extent(self.s.program, self.s.loops(name)[-1].loop)
         plain = find_block(self.s.program, name).predicate is TRUE
         return self.dot.instructions.get(lanes) if plain and lanes is not None else None
