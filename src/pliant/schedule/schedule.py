@@ -189,7 +189,7 @@ class Schedule(Sampling):
 
     @property
     def func(self) -> Func:
-        """The program marked as scheduled, so that it is compiled exactly as it is. Raises if a decision was asked for that no choice made."""
+        """The program marked as scheduled, so that it is compiled exactly as it is; raises if a decision by name was never made."""
         self._choices.check_used()
         return self.program.with_(attrs=self.program.attrs.with_(scheduled=True))
 

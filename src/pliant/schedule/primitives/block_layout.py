@@ -1,8 +1,7 @@
-"""Primitives about the iterators of a block: transform_block_layout gives it other ones, reindex lets them index an operand; with an
-index map of its own: reindex_cache_read, reindex_cache_write.
+"""Primitives that change a block's iteration space (transform_block_layout), or reindex its operands (reindex, reindex_cache_read/write).
 
-Together they turn any sum of products into a matrix product: a convolution's iterators are fused into rows, columns and depth, and
-its operands are copied to where these iterators find them.
+Together they turn any sum of products into a matrix product (im2col for a convolution): the iterators are fused into rows, columns and
+depth, and operands are copied to buffers that these iterators index.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from .wide_copies import FromCopy, as_dtype, wider
 
 @legal
 def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tuple[Func, Forward]:
-    """Give a block other iterators, by a map from those it has, and loops over them; every point keeps its instance.
+    """Replace a block's iterators by an index map of them, and its loops by loops over the new iterators; the instances stay the same.
 
-    The map has to be one to one, and no new iterator may be made of iterators of several kinds.
+    The map must be one to one, and no new iterator may combine iterators of several kinds.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -90,35 +89,35 @@ def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tup
     edit.moved.update(simplifier.moved)
     for x in reversed(loops):
         new = x.with_(body=new)
-    made = tuple(s for s in walk_stmts(new) if isinstance(s, For))[: len(loops)]
+    new_loops = tuple(s for s in walk_stmts(new) if isinstance(s, For))[: len(loops)]
     edit.replace(next(iter(nest.values()), block), new)
     edit.move(block, done)
-    _forward_loops(edit, block, nest, index_map, made)
-    return edit.done(made=made, rounding=_rounding(func, block, nest, index_map))
+    _forward_loops(edit, block, nest, index_map, new_loops)
+    return edit.done(made=new_loops, rounding=_rounding(func, block, nest, index_map))
 
 
 def _kinds(func: Func, block: Block, map: IndexMap, what: str) -> list[IterKind]:
-    """The kind of each new iterator: that of the old ones it is made of."""
+    """Return the kind of each new iterator: that of the old ones it is made of."""
     kind_of = dict(zip(map.inputs, (i.kind for i in block.iters), strict=True))
-    found: list[IterKind] = []
+    new_kinds: list[IterKind] = []
     for e in map.results:
         kinds = {kind_of[v] for v in free_vars(e) if v in kind_of}
         if len(kinds) > 1:
             shown = ", ".join(f"{i.kind} {i.var.name}" for i in block.iters)
             raise refuse(f"{what}: {e} is made of iterators of several kinds", func, (block, shown))
-        found.append(kinds.pop() if kinds else "S")
-    return found
+        new_kinds.append(kinds.pop() if kinds else "S")
+    return new_kinds
 
 
 def _names(block: Block, map: IndexMap) -> list[str]:
-    """Loops are called after the loops they are made of, with numbers where one was taken apart."""
+    """Return names for the new loops: those of the loops they are made of, numbered if one was split."""
     name = {v: str(i.value) for v, i in zip(map.inputs, block.iters, strict=True)}
     bases = ["_".join(name[v] for v in map.inputs if v in free_vars(e)) or "u" for e in map.results]
     return [b if bases.count(b) == 1 else f"{b}_{bases[:n].count(b)}" for n, b in enumerate(bases)]
 
 
 def _forward_loops(edit: Edit, block: Block, nest: dict[Var, For], map: IndexMap, made: tuple[For, ...]) -> None:
-    """Handles of loops that only moved follow them."""
+    """Move handles of loops that only moved to the new loops, and kill the others."""
     for v, i in zip(map.inputs, block.iters, strict=True):
         at = next((x for e, x in zip(map.results, made, strict=True) if e is v), None)
         if at is not None:
@@ -128,7 +127,7 @@ def _forward_loops(edit: Edit, block: Block, nest: dict[Var, For], map: IndexMap
 
 
 def _rounding(func: Func, block: Block, nest: dict[Var, For], map: IndexMap) -> str:
-    """What the new order of the reduction does to results; nothing where the order stayed."""
+    """Return how the new order of the reduction changes rounding; "" if the order stays."""
     reducing = {i.var for i in block.iters if i.kind != "S"}
     before = [v for v in nest if v in reducing]
     input_of = dict(zip((i.var for i in block.iters), map.inputs, strict=True))
@@ -142,8 +141,8 @@ def _rounding(func: Func, block: Block, nest: dict[Var, For], map: IndexMap) -> 
 def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", dtype: str | None = None) -> tuple[Func, Forward]:
     """Let a block use a copy of a buffer that its iterators index directly: an operand is copied before the loops, a result after.
 
-    The copy is `…_reindex`, as is the block that makes it; it has one dimension for each iterator in the buffer's indices, in the
-    order of the iterators. An operand may be copied to a wider `dtype`: what would be widened at each use is so once.
+    The copy, and the block that makes it, are called `…_reindex`. It has one dimension for each iterator in the buffer's indices, in the
+    order of the iterators. An operand may be copied to a wider `dtype`, so that values are widened once and not at each use.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -171,10 +170,10 @@ def reindex(func: Func, block: Block, buffer: str, scope: Scope = "workspace", d
 def reindex_cache_read(
     func: Func, block: Block, buffer: str, index_map: IndexMap, scope: Scope = "workspace", dtype: str | None = None
 ) -> tuple[Func, Forward]:
-    """Let a block read an operand from a copy that an index map of its iterators indexes; it is made before the loops.
+    """Let a block read an operand from a copy, made before the loops, that an index map of the block's iterators indexes.
 
-    The copy is `…_reindex`, as is the block that makes it. The map takes all iterators of the block, and names those alone that are in
-    the operand's indices. `dtype` is a wider one for the copy.
+    The copy, and the block that makes it, are called `…_reindex`. The map takes all iterators of the block, and may use only those in the
+    operand's indices. `dtype` gives the copy a wider dtype.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -202,7 +201,7 @@ def reindex_cache_read(
 def reindex_cache_write(func: Func, block: Block, buffer: str, index_map: IndexMap, scope: Scope = "workspace") -> tuple[Func, Forward]:
     """Let a block compute its result in a buffer that an index map of its iterators indexes; it is copied out after the loops.
 
-    The buffer is `…_reindex`, as is the block that copies it out. The map takes all iterators of the block, and names the S ones.
+    The buffer, and the block that copies it out, are called `…_reindex`. The map takes all iterators of the block, and uses the S ones.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -229,14 +228,14 @@ def reindex_cache_write(func: Func, block: Block, buffer: str, index_map: IndexM
 def _reindexed(
     func: Func, block: Block, buffer: str, scope: Scope, dtype: str | None, map_: IndexMap | None, writing: bool | None, what: str
 ) -> tuple[Func, Forward]:
-    """A copy of an operand or a result that a map of the block's iterators indexes; without a map, they do so in their order."""
+    """Copy an operand or a result to a buffer indexed by a map of the block's iterators; without a map, by the iterators in order."""
     check_scope(func, block, scope, None, what)
-    found = [a for a in accesses(block) if a.buffer.name == buffer]
-    places = {a.indices for a in found}
+    uses = [a for a in accesses(block) if a.buffer.name == buffer]
+    places = {a.indices for a in uses}
     if len(places) != 1:
         reason = "it does not use it" if not places else f"it uses it at {len(places)} places, not at one"
         raise refuse(f"{what}: {reason}", func, (block, "this block"))
-    source, place, writes = found[0].buffer, found[0].indices, any(a.write for a in found)
+    source, place, writes = uses[0].buffer, uses[0].indices, any(a.write for a in uses)
     if writing is not None and writing is not writes:
         raise refuse(f"{what}: it {'reads' if writing else 'writes'} it", func, (block, "this block"))
     around = path_to(func, block)
@@ -244,23 +243,23 @@ def _reindexed(
     _check_alone(func, block, root, source, writes, what)
     extents = box_of(func, block, what).extents
     used = {v for e in place for v in free_vars(e)}
-    kept = [i for i in block.iters if i.var in used]
+    used_iters = [i for i in block.iters if i.var in used]
     lost = next((i for i in block.iters if writes and ((i.kind == "S") != (i.var in used))), None)
     if lost is not None or any(isinstance(e, Load) for p in place for e in _nodes(p)):
         reason = (
             f"iterator `{lost.var.name}` does not tell the elements that it writes apart" if lost else "its indices are read from memory"
         )
         raise refuse(f"{what}: {reason}", func, (block, f"{buffer}[{', '.join(map(str, place))}]"))
-    _check_range(func, block, source, place, {i.var: extents[i.var] for i in kept}, what)
+    _check_range(func, block, source, place, {i.var: extents[i.var] for i in used_iters}, what)
     if writes and dtype is not None:
         raise refuse(f"{what} as {dtype}: it is a result, of which every element is stored once", func, (block, "writes it"))
-    here, shape = _places(func, block, kept, extents, map_, what)
+    here, shape = _places(func, block, used_iters, extents, map_, what)
     size = next((e for e in shape if not isinstance(e, Const)), None)
     if scope != "workspace" and size is not None:
         raise refuse(f"{what} in scope {scope}: its size would be no constant", func, (block, f"an extent is {size}"))
     copy = Buffer(f"{buffer}_reindex", wider(func, block, source, dtype, what), shape, None, scope)
     new = (redirected(block, source, copy, here) if writes else _reading(block, source, Load(copy, here))).with_(reads=None, writes=None)
-    nest = _copy_nest(func, block, kept, extents, source, place, Load(copy, here), writes)
+    nest = _copy_nest(func, block, used_iters, extents, source, place, Load(copy, here), writes)
     edit = Edit(func)
     inner = Edit(Func("", (), root))
     inner.replace(block, new)
@@ -274,7 +273,7 @@ def _reindexed(
 def _places(
     func: Func, block: Block, kept: list[Iter], extents: dict[Var, Expr], map_: IndexMap | None, what: str
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Where an element of the copy is, over the iterators that index it, and the copy's shape."""
+    """Return the indices of an element of the copy, over the iterators, and the copy's shape."""
     if map_ is None:
         return tuple(i.var for i in kept), tuple(extents[i.var] for i in kept)
     if len(map_.inputs) != len(block.iters):
@@ -292,6 +291,7 @@ def _places(
 
 
 def _reading(block: Block, source: Buffer, place: Load) -> Block:
+    """Return the block with its reads of `source` taken from the copy."""
     replacer = FromCopy(source, place)
     return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
 
@@ -301,7 +301,7 @@ def _nodes(e: Expr) -> list[Expr]:
 
 
 def _check_alone(func: Func, block: Block, root: Stmt, source: Buffer, writes: bool, what: str) -> None:
-    """Nobody else may change (or, of a result, use) the buffer while the block is at work."""
+    """Raise if another block may change (or, for a result, use) the buffer while this block runs."""
     alloc = allocation(func, source)
     if alloc is not None and any(x in path_to(func, alloc) for x in loops_above(func, block)):
         raise refuse(f"{what}: `{source.name}` lives inside of the loops", func, (block, "this block"))
@@ -320,7 +320,7 @@ def _check_alone(func: Func, block: Block, root: Stmt, source: Buffer, writes: b
 
 
 def _check_range(func: Func, block: Block, source: Buffer, place: tuple[Expr, ...], extents: dict[Var, Expr], what: str) -> None:
-    """The copy runs also where the other loops are empty: its places must be elements then, too."""
+    """Raise unless all indices are in bounds: the copy also runs where the other loops of the block are empty."""
     facts = base_facts(func)
     for v, e in extents.items():
         facts = facts.with_range(v, 0, e - 1)
@@ -339,6 +339,7 @@ def _copy_nest(
     here: Load,
     writes: bool,
 ) -> Stmt:
+    """Return the loops that copy an operand in, or a result out."""
     loops = [For(Var(i.var.name.removeprefix("v") or i.var.name), zero(), extents[i.var], "serial", Seq(())) for i in kept]
     iters = tuple(Iter(Var(i.var.name), "S", x.var) for i, x in zip(kept, loops, strict=True))
     fresh: dict[Var, Expr] = {i.var: own.var for i, own in zip(kept, iters, strict=True)}

@@ -1,7 +1,7 @@
-"""blockize: a loop and everything in it become one block, whose iterators are the loops outside.
+"""blockize: turns a loop with everything in it into one block, whose iterators are the loops outside.
 
-The block inside keeps its iterators and its name; the one around it is what an instruction replaces (`tensorize`), or what can
-be moved and reordered as one unit.
+The inner block keeps its iterators and its name. An instruction can replace the outer block (`tensorize`), and it can be moved and
+reordered as one unit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .blockize_group import blockize_group
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """An iterator's value as outer * size + inner: which tile, and where in it."""
+    """An iterator's value as outer * size + inner: which tile, and the position inside it."""
 
     outer: Expr | None
     size: Expr
@@ -34,12 +34,12 @@ class Halves:
 
 @legal
 def blockize(func: Func, *at: For | Block) -> tuple[Func, Forward]:
-    """Make one block `…_o` of a loop with all that is inside; its iterators say which tile of the old block's iterators it is.
+    """Make one block `…_o` of a loop with everything inside; its iterators say which tile of the old block's iterators it is.
 
-    Where there is one block in the loop, its iterators are tiles: a part that outer loops feed, in steps of the part that
-    inner loops feed. An init becomes loops of its own in the init of the new block. Several blocks (of a loop, or named: `s.blockize("t",
-    "u")`) with the loops that are theirs alone become one block whose iterators are the loops around them: S where their iterations
-    are independent, else O.
+    If the loop contains one block, its iterators are split into tiles: the part that outer loops feed, in steps of the part that inner
+    loops feed. An init becomes loops of its own in the init of the new block. Several blocks (in a loop, or named: `s.blockize("t", "u")`),
+    with the loops around them alone, become one block whose iterators are the loops around them: S if their iterations are independent,
+    else O.
 
         for i, j_0, k in grid(n, 4, 8):
             for j_1 in range(4):
@@ -102,7 +102,7 @@ def blockize(func: Func, *at: For | Block) -> tuple[Func, Forward]:
 
 
 def _check_chain(func: Func, loop: For, inner: list[For], block: Block, what: str) -> None:
-    """One loop in another down to the block, with ranges that nothing outside changes."""
+    """Raise unless the loops are one perfect nest down to the block, with constant ranges from 0."""
     outside = {x.var for x in loops_above(func, loop)}
     for x, below in zip(inner, [*inner[1:], block], strict=True):
         body = x.body.body[0] if isinstance(x.body, Seq) and len(x.body.body) == 1 else x.body
@@ -119,7 +119,7 @@ def _is(e: Expr, number: int) -> bool:
 
 
 def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, what: str) -> Halves:
-    """The tile and the place in it that an iterator's value means."""
+    """Return the tile and the position inside it of an iterator's value; raise if it has no such form."""
     facts = facts_at(func, loop)
     for x in inner:
         facts = loop_facts(facts, x)
@@ -156,7 +156,7 @@ def _halves(func: Func, loop: For, inner: list[For], block: Block, it: Iter, wha
 
 
 def _quotient(tile: Expr, size: Expr, facts: Facts) -> Expr:
-    """`tile / size`, which has no remainder; each term by itself, where that can be, so that loops of one iteration stay."""
+    """Return `tile / size`, which has no remainder; term by term if possible, so that loops of one iteration stay visible."""
     terms = poly_of(tile)
     if isinstance(size, Const) and all(c % size.value == 0 for c in terms.values()):
         return to_expr({m: int(c // size.value) for m, c in terms.items()}, i64)
@@ -164,9 +164,9 @@ def _quotient(tile: Expr, size: Expr, facts: Facts) -> Expr:
 
 
 def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: set[str]) -> Stmt:
-    """The init over the loops that feed S iterators."""
-    kept = [x for x in inner if fed_by(block, x) & {"S"}]
-    fresh: dict[Var, Expr] = {x.var: Var(x.var.name) for x in kept}
+    """Return the init as a block in loops that feed S iterators."""
+    loops = [x for x in inner if fed_by(block, x) & {"S"}]
+    fresh: dict[Var, Expr] = {x.var: Var(x.var.name) for x in loops}
     spatial = [i for i in block.iters if i.kind == "S"]
     own: dict[Var, Expr] = {i.var: Var(i.var.name) for i in spatial}
     replacer = Replacer({**fresh})
@@ -175,7 +175,7 @@ def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: s
     assert block.init is not None
     predicate = rename.expr(block.init_predicate)
     nest: Stmt = Block(fresh_name(f"{block.name}_init", names), iters, rename.stmt(block.init), predicate=predicate)
-    for x in reversed(kept):
+    for x in reversed(loops):
         nest = For(_var(fresh[x.var]), x.start, x.stop, x.kind, nest, x.annotations)
     return seq(nest)
 

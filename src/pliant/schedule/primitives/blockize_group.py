@@ -1,4 +1,4 @@
-"""Several blocks side by side become one block: what `blockize` does where it is given more than one."""
+"""Turns several sibling blocks into one block: the part of `blockize` that takes more than one block."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..errors import refuse
 
 
 def blockize_group(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Func, Forward]:
-    """Make one block of the statements that loops and blocks are in, next to each other; its iterators are the loops around them.
+    """Make one block of the sibling statements that contain the given loops and blocks; its iterators are the loops around them.
 
-    An iterator is S where the iterations of its loop are independent, else O, as are all inside of it. Inits that run before a loop
-    around them would run in every instance, and are refused.
+    An iterator is S if the iterations of its loop are independent, else O, and so are all iterators inside it. It refuses a reduction whose
+    init runs before one of the loops outside: the init would run in every instance.
     """
     first = at[0]
     nested = block_around(func, first)
@@ -42,7 +42,7 @@ def blockize_group(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[
 
 
 def _siblings(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Stmt, tuple[Stmt, ...]]:
-    """The sequence that all of them are in, and its statements from the first to the last of them."""
+    """Return the sequence that contains all of them, and its statements from the first to the last of them."""
     paths = [[*path_to(func, x), x] for x in at]
     depth = 0
     while all(len(p) > depth + 1 for p in paths) and len({p[depth + 1] for p in paths}) == 1:
@@ -57,7 +57,7 @@ def _siblings(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Stmt,
 
 
 def _check_parts(func: Func, at: tuple[For | Block, ...], parts: tuple[Stmt, ...], inside: list[Block], what: str) -> None:
-    """Blocks and loops only, all of them named, with inits that nothing outside begins, and memory that nobody else uses."""
+    """Raise unless there are only loops and the named blocks, no init runs before an outer loop, and no other block uses their memory."""
     bare = next((x for s in parts if (x := bare_statement(s)) is not None), None)
     if bare is not None:
         raise refuse(f"{what}: there is a statement outside of blocks in it", func, (bare, "here"), (at[0], ""))
@@ -88,7 +88,10 @@ def _check_parts(func: Func, at: tuple[For | Block, ...], parts: tuple[Stmt, ...
 
 
 def _kinds(func: Func, loops: list[For]) -> list[IterKind]:
-    """S for loops whose iterations are independent; O from the first on that are not: what is inside is compared within one iteration."""
+    """Return S for outer loops with independent iterations, and O from the first dependent loop on.
+
+    Dependences of an inner loop are tested within one iteration of the outer ones, so its independence does not hold across them.
+    """
     kinds: list[IterKind] = []
     for x in loops:
         kinds.append("S" if "O" not in kinds and dependence(func, x) is None else "O")

@@ -1,6 +1,6 @@
 """Primitives that put a buffer between a block and memory: cache_write, cache_read, set_scope.
 
-An epilogue never gets into a reduction's steps: it is applied by the write-back block that `cache_write` makes.
+`cache_write` makes a write-back block. An epilogue is fused into that block, never into the steps of a reduction.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .wide_copies import FromCopy, as_dtype, wider
 
 @legal
 def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
-    """Let a block compute into a buffer of its own for the tile of one iteration of `at`, and write that back at its end.
+    """Let a block compute a tile (what one iteration of `at` writes) in a buffer of its own, and write it back at the end.
 
-    The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`. A block that works on what the buffer held
-    before, or may leave it as it is, gets that copied in first, by a block `…_read`.
+    The new buffer is `…_tile` in the given scope; the block that copies it out is `…_write`. If the block uses, or may keep, the old
+    contents of its target, a block `…_read` copies them in first.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -73,9 +73,9 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
     buffer = Buffer(f"{target.buffer.name}_tile", target.buffer.dtype, shape, None, scope)
     new = redirected(bound.block, target.buffer, buffer, tuple(substitute(e, bound.iters) for e in tile.offset))
     outside = loops_above(func, block)
-    kept = [x for x in outside if x.var in bound.iters and x not in reducing]
-    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
-    place: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    spatial_above = [x for x in outside if x.var in bound.iters and x not in reducing]
+    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in spatial_above)
+    place: dict[Var, Expr] = {x.var: i.var for x, i in zip(spatial_above, iters, strict=True)}
     spatial = [x for x in inner if x not in reducing]
     outside_place = tuple(substitute(substitute(e, over_loops), place) for e in target.indices)
     tile_place = tuple(substitute(e, place) for e in tile.offset)
@@ -96,9 +96,9 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
 
 
 def _keeps_old(func: Func, block: Block, target: Buffer, reducing: list[For]) -> bool:
-    """Whether what a block's target held before is part of what it holds afterwards."""
+    """True if the result may depend on what the block's target held before."""
     if not isinstance(block.body, Store):
-        return False  # the init begins anew, for every point
+        return False  # the init overwrites every point
     if target in loaded(block.body.value):
         return True
     steps = {i.var for i in block.iters if i.kind != "S"}
@@ -108,7 +108,7 @@ def _keeps_old(func: Func, block: Block, target: Buffer, reducing: list[For]) ->
 
 
 def check_scope(func: Func, block: Block, scope: Scope, at: For | None, what: str) -> None:
-    """Refuse a kind of memory that there is not, or that iterations would share where the buffer is allocated."""
+    """Raise for an unknown scope, or one in which iterations would share the buffer."""
     if scope not in SCOPES or scope == "global":
         raise refuse(f"{what}: scopes are workspace, stack and register, not {scope!r}", func, (block, "this block"))
     around = [*loops_above(func, at), at] if at is not None else []
@@ -136,11 +136,10 @@ def cache_read(
     order: tuple[int, ...] | None = None,
     dtype: str | None = None,
 ) -> tuple[Func, Forward]:
-    """Let the blocks inside of `at` read the tile of a buffer that an iteration needs from a copy, made where it begins.
+    """Let the blocks inside `at` read a tile of a buffer (what one iteration needs) from a copy that is made when the iteration begins.
 
-    `block` is one of the readers; all others inside of `at` must read the same tile. The copy is `…_copy` in the given
-    scope, as is the block that makes it; `order` gives its dimensions in another order, `dtype` a wider dtype: what would be widened at
-    each use is so once.
+    `block` is one of the readers; all other readers inside `at` must read the same tile. The copy, and the block that makes it, are called
+    `…_copy`. `order` permutes its dimensions. `dtype` is a wider dtype for the copy, so that values are widened once and not at each use.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -210,7 +209,7 @@ def cache_read(
 
 
 def check_begun_inside(func: Func, block: Block, source: Buffer, at: For | None, what: str) -> None:
-    """Refuse where an init that reads the buffer runs before the loop in which its copy is made."""
+    """Raise if an init that reads the buffer runs before the loop in which its copy is made."""
     if at is None or block.init is None or all(a.buffer is not source for a in accesses(block.with_(body=block.init, init=None))):
         return
     outermost = next((x for x in loops_above(func, block) if fed_by(block, x) - {"S"}), None)
@@ -228,7 +227,7 @@ def _is_permutation(order: object, count: int) -> bool:
 
 
 def _check_known(func: Func, block: Block, around: Stmt, parts: tuple[Expr, ...], what: str) -> None:
-    """Refuse expressions that cannot be evaluated where `around` begins, or would have another value there."""
+    """Raise if expressions cannot be evaluated where `around` begins, or would have another value there."""
     lets = {s.var for s in walk_stmts(around) if isinstance(s, Let)}
     inside = next((v for e in parts for v in free_vars(e) if v in lets), None)
     if inside is not None:
@@ -243,10 +242,10 @@ def _written_in(around: Stmt, buffer: Buffer) -> bool:
 
 
 def _read_tile(func: Func, block: Block, source: Buffer, at: For | None, what: str) -> Tile:
-    found = {a.over_loops() for a in accesses(block) if a.buffer is source}
-    if len(found) != 1:
-        raise refuse(f"{what}: block `{block.name}` reads it at {len(found)} places, not at one", func, (block, "this block"))
-    return tile_of(func, block, found.pop(), inner_loops(func, block, at), "cache what is read by")
+    places = {a.over_loops() for a in accesses(block) if a.buffer is source}
+    if len(places) != 1:
+        raise refuse(f"{what}: block `{block.name}` reads it at {len(places)} places, not at one", func, (block, "this block"))
+    return tile_of(func, block, places.pop(), inner_loops(func, block, at), "cache what is read by")
 
 
 def _copy_nest(
@@ -259,7 +258,7 @@ def _copy_nest(
     extent: tuple[int, ...],
     facts: Facts,
 ) -> Stmt:
-    """The loops that fill a copy; `facts` are those where they stand, where inner loops may well run zero times."""
+    """Return the loops that fill a copy; `facts` hold at their position, where inner loops may still run zero times."""
     outer = [x for x in loops_above(func, block) if any(x.var in free_vars(e) for e in base)]
     iters = [Iter(Var(f"v{x.var.name}"), "S", x.var) for x in outer]
     where: dict[Var, Expr] = {x.var: i.var for x, i in zip(outer, iters, strict=True)}
@@ -275,7 +274,7 @@ def _copy_nest(
         (*iters, *(own[d] for d in perm)),
         Store(copy, tuple(own[d].var for d in perm), as_dtype(copy.dtype, Load(source, place))),
         predicate=all_of(
-            # A block reads a place that is looked up where its conditions hold, a copy reads it in every round.
+            # The block loads its indices only where its predicate holds, but the copy does so always: guard those loads.
             *dict.fromkeys(c for e in base for c in conjuncts(substitute(readable(e, facts), where)) if c is not TRUE),
             *(Const(0, i64) <= place[d] for d in below),
             *(place[d] < source.shape[d] for d in within),
@@ -289,7 +288,7 @@ def _copy_nest(
 
 @legal
 def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func, Forward]:
-    """Keep a buffer of the program that `block` uses in another kind of memory.
+    """Move a buffer of the program that `block` uses to another kind of memory.
 
         t = alloc((4,), f32)
         for i in range(4):
@@ -314,35 +313,35 @@ def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func
                 w[vi] += t[vj]
     """
     what = f"cannot put `{buffer}` into scope `{scope}`"
-    found = next((a.buffer for a in accesses(block) if a.buffer.name == buffer), None)
-    alloc = None if found is None else allocation(func, found)
-    if found is None or alloc is None:
-        reason = f"block `{block.name}` does not use it" if found is None else "it is a parameter of the program"
+    old = next((a.buffer for a in accesses(block) if a.buffer.name == buffer), None)
+    alloc = None if old is None else allocation(func, old)
+    if old is None or alloc is None:
+        reason = f"block `{block.name}` does not use it" if old is None else "it is a parameter of the program"
         raise refuse(f"{what}: {reason}", func, (block, "this block"))
     check_scope(func, block, scope, next(iter(loops_above(func, alloc)[-1:]), None), what)
-    if scope != "workspace" and not all(isinstance(e, Const) for e in found.shape):
-        raise refuse(f"{what}: its size is not a constant", func, (block, f"{found!r}"))
+    if scope != "workspace" and not all(isinstance(e, Const) for e in old.shape):
+        raise refuse(f"{what}: its size is not a constant", func, (block, f"{old!r}"))
     private = set(path_to(func, alloc))
     for b in blocks(func.body):
-        if any(a.buffer is found for a in accesses(b)):
+        if any(a.buffer is old for a in accesses(b)):
             between = next((x for x in loops_above(func, b) if x.kind == "parallel" and x not in private), None)
             if between is not None and scope != "workspace":
                 raise refuse(
                     f"{what}: the iterations of parallel loop `{between.var.name}` share it", func, (between, "parallel"), (b, "uses it")
                 )
     edit = Edit(func)
-    new = Buffer(found.name, found.dtype, found.shape, found.strides, scope)
-    edit.replaced[func.body] = Mover(edit.moved, buffers={found: new}).stmt(func.body)
+    new = Buffer(old.name, old.dtype, old.shape, old.strides, scope)
+    edit.replaced[func.body] = Mover(edit.moved, buffers={old: new}).stmt(func.body)
     return edit.done()
 
 
 def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[Load, list[For]]:
-    """The one place that a block writes, if it is alone with it inside of `at` and its reduction is all inside; the loops inside."""
+    """Return the only access that a block writes, and the loops inside `at`; raise unless it is one store, or a reduction with its init."""
     s = block.body
     if isinstance(s, Reduce) and len(s.targets) == 1 and block.init is not None:
-        target = s.targets[0]
+        written = s.targets[0]
     elif isinstance(s, Store) and block.init is None:
-        target = Load(s.buffer, s.indices)
+        written = Load(s.buffer, s.indices)
     else:
         inner_loops(func, block, at)
         raise refuse(
@@ -351,11 +350,11 @@ def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[
             (block, "this block"),
             help="do this before decompose_reduction" if isinstance(s, Reduce) and block.init is None else "",
         )
-    return target, check_targets(func, block, (target,), at, what)
+    return written, check_targets(func, block, (written,), at, what)
 
 
 def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | None, what: str) -> list[For]:
-    """The loops inside of `at`; refused unless the block is alone with its targets there, and its reduction is all inside."""
+    """Return the loops inside `at`; raise unless no other block there uses the targets and the whole reduction is inside."""
     inner = inner_loops(func, block, at)
     outer = next((x for x in loops_above(func, block) if x not in inner and fed_by(block, x) - {"S"}), None)
     if outer is not None:
@@ -369,7 +368,7 @@ def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | N
     steps = {i.var for i in block.iters if i.kind != "S"}
     for target in targets:
         step = next((v for e in target.indices for v in free_vars(e) if v in steps), None)
-        if step is not None:  # whoever copies a result out goes through the S iterators alone
+        if step is not None:  # the copy out of the result runs over S iterators only
             reason = f"where it writes `{target.buffer.name}` depends on `{step.name}`, which is no S iterator"
             raise refuse(f"cannot {what} block `{block.name}`: {reason}", func, (block, "this block"))
         other = next((b for b in blocks(around) if b is not block and any(a.buffer is target.buffer for a in accesses(b))), None)
@@ -392,7 +391,7 @@ def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | N
 
 
 def _check_nest(func: Func, block: Block, around: Stmt, inner: list[For], what: str) -> None:
-    """Refuse where the loops that feed a block's S iterators do not make the same points without the rest of its nest."""
+    """Raise if the loops that feed a block's S iterators do not produce the same points without the other loops."""
     path = path_to(func, block)
     between = path[path.index(around) :] if around is not block else []
     if any(not isinstance(s, (For, Seq)) for s in between):
@@ -410,13 +409,13 @@ def _check_nest(func: Func, block: Block, around: Stmt, inner: list[For], what: 
 
 
 def redirected(block: Block, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Block:
-    """The block with its writes to `old` going to `new[place]`."""
+    """Return the block with its accesses to `old` going to `new[place]`."""
     replacer = _Redirect(old, Load(new, place))
     return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
 
 
 class _Redirect(Replacer):
-    """Replaces every use of a buffer by one place."""
+    """Replaces every access to a buffer by one element."""
 
     __slots__ = ("old", "place")
 
@@ -426,7 +425,7 @@ class _Redirect(Replacer):
         self.place = place
 
     def target(self, e: Load) -> Load:
-        """The place of a write."""
+        """Return the element that a write goes to."""
         return self.place if e.buffer is self.old else Replacer.target(self, e)
 
 

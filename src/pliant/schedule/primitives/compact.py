@@ -1,7 +1,7 @@
-"""compact: a buffer of full size becomes one of the size that an iteration of a loop uses, allocated in the loop.
+"""compact: shrinks a buffer to the part that one iteration of a loop uses, and allocates it inside the loop.
 
-`compute_at` leaves the buffer of a producer as it was, of which every iteration then uses another part. Where an iteration reads nothing
-but what it has written itself, memory for one iteration is enough; and as every iteration has memory of its own, they may run in parallel.
+`compute_at` leaves the buffer of a producer at full size, although every iteration uses another part. If an iteration reads only what it
+has written itself, memory for one iteration is enough. Since every iteration then has memory of its own, iterations may run in parallel.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from .cache_stages import check_scope
 def compact(func: Func, block: Block, buffer: str, loop: For, scope: Scope | None = None) -> tuple[Func, Forward]:
     """Shrink a buffer that `block` uses to what one iteration of `loop` uses of it, and allocate it there.
 
-    All that use the buffer are inside of the loop, and the first of them writes, in every iteration, all that the others read. The
-    memory is of the kind that it was, or of `scope`; on the stack and in registers the size is a constant.
+    All users of the buffer must be inside the loop, and the first of them must write, in every iteration, all that the others read. The
+    buffer keeps its scope, or gets `scope`; on the stack and in registers its size must be a constant.
 
         t = alloc((n, 16), f32)
         for i in range(n):
@@ -97,7 +97,7 @@ def compact(func: Func, block: Block, buffer: str, loop: For, scope: Scope | Non
 
 
 def _users(func: Func, buffer: Buffer, loop: For, what: str) -> list[Block]:
-    """The blocks that use the buffer, all of them inside of the loop and without blocks inside."""
+    """Return the blocks that use the buffer; raise unless all are inside the loop and contain no blocks."""
     unseen = unseen_use(func, func.body, buffer)
     if unseen:
         raise refuse(f"{what}: {unseen}", func, (loop, "this loop"))
@@ -110,7 +110,7 @@ def _users(func: Func, buffer: Buffer, loop: For, what: str) -> list[Block]:
         if any(a.buffer is buffer and len(a.indices) != buffer.ndim for a in accesses(b)):
             raise refuse(f"{what}: block `{b.name}` passes all of it on", func, (b, "this block"))
         late = next((x for x in (*loops_above(func, loop), loop) if fed_by(b, x) - {"S"}), None)
-        if late is not None and b.init is not None:  # which runs before that loop, where the buffer would not be yet
+        if late is not None and b.init is not None:  # the init runs before that loop, where the buffer would not exist yet
             raise refuse(
                 f"{what}: the reduction of block `{b.name}` goes on in other iterations of `{late.var.name}`", func, (late, "here")
             )
@@ -120,7 +120,7 @@ def _users(func: Func, buffer: Buffer, loop: For, what: str) -> list[Block]:
 
 
 def _check_written_first(func: Func, buffer: Buffer, loop: For, users: list[Block], what: str) -> None:
-    """Refuse where an iteration may read what it has not written: the first user must write all that the others read."""
+    """Raise if an iteration may read what it has not written: the first user must write all that the others read."""
     first, *others = users
     if any(not isinstance(s, (For, Seq)) for s in _between(func, loop, first)):
         raise refuse(f"{what}: block `{first.name}`, which writes it first, stands under a condition", func, (first, "this block"))
@@ -135,7 +135,7 @@ def _check_written_first(func: Func, buffer: Buffer, loop: For, users: list[Bloc
         reads = [a for a in accesses(b) if a.buffer is buffer and not a.write]
         for d, (box, extent) in enumerate(zip(written, buffer.shape, strict=True)):
             r = covering_range(func, loop, reads, d, buffer) if reads else box
-            # No block reads beyond the buffer: what is written up to its ends covers reads of which no better end is known.
+            # No block reads out of bounds, so a box that reaches the ends of the buffer covers reads without a better bound.
             begins = prove(box.lo <= r.lo, facts) or prove(box.lo <= 0, facts)
             end = box.lo + box.extent
             if not begins or not (prove(r.lo + r.extent <= end, facts) or prove(extent <= end, facts)):
@@ -153,13 +153,13 @@ def _between(func: Func, loop: For, block: Block) -> list[Stmt]:
 
 
 def _part(loop: For, block: Block) -> Stmt:
-    """The statement of the loop's body that a block is in."""
+    """Return the statement of the loop's body that contains a block."""
     body = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
     return next(s for s in body if contains_stmt(s, block))
 
 
 def _written_box(func: Func, buffer: Buffer, loop: For, block: Block, what: str) -> list[Range]:
-    """The box that a block writes in each iteration of the loop, every element of it that the buffer has."""
+    """Return the box that a block writes in each iteration of the loop; raise unless it writes every element of it."""
     places = {a.indices for a in accesses(block) if a.buffer is buffer and a.write}
     iters = plain_iters(next(iter(places)), block) if len(places) == 1 else None
     reads = any(a.buffer is buffer and not a.write for a in accesses(block)) and not (isinstance(block.body, Reduce) and block.init)
@@ -190,17 +190,18 @@ def _is_true(c: Expr) -> bool:
 
 
 def _box(func: Func, block: Block, values: list[Expr], loops: list[For], facts: Facts, what: str) -> list[Range]:
-    """The box that the values run through in the loops; refused where they are not all points of one."""
+    """Return the box that the values traverse in the loops; raise if they do not take all of its points."""
     fresh = {x.var: Var(x.var.name) for x in loops}
     shift: dict[Var, Expr] = {x.var: fresh[x.var] + x.start for x in loops}
-    found = detect_iter_map([substitute(v, shift) for v in values], {fresh[x.var]: x.extent for x in loops}, facts=facts)
-    if isinstance(found, NoMap) or not found.surjective:
+    iter_map = detect_iter_map([substitute(v, shift) for v in values], {fresh[x.var]: x.extent for x in loops}, facts=facts)
+    if isinstance(iter_map, NoMap) or not iter_map.surjective:
         reason = f"what block `{block.name}` writes of it in an iteration is not a box"
         raise refuse(f"{what}: {reason}", func, (block, ", ".join(f"{i.var.name} = {i.value}" for i in block.iters)))
-    return [Range(lo, n) for lo, n in zip(found.starts, found.extents, strict=True)]
+    return [Range(lo, n) for lo, n in zip(iter_map.starts, iter_map.extents, strict=True)]
 
 
 def _check_shape(func: Func, loop: For, shape: tuple[Expr, ...], scope: Scope, what: str) -> None:
+    """Raise if the size of the buffer varies with the loops, or is no constant although the scope needs one."""
     known = {*func.symbols, *func.scalars}
     for e in shape:
         if not free_vars(e) <= known:
@@ -211,7 +212,7 @@ def _check_shape(func: Func, loop: For, shape: tuple[Expr, ...], scope: Scope, w
 
 
 class _Rebase(Replacer):
-    """Uses of `old` become uses of `new`, each at the place that `places` says."""
+    """Redirects accesses of `old` to `new`, each at the indices in `places`."""
 
     __slots__ = ("old", "places")
 
@@ -223,12 +224,12 @@ class _Rebase(Replacer):
         return self.places.get(e.indices) if e.buffer is self.old else None
 
     def target(self, e: Load) -> Load:
-        """The place of a write."""
+        """Return the element that a write goes to."""
         return self.places[e.indices] if e.buffer is self.old else Replacer.target(self, e)
 
 
 def _rebased(func: Func, loop: For, block: Block, old: Buffer, new: Buffer, ranges: list[Range], what: str) -> Block:
-    """The block with its uses of `old` at the same elements of `new`, which begins where the ranges do."""
+    """Return the block with its accesses to `old` at the same elements of `new`, which begins where the ranges do."""
     facts = facts_at(func, block)
     outside = {x.var for x in (*loops_above(func, loop), loop)}
     inside = {x.var for x in inner_loops(func, block, loop)}
@@ -263,7 +264,7 @@ def _rebased(func: Func, loop: For, block: Block, old: Buffer, new: Buffer, rang
 
 
 def _replaced(block: Block, replacer: Replacer) -> Block:
-    """The block with everything inside replaced; what its iterators are bound to stays."""
+    """Return the block with everything inside replaced; the bindings of its iterators stay."""
     return block.with_(
         body=replacer.stmt(block.body),
         init=None if block.init is None else replacer.stmt(block.init),
@@ -274,7 +275,7 @@ def _replaced(block: Block, replacer: Replacer) -> Block:
 
 
 def _offset(a: Access, d: int, lo: Expr, outside: set[Var], facts: Facts) -> Expr:
-    """How far an index is from the start of its range: over the block's iterators where that can be, else over the loops inside."""
+    """Return the distance of an index from the start of its range: over the block's iterators if possible, else over the inner loops."""
     if free_vars(lo).isdisjoint(outside):
         return simplify(a.indices[d] - lo) if not (isinstance(lo, Const) and lo.value == 0) else a.indices[d]
     return simplify(a.over_loops()[d] - lo, facts)

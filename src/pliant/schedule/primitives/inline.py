@@ -1,7 +1,7 @@
-"""Primitives that make blocks disappear: compute_inline and reverse_compute_inline.
+"""Producer and consumer fusion: compute_inline and reverse_compute_inline.
 
-An elementwise producer is computed where its value is read; an elementwise consumer is computed where its input is
-written. Both remove the buffer between the two.
+`compute_inline` computes an elementwise producer where its value is read. `reverse_compute_inline` computes an elementwise consumer (an
+epilogue) where its input is written. Both remove the buffer between the two.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..invariants import legal
 
 @legal
 def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Compute an elementwise producer where its value is read, and drop its buffer.
+    """Compute an elementwise producer where its value is read, and remove its buffer.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -118,9 +118,9 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
 
 @legal
 def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Compute an elementwise consumer where its input is written, and drop the buffer between.
+    """Compute an elementwise consumer (an epilogue) where its input is written, and remove the buffer between.
 
-    The writer must be complete when it stores: never a step of a reduction (cache_write gives one a write-back block).
+    The writer must store final values. A reduction step does not; cache_write gives a reduction a write-back block.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -138,14 +138,14 @@ def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """
     what = f"cannot inline block `{block.name}` into the writer of its input"
     store = _one_store(func, block, what)
-    found = [
+    reads = [
         (e.buffer, e.indices)
         for e in walk(store.value)
         if isinstance(e, Load) and allocation(func, e.buffer) is not None and e.buffer is not store.buffer
     ]
     candidates = [
         (buffer, iters)
-        for buffer, indices in found
+        for buffer, indices in reads
         if (iters := plain_iters(indices, block)) is not None and len(iters) == len(block.iters)
     ]
     reasons: list[str] = []
@@ -166,6 +166,7 @@ def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
 
 
 def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> str | None:
+    """Return why a consumer cannot be fused into the writers of `buffer`; None if it can."""
     if block.predicate is not TRUE:
         return f"it has the predicate {block.predicate}"
     if any(not isinstance(s, (For, Seq)) for s in path_to(func, block)):
@@ -219,7 +220,7 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
 
 
 def _domain_differs(func: Func, block: Block, buffer: Buffer, iters: list[Var]) -> str | None:
-    """Whether the block runs over all of the buffer, each element once."""
+    """Return why the block does not run over all of the buffer, each element once; None if it does."""
     facts = facts_at(func, block)
     of = {x.var: x for x in loops_above(func, block)}
     value = {i.var: i.value for i in block.iters}
@@ -234,12 +235,13 @@ def _domain_differs(func: Func, block: Block, buffer: Buffer, iters: list[Var]) 
 
 
 def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> tuple[Func, Forward]:
+    """Fuse a consumer into all writers of its input."""
     edit = Edit(func)
     for b in writers(func, buffer):
         assert isinstance(b.body, Store)
-        made = b.body
-        replacer = Replacer(dict(zip(iters, made.indices, strict=True)), loads=_value_for(buffer, made.value))
-        body = made.with_(buffer=store.buffer, indices=tuple(replacer.expr(e) for e in store.indices), value=replacer.expr(store.value))
+        written = b.body
+        replacer = Replacer(dict(zip(iters, written.indices, strict=True)), loads=_value_for(buffer, written.value))
+        body = written.with_(buffer=store.buffer, indices=tuple(replacer.expr(e) for e in store.indices), value=replacer.expr(store.value))
         new = b.with_(body=body, reads=None, writes=None)
         edit.replace(b, new)
         edit.move(b, new)
@@ -248,7 +250,7 @@ def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Va
     _remove(func, edit, block, alloc, f"block `{block.name}` was inlined")
     out = allocation(func, store.buffer)
     if out is not None and _comes_after(func, out, writers(func, buffer)[0]):
-        edit.replace(out, EMPTY)  # it must come before its new writer: it takes the place of the buffer that went
+        edit.replace(out, EMPTY)  # its allocation must precede its new writer, so it takes the place of the removed buffer's
         edit.replace(alloc, out.with_())
     return edit.done()
 
@@ -279,7 +281,7 @@ def _own_buffer(func: Func, block: Block, buffer: Buffer, what: str) -> Alloc:
 
 
 def _check_unchanged(func: Func, block: Block, value: Expr, order: list[Block], what: str) -> None:
-    """What the producer reads must be the same later."""
+    """Raise if something that the producer reads changes before the consumer would read it."""
     for e in walk(value):
         if isinstance(e, Load):
             later = next((b for b in writers(func, e.buffer) if order.index(b) > order.index(block)), None)
@@ -294,7 +296,7 @@ def _check_unchanged(func: Func, block: Block, value: Expr, order: list[Block], 
 
 
 def _apart(func: Func, first: Block, second: Block) -> bool:
-    """Whether two blocks write different elements: those of one lie before those of the other, as a tail's lie behind the whole tiles'."""
+    """True if two blocks provably write different elements, as a main loop and its tail do: one's range ends before the other's begins."""
     ranges = []
     for b in (first, second):
         own = {x.var for x in loops_above(func, b)}
@@ -306,9 +308,9 @@ def _apart(func: Func, first: Block, second: Block) -> bool:
 
 
 def _overwriter(func: Func, block: Block, read: Access) -> Block | None:
-    """The block that writes what `block` reads in a later iteration of a loop around both."""
+    """Return the block that writes, in a later iteration of a loop around both, what `block` reads; None if there is none."""
     alloc = allocation(func, read.buffer)
-    own = path_to(func, alloc) if alloc is not None else []  # loops whose iterations each have that memory for themselves
+    own = path_to(func, alloc) if alloc is not None else []  # each iteration of these loops has the memory for itself
     for w in writers(func, read.buffer):
         for x in loops_above(func, block) if w is not block else ():
             if x not in own and contains_stmt(x, w) and written_later(func, x, w, read):
@@ -317,7 +319,7 @@ def _overwriter(func: Func, block: Block, read: Access) -> Block | None:
 
 
 def _remove(func: Func, edit: Edit, block: Block, alloc: Alloc, reason: str) -> None:
-    """Take a block, the loops around it alone, and its buffer out of the program."""
+    """Remove a block, the loops around it alone, and its buffer from the program."""
     gone: list[Stmt] = [block]
     for s in reversed(path_to(func, block)):
         if blocks(s) != [block]:

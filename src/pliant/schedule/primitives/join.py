@@ -1,6 +1,6 @@
-"""The primitive that makes one loop of two neighbors: join.
+"""join: fuses two neighboring loops over the same range into one (loop fusion).
 
-What the first loop leaves in registers or in the nearest cache is used by the second one at once, instead of after a whole pass.
+The second loop then uses what the first leaves in registers or in the L1 cache at once, instead of after a whole pass.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..invariants import legal
 
 @legal
 def join(func: Func, first: For, second: For) -> tuple[Func, Forward]:
-    """Run two loops over the same range as one: each iteration does what the first loop does there, then what the second does.
+    """Fuse two loops over the same range: each iteration runs the first loop's body, then the second's.
 
-    The loops stand in one sequence; what is between them comes before both.
+    The loops must be in one sequence; statements between them move before both.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -53,14 +53,14 @@ def join(func: Func, first: For, second: For) -> tuple[Func, Forward]:
     result, forward = edit.done(made=(new,))
     early = blocks(first.body)
     late = [b for x in blocks(second.body) if isinstance(b := forward(x), Block)]
-    found = backward_dependence(result, new, early, late)
-    if found is not None:
-        raise refuse(f"{what}: {found.reason}", func, (first, "this loop"), (second, "and this one"))
+    conflict = backward_dependence(result, new, early, late)
+    if conflict is not None:
+        raise refuse(f"{what}: {conflict.reason}", func, (first, "this loop"), (second, "and this one"))
     return result, forward
 
 
 def _check_between(func: Func, first: For, second: For, what: str) -> None:
-    """The loops stand in one sequence, in this order, and the first may as well run after what is between them."""
+    """Raise unless the loops are in one sequence, in this order, and the first can run after the statements between them."""
     above = index(func.body).parents
     scope = above.get(first)
     if not isinstance(scope, Seq) or above.get(second) is not scope or scope.body.index(first) >= scope.body.index(second):
@@ -77,5 +77,5 @@ def _check_between(func: Func, first: For, second: For, what: str) -> None:
 
 
 def _is_nest(s: Stmt) -> bool:
-    """Whether a statement is made of loops around blocks alone: all that it touches is known."""
+    """True if a statement consists only of loops and blocks, so that all its accesses are known."""
     return isinstance(s, Block | Alloc) or (isinstance(s, For | Seq) and all(map(_is_nest, children(s))))

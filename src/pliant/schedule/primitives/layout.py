@@ -1,8 +1,8 @@
-"""Primitives that change how tensors lie in memory: transform_layout.
+"""transform_layout: changes the memory layout of a tensor by an index map (packing, NCHWc, blocked layouts).
 
-The layout of a buffer is an index map (`sym/index_map.py`). What a parameter became is written down in the program's attribute
-`layouts`, `{"b": ("lambda k, n: (n // 16, k, n % 16)", 0.0)}`: the map from the caller's tensor to what the program takes, and what
-stands in the padding (None: anything, nobody reads it). `layouts_of` reads it for those who pack the operand.
+The layout of a buffer is an index map (`sym/index_map.py`). For a parameter, the program's attribute `layouts` records the map from the
+caller's tensor to what the program takes, and the value in the padding (None: anything, nobody reads it):
+`{"b": ("lambda k, n: (n // 16, k, n % 16)", 0.0)}`. `layouts_of` reads it for the code that packs the operand.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a parameter's memory comes from the tensor that the caller has: by a map, with `pad` (None: anything) in between."""
+    """How a parameter's memory is made from the caller's tensor: by an index map, with `pad` in the padding (None: anything)."""
 
     map: IndexMap
     pad: Number | None
 
 
 def layouts_of(func: Func) -> dict[str, Packing]:
-    """The parameters of a program whose layout was transformed."""
+    """Return the parameters of a program whose layout was transformed."""
     return {name: Packing(index_map(text), pad) for name, (text, pad) in func.attrs.layouts.items()}
 
 
@@ -45,11 +45,11 @@ def layouts_of(func: Func) -> dict[str, Packing]:
 def transform_layout(
     func: Func, buffer: str, index_map: IndexMap, pad_value: Number | None = None, block: Block | None = None
 ) -> tuple[Func, Forward]:
-    """Let a buffer lie in memory by an index map; every access goes through it. A parameter is then expected in that layout.
+    """Change the memory layout of a buffer by an index map, and rewrite every access. A parameter is then expected in that layout.
 
-    Where an extent is no multiple of what it is divided by, it is rounded up. `pad_value` is what stands in the padding: of a
-    buffer of the program, and of an output, it is stored there; of an input, it is expected. Without it nobody writes
-    or reads the padding. `block` says which buffer is meant where several have that name: the one that it uses.
+    An extent that is no multiple of what it is divided by is rounded up. `pad_value` is the value in the padding: for an allocated buffer
+    or an output it is stored there; for an input it is expected. Without it nobody writes or reads the padding. `block` selects the buffer
+    that it uses if several have that name.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -69,7 +69,7 @@ def transform_layout(
     old = buffer_named(func, buffer, block, what)
     alloc = allocation(func, old)
     facts = base_facts(func) if alloc is None else facts_at(func, alloc)
-    if alloc is None and index_map.sizes:  # who packs an operand knows the map, and not yet the sizes of a call
+    if alloc is None and index_map.sizes:  # an operand is packed before a call, when dynamic sizes are not known yet
         shown = ", ".join(sorted(f"`{v.name}`" for v in index_map.sizes))
         raise _refused(f"{what} by {index_map}: the layout of a parameter names numbers alone, not {shown}", func, old)
     layout = index_map.layout(old.shape, facts)
@@ -94,13 +94,13 @@ def transform_layout(
     simplifier = Simplifier((new,))
     body = simplifier.stmt(body, base_facts(func))
     edit.moved.update(simplifier.moved)
-    made: tuple[Block, ...] = ()
+    fills: tuple[Block, ...] = ()
     role = "" if alloc is not None else func.role(old)
     if pad is not None and role != "in":
         body, fill = _filled(func, body, new, layout, pad, edit)
-        made = (fill,)
+        fills = (fill,)
     edit.replace(func.body, body)
-    result, forward = edit.done(made=made)
+    result, forward = edit.done(made=fills)
     if alloc is None:
         result = _noted(
             result, old, new, layout.map if before is None else before.map.then(layout.map), pad if before is None else before.pad
@@ -109,30 +109,31 @@ def transform_layout(
 
 
 def buffer_named(func: Func, name: str, block: Block | None, what: str) -> Buffer:
-    """The one buffer of that name (that a block uses); refused where there is none, or more than one."""
+    """Return the only buffer of that name (that a block uses); raise if there is none, or more than one."""
     known = [*func.buffers, *index(func.body).allocations]
     if block is not None:
         used = {a.buffer for a in accesses(block)}
         known = [b for b in known if b in used]
-    found = [b for b in known if b.name == name]
-    if len(found) == 1:
-        return found[0]
+    named = [b for b in known if b.name == name]
+    if len(named) == 1:
+        return named[0]
     listed = ", ".join(f"`{b.name}`" for b in known) or "none"
-    if found:
-        places = [(s, f"{s.buffer!r}") for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer in found]
-        raise refuse(f"{what}: {len(found)} buffers have that name", func, *places, help="say which one by a block that uses it: block=…")
+    if named:
+        places = [(s, f"{s.buffer!r}") for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer in named]
+        raise refuse(f"{what}: {len(named)} buffers have that name", func, *places, help="say which one by a block that uses it: block=…")
     by = f"block `{block.name}` uses" if block is not None else "the program has"
     at = [] if block is None else [(block, "this block")]
     raise refuse(f"{what}: there is no such buffer", func, *at, facts=[f"{by} {listed}"])
 
 
 def _refused(text: str, func: Func, buffer: Buffer, facts: tuple[str, ...] = (), help: str = "") -> Refusal:
-    """A refusal that shows the blocks that use a buffer."""
+    """Return an error that shows the blocks that use a buffer."""
     users = [b for b in index(func.body).blocks.values() if any(a.buffer is buffer for a in accesses(b))]
     return refuse(text, func, *((b, f"uses {buffer!r}") for b in users), facts=[f"it is {buffer!r}", *facts], help=help)
 
 
 def _check_uses(func: Func, buffer: Buffer, layout: Layout, facts: Facts, what: str) -> None:
+    """Raise if a view, a call or explicit strides depend on the present layout, or if rows of sub-byte elements would share a byte."""
     if buffer.strides is not None:
         raise _refused(f"{what}: it has strides of its own", func, buffer)
     for s in walk_stmts(func.body):
@@ -146,17 +147,17 @@ def _check_uses(func: Func, buffer: Buffer, layout: Layout, facts: Facts, what: 
 
 
 def check_number(func: Func, buffer: Buffer, pad: Number, what: str) -> None:
-    """Refuse what is no value of a buffer's dtype."""
+    """Raise if `pad` is no value of a buffer's dtype."""
     d: DType = loaded_dtype(buffer.dtype)
     fits = isinstance(pad, (int, float)) and (d.is_float or (type(pad) is int and buffer.dtype.min <= pad <= buffer.dtype.max))
-    if d is bool_:  # 3 would be stored as True, and be written down as 3
+    if d is bool_:  # 3 would be stored as True, but recorded in the layout as 3
         fits = type(pad) in (bool, int) and pad in (0, 1)
     if not fits:
         raise _refused(f"{what}: {pad!r} is no value of {buffer.dtype}", func, buffer)
 
 
 class Relayout(Mover):
-    """Every access to `old` becomes one to `new`; `place` maps the indices of an element in one to those in the other."""
+    """Redirects every access to `old` to `new`; `place` maps the indices of an element in one to those in the other."""
 
     __slots__ = ("indices", "new", "old")
 
@@ -166,15 +167,15 @@ class Relayout(Mover):
         self.loads = self.place
 
     def place(self, e: Load) -> Load:
-        """Where the element of a load is now."""
+        """Return the new access of a load."""
         return Load(self.new, self.indices(e.indices)) if e.buffer is self.old else e
 
     def target(self, e: Load) -> Load:
-        """Where the element of a write is now."""
+        """Return the new access of a write."""
         return self.place(Mover.target(self, e))
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` over the new buffer; regions that were written down are derived again."""
+        """Return `s` over the new buffer; declared regions of the old one are dropped and derived again."""
         if isinstance(s, Alloc):
             return s.with_(buffer=self.new) if s.buffer is self.old else s
         new = Mover.stmt(self, s)
@@ -185,7 +186,7 @@ class Relayout(Mover):
 
 
 def _filled(func: Func, body: Stmt, buffer: Buffer, layout: Layout, pad: Number, edit: Edit) -> tuple[Stmt, Block]:
-    """The body with a block before all others that stores the padding: where a buffer begins to live, or first of all."""
+    """Return the body with a block that stores the padding: after the buffer's allocation, or at the beginning of the program."""
     loops = [For(Var(f"{buffer.name}_{d}"), zero(), e, "serial", Seq(())) for d, e in enumerate(buffer.shape)]
     iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in loops)
     facts = base_facts(func)
@@ -212,7 +213,7 @@ def _filled(func: Func, body: Stmt, buffer: Buffer, layout: Layout, pad: Number,
 
 
 def _noted(func: Func, old: Buffer, new: Buffer, map: IndexMap, pad: Number | None) -> Func:
-    """The program that takes the parameter in its new layout, and says so."""
+    """Return the program that takes the parameter in its new layout, with the attribute that records it."""
     params = tuple(Param(new, p.role) if p.value is old else p for p in func.params)
     notes = {**func.attrs.layouts, old.name: (str(map), pad)}
     return func.with_(params=params, attrs=func.attrs.with_(layouts=notes))

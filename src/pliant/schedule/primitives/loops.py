@@ -1,8 +1,8 @@
 """Primitives on whole loops: fuse, reorder, unroll, vectorize, parallel, annotate, unannotate, add_unit_loop.
 
-Each is a pure function `(func, loop, …) -> (func, forward)`; `forward.made` holds the loops it made, in the order of the
-results of the method of `Schedule`. Loops that only feed S iterators may run in any order; the order of a reduction is kept
-unless `reorder` is asked to change it, and then the change of rounding is declared.
+Each is a pure function `(func, loop, …) -> (func, forward)`; `forward.made` holds the loops it made, in the order of the results of the
+`Schedule` method. Loops that feed only S iterators may run in any order. Only `reorder` changes the order of a reduction, and then it
+declares the change of rounding.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..dependence import Conflict, bare_statement, cross_dependence, dependence
 from ..errors import check_serial, refuse
 from ..invariants import legal
 
-MAX_UNROLL = 256
+MAX_UNROLL = 256  # more copies of a body than this make code that LLVM takes long to compile, and that leaves the instruction cache
 
 
 @legal
 def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
-    """Join perfectly nested loops into one; the outer one advances when the inner one has gone through.
+    """Fuse perfectly nested loops into one that runs over the product of their extents.
 
-    The new loop runs over the product of the extents; `i` becomes `f // m`, `j` becomes `f % m`.
+    `i` becomes `f // m`, and `j` becomes `f % m`.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -97,7 +97,7 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
 
 @legal
 def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
-    """Put loops of one nest into the given order, outermost first; loops between them that are not named stay where they are.
+    """Put loops of one nest into the given order, outermost first; unnamed loops between them stay in place.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -139,7 +139,7 @@ def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
 
 
 def _chain(func: Func, loops: Sequence[For]) -> list[For]:
-    """The loops from the outermost to the innermost of `loops`, each the only statement of the one before."""
+    """Return the loops from the outermost to the innermost of `loops`; raise unless they are a perfect nest."""
     if len(set(loops)) != len(loops) or not loops:
         raise refuse("cannot reorder: give each loop once", func, *((x, "") for x in dict.fromkeys(loops)))
     depth = {x: len(loops_above(func, x)) for x in loops}
@@ -162,16 +162,16 @@ def _chain(func: Func, loops: Sequence[For]) -> list[For]:
 
 
 def _check_order(func: Func, before: list[For], after: list[For], named: list[For]) -> str:
-    """Refuse an order that changes the meaning; say how one changes the rounding."""
+    """Raise if the order changes the meaning; return how it changes the rounding."""
     inside = blocks(before[-1].body)
     moved = [x for n, x in enumerate(before) if after[n] is not x]
     if not moved:
         return ""
     if len(inside) != 1 or bare_statement(before[-1].body) is not None:
         for x in moved:
-            found = cross_dependence(func, x) if len(inside) > 1 else Conflict(x, "its body is not made of blocks")
-            if found is not None:
-                raise refuse(f"cannot reorder loop `{x.var.name}`: {found.reason}", func, (x, "this loop"), (found.at, "here"))
+            conflict = cross_dependence(func, x) if len(inside) > 1 else Conflict(x, "its body is not made of blocks")
+            if conflict is not None:
+                raise refuse(f"cannot reorder loop `{x.var.name}`: {conflict.reason}", func, (x, "this loop"), (conflict.at, "here"))
     rounding = ""
     for b in inside:
         feeding = [x for x in before if fed_by(b, x) - {"S"}]
@@ -184,7 +184,7 @@ def _check_order(func: Func, before: list[For], after: list[For], named: list[Fo
 
 
 def reassociation(func: Func, b: Block) -> str:
-    """What another order of a block's reduction does to its results, "" when nothing; refused where the block forbids it."""
+    """Return how another order of a block's reduction changes its results, "" if not at all; raise if the block forbids it."""
     for s in walk_stmts(b.body):
         exact = not isinstance(s, (Reduce, Store)) or (
             isinstance(s, Reduce)
@@ -202,7 +202,7 @@ def reassociation(func: Func, b: Block) -> str:
 
 @legal
 def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Unroll a loop of constant extent; one whose range is not of constants runs from 0 on.
+    """Unroll a loop of constant extent; a range that does not consist of constants is shifted to start at 0.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -229,20 +229,20 @@ def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
         )
     if isinstance(loop.start, Const) and isinstance(loop.stop, Const):
         return _with_kind(func, loop, "unroll")
-    # Code is made for numbers of iterations: what moves the range of the loop goes to where its variable is used.
+    # The code generator unrolls constant ranges only, so a dynamic start moves into the uses of the variable.
     check_serial(func, loop, "unroll")
     edit = Edit(func)
     moved = For(Var(loop.var.name), zero(), Const(extent, i64), "unroll", loop.body, dict(loop.annotations), loop.span)
     facts = loop_facts(facts_at(func, loop), moved)
-    made = moved.with_(body=Mover(edit.moved, {loop.var: loop.start + moved.var}, facts=facts).stmt(loop.body))
-    edit.replace(loop, made)
-    edit.move(loop, made)
+    new = moved.with_(body=Mover(edit.moved, {loop.var: loop.start + moved.var}, facts=facts).stmt(loop.body))
+    edit.replace(loop, new)
+    edit.move(loop, new)
     return edit.done()
 
 
 @legal
 def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Run the iterations of an innermost loop as lanes of vectors; a dynamic extent is strip-mined with a masked tail.
+    """Run the iterations of an innermost loop as vector lanes; a dynamic extent is strip-mined with a masked tail.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -268,7 +268,7 @@ def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
 
 @legal
 def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, Forward]:
-    """Run the iterations of a loop on the threads; `grain` iterations at least are handed out together.
+    """Run the iterations of a loop on threads; `grain` is the fewest iterations that a thread takes at a time.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -298,7 +298,7 @@ def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, For
     _check_grain(func, loop, loop.annotations.get("grain") if grain is None else grain)
     annotations = dict(loop.annotations) if grain is None else {**loop.annotations, "grain": grain}
     result = _with_kind(func, loop, "parallel", annotations)
-    if any(t.dtype.bits < 8 for t in _written(loop)):  # iterations must not write parts of one byte
+    if any(t.dtype.bits < 8 for t in _written(loop)):  # two threads must not write into the same byte
         try:
             check_memory(result[0])
         except Error as error:
@@ -307,7 +307,7 @@ def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, For
 
 
 def _check_grain(func: Func, loop: For, grain: object) -> None:
-    """Refuse what is no number of iterations."""
+    """Raise if `grain` is no number of iterations."""
     if grain is not None and not (type(grain) is int and 1 <= grain <= DIM_MAX):
         raise refuse(
             f"cannot hand out {grain!r} iterations of loop `{loop.var.name}` together",
@@ -318,14 +318,14 @@ def _check_grain(func: Func, loop: For, grain: object) -> None:
 
 
 def _written(s: Stmt) -> list[Buffer]:
-    """The buffers that stores and reductions in `s` write."""
+    """Return the buffers that stores and reductions in `s` write."""
     stores = [x.buffer for x in walk_stmts(s) if isinstance(x, Store)]
     return [*stores, *(t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets)]
 
 
 @legal
 def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, Forward]:
-    """Attach a remark to a loop or a block; None takes it away.
+    """Attach an annotation to a loop or a block; None removes it.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -355,7 +355,7 @@ def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, F
 
 @legal
 def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
-    """Take a remark away from a loop or a block.
+    """Remove an annotation from a loop or a block.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -378,7 +378,7 @@ def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
 
 @legal
 def add_unit_loop(func: Func, at: For | Block) -> tuple[Func, Forward]:
-    """Put a loop of one iteration around a loop or a block: what comes after it in a schedule then finds a loop there.
+    """Put a loop of one iteration around a loop or a block, so that later steps of a schedule find a loop there.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -401,7 +401,7 @@ def add_unit_loop(func: Func, at: For | Block) -> tuple[Func, Forward]:
 
 
 def _is_literal(value: object) -> bool:
-    """Whether a value can be printed and read again, as part of a program and of a trace."""
+    """True if a value can be printed and parsed back, as part of a program and of a trace."""
     if isinstance(value, tuple):
         return all(map(_is_literal, value))
     return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
@@ -417,7 +417,7 @@ def _with_kind(func: Func, loop: For, kind: str, annotations: dict[str, Any] | N
 
 
 def _check_workspace(func: Func, loop: For) -> None:
-    """Refuse where it is not known before how much workspace the iterations need together."""
+    """Raise if the workspace that all iterations need together is not known before the loop."""
     own = [s.buffer for s in walk_stmts(loop.body) if isinstance(s, Alloc) and s.buffer.scope == "workspace"]
     known = {*func.symbols, *func.scalars}
     odd = next((v.name for b in own for e in (*b.shape, loop.extent) for v in free_vars(e) if v not in known), None)
@@ -430,6 +430,7 @@ def _check_workspace(func: Func, loop: For) -> None:
 
 
 def _check_independent(func: Func, loop: For, verb: str, *, own_workspace: bool = False) -> None:
-    found = dependence(func, loop, own_workspace=own_workspace)
-    if found is not None:
-        raise refuse(f"cannot {verb} loop `{loop.var.name}`: {found.reason}", func, (loop, "this loop"), (found.at, "here"))
+    """Raise if iterations of the loop depend on each other."""
+    conflict = dependence(func, loop, own_workspace=own_workspace)
+    if conflict is not None:
+        raise refuse(f"cannot {verb} loop `{loop.var.name}`: {conflict.reason}", func, (loop, "this loop"), (conflict.at, "here"))

@@ -1,6 +1,6 @@
 """Primitives that move whole blocks to other loops: compute_at and reverse_compute_at.
 
-The loops of a moved block are made anew, over the region that one iteration of the loop needs (or has produced).
+The loops of a moved block are rebuilt over the region that one iteration of the target loop reads (or has produced).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .cache_stages import check_begun_inside
 
 @legal
 def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a producer inside of `loop`, before everything else there: each iteration computes what it reads.
+    """Compute a producer inside `loop`, before everything else there: each iteration computes what it reads.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -67,7 +67,7 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
 
 
 def check_readers(func: Func, block: Block, loop: For, target: Access, what: str) -> list[Block]:
-    """The blocks that read what a block writes; refused unless all are inside of the loop, and nothing changes what it reads before."""
+    """Return the blocks that read what a block writes; raise unless all are inside the loop and the block's inputs stay unchanged."""
     order = blocks(func.body)
     users = readers(func, target.buffer)
     outside = next((b for b in users if not contains_stmt(loop, b)), None)
@@ -86,7 +86,10 @@ def check_readers(func: Func, block: Block, loop: For, target: Access, what: str
 
 
 def movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, Access]:
-    """What both moves ask: how the block writes, who uses its memory, where the loop is (`after` it, or before); words for a refusal."""
+    """Check the conditions that both moves share; return the text for refusals and the block's write access.
+
+    These are how the block writes, who uses its memory, and where the loop is (`after` the block, or before it).
+    """
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
     for s in (block, loop):
@@ -99,7 +102,7 @@ def movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, A
 
 
 def _check_whole(func: Func, block: Block, target: Access, what: str) -> None:
-    """Refuse a block whose loops are plainly over a part of what it writes: it would be computed for the rest as well."""
+    """Raise if a block's loops cover only a part of what it writes: the move would compute the rest as well."""
     loops = {x.var: x for x in loops_above(func, block)}
     value = {i.var: i.value for i in block.iters}
     facts = facts_at(func, block)
@@ -110,7 +113,7 @@ def _check_whole(func: Func, block: Block, target: Access, what: str) -> None:
 
 
 def _covers(func: Func, loop: For, ranges: list[Range], buffer: Buffer) -> bool:
-    """Whether the rounds of an outermost loop take the rows of a buffer one after the other, each of them whole."""
+    """True if the iterations of an outermost loop take the rows of a buffer one after the other, each as a whole."""
     if not ranges or loops_above(func, loop):
         return False
     rows = ranges[0] == Range(loop.var, Const(1, i64)) and loop.start is Const(0, i64) and loop.stop is buffer.shape[0]
@@ -118,6 +121,7 @@ def _covers(func: Func, loop: For, ranges: list[Range], buffer: Buffer) -> bool:
 
 
 def _check_blocks_only(func: Func, block: Block, what: str) -> None:
+    """Raise if statements outside of blocks use a buffer of the block: nothing is known about their order."""
     bare = bare_uses(func)
     used = next((a.buffer for a in accesses(block) if a.buffer in (bare.reads if a.write else bare.writes)), None)
     if used is not None:
@@ -126,7 +130,7 @@ def _check_blocks_only(func: Func, block: Block, what: str) -> None:
 
 @legal
 def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a consumer inside of `loop`, after everything else there: each iteration consumes what it has produced.
+    """Compute a consumer inside `loop`, after everything else there: each iteration consumes what it has produced.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -146,8 +150,8 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
                 w[vi] = t[vi] + 1.0
     """
     what, own = movable(func, block, loop, after=False)
-    made = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
-    if not made:
+    producers = [b for b in blocks(loop) if any(x.write and any(y.buffer is x.buffer for y in accesses(block)) for x in accesses(b))]
+    if not producers:
         raise refuse(f"{what}: nothing in the loop writes what it reads", func, (block, "this block"), (loop, "this loop"))
     order = blocks(func.body)
     last = max(order.index(b) for b in blocks(loop))
@@ -158,11 +162,11 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
         early = next((b for b in order[last + 1 : order.index(block)] if a.write and any(x.buffer is a.buffer for x in accesses(b))), None)
         if early is not None:
             raise refuse(f"{what}: block `{early.name}`, which comes before it, uses `{a.buffer.name}`", func, (early, "uses"))
-    buffers = {x.buffer for b in made for x in accesses(b) if x.write} & {y.buffer for y in accesses(block)}
+    buffers = {x.buffer for b in producers for x in accesses(b) if x.write} & {y.buffer for y in accesses(block)}
     if any(i.kind != "S" for i in block.iters) or len(buffers) != 1:
         raise refuse(f"{what}: it is not an elementwise reader of one buffer that the loop writes", func, (block, "this block"))
     buffer = buffers.pop()
-    other = next((b for b in writers(func, buffer) if b not in made), None)
+    other = next((b for b in writers(func, buffer) if b not in producers), None)
     if other is not None or any(p.value is buffer and p.role == "inout" for p in func.params):
         reason = f"block `{other.name}` outside of the loop" if other is not None else "the caller"
         raise refuse(f"{what}: `{buffer.name}`, which it reads, is also written by {reason}", func, (loop, "this loop"), (block, "reads"))
@@ -175,7 +179,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
     part = next((v for v, n in zip(iters, buffer.shape, strict=True) if not prove_equal(extent_of[v], n, facts)), None)
     if part is not None:
         raise refuse(f"{what}: it reads a part of `{buffer.name}`", func, (block, f"`{part.name}` is below {extent_of[part]}"))
-    writes = [a for b in made for a in accesses(b) if a.buffer is buffer and a.write]
+    writes = [a for b in producers for a in accesses(b) if a.buffer is buffer and a.write]
     ranges = [covering_range(func, loop, writes, d, buffer) for d in range(buffer.ndim)]
     _check_partition(func, block, loop, buffer, writes, ranges, what)
     of = dict(zip(iters, ranges, strict=True))
@@ -188,7 +192,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
 
 
 def _hoisted(func: Func, buffer: Buffer, before: Stmt) -> tuple[Func, Forward]:
-    """The program with a buffer allocated before the statement that is to write it."""
+    """Return the program with a buffer allocated before the statement that will write it."""
     edit = Edit(func)
     alloc = allocation(func, buffer)
     order = list(walk_stmts(func.body))
@@ -201,7 +205,7 @@ def _hoisted(func: Func, buffer: Buffer, before: Stmt) -> tuple[Func, Forward]:
 
 
 def _check_partition(func: Func, block: Block, loop: For, buffer: Buffer, writes: list[Access], ranges: list[Range], what: str) -> None:
-    """The iterations of the loops around must produce different parts, in one piece each: else elements are consumed unfinished."""
+    """Raise unless iterations of the loops around produce disjoint boxes: otherwise the consumer would read unfinished elements."""
     around = [*loops_above(func, loop), loop]
     for b in {a.block for a in writes}:
         late = next((x for x in around if fed_by(b, x) - {"S"}), None)
@@ -217,7 +221,7 @@ def _check_partition(func: Func, block: Block, loop: For, buffer: Buffer, writes
 
 
 def _target(func: Func, block: Block, what: str) -> Access:
-    """The one place the block writes, indexed by its S iterators."""
+    """Return the only access that the block writes, indexed by its S iterators; raise if it is not so."""
     places = {(a.buffer, a.indices): a for a in accesses(block) if a.write}
     simple = isinstance(block.body, (Store, Reduce)) and len(places) == 1
     target = next(iter(places.values()), None)
@@ -236,6 +240,7 @@ def _target(func: Func, block: Block, what: str) -> Access:
 
 
 def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) -> None:
+    """Raise if the loop is on the wrong side of the block, or if the block cannot see its buffers there."""
     order = blocks(func.body)
     inside = blocks(loop)
     if block in inside:
@@ -255,6 +260,7 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
 
 
 def moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
+    """Move a block into a loop, to its front or end, with new loops over `ranges` of what it writes."""
     spatial = dict(zip(target.indices, ranges, strict=True))
     facts = loop_facts(facts_at(func, loop), loop)
     loops: list[For] = []
@@ -297,12 +303,14 @@ def moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Rang
     result, forward = edit.done()
     around = [x for x in loops_above(result, new) if x.kind in ("parallel", "vector")]
     for x in around:
-        found = dependence(result, x)
-        if found is not None:
-            raise refuse(f"{what}: {found.reason}, and loop `{x.var.name}` is {x.kind}", func, (loop, "this loop"), (block, "this block"))
+        conflict = dependence(result, x)
+        if conflict is not None:
+            raise refuse(
+                f"{what}: {conflict.reason}, and loop `{x.var.name}` is {x.kind}", func, (loop, "this loop"), (block, "this block")
+            )
     return result, forward
 
 
 def _alone(func: Func, block: Block) -> list[Stmt]:
-    """The loops that are around this block only."""
+    """Return the loops that contain this block only."""
     return [s for s in path_to(func, block) if isinstance(s, For) and blocks(s) == [block]]

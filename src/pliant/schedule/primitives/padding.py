@@ -1,7 +1,7 @@
-"""Primitives about padding: pad rounds the iterators of a sum of products up to multiples, decompose_padding takes the copy apart.
+"""Padding primitives: pad rounds a block's extents up to multiples; decompose_padding separates a padded copy into fill and copy.
 
-Instructions and tiles of constant size want extents that are multiples. The operands are copied into larger buffers with zeros
-around them, the result is computed in a larger buffer, and what is needed of it is copied out.
+Instructions and tiles of constant size need extents that are multiples. Operands are copied into larger buffers with zeros around them,
+the result is computed in a larger buffer, and the needed part is copied out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .cache_stages import redirected
 def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     """Round the extents of a block's iterators up to multiples, one number for each; 1 leaves an iterator as it is.
 
-    The block is a sum of products; what grows is indexed by iterators. Operands get copies with zeros in the padding
-    (`…_pad`); a result that grows is computed in a buffer of its own (`…_pad`) and copied out by the block `…_cut`.
+    The block must be a sum of products, and padded operands must be indexed by its iterators. Operands get copies with zeros in the padding
+    (`…_pad`). A padded result is computed in a buffer of its own (`…_pad`) and copied out by the block `…_cut`.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -78,8 +78,8 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     new = block
     for operand in dict.fromkeys(operands):
         if grown.keys() & free_vars_of(operand.indices):
-            copy, made = _padded_copy(operand, nest, new_stop, grown, names, facts)
-            before += made
+            copy, copy_stmts = _padded_copy(operand, nest, new_stop, grown, names, facts)
+            before += copy_stmts
             new = redirected(new, operand.buffer, copy, operand.indices)
     after: list[Stmt] = []
     if grown.keys() & free_vars_of(target.indices):
@@ -100,7 +100,7 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
 
 
 def free_vars_of(indices: tuple[Expr, ...]) -> set[Var]:
-    """The variables of indices."""
+    """Return the variables of indices."""
     return {v for e in indices for v in free_vars(e)}
 
 
@@ -111,7 +111,7 @@ def _rounded(extent: Expr, multiple: int, facts: Facts) -> Expr:
 
 
 def _einsum(func: Func, block: Block, what: str) -> tuple[Load, list[Load]]:
-    """Where the block sums, and the factors of what it sums."""
+    """Return the target of a sum of products, and its factors; raise if the block is none."""
     s = block.body
     if not isinstance(s, Reduce) or len(s.targets) != 1 or s.combiner.name not in ("add", "fma") or not isinstance(block.init, Store):
         raise refuse(f"{what}: it is not a sum with its init", func, (block, "this block"), help="do this before decompose_reduction")
@@ -129,14 +129,17 @@ def _einsum(func: Func, block: Block, what: str) -> tuple[Load, list[Load]]:
 
 
 def _factors(e: Expr) -> list[Expr]:
-    """The factors of a product; conversions of a factor keep zero zero."""
+    """Return the factors of a product, looking through casts: a cast keeps zero zero."""
     if isinstance(e, Mul):
         return [f for a in e.args for f in _factors(a)]
     return _factors(e.args[0]) if isinstance(e, Cast) else [e]
 
 
 def _check_neutral(func: Func, block: Block, grown: dict[Var, Expr], operands: list[Load], what: str) -> None:
-    """What is summed in the padding must be zero: for floats every factor is, as 0 * inf is not; and -0.0 + 0.0 is not -0.0."""
+    """Raise unless the terms in the padding are zero.
+
+    For floats every factor must be zero there, because 0 * inf is NaN. And an init of -0.0 would become 0.0, because -0.0 + 0.0 is 0.0.
+    """
     reducing = [i.var for i in block.iters if i.kind != "S" and i.var in grown]
     init = block.init.value if isinstance(block.init, Store) else None
     for v in reducing:
@@ -151,7 +154,7 @@ def _check_neutral(func: Func, block: Block, grown: dict[Var, Expr], operands: l
 def _padded_copy(
     operand: Load, nest: dict[Var, For], new_stop: dict[Var, Expr], grown: dict[Var, Expr], names: set[str], facts: Facts
 ) -> tuple[Buffer, list[Stmt]]:
-    """A copy of an operand with zeros in its padding, and what makes it."""
+    """Return a copy of an operand with zeros in its padding, and the statements that make it."""
     vars_ = [v for v in operand.indices if isinstance(v, Var)]
     copy = Buffer(f"{operand.buffer.name}_pad", operand.buffer.dtype, tuple(new_stop[v] for v in vars_), None, "workspace")
     loops = [For(Var(nest[v].var.name), zero(), new_stop[v], "serial", Seq(())) for v in vars_]
@@ -166,7 +169,7 @@ def _padded_copy(
 
 
 def _copied(name: str, to: Buffer, copy: Buffer, indices: tuple[Expr, ...], nest: dict[Var, For], names: set[str]) -> Stmt:
-    """The loops that copy the part of a result that is needed."""
+    """Return the loops that copy the needed part of a result out."""
     vars_ = [v for v in indices if isinstance(v, Var)]
     loops = [For(Var(nest[v].var.name), zero(), nest[v].stop, "serial", Seq(())) for v in vars_]
     iters = tuple(Iter(Var(v.name), "S", x.var) for v, x in zip(vars_, loops, strict=True))
@@ -179,13 +182,15 @@ def _copied(name: str, to: Buffer, copy: Buffer, indices: tuple[Expr, ...], nest
 
 @dataclass(slots=True)
 class _Range:
+    """The remaining range of a loop."""
+
     start: Expr
     stop: Expr
 
 
 @legal
 def decompose_padding(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Take a copy with padding apart: all of the buffer is filled (`…_fill`), then the elements that there are are copied.
+    """Separate a copy with padding: fill the whole buffer (`…_fill`), then copy the elements inside the bounds.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -236,7 +241,7 @@ def decompose_padding(func: Func, block: Block) -> tuple[Func, Forward]:
 
 
 def _narrow(condition: Expr, ranges: dict[Var, _Range], facts: Facts) -> bool:
-    """Takes a bound of one iterator into its range; False where the condition is none."""
+    """Narrow the range of one iterator by a condition; return False if the condition is no bound of one iterator."""
     own = [v for v in free_vars(condition) if v in ranges]
     if not isinstance(condition, (Lt, Le)) or len(own) != 1 or any(isinstance(e, Load) for e in walk(condition)):
         return False
@@ -257,6 +262,7 @@ def _narrow(condition: Expr, ranges: dict[Var, _Range], facts: Facts) -> bool:
 
 
 def _fill(block: Block, store: Store, constant: Expr, nest: dict[Var, For], names: set[str]) -> Stmt:
+    """Return the loops that store the constant everywhere."""
     loops = {v: For(Var(x.var.name), zero(), x.stop, "serial", Seq(())) for v, x in nest.items()}
     iters = {i.var: Iter(Var(i.var.name), "S", loops[i.var].var) for i in block.iters}
     place = tuple(iters[v].var for v in store.indices if isinstance(v, Var))

@@ -1,8 +1,8 @@
-"""Loops that are taken apart into consecutive loops: where predicates stop to hold (partition), or by lengths (loop_partition).
+"""Loop partitioning: cuts a loop into consecutive loops where predicates become false (partition), or by lengths (loop_partition).
 
     for i in range(n)        ->        for i in range(min(2, n)); for i in range(min(2, n), …); …
 
-The pieces run in the order of the loop, so nothing needs to be independent. A piece of a reduction has the init only if it is the first.
+The pieces run in the order of the loop, so iterations need not be independent. Of the pieces of a reduction, only the first has the init.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .split import is_factor, without_inits
 
 @legal
 def loop_partition(func: Func, loop: For, *lengths: int | None) -> tuple[Func, Forward]:
-    """Cut a loop into consecutive loops of the given lengths; None (at most one) is what remains between those before and after it.
+    """Cut a loop into consecutive loops of the given lengths; None (at most one) takes what the others leave.
 
-    Where the loop may have fewer iterations than the lengths, the loops before the rest take theirs first. The blocks of all but the
-    first loop are called `…_part1`, …; their predicates are left out where the range of the piece tells that they hold.
+    If the loop may have fewer iterations than the lengths, the pieces before the rest take theirs first. The blocks of all pieces but the
+    first are called `…_part1`, …. A predicate is dropped from a piece whose range proves it.
 
         for i in range(n):
             for k in range(8):
@@ -71,7 +71,7 @@ def loop_partition(func: Func, loop: For, *lengths: int | None) -> tuple[Func, F
         )
     points[-1] = loop.stop
     empty = next((n for n, (a, b) in zip(lengths, itertools.pairwise(points), strict=True) if prove_equal(a, b, facts)), 0)
-    if empty != 0:  # copies of all blocks inside that never run: a mistake
+    if empty != 0:  # copies of all blocks that never run can only be a mistake
         raise refuse(f"{what}: nothing would be left for the piece {empty}", func, (loop, f"extent {loop.extent}"))
     edit = Edit(func)
     names = block_names(func)
@@ -91,7 +91,7 @@ def loop_partition(func: Func, loop: For, *lengths: int | None) -> tuple[Func, F
 
 
 def _points(loop: For, lengths: tuple[int | None, ...], facts: Facts) -> list[Expr]:
-    """Where the pieces begin, and where the last one ends: never beyond the loop, and none before the one before it."""
+    """Return where the pieces begin and where the last one ends; they stay within the loop and in order, even if it is shorter."""
     points: list[Expr] = [loop.start]
     total = 0
     for k, n in enumerate(lengths):
@@ -106,7 +106,7 @@ def _points(loop: For, lengths: tuple[int | None, ...], facts: Facts) -> list[Ex
 
 
 def _relieved(s: Stmt, facts: Facts, moved: dict[Stmt, Stmt]) -> Stmt:
-    """A statement without the parts of predicates that hold in every instance."""
+    """Return a statement without the conjuncts of predicates that provably hold in every instance."""
     if isinstance(s, For):
         facts = loop_facts(facts, s)
     if isinstance(s, Block):
@@ -120,9 +120,9 @@ def _relieved(s: Stmt, facts: Facts, moved: dict[Stmt, Stmt]) -> Stmt:
 
 @legal
 def partition(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Cut a loop where the predicates of its blocks stop to hold everywhere: a main loop without them, and the rest (`…_rest`).
+    """Peel off the iterations where predicates of blocks may fail: a main loop without predicates, and the remainder (`…_rest`).
 
-    There is no rest where no block would run in it: a loop whose variable alone decides just ends there.
+    There is no remainder if no block would run in it: a loop whose variable alone decides simply ends earlier.
 
         for i in range((n + 3) // 4):
             for j in range(4):
@@ -143,14 +143,14 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     """
     what = f"cannot partition loop `{loop.var.name}`"
     check_serial(func, loop, "partition")
-    found = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
+    conditions = [c for b in blocks(loop.body) for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
     begun = next((b for b in blocks(loop.body) if b.init is not None and fed_by(b, loop) - {"S"}), None)
-    if not found or begun is not None:
+    if not conditions or begun is not None:
         raise refuse(
-            f"{what}: " + ("no predicate depends on it" if not found else f"block `{begun.name if begun else ''}` has an init"),
+            f"{what}: " + ("no predicate depends on it" if not conditions else f"block `{begun.name if begun else ''}` has an init"),
             func,
             (loop, "this loop"),
-            help="" if not found else "decompose_reduction takes the init out",
+            help="" if not conditions else "decompose_reduction takes the init out",
         )
     at: Expr = loop.stop
     outside = facts_at(func, loop)
@@ -158,7 +158,7 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     for x in loops_in(loop):
         inside = loop_facts(inside, x)
     inner = {x.var for x in loops_in(loop.body)}
-    for c in found:
+    for c in conditions:
         first = _first_failure(c, loop.var, inner, inside)
         if first is None:
             raise refuse(f"{what}: no bound on `{loop.var.name}` is known from which on {c} may fail", func, (loop, "this loop"))
@@ -176,23 +176,24 @@ def partition(func: Func, loop: For) -> tuple[Func, Forward]:
     assert isinstance(rest, For)
     rest = rest.with_(start=at, stop=_last_end(loop, inner, inside, outside))
     above = [x.var for x in loops_above(func, loop)]
-    if not free_vars(at).isdisjoint(above):  # the loops tell where an instance is, sums of them and of where the rest begins do not
+    # If the start of the rest depends on outer loops, iterator bindings that add both cannot be proved independent: bind loops instead.
+    if not free_vars(at).isdisjoint(above):
         rest = rest.with_(body=_over_loops(rest.body, [*above, rest.var]))
     edit.replace(loop, seq(main, rest))
     return edit.done(made=(main, rest))
 
 
 def _over_loops(s: Stmt, loops: list[Var]) -> Stmt:
-    """The blocks of a statement with an iterator for each loop around them, where that can be."""
+    """Return a statement whose blocks have one iterator for each loop around them, where that is possible."""
     if isinstance(s, Block):
-        found = rebound_over(s, loops)
-        return s if found is None else found.block
+        bound = rebound_over(s, loops)
+        return s if bound is None else bound.block
     inside = [*loops, s.var] if isinstance(s, For) else loops
     return map_children(s, lambda x: _over_loops(x, inside))
 
 
 def _ends_there(loop: For) -> bool:
-    """Whether no block runs from the first failure on: all have the same predicates, which no inner loop changes."""
+    """True if no block runs after the first failure: all blocks have the same conditions, and inner loops do not change them."""
     if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
         return False
     inner = {x.var for x in loops_in(loop.body)}
@@ -201,26 +202,26 @@ def _ends_there(loop: For) -> bool:
 
 
 def _begins_anyway(b: Block) -> bool:
-    """Whether a block's init runs where its predicate fails for every point of its reduction."""
+    """True if a block's init runs even where its predicate is false for every point of its reduction."""
     steps = {i.var for i in b.iters if i.kind != "S"}
     return b.init is not None and not free_vars(b.predicate).isdisjoint(steps)
 
 
 def _last_end(loop: For, inner: set[Var], inside: Facts, outside: Facts) -> Expr:
-    """Where the blocks of a loop run no more: its end, or before it, where the predicates cannot hold from there on."""
+    """Return an end of the loop after which no block can run; the loop's own end if none is known."""
     if bare_statement(loop.body) is not None or any(_begins_anyway(b) for b in blocks(loop.body)):
         return loop.stop
     ends: set[Expr] = set()
     for b in blocks(loop.body):
         own = [c for c in conjuncts(predicate_over_loops(b)) if loop.var in free_vars(c)]
-        found = [e for c in own if (e := _first_failure(c, loop.var, inner, inside, always=True)) is not None]
-        ends.add(found[0] if len(found) == 1 else loop.stop)
+        failures = [e for c in own if (e := _first_failure(c, loop.var, inner, inside, always=True)) is not None]
+        ends.add(failures[0] if len(failures) == 1 else loop.stop)
     end = ends.pop()
     return loop.stop if ends or prove(loop.stop <= end, outside) else simplify(Min(loop.stop, end), outside)
 
 
 def _first_failure(condition: Expr, v: Var, inner: set[Var], facts: Facts, always: bool = False) -> Expr | None:
-    """The smallest value of `v` for which `condition`, which is c*v + rest < limit, may fail; or must, `always`."""
+    """Return the smallest `v` for which `condition`, c*v + rest < limit, may be false (with `always`: must be); None if unknown."""
     if not isinstance(condition, (Lt, Le)):
         return None
     a, b = condition.args

@@ -1,7 +1,7 @@
-"""The primitive that sums in parts: what one iteration of a loop sums begins anew, and is then added to the sum of those before.
+"""The primitive that sums in parts: each iteration of a loop starts a new partial sum, which is then added to the total.
 
-The rounding error of a sum grows with the number of terms that are added one after the other; in parts, with the length of a part and with
-their number. Memory is that of one part, however many there are, so the number of parts need not be known.
+The rounding error of a sum grows with the number of terms added one after the other; in parts, it grows with the length of a part and
+with the number of parts. Memory is that of one part, so the number of parts may be dynamic.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .reduction import check_same_place
 def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Sum in parts: each iteration of `loop` sums into a buffer of its own, `…_part`, which is then added to the result.
 
-    `loop` and the loops inside of it feed reduction iterators or S iterators, none both; the block that adds the parts is `…_sum`, and has
-    the init that the block had.
+    `loop` must feed only reduction iterators, and no loop inside it may feed both R and S iterators. The block that adds the parts is
+    `…_sum`, and has the init of the original block.
 
         for i in range(n):
             for k, l in grid(2, 4):
@@ -84,9 +84,9 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
         init=Store(buffer, place, Const(_IDENTITIES[combiner], target.dtype)),
         predicate=all_of(*(substitute(e, bound.iters) for e in firsts), *conjuncts(new.predicate)),
     )
-    kept = [x for x in above if x.var in bound.iters and (x in outer or x not in reducing)]
-    iters = tuple(Iter(Var(f"v{x.var.name}"), "R" if x in outer else "S", x.var) for x in kept)
-    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    outside = [x for x in above if x.var in bound.iters and (x in outer or x not in reducing)]
+    iters = tuple(Iter(Var(f"v{x.var.name}"), "R" if x in outer else "S", x.var) for x in outside)
+    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(outside, iters, strict=True)}
     values = {v: substitute(e, where) for v, e in over_loops.items()}
     total = Block(
         fresh_name(f"{block.name}_sum", block_names(func)),
@@ -104,29 +104,29 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
     return insert(func, block, new, inner, (Alloc(buffer),), (nest,), reassociation(func, block))
 
 
-_IDENTITIES = {"add": 0, "fma": 0, "mul": 1}
+_IDENTITIES = {"add": 0, "fma": 0, "mul": 1}  # what a part starts with: adding (or multiplying) it changes nothing
 
 
 def _begins(func: Func, block: Block, inner: list[For]) -> tuple[list[Expr], list[Expr]]:
-    """The conditions, over loops, without which a part has no terms: of the predicate what it does not change, and what holds at its first.
+    """Return the conditions, over loops, under which a part has terms: those constant over the part, and those at its first term.
 
-    Where elements of a tile differ in that, an empty part is added as well as any other.
+    If elements of a tile differ in such a condition, it is dropped; adding an empty part is harmless.
     """
     starts = {x.var: x.start for x in inner if fed_by(block, x) - {"S"}}
     lanes = {x.var for x in inner} - starts.keys()
     facts = facts_at(func, block)
-    kept: list[Expr] = []
+    constant: list[Expr] = []
     firsts: list[Expr] = []
     for c in conjuncts(predicate_over_loops(block)):
         changing = free_vars(c) & starts.keys()
         if not changing:
-            kept.append(c)
+            constant.append(c)
         elif lanes.isdisjoint(free_vars(c)) and all(_fails_for_good(c, v) for v in changing):
             firsts.append(simplify(substitute(c, starts), facts))
-    return kept, [c for c in firsts if not prove(c, facts)]
+    return constant, [c for c in firsts if not prove(c, facts)]
 
 
 def _fails_for_good(condition: Expr, v: Var) -> bool:
-    """Whether a condition that fails for some value of `v` fails for all that follow."""
+    """True if a condition that is false for some value of `v` stays false for all larger ones."""
     parts = linear(condition.args[0] - condition.args[1], v) if isinstance(condition, Lt | Le) else None
     return parts is not None and set(parts[0]) == {()} and parts[0][()] > 0

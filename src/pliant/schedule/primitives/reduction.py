@@ -1,6 +1,6 @@
-"""Primitives on reductions: decompose_reduction, begin_reduction, contract.
+"""Primitives on reductions: decompose_reduction, begin_reduction, contract (FMA contraction).
 
-They change when a reduction begins, how it rounds and in which order it sums.
+They change how a reduction is initialized, and how it rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..tile import inner_loops, nest_of
 
 @legal
 def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Take the init of a reduction out into a block of its own, `…_init`, in a nest just before `loop`.
+    """Move the init of a reduction into a block of its own, `…_init`, in a nest just before `loop`.
 
         for i in range(n):
             for k in range(8):
@@ -105,7 +105,7 @@ def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forw
 
 
 def _check_begun_before(func: Func, block: Block, loop: For, what: str) -> None:
-    """Refuse where the init could not run before `loop`: what it uses is not there yet, or is used or changed inside of the loop."""
+    """Raise if the init cannot run before `loop`: something it uses is not there yet, or is used or changed inside the loop."""
     assert block.init is not None
     targets = {a.buffer for a in accesses(block) if a.write}
     begins = accesses(block.with_(body=block.init, init=None))
@@ -126,9 +126,9 @@ def _check_begun_before(func: Func, block: Block, loop: For, what: str) -> None:
 
 @legal
 def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Begin a reduction with its first element, in a block `…_first` just before `loop`, instead of with an init that changes nothing.
+    """Initialize a reduction with its first element, in a block `…_first` just before `loop`, instead of with the neutral element.
 
-    `loop` is the only one that feeds reduction iterators, and has at least one iteration.
+    `loop` must be the only loop that feeds reduction iterators, and have at least one iteration.
 
         for i in range(n):
             for k in range(8):
@@ -191,7 +191,7 @@ def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]
 
 @legal
 def contract(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Sum products with fused multiply-adds: `c += a * b` becomes `c = fma(a, b, c)`, one rounding instead of two.
+    """FMA contraction of a sum of products: `c += a * b` becomes `c = fma(a, b, c)`, with one rounding instead of two.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -222,12 +222,12 @@ def contract(func: Func, block: Block) -> tuple[Func, Forward]:
 
 
 def shown_iters(block: Block) -> str:
-    """The iterators of a block and what they are bound to, for a note."""
+    """Return the iterators of a block and their bindings as text."""
     return ", ".join(f"{i.kind} {i.var.name} = {i.value}" for i in block.iters)
 
 
 def check_same_place(func: Func, block: Block, what: str) -> None:
-    """Refuse a reduction that does not begin where it goes on, or one whose values are made of what it has so far."""
+    """Raise if a reduction's init writes another element than its update, or if its values depend on its target."""
     s, init = block.body, block.init
     assert isinstance(s, Reduce) and isinstance(init, Store)
     target = s.targets[0]
@@ -238,7 +238,7 @@ def check_same_place(func: Func, block: Block, what: str) -> None:
 
 
 def identity_of(combiner: str, target: Load) -> Expr:
-    """What a reduction may begin with so that it is the reduction of its elements alone."""
+    """Return the neutral element of a combiner in the target's dtype."""
     d = target.dtype
     if combiner in ("min", "max"):
         least = float("inf") if d.is_float else d.max

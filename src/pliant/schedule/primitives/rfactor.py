@@ -1,4 +1,4 @@
-"""rfactor: a reduction by lanes, partial results of their own for the iterations of a loop, which are combined at the end."""
+"""rfactor: splits a reduction into lanes, i.e. separate partial results for the iterations of a loop, combined at the end."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from .cache_stages import check_scope, check_targets, insert, redirected
 from .loops import reassociation
 from .reduction import identity_of, shown_iters
 
-TRIALS = 256  # sequences of values on which the init of a tuple is tried
-STEPS = 4  # values in each
+# A user's combiner is a formula, so that its init is neutral is tested on random values and not proved.
+TRIALS = 256  # random sequences of values
+STEPS = 4  # values in each sequence
 
 
 @legal
 def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: Scope = "stack") -> tuple[Func, Forward]:
     """Sum by lanes: the iterations of `loop` accumulate in partial sums of their own, `…_lanes`, which are summed at the end.
 
-    `loop` feeds only R iterators, and has a constant extent, or one in terms of dims where the scope is `workspace`; `at` is the loop
-    for each iteration of which the lanes begin anew. The block that sums them is `…_sum`; it has the init that the block had.
-    Reductions of tuples (argmax, online softmax, Welford) have lanes of all their targets, which begin with the constants of the init:
-    these have to change nothing that the combiner has reduced so far, which is tried on numbers.
+    `loop` must feed only R iterators and have a constant extent, or one in terms of dims if the scope is `workspace`. The lanes start anew
+    in each iteration of `at`. The block that sums them is `…_sum`; it has the init of the original block. Reductions of tuples (argmax,
+    online softmax, Welford) have lanes of all their targets, which start with the constants of the init. These must be neutral for the
+    combiner, which is tested on random numbers.
 
         for i in range(n):
             for k in range(8):
@@ -83,11 +84,11 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
         new = redirected(new, t.buffer, buffer, place)
         inits.append(Store(buffer, place, value))
     new = new.with_(iters=tuple(Iter(i.var, "S", i.value) if i.var is lane else i for i in new.iters), init=seq(*inits))
-    kept = [x for x in loops_above(func, block) if x.var in bound.iters and x not in reducing]
+    spatial_above = [x for x in loops_above(func, block) if x.var in bound.iters and x not in reducing]
     summing = Var(loop.var.name)
-    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in kept)
+    iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in spatial_above)
     last = Iter(Var(f"v{loop.var.name}"), "R", summing)
-    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(kept, iters, strict=True)}
+    where: dict[Var, Expr] = {x.var: i.var for x, i in zip(spatial_above, iters, strict=True)}
     results = [Load(t.buffer, tuple(substitute(substitute(e, over_loops), where) for e in t.indices)) for t in s.targets]
     partial = [Load(b, (*(substitute(e, where) for e in t.offset), last.var)) for b, t in zip(buffers, tiles, strict=True)]
     total = Block(
@@ -103,17 +104,18 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
 
 
 def _tile(func: Func, block: Block, target: Load, over_loops: dict[Var, Expr], inner: list[For]) -> Tile:
+    """Return the tile of a target that one iteration of the outer loop touches."""
     indices = tuple(substitute(e, over_loops) for e in target.indices)
     return tile_of(func, block, indices, inner, "factor the reduction of", spatial_facts(func, block, inner))
 
 
 def _of_results(combiner: Combiner) -> Combiner:
-    """The combiner of what lanes have reduced: products that fma has summed are summed."""
+    """Return the combiner of partial results: sums of products made by fma are combined by add."""
     return NAMED_COMBINERS["add"] if combiner.name == "fma" else combiner
 
 
 def _begun(func: Func, block: Block, s: Reduce, what: str) -> list[Expr]:
-    """What lanes begin with, for each target."""
+    """Return the start value of a lane for each target; raise if the init is not neutral or not constant."""
     stores = _inits(block)
     places = [(t.buffer, t.indices) for t in s.targets]
     if sorted(map(id, (x.buffer for x in stores))) != sorted(map(id, (b for b, _ in places))) or {
@@ -143,7 +145,7 @@ def _begun(func: Func, block: Block, s: Reduce, what: str) -> list[Expr]:
 
 
 def _inits(block: Block) -> list[Store]:
-    """The stores of an init, [] where it is more than stores."""
+    """Return the stores of an init; [] if it contains anything else."""
     init = block.init
     body = init.body if isinstance(init, Seq) else (init,)
     stores = [x for x in body if isinstance(x, Store)]
@@ -151,10 +153,11 @@ def _inits(block: Block) -> list[Store]:
 
 
 def _changed_by(combiner: Combiner, init: list[int | float | bool], types: list[DType]) -> str:
-    """A state that combining with the init changes, "" if none of many does: states are what finite values are reduced to.
+    """Return an example of a state that combining with the init changes; "" if random trials find none.
 
-    Lanes l1, l2, … that begin with the init make init + l1 + init + l2 …; combiners are associative, so it is enough that the init
-    changes no state to its left. States are reached from the init: what argmax makes of (-inf, -1) and values is never (-inf, 3).
+    Lanes l1, l2, … that start with the init compute init + l1 + init + l2 …. Combiners are associative, so it is enough that the init
+    changes no state to its left. States are reached from the init by finite values: argmax never gets from (-inf, -1) to (-inf, 3), for
+    example.
     """
     import numpy as np
 
@@ -188,7 +191,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _lanes(func: Func, loop: For, scope: Scope) -> Expr | None:
-    """How many partial sums the iterations of a loop make, if memory of that scope may have so many."""
+    """Return the number of partial sums that the iterations of a loop make; None if a buffer of that scope cannot have that size."""
     constant = constant_extent(func, loop)
     if constant is not None:
         return Const(constant, i64)

@@ -1,4 +1,4 @@
-"""rolling_buffer: a producer is computed row by row beside its reader, into a buffer that keeps the rows that are still read."""
+"""rolling_buffer: computes a producer row by row beside its reader, in a circular buffer of the rows that are still read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .move import check_readers, movable, moved
 
 @legal
 def rolling_buffer(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a producer inside of `loop`, only what the iterations before have not computed; its buffer keeps what is still read.
+    """Compute a producer inside `loop`, only the rows that earlier iterations have not computed, into a circular buffer.
 
-    Each iteration reads the rows of a window that goes on in constant steps. The rows of the first window but the last step are computed
-    before the loop, by the block `…_first`. A row is where an earlier one was that is read no more, so rows are ordered (O).
+    Each iteration reads a window of rows that advances by a constant step. A block `…_first` computes the rows of the first window, except
+    those of its last step, before the loop. A new row overwrites one that is no longer read, so the rows are ordered (O).
 
         t = alloc((n + 2,), f32)
         for i in range(n + 2):
@@ -82,7 +82,7 @@ def rolling_buffer(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
 
 
 def _rolled(func: Func, loop: For, target: Access, ranges: list[Range], what: str) -> tuple[int, int, int]:
-    """The dimension along which the window goes on, its step, and its length; all others stay where they are."""
+    """Return the dimension along which the window advances, its step, and its length; raise if there is no such window."""
     moving = [d for d, r in enumerate(ranges) if loop.var in free_vars(r.lo) | free_vars(r.extent)]
     parts = linear(ranges[moving[0]].lo, loop.var) if len(moving) == 1 else None
     extent = ranges[moving[0]].extent if moving else None
@@ -103,7 +103,7 @@ def _rolled(func: Func, loop: For, target: Access, ranges: list[Range], what: st
 
 
 def _first_rows(func: Func, block: Block, target: Access, ranges: list[Range], d: int, begin: Expr, count: int) -> Stmt:
-    """The rows of the first window that no iteration computes; also where the loop runs zero times, as far as the buffer goes."""
+    """Return the block for the rows of the first window that no iteration computes; it stays in bounds if the loop runs zero times."""
     of = dict(zip(target.indices, range(target.buffer.ndim), strict=True))
     facts = base_facts(func)
     loops: list[For] = []
@@ -129,7 +129,7 @@ def _first_rows(func: Func, block: Block, target: Access, ranges: list[Range], d
 
 
 def _folded(func: Func, old: Buffer, axis: int, window: int) -> tuple[Func, Forward]:
-    """The program with only `window` rows of a buffer: row r becomes row r % window."""
+    """Return the program with only `window` rows of a buffer: row r becomes row r % window."""
     shape = tuple(Const(window, i64) if d == axis else n for d, n in enumerate(old.shape))
     edit = Edit(func)
     new = Buffer(old.name, old.dtype, shape, None, old.scope)

@@ -1,10 +1,11 @@
-"""Loops that are taken apart into nests: split, and what becomes of an extent that is no multiple.
+"""split: turns a loop into a nest, with three ways to handle an extent that is no multiple of the factors (the tail).
 
     guard     for i_0, i_1: where(i_0 * 6 + i_1 < n)                          a predicate in every instance
     cut       for i_0 in range(n // 6), i_1 in range(6); for i_r in range(n % 6)
     balance   for i_0 in range(about n // 6), i_1 in range(6); then tiles of constant sizes: 7 = 4 + 3, 8 = 4 + 4, 9 = 5 + 4, …
 
-A loop that feeds a reduction is cut in order: the init stays with the main loop, which comes first.
+`balance` makes every body a constant size, so all of them unroll. A loop that feeds a reduction is cut in order: the init stays with the
+main loop, which comes first.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Tail = Literal["guard", "cut", "balance"]
 
 @legal
 def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> tuple[Func, Forward]:
-    """Split a loop into a nest of loops of the given extents, outermost first; None (at most one, first) is what remains.
+    """Split a loop into a nest of loops of the given extents, outermost first; None (at most one, first) is whatever remains.
 
-    `tail` says what becomes of an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks,
-    `cut` makes a remainder loop (its blocks are called `…_rest`), `balance` shares the last whole tile out with what remains
-    as two tiles of about the same size (6 + 1 = 4 + 3); the tiles of each size are a loop of constant extent inside (`…_tail4`, …).
+    `tail` handles an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks, `cut` makes a remainder loop
+    (its blocks are called `…_rest`), `balance` divides the last whole tile and the remainder into two tiles of about the same size (6 + 1 =
+    4 + 3). The tiles of each size are a loop of constant extent inside (`…_tail4`, …).
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -115,12 +116,12 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
 
 
 def is_factor(f: object) -> bool:
-    """Whether a number of iterations can be asked for."""
+    """True if `f` is a positive int (and no bool)."""
     return isinstance(f, int) and not isinstance(f, bool) and f >= 1
 
 
 def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
-    """The loops in place of `loop`, outermost first."""
+    """Return the loops that replace `loop`, outermost first."""
     vars_ = [Var(f"{loop.var.name}_{n}") for n in range(len(inner) + 1)]
     position: Expr = zero()
     step = size
@@ -132,19 +133,19 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
     at = bound_value(loop.start + position, facts)
     body = Mover(edit.moved, {loop.var: at}).stmt(loop.body)
     if guard is not None:
-        outer = block_around(edit.func, loop)  # what is inside of a block sees its iterators, not the loops around it
+        outer = block_around(edit.func, loop)  # inside a block, its iterators are visible and the loops around it are not
         above = [*(i.var for i in (outer.iters if outer else ())), *(x.var for x in loops_above(edit.func, loop)), *vars_]
         body = guarded(edit, body, at, simplify(loop.start + guard, facts), above)
-    made: list[For] = []
+    loops: list[For] = []
     for v, f in reversed(list(zip(vars_[1:], inner, strict=True))):
         body = For(v, zero(), Const(f, i64), "serial", body, span=loop.span)
-        made.append(body)
-    made.append(For(vars_[0], zero(), count, "serial", body, span=loop.span))
-    return made[::-1]
+        loops.append(body)
+    loops.append(For(vars_[0], zero(), count, "serial", body, span=loop.span))
+    return loops[::-1]
 
 
 def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]) -> Stmt:
-    """`body` where position < stop: as a predicate of its blocks, under an if where there is more than blocks."""
+    """Run `body` only where position < stop: as a predicate of its blocks, or under an if where there are other statements."""
     if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
         return If(position < stop, body)
     known = {*edit.func.symbols, *edit.func.scalars}
@@ -170,7 +171,7 @@ def _vars(s: Stmt) -> list[Var]:
 
 
 def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var], known: set[Var]) -> Block | None:
-    """The block with the predicate position < stop: over its iterators, or over iterators that are the loops; None where neither can."""
+    """Add the predicate position < stop to a block, over its iterators or over its loops as iterators; None if neither is possible."""
     for i in b.iters:
         offset = simplify(i.value - position)
         if free_vars(offset) | free_vars(stop) <= known:
@@ -184,12 +185,12 @@ def _guarded_block(b: Block, position: Expr, stop: Expr, loops: list[Var], known
 
 
 def _also(predicate: Expr, guard: Expr) -> Expr:
-    """Both conditions; a predicate that loads comes second, for where the guard fails there may be nothing to load."""
+    """Return both conditions; a predicate with loads comes second, because its loads may be out of bounds where the guard is false."""
     return all_of(guard, predicate) if loaded(predicate) else all_of(predicate, guard)
 
 
 def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Expr) -> tuple[Func, Forward]:
-    """The loop over whole tiles, and for each smaller size a loop over its tiles."""
+    """Return the split into whole tiles and, for each smaller size, a loop over its tiles."""
     facts = facts_at(func, loop)
     rest = simplify(extent % size, facts)
     edit = Edit(func)
@@ -209,7 +210,7 @@ def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Exp
 
 
 def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
-    """How many tiles of `t` iterations come after the whole ones: size + rest = t + t, t + (t - 1) or (t + 1) + t, or the rest alone."""
+    """Return the number of tiles of `t` iterations after the whole ones: size + rest = t + t, t + (t - 1) or (t + 1) + t, or rest alone."""
     alone: Expr = Select(Eq(rest, Const(t, i64)), Const(1, i64), zero())
     paired: Expr = zero()
     for r, n in ((2 * t + 1 - size, 1), (2 * t - 1 - size, 1), (2 * t - size, 2)):
@@ -221,7 +222,7 @@ def _tile_count(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
 
 
 def _tile_offset(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
-    """How far behind the main tiles the first tile of `t` iterations begins: behind the larger one, where it is the second of two."""
+    """Return the offset of the first tile of `t` iterations after the main tiles: behind the larger tile if it is the second of two."""
     r = 2 * t + 1 - size
     if not 1 <= r <= size - 2:
         return zero()
@@ -229,6 +230,7 @@ def _tile_offset(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
 
 
 def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suffix: str) -> For:
+    """Return a copy of the loop for the remaining iterations, without inits of reductions that the main loop has started."""
     copier = Copier(names, suffix)
     copy = copier.copy(loop)
     assert isinstance(copy, For)
@@ -239,7 +241,7 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
 
 
 def without_inits(s: For, later: set[Block]) -> For:
-    """A loop whose blocks `later` go on with reductions that an earlier loop has begun."""
+    """Return a loop whose blocks `later` continue reductions that an earlier loop has started."""
     edit = Edit(Func("", (), s))
     for b in later:
         edit.replace(b, b.with_(init=None))

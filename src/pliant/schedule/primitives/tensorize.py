@@ -1,8 +1,8 @@
-"""tensorize: a tile of a computation is what an instruction does, and is replaced by the instruction.
+"""tensorize: replaces a tile of a computation by the tensor instruction that computes the same.
 
-An instruction (`target/instructions.py`, or one that a user has declared by `pliant.instruction`) is a description, which the tile is
-compared with, and an implementation, which takes its place. Both are loop programs over the same parameters; a parameter stands for the
-elements that the tile touches of one buffer, and they have to lie in memory as the parameter's shape says.
+An instruction (`target/instructions.py`, or one that a user declared with `pliant.instruction`) has a description, which is compared with
+the tile, and an implementation, which replaces it. Both are loop programs over the same parameters. A parameter stands for the elements of
+one buffer that the tile touches; these must be in memory as the parameter's shape says.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .blockize import blockize
 
 
 class Tile(NamedTuple):
-    """Loops of constant extents around one statement, which is over their variables."""
+    """Loops of constant extents around one statement over their variables."""
 
     loops: tuple[For, ...]
-    kinds: tuple[str, ...]  # of the iterators that each loop feeds
+    kinds: tuple[str, ...]  # for each loop, the kinds of iterators that it feeds
     stmt: Store | Reduce
 
 
 def tile_of_instruction(name: str) -> Tile:
-    """What the instruction of that name does."""
+    """Return what the instruction of that name computes, as a tile."""
     instruction = find_instruction(name)
     assert instruction is not None
     return tile_of(instruction)
@@ -44,7 +44,7 @@ def tile_of_instruction(name: str) -> Tile:
 
 @cache
 def tile_of(instruction: Instruction) -> Tile:
-    """What an instruction does."""
+    """Return what an instruction computes, as a tile."""
     tile = inner_tile(parse_module(instruction.description)["f"].body)
     assert tile is not None
     return tile
@@ -52,7 +52,7 @@ def tile_of(instruction: Instruction) -> Tile:
 
 @cache
 def _implementation(instruction: Instruction) -> Func:
-    """What takes the place of a tile: marked, where the instruction has a form for code generators."""
+    """Return the program that replaces a tile; annotated if code generators have their own form of the instruction."""
     func = parse_module(instruction.implementation)["f"]
     if not instruction.llvm and not instruction.c:
         return func
@@ -62,7 +62,7 @@ def _implementation(instruction: Instruction) -> Func:
 
 
 def inner_tile(s: Stmt) -> Tile | None:
-    """The loops of a statement around its only block, and what that does; None where it is something else."""
+    """Return the loops around the only block of a statement, and what the block computes; None if there is anything else."""
     loops: list[For] = []
     while isinstance(s, For) or (isinstance(s, Seq) and len(s.body) == 1):
         if isinstance(s, For):
@@ -78,10 +78,10 @@ def inner_tile(s: Stmt) -> Tile | None:
 
 @legal
 def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forward]:
-    """Replace a loop with all that is inside (or a block that blockize made of one) by a tensor instruction.
+    """Replace a loop with everything inside it (or a block that blockize made of one) by a tensor instruction.
 
-    The loops inside have the extents of the instruction's description, in its order; they do what it does, on elements that
-    lie in memory as it wants them.
+    The inner loops must have the extents and the order of the instruction's description, compute the same, and access memory with the
+    strides that the description has.
 
         for i, j_0, k in grid(n, 4, 8):
             for j_1 in range(4):
@@ -103,11 +103,11 @@ def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forw
                     c[vi_o, vj_o * 4 + j] = fma(a[vi_o, vk_o], b[vk_o, vj_o * 4 + j], c[vi_o, vj_o * 4 + j])
     """
     if isinstance(at, For):
-        made, first = blockize(func, at)
+        blockized, first = blockize(func, at)
         outer = first.made[0]
         assert isinstance(outer, Block)
         try:
-            result, second = _replaced(made, outer, instruction)
+            result, second = _replaced(blockized, outer, instruction)
         except _NoMatch as problem:
             raise problem.refusal(func, at, instruction) from None
         return result, replace(compose(first, second), made=second.made)
@@ -118,7 +118,7 @@ def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forw
 
 
 class _NoMatch(Exception):
-    """Why a tile is not what an instruction does."""
+    """Why a tile does not compute what an instruction does."""
 
     def __init__(self, reason: str, help: str = "") -> None:
         super().__init__(reason)
@@ -126,6 +126,7 @@ class _NoMatch(Exception):
         self.help = help
 
     def refusal(self, func: Func, at: For | Block, name: str) -> Exception:
+        """Return the error to raise, with the description of the instruction."""
         shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
         instruction = find_instruction(name)
         facts = []
@@ -135,6 +136,7 @@ class _NoMatch(Exception):
 
 
 def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
+    """Replace the body of a block by the implementation of an instruction; raise `_NoMatch` if the block computes something else."""
     instruction = find_instruction(name)
     if instruction is None:
         raise _NoMatch("there is no such instruction", help=f"instructions are {', '.join(instruction_names())}")
@@ -177,15 +179,15 @@ def _number(loop: For) -> int | None:
 
 @dataclass
 class Match:
-    """A description compared with a tile: which place of the program each of its places is."""
+    """Compares a description with a tile, and records which access of the program each access of the description is."""
 
-    vars: dict[Var, Var]  # the loop variable of the tile for each of the description's
+    vars: dict[Var, Var]  # description's loop variable -> tile's loop variable
     facts: Facts
     places: dict[Buffer, tuple[Load, Load]] = field(default_factory=dict)
-    contiguous: bool = True  # whether elements have to lie in memory as the description says
+    contiguous: bool = True  # True if accesses must have the strides of the description
 
     def statement(self, d: Stmt, p: Stmt) -> str:
-        """Why a statement is not that of the description, "" where it is."""
+        """Return why a statement differs from the description's; "" if it matches."""
         if isinstance(d, Reduce) and isinstance(p, Reduce):
             if d.combiner.name != p.combiner.name or len(d.values) != len(p.values) or len(p.targets) != 1:
                 return f"it combines by {p.combiner.name}, the instruction by {d.combiner.name}"
@@ -196,7 +198,7 @@ class Match:
         return "it is another kind of statement"
 
     def expr(self, d: Expr, p: Expr) -> str:
-        """Why an expression is not that of the description."""
+        """Return why an expression differs from the description's; "" if it matches. Sums and products match in either order."""
         if isinstance(d, Load) and isinstance(p, Load):
             return self.load(d, p)
         if type(d) is not type(p) or d.dtype is not p.dtype or len(d.args) != len(p.args) or (d.payload != p.payload and not d.args):
@@ -214,7 +216,7 @@ class Match:
         return first
 
     def load(self, d: Load, p: Load) -> str:
-        """Why a place is not that of the description; the place is bound where it is."""
+        """Return why an access differs from the description's; record it and return "" if it matches."""
         if d.buffer.dtype is not p.buffer.dtype:
             return f"`{p.buffer.name}` holds {p.buffer.dtype}, the instruction takes {d.buffer.dtype}"
         if d.buffer in self.places and self.places[d.buffer][1] is not p:
@@ -233,7 +235,7 @@ class Match:
 
 
 class _Placed(Replacer):
-    """The implementation over the program's buffers."""
+    """Rewrites the implementation to the program's buffers."""
 
     __slots__ = ("of", "vars_of")
 
@@ -243,7 +245,7 @@ class _Placed(Replacer):
         self.vars_of = vars_of
 
     def place(self, e: Load) -> Load:
-        """The element of the program that an element of a parameter is."""
+        """Return the element of the program that an element of a parameter stands for."""
         if e.buffer not in self.of:
             return e
         d, p = self.of[e.buffer]
@@ -253,5 +255,5 @@ class _Placed(Replacer):
         return Load(p.buffer, tuple(simplify(new) if free_vars(i) & fixed else new for i, new in moved))
 
     def target(self, e: Load) -> Load:
-        """The place of a write."""
+        """Return the element that a write goes to."""
         return self.place(e)

@@ -1,10 +1,10 @@
-"""Copies of operands in a wider dtype: what a block would widen at each use is widened once, when the copy is made.
+"""Copies of operands in a wider dtype: values are widened once, when the copy is made, instead of at each use.
 
     c[i, j] += cast(i32, a[i, k]) * …         a: u8
     c[i, j] += cast(i32, a_copy[i, k]) * …    a_copy: i16, made by a_copy[i, k] = cast(i16, a[i, k])
 
-A wider dtype holds every value of the narrower one, so a cast of the copy is the cast of the value, and nothing is rounded. What is
-copied of a storage type is what a load of it gives: i4 can be copied as i8, or wider, and remains i4 where no dtype is asked for.
+The wider dtype must hold every value of the narrower one, so a cast of the copy equals the cast of the value, and nothing is rounded. A
+copy of a storage type holds what a load of it gives: i4 can be copied as i8 or wider, and stays i4 if no dtype is given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import refuse
 
 
 def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str) -> DType:
-    """The dtype of a copy: that of the buffer where none is asked for; refused where it does not hold every value."""
+    """Return the dtype of a copy, by default that of the buffer; raise if it does not hold every value of the buffer."""
     try:
         wide, narrow = source.dtype if dtype is None else to_dtype(dtype), source.dtype
     except Error as error:
@@ -30,6 +30,7 @@ def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
+    """True if every value that a load of `narrow` gives is a value of `wide`."""
     loaded = loaded_dtype(narrow)
     if wide.storage:
         return False
@@ -41,13 +42,13 @@ def _holds(wide: DType, narrow: DType) -> bool:
 
 
 def as_dtype(dtype: DType, value: Expr) -> Expr:
-    """A value in a dtype; in the compute type of a storage type, which is what a store to such a buffer takes."""
-    found = loaded_dtype(dtype)
-    return value if value.dtype is found else Cast(found, value)
+    """Return a value in a dtype; for a storage type, in its compute type, which a store to such a buffer takes."""
+    compute = loaded_dtype(dtype)
+    return value if value.dtype is compute else Cast(compute, value)
 
 
 class FromCopy(Replacer):
-    """Reads the values of a buffer from one place of a copy; a cast takes the wider value, everything else the value as it was."""
+    """Reads the values of a buffer from one element of a copy; a cast takes the wider value, everything else the original dtype."""
 
     __slots__ = ("place", "source")
 

@@ -1,6 +1,6 @@
-"""The primitive that computes a block in a wider float dtype: `widen`.
+"""widen: computes a block in a wider float dtype.
 
-Rules use it where few elements decide the error of many: the last additions of a long sum, and what is computed from its total.
+Rules use it where few operations determine the error of many: the last additions of a long sum, and what is computed from its total.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from ..errors import refuse
 from ..invariants import legal
 from .loops import reassociation
 
-_COMBINERS = ("add", "fma", "mul", "min", "max")
-_CLOSER = (Add, Sub, Mul, Div, Neg, Fma)  # operations whose result is nearer to the exact one when their operands are wider
+_COMBINERS = ("add", "fma", "mul", "min", "max")  # reductions that have a meaning in a wider dtype
+_CLOSER = (Add, Sub, Mul, Div, Neg, Fma)  # operations whose result is closer to the exact one if their operands are wider
 
 
 @legal
 def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> tuple[Func, Forward]:
-    """Compute a block in a wider float dtype, and keep its result in it; who reads the result elsewhere reads it rounded.
+    """Compute a block in a wider float dtype, and keep its result in it; other blocks read the result rounded.
 
-    The buffer that the block writes gets the dtype; it may be no parameter of the program. Blocks that are widened too read it as it is:
-    there is no rounding between them. With `buffer=False`, for a block that is one store, the buffer is as it was, and what is stored
-    is rounded.
+    The buffer that the block writes gets the dtype, so it must not be a parameter. Blocks that are widened too read it without rounding.
+    With `buffer=False`, for a block that is one store, the buffer keeps its dtype and the stored value is rounded.
 
         t = alloc((n,), f32)
         for i, k in grid(n, 8):
@@ -57,7 +56,7 @@ def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> 
         target = body.buffer
     elif isinstance(body, Reduce) and len(body.targets) == 1 and body.combiner.name in _COMBINERS:
         target = body.targets[0].buffer
-        reassociation(func, block)  # refuses where the block wants its sums as they are
+        reassociation(func, block)  # raises if the block is annotated reassociate=False
     else:
         raise refuse(f"{what}: it is neither one store nor a sum, product, minimum or maximum", func, (block, "this block"))
     wide = _wider(func, block, target, dtype, what)
@@ -80,7 +79,7 @@ def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> 
 
 
 def _wider(func: Func, block: Block, target: Buffer, dtype: str, what: str) -> DType:
-    """The dtype that is asked for; refused where it is no wider float."""
+    """Return the requested dtype; raise if it is no wider float."""
     try:
         wide = to_dtype(dtype)
     except Error as error:
@@ -92,9 +91,9 @@ def _wider(func: Func, block: Block, target: Buffer, dtype: str, what: str) -> D
 
 
 def widened(e: Expr, wide: DType) -> Expr:
-    """A float expression computed in a wider dtype, without the roundings of values that were as wide before.
+    """Return a float expression computed in a wider dtype, without rounding values that were wide before.
 
-    Functions other than the root stay in their own dtype: their definitions are of one, and err by more than a rounding.
+    Functions other than the square root stay in their own dtype: each is defined for one dtype, and its error exceeds a rounding.
     """
     if e.dtype is wide:
         return e
@@ -105,20 +104,21 @@ def widened(e: Expr, wide: DType) -> Expr:
     if isinstance(e, Call) and e.fn in ("sqrt", "abs"):
         return Call(e.fn, widened(e.args[0], wide))
     if isinstance(e, Div) and isinstance(e.args[1], Cast) and e.args[1].args[0].dtype.is_int:
-        # A mean. The inverse of a size is computed once for all sums; two roundings in the wider dtype are below the one that follows.
+        # A mean: the reciprocal of the size is hoisted and computed once for all sums. Its extra rounding in the wider dtype is far below
+        # the final rounding to the narrow one.
         return Mul(widened(e.args[0], wide), Div(Const(1.0, wide), widened(e.args[1], wide)))
     return type(e)(*(widened(a, wide) for a in e.args)) if isinstance(e, _CLOSER) else Cast(wide, e)
 
 
 def _held(e: Expr, wide: DType) -> Expr:
-    """A value that was computed in its own dtype, in the wider one; one that was rounded just before is taken as it was."""
+    """Return a value, computed in its own dtype, as a wide one; undo a rounding just before."""
     if isinstance(e, Const):
         return Const(e.value, wide)
     return e.args[0] if isinstance(e, Cast) and e.args[0].dtype is wide else Cast(wide, e)
 
 
 class _Wide(Mover):
-    """Keeps a buffer in a wider dtype: `block` computes in it, other blocks store what they did, and read what is rounded."""
+    """Keeps a buffer in a wider dtype: `block` computes in it, other blocks store the values they did, and read rounded values."""
 
     __slots__ = ("block", "buffer")
 
@@ -129,11 +129,11 @@ class _Wide(Mover):
 
     def _leaf(self, e: Expr) -> Expr | None:
         if isinstance(e, Cast) and e.dtype is self.buffer.dtype and isinstance(e.args[0], Load):
-            return _held(self.expr(e.args[0]), e.dtype)  # a widened block read it, and reads it as it is now
+            return _held(self.expr(e.args[0]), e.dtype)  # the cast of a block widened earlier: it now reads without rounding
         return super()._leaf(e)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` over the wider buffer."""
+        """Return `s` over the wider buffer."""
         new = super().stmt(s)
         in_wide = widened if s is self.block.body else _held
         wide = self.buffer.dtype
