@@ -1,6 +1,6 @@
 """Dataflow queries over blocks: which blocks are inside a statement, which produce and consume values, which write the outputs.
 
-    child_blocks(func, loop)            # the blocks inside of a loop, or of a block
+    child_blocks(func, loop)            # the blocks inside a loop, or inside a block
     producers(func, block)              # the blocks that write what it reads
     consumers(func, block)              # the blocks that read what it writes
     output_blocks(func)                 # the blocks that write parameters

@@ -326,8 +326,8 @@ class Schedule(Sampling):
         except BaseException:
             self.program, self.rounding, places, self._entries, self._names = state
             self._choices.restore(choices)
-            made = len(self._places) - len(places)
-            self._places = [*places, *["what made it was undone"] * made]
+            new_handles = len(self._places) - len(places)
+            self._places = [*places, *["what made it was undone"] * new_handles]
             raise
 
     def _statement(self, handle: Handle) -> Stmt:

@@ -67,7 +67,7 @@ def for_many(func: Func, rows: Expr, many: int) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The layouts an operand may have, as index maps by the width of a pack, and the rule's default width; 0 keeps the operand as it is."""
+    """The layouts an operand may have: index maps by the pack's width in columns (0 keeps it unpacked), and the width the rule prefers."""
 
     maps: Mapping[int, IndexMap]
     default: int

@@ -110,20 +110,20 @@ def _values(func: Func, whole: set[Buffer], starts: dict[Var, Expr]) -> dict[Var
 
     An iterator stays, with its loops, if it indexes a buffer that keeps its dims, or if a reduction would have no iterator left.
     """
-    kept = {v for s in walk_stmts(func.body) for e in _places(s) if e.buffer in whole for i in e.indices for v in free_vars(i)}
+    fixed = {v for s in walk_stmts(func.body) for e in _places(s) if e.buffer in whole for i in e.indices for v in free_vars(i)}
     all_blocks = [s for s in walk_stmts(func.body) if isinstance(s, Block)]
     # An init also runs where the predicate on a reduction iterator is false. Without the iterator, the predicate would guard the init too.
-    kept |= {i.var for b in all_blocks if b.init is not None for i in b.iters if i.kind != "S" and i.var in free_vars(b.predicate)}
+    fixed |= {i.var for b in all_blocks if b.init is not None for i in b.iters if i.kind != "S" and i.var in free_vars(b.predicate)}
     while True:
-        values = {v: e for v, e in starts.items() if v not in kept}
+        values = {v: e for v, e in starts.items() if v not in fixed}
         for b in all_blocks:  # an inner block comes after the one around it
-            own = {i.var: simplify(substitute(i.value, values)) for i in b.iters if i.var not in kept}
+            own = {i.var: simplify(substitute(i.value, values)) for i in b.iters if i.var not in fixed}
             values.update((v, e) for v, e in own.items() if isinstance(e, Const))
         stay = {b.iters[n].var for b in all_blocks if (n := _last_of_reduction(b, values)) is not None}
-        loops = {v for b in all_blocks for i in b.iters if i.var in kept | stay for v in free_vars(i.value)}
-        if stay | loops <= kept:
+        loops = {v for b in all_blocks for i in b.iters if i.var in fixed | stay for v in free_vars(i.value)}
+        if stay | loops <= fixed:
             return values
-        kept |= stay | loops
+        fixed |= stay | loops
 
 
 def _last_of_reduction(b: Block, values: dict[Var, Expr]) -> int | None:

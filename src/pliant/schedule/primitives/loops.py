@@ -134,8 +134,8 @@ def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
         body = x.with_(body=body)
         edit.move(x, body)
     edit.replace(chain[0], body)
-    made = tuple(edit.moved[x] for x in loops)
-    return edit.done(made=made, rounding=rounding)
+    reordered = tuple(edit.moved[x] for x in loops)
+    return edit.done(made=reordered, rounding=rounding)
 
 
 def _chain(func: Func, loops: Sequence[For]) -> list[For]:

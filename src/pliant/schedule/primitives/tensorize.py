@@ -147,8 +147,8 @@ def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
     extents, needed = ([constant_extent(func, x) for x in tile.loops], [_number(x) for x in wanted.loops])
     if extents != needed or tile.kinds != wanted.kinds:
         shown = ", ".join(f"{k} {e}" for e, k in zip(extents, tile.kinds, strict=True))
-        asked = ", ".join(f"{k} {e}" for e, k in zip(needed, wanted.kinds, strict=True))
-        raise _NoMatch(f"its loops are {shown}, the instruction's are {asked}", help="split and reorder the loops so that they agree")
+        expected = ", ".join(f"{k} {e}" for e, k in zip(needed, wanted.kinds, strict=True))
+        raise _NoMatch(f"its loops are {shown}, the instruction's are {expected}", help="split and reorder the loops so that they agree")
     around = facts_at(func, outer)
     facts = block_facts(outer, around)
     for x in tile.loops:
