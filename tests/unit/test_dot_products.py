@@ -132,7 +132,7 @@ def test_what_is_said() -> None:
     _, why = default_schedule(product("p", "u8", "i8", 16, 64), target(VNNI))
     copying, direct = why.split("; else: ")
     assert copying.startswith("if m > 63: dot products:") and "right-hand side copied by panels" in copying
-    assert direct.startswith("not dot products: `b` does not lie in words of 4 for 16 columns")
+    assert direct.startswith("not dot products: `b` is not packed in words of 4 for 16 columns")
 
 
 def test_the_epilogue_is_in_the_write_back() -> None:

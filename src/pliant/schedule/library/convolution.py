@@ -70,9 +70,9 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
     if sums_rows(block) or not (isinstance(matmul_of(block), Refusal) or over_image(block, roles)):
         return Refusal(f"block `{block.name}` is a product of matrices")
     if in_blocks(func, block, target) or not isinstance(dot_product_of(func, block, target), Refusal):
-        return Refusal(f"what block `{block.name}` sums is in blocks of channels, or what an instruction does")
+        return Refusal(f"block `{block.name}` is in NCHWc layout, or a dot-product instruction does it")
     if not may_read_packs(block, roles, target):
-        return Refusal(f"`{roles.weight.buffer.name}` is not indexed by iterators of block `{block.name}`, nor in packs of a vector")
+        return Refusal(f"`{roles.weight.buffer.name}` is neither indexed by iterators of block `{block.name}` nor packed by vectors")
     return roles
 
 

@@ -61,14 +61,14 @@ def convolution_of(block: Block) -> Convolution | Refusal:
             reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
             return Convolution(outer, row.name, columns[0].name, reduced, weight)
     return Refusal(
-        f"no index of the result of block `{block.name}` belongs to one factor alone, beside the last one, which belongs to the other"
+        f"block `{block.name}` has no output channel: an index of the result that one factor has alone, while the other has the last index"
     )
 
 
 def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | Refusal:
     """Match a convolution in NCHWc layout, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`; return its iterator roles."""
     if not in_blocks(func, block, target):
-        return Refusal(f"what block `{block.name}` makes does not lie in blocks of channels")
+        return Refusal(f"the result of block `{block.name}` is not in NCHWc layout")
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
         return Refusal(f"block `{block.name}` is no sum with an init")
@@ -88,7 +88,7 @@ def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolut
             outer = tuple(v.name for v in out[:-2] if v not in columns)
             reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
             return Convolution(outer, row.name, columns[0].name if columns else "", reduced, weight, lane.name)
-    return Refusal(f"no block of channels of the result of block `{block.name}` belongs to one factor alone")
+    return Refusal(f"no channel block of the result of block `{block.name}` is an index of the weights alone")
 
 
 def _loaded(e: Expr) -> Load | None:
@@ -120,10 +120,10 @@ def windows_of(block: Block) -> Windows | Refusal:
     column = out[-1]
     moving = [e for e in walk(s.values[0]) if isinstance(e, Load) and column in free_vars(e)]
     if not moving or not all(_step(e, column) for e in moving):
-        return Refusal(f"what block `{block.name}` reads along `{column.name}` is not neighbors")
+        return Refusal(f"block `{block.name}` does not read elements at constant distances along `{column.name}`")
     taken = {i.var for i in block.iters if i.kind == "R"}
     if not any(taken & free_vars(i) and set(out) & free_vars(i) for e in moving for i in e.indices):
-        return Refusal(f"what block `{block.name}` reduces are no windows")
+        return Refusal(f"block `{block.name}` does not reduce over windows")
     channels = [v for v in out[:-1] if all(v not in free_vars(e) for e in moving)]
     tiled = channels[-1] if channels else out[-2] if len(out) > 1 else None
     outer = tuple(v.name for v in out[:-1] if v is not tiled)

@@ -41,7 +41,7 @@ def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusa
     for i in declared_for(target):
         plan = mapping(func, block, i.name)
         if isinstance(plan, Refusal):
-            reason = f"`{i.name}` does not do what block `{block.name}` does: {plan.reason}"
+            reason = f"`{i.name}` does not compute block `{block.name}`: {plan.reason}"
         elif best is None or _work(plan.instruction) > _work(best.instruction):
             best = plan
     return Refusal(reason) if best is None else best

@@ -119,7 +119,7 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
     (depth,) = dot.roles.reduced
     size = extent[depth]
     fits = isinstance(size, Const) and dot.group <= size.value <= LARGEST_COPY // PANEL
-    why = "instructions take words, which are made once for all rows"
+    why = "a copy packs the operand for the instruction once for all rows"
     return decide_copy(func, extent[dot.roles.row], MANY_ROWS, decide, why) if fits else None
 
 
@@ -152,7 +152,7 @@ def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
     name = decide.block
     if not dot.is_packed and not decide.copying:
         raise NotApplicable(
-            f"`{dot.wide.buffer.name}` does not lie in words of {dot.group} for {dot.lanes} columns, as the instruction wants"
+            f"`{dot.wide.buffer.name}` is not packed in words of {dot.group} for {dot.lanes} columns, which the instruction needs"
         )
     dot = _widened(s, name, dot)
     block = find_block(s.program, name)

@@ -76,7 +76,7 @@ def _rows(
     extents = [constant_extent(s.program, x.loop) or 1 for x in nest]
     runs = [first for first in range(1, len(nest) - 1) if is_run(block, order[first:]) and _is_one_loop(s, nest[first:])]
     best = next((first for first in runs if prod(extents[:first]) >= SHARED), len(nest) - 1)
-    why = f"the loops before it are shared by threads: {SHARED} rounds at least"
+    why = f"threads share the loops before it: at least {SHARED} iterations"
     first = decide("vector_from", [*runs, len(nest) - 1], best, why=why)
     return list(nest[:first]), nest[-1] if first == len(nest) - 1 else s.fuse(*nest[first:])
 
@@ -115,7 +115,7 @@ def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
 def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
     """Split a flat loop into chunks for threads and vectorize each."""
     extent = constant_extent(s.program, flat.loop)
-    chunk = decide("chunk", CHUNKS, CHUNK, why="elements that are handed out together: work for a thread, and a part of the first cache")
+    chunk = decide("chunk", CHUNKS, CHUNK, why="elements that a thread takes at a time; they fit the L1 cache")
     if extent is not None and extent <= chunk:
         s.vectorize(flat)
         return f"elementwise: `{name}` as one vector loop"
@@ -124,7 +124,7 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
     except ScheduleError:  # dynamic dims: without a predicate on the whole, no proof shows that quotients of the fused index are distinct
         chunks, inner = s.split(flat, chunk)
         s.partition(chunks)
-        step = decide("rest_step", STEPS, STEP, why="elements of the rest in a vector loop of a size that is known")
+        step = decide("rest_step", STEPS, STEP, why="elements per vector loop of constant size in the remainder")
         s.split(s.loops(f"{name}_rest")[-1], step)
     s.vectorize(inner)
     s.parallel(chunks)

@@ -55,7 +55,7 @@ def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
     assert not isinstance(loops, Refusal)
     columns = next(x.extent for v, x in loops.items() if v.name == roles.column)
     many = isinstance(columns, Const) and columns.value >= FEWEST
-    if not decide("gemv", (False, True), many, reorders=True, why=f"{FEWEST} columns or more: it goes through the matrix as it lies"):
+    if not decide("gemv", (False, True), many, reorders=True, why=f"{FEWEST} columns or more: it reads the matrix in memory order"):
         raise NotChosen
     rule = _Rule(s, roles, {v.name: x for v, x in loops.items()}, decide)
     return with_epilogue(s, block, rule.apply)
@@ -68,7 +68,7 @@ class _Rule(TiledProduct):
 
     def __init__(self, s: Schedule, roles: Matmul, loops: dict[str, For], decide: Decide) -> None:
         super().__init__(s, roles, loops, decide, copy=False)
-        why = f"so many rows are added to a vector of sums before it is stored; parts of a sum are about {PRODUCTS.part} rows"
+        why = f"rows that are added to a vector of sums before it is stored; parts of a sum are about {PRODUCTS.part} rows"
         self.together = decide("rows_together", (2, 4, 8, 16), TOGETHER, reorders=True, why=why)
 
     def choose_summing(self, block: Block) -> Summing:

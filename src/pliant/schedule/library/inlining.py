@@ -40,7 +40,7 @@ def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
     users = readers(func, store.buffer)
     free = untouched(func)
     if any(u not in free for u in users):
-        return Refusal(f"a rule has seen to it that `{store.buffer.name}` stays apart")
+        return Refusal(f"a rule keeps `{store.buffer.name}` in a buffer of its own")
     if any(not isinstance(dot_product_of(func, u, target), Refusal) for u in users):
         return Refusal(f"instructions read `{store.buffer.name}` from memory")
     if is_cheap(store.value):

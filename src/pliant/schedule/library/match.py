@@ -45,7 +45,7 @@ def matmul_of(block: Block) -> Matmul | Refusal:
     wide = [f for f in factors if column in free_vars(f)]
     narrow = [f for f in factors if column not in free_vars(f)]
     if len(wide) != 1:
-        return Refusal(f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of one factor alone")
+        return Refusal(f"`{column.name}`, the last index of the result of block `{block.name}`, is not an index of exactly one factor")
     packs = {0 if along(e, column) else packed(e, column) for e in walk(wide[0]) if isinstance(e, Load) and column in free_vars(e)}
     if None in packs or len(packs) != 1:
         return Refusal(f"what block `{block.name}` multiplies is not contiguous along `{column.name}`")

@@ -130,10 +130,10 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
     if not 0 < depth * width <= LARGEST_COPY:
         return None
     if any(decodes(func, b) for b in writers(func, wide.buffer)):
-        return decide_copy(func, rows, MANY_ROWS, decide, "what is decoded is so once for all rows")
+        return decide_copy(func, rows, MANY_ROWS, decide, "a copy decodes the weights once for all rows")
     crowding = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
     many = next((many for crowded, many in CROWDED if crowding >= crowded), 0)
-    return decide_copy(func, rows, many, decide, f"a panel is {crowding:.2g} times what fits into its sets of the second cache")
+    return decide_copy(func, rows, many, decide, f"a panel is {crowding:.2g} times the capacity of its sets of the L2 cache")
 
 
 def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> Version | None:
@@ -283,7 +283,7 @@ class TiledProduct:
         """
         self.inside = []
         if len(self.batch) == 1:
-            why = "panels of several sizes are loops beside each other" if cut else "panels of one size"
+            why = "panels of several sizes are sibling loops" if cut else "panels of one size"
             order = self.decide("batch", ("around", "inside"), "inside" if cut else "around", why=why)
             self.inside = self.batch if order == "inside" else []
         outer = (self.column, *self.inside) if self.inside else (*self.batch, self.column)
@@ -345,7 +345,7 @@ class TiledProduct:
             if self.copy and self.decoded:
                 return panel, False
             many = count is None or count >= FEW_PANELS
-            why = f"{'so many' if count is None else count} panels; fewer than {FEW_PANELS} do not keep threads busy"
+            why = f"{'a dynamic number of' if count is None else count} panels; fewer than {FEW_PANELS} do not keep threads busy"
             share = self.decide("share", ("panels", "rows"), "panels" if many else "rows", why=why)
             return panel, share == "panels" and tried(partial(s.parallel, panel))
         inside = batch[0] in below

@@ -28,8 +28,8 @@ VECTORS = (1, 2, 4, 8, 16, 32, 64)  # choices of the number of vectors in a chun
 # Default number of vectors, and its reason. Measured at f32 with 512-bit vectors: an exponential average over 50 steps of 20,000 columns
 # takes 0.39 ms with 1 vector, 0.40 with 4, 0.29 with 16; adding 2,000 rows of 4,096 at random places takes 4.3 ms with 1, 1.8 with 16,
 # 1.5 with 64.
-STEPPED = (16, "enough vectors to hide the latency of a step, few enough to stay in the first cache from step to step")
-SCATTERED = (64, "long pieces of rows: the place of the next row is data, so only what follows in a row is prefetched")
+STEPPED = (16, "enough vectors to hide the latency of a step, few enough to stay in the L1 cache from step to step")
+SCATTERED = (64, "long pieces of rows: the address of the next row is data, so hardware prefetches only within a row")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
                 joined.append(b.name)
         s.parallel(rows)
     if not any(b.name in joined for b in sums):
-        raise NotApplicable(f"block `{anchor.name}` does not go row by row over what is reduced")
+        raise NotApplicable(f"block `{anchor.name}` does not go through the reductions row by row")
     together = [n for n in names if n in joined]
     waiting = list(together)
     while waiting:
@@ -324,12 +324,12 @@ def _pieces(s: Schedule, decide: Decide, name: str) -> None:
         handles = {h.loop: h for h in s.loops(name)}
         flat = [handles[x] for x in _flat(block, alone(s.program, block))]
         if not flat:
-            raise ScheduleError(f"block `{name}` does not go through memory in one piece")
+            raise ScheduleError(f"block `{name}` does not read contiguous memory")
         row = s.fuse(*flat) if len(flat) > 1 else flat[0]
         extent = constant_extent(s.program, row.loop)
         if extent is not None and extent <= 2 * PIECE:
             raise ScheduleError(f"block `{name}` sums too few elements for threads")
-        size = decide.of(name)("piece", (PIECE // 2, PIECE, 2 * PIECE), PIECE, reorders=True, why="what a thread takes at least")
+        size = decide.of(name)("piece", (PIECE // 2, PIECE, 2 * PIECE), PIECE, reorders=True, why="the fewest elements that a thread takes")
         piece, inside = s.split(row, size)
         total = s.rfactor(name, piece, scope="workspace")
         wide = widens(total.block, decide.target)
@@ -383,7 +383,7 @@ def _choose_lanes(s: Schedule, decide: Decide, best: int) -> int:
     """Decide the number of lanes of a sum along a row: the default, or half of it."""
     body = find_block(s.program, decide.block).body
     adds = isinstance(body, Reduce) and body.combiner.name not in ("min", "max")
-    why = "several vectors on every machine: one sum does not wait for the other"
+    why = "several vectors on every machine, so that additions do not wait for each other"
     lanes: int = decide("lanes", (best // 2, best) if best // 2 >= FEWEST else (best,), best, reorders=adds, why=why)
     return lanes
 

@@ -142,7 +142,7 @@ class _Rule:
             most += 1
         whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=self.summing.how)), default=-1)
         best = most if self.roles.rows else 0
-        why = "what windows of neighboring rows have in common is loaded once" if self.roles.rows else "rows share no windows"
+        why = "rows that overlapping windows share are loaded once" if self.roles.rows else "windows do not overlap along rows"
         unrolled: int = self.decide("unroll", sorted({best, *range(min(most, whole) + 1)}), best, why=why)
         return unrolled
 

@@ -52,7 +52,7 @@ def transposed(func: Func, block: Block, target: Target) -> Transposed | Refusal
     across = {v for v in across_of.values() if v is not None}
     sources = [e for e, v in across_of.items() if v is not None]
     if len(across) != 1 or len({e.buffer for e in sources}) != 1 or len(sources) != 1:
-        return Refusal(f"block `{block.name}` does not read one tensor across")
+        return Refusal(f"block `{block.name}` does not read one tensor transposed")
     at = across.pop()
     return Transposed(column.name, at.name, tuple(v.name for v in order if v is not column and v is not at), sources[0])
 
@@ -76,7 +76,7 @@ def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
     if short < most:
         raise NotApplicable(f"block `{name}` has rows of {short} elements")
     sides = [n for n in (4, 8, 16, 32) if n <= most]
-    lanes = decide("tile", sides if most in sides else [most], most, why="as many lanes as a vector of what is read, in as many registers")
+    lanes = decide("tile", sides if most in sides else [most], most, why="a square of one vector by as many registers")
     _Rule(s, name, roles, lanes).apply()
     return f"transpose: `{name}` in tiles of {lanes}x{lanes} in registers"
 
@@ -131,7 +131,7 @@ def _joined(s: Schedule, loops: list[LoopHandle]) -> LoopHandle:
     if len(loops) == 1:
         return loops[0]
     if any(isinstance(x.loop.stop, FloorDiv) for x in loops):
-        raise ScheduleError("ranges of quotients by a number of tiles are not proved")
+        raise ScheduleError("a fused loop over a dynamic number of tiles is not proved to stay in bounds")
     whole: LoopHandle = s.fuse(*loops)
     return whole
 

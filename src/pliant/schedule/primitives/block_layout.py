@@ -304,15 +304,15 @@ def _check_alone(func: Func, block: Block, root: Stmt, source: Buffer, writes: b
     """Raise if another block may change (or, for a result, use) the buffer while this block runs."""
     alloc = allocation(func, source)
     if alloc is not None and any(x in path_to(func, alloc) for x in loops_above(func, block)):
-        raise refuse(f"{what}: `{source.name}` lives inside of the loops", func, (block, "this block"))
+        raise refuse(f"{what}: `{source.name}` is allocated inside the loops", func, (block, "this block"))
     conditional = next((x for x in path_to(func, block) if not isinstance(x, (For, Seq))), None)
     if conditional is not None:
-        raise refuse(f"{what}: it stands inside of more than loops", func, (block, "this block"))
+        raise refuse(f"{what}: it is inside of something other than loops", func, (block, "this block"))
     bare = bare_uses(func)
     if source in bare.writes or (writes and source in bare.reads):
         raise refuse(f"{what}: statements outside of blocks use it", func, (block, "this block"))
     if writes and block.init is None and any(a.buffer is source and not a.write for a in accesses(block)):
-        raise refuse(f"{what}: it continues what others have begun there", func, (block, "reads it, and has no init"))
+        raise refuse(f"{what}: it continues a reduction that others have begun there", func, (block, "reads it, and has no init"))
     for b in blocks(root):
         other = next((a for a in accesses(b) if b is not block and a.buffer is source and (writes or a.write)), None)
         if other is not None:

@@ -108,14 +108,14 @@ def _users(func: Func, buffer: Buffer, loop: For, what: str) -> list[Block]:
         if any(isinstance(s, Block) and s is not b for s in walk_stmts(b)):
             raise refuse(f"{what}: block `{b.name}`, which uses it, has blocks inside", func, (b, "this block"))
         if any(a.buffer is buffer and len(a.indices) != buffer.ndim for a in accesses(b)):
-            raise refuse(f"{what}: block `{b.name}` passes all of it on", func, (b, "this block"))
+            raise refuse(f"{what}: block `{b.name}` passes it to a call", func, (b, "this block"))
         late = next((x for x in (*loops_above(func, loop), loop) if fed_by(b, x) - {"S"}), None)
         if late is not None and b.init is not None:  # the init runs before that loop, where the buffer would not exist yet
             raise refuse(
                 f"{what}: the reduction of block `{b.name}` goes on in other iterations of `{late.var.name}`", func, (late, "here")
             )
         if any(buffer in loaded(*a.indices) for a in accesses(b)):
-            raise refuse(f"{what}: block `{b.name}` looks up in it where to look", func, (b, "this block"))
+            raise refuse(f"{what}: block `{b.name}` uses its elements as indices", func, (b, "this block"))
     return users
 
 
@@ -241,7 +241,11 @@ def _rebased(func: Func, loop: For, block: Block, old: Buffer, new: Buffer, rang
         offsets = [_offset(a, d, r.lo, outside, facts) for d, r in enumerate(ranges)]
         far = next((e for e in offsets if free_vars(e) & outside), None)
         if far is not None:
-            raise refuse(f"{what}: where block `{block.name}` is in what an iteration uses is not known", func, (block, f"at {far}"))
+            raise refuse(
+                f"{what}: the index of block `{block.name}` within the part of one iteration is not known",
+                func,
+                (block, f"at {far}"),
+            )
         over_loops |= any(free_vars(e) & inside for e in offsets)
         places[a.indices] = Load(new, tuple(offsets))
     plain = block.with_(reads=None, writes=None)

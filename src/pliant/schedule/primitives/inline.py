@@ -94,7 +94,7 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     _check_unchanged(func, block, store.value, order, what)
     hidden = next(((b, x) for b in users for x in loaded(store.value) if not visible(func, x, b)), None)
     if hidden is not None:
-        raise refuse(f"{what}: `{hidden[1].name}`, which it reads, does not live there", func, (block, "reads"), (hidden[0], "a reader"))
+        raise refuse(f"{what}: `{hidden[1].name}`, which it reads, is not allocated there", func, (block, "reads"), (hidden[0], "a reader"))
     value = store.value
 
     def load(e: Load) -> Expr | None:
@@ -190,13 +190,13 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
     out = allocation(func, store.buffer)
     inner = loops_above(func, out) if out is not None else []
     if any(x not in loops_above(func, b) for b in makers for x in inner):
-        return f"`{store.buffer.name}`, which it writes, lives in loop `{inner[-1].var.name}` alone"
+        return f"`{store.buffer.name}`, which it writes, is allocated inside loop `{inner[-1].var.name}`"
     for b in makers:
         if not isinstance(b.body, Store) or b.init is not None or any(i.kind != "S" for i in b.iters):
             return f"block `{b.name}` writes `{buffer.name}` step by step: an epilogue is applied after the reduction, not in it"
         for a in accesses(block):
             if not visible(func, a.buffer, b) and not (a.write and a.buffer is store.buffer):
-                return f"`{a.buffer.name}`, which it uses, does not live where block `{b.name}` is"
+                return f"`{a.buffer.name}`, which it uses, is not allocated where block `{b.name}` is"
             later = [x for x in writers(func, a.buffer) if order.index(x) > order.index(b) and x is not block and x not in makers]
             if not a.write and a.buffer is not buffer and later:
                 return f"it reads `{a.buffer.name}`, which block `{later[0].name}` writes only after block `{b.name}`"

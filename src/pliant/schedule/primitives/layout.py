@@ -83,11 +83,11 @@ def transform_layout(
         (pad_value if before is None or before.pad is None or pad_value is not None else before.pad) if layout.has_padding(facts) else None
     )
     if before is not None and before.pad is not None and pad not in (None, before.pad):
-        raise _refused(f"{what}: what stands in its padding is {before.pad} already, it cannot be {pad} as well", func, old)
+        raise _refused(f"{what}: its padding holds {before.pad} already, it cannot hold {pad} as well", func, old)
     if pad_value is not None:
         check_number(func, old, pad_value, what)
         if alloc is None and not math.isfinite(pad_value):
-            raise _refused(f"{what}: {pad_value!r} cannot be written down as what a caller puts there", func, old)
+            raise _refused(f"{what}: {pad_value!r} cannot be recorded as the padding that a caller provides", func, old)
     new = Buffer(old.name, old.dtype, layout.shape, None, old.scope)
     edit = Edit(func)
     body = Relayout(edit.moved, old, new, layout.map.apply).stmt(func.body)

@@ -340,9 +340,9 @@ def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, F
     """
     what = f"cannot annotate {f'loop `{at.var.name}`' if isinstance(at, For) else f'block `{at.name}`'}"
     if not isinstance(key, str):
-        raise refuse(f"{what}: the name of a remark is a text, not {key!r}", func, (at, "here"))
+        raise refuse(f"{what}: the name of an annotation is a text, not {key!r}", func, (at, "here"))
     if not _is_literal(value):
-        raise refuse(f"{what} with {key}={value!r}: a remark is a number, a text, or a tuple of these", func, (at, "here"))
+        raise refuse(f"{what} with {key}={value!r}: an annotation is a number, a text, or a tuple of these", func, (at, "here"))
     if isinstance(at, For) and key == "grain":
         _check_grain(func, at, value)
     annotations = {k: v for k, v in at.annotations.items() if k != key} | ({} if value is None else {key: value})
@@ -372,7 +372,7 @@ def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
     if key not in at.annotations:
         shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
         remarks = ", ".join(f"`{k}`" for k in at.annotations) or "none"
-        raise refuse(f"cannot take {key!r} away from {shown}: there is no such remark", func, (at, "here"), facts=[f"it has {remarks}"])
+        raise refuse(f"cannot remove {key!r} from {shown}: there is no such annotation", func, (at, "here"), facts=[f"it has {remarks}"])
     return annotate(func, at, key, None)
 
 

@@ -62,7 +62,7 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     ranges = [covering_range(func, loop, places, d, target.buffer) for d in range(target.buffer.ndim)]
     if allocation(func, target.buffer) is None and not _covers(func, loop, ranges, target.buffer):
         what += f": it writes `{target.buffer.name}`, a parameter of the program"
-        raise refuse(f"{what}, all of which is not seen to be read there", func, (block, "this block"))
+        raise refuse(f"{what}, and the loop is not known to read all of it", func, (block, "this block"))
     return moved(func, block, loop, target, ranges, front=True, what=what)
 
 
@@ -251,7 +251,7 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
         raise refuse(f"{what}: the loop comes {'before' if after else 'after'} it", func, (loop, "this loop"), (block, "this block"))
     unknown = next((a.buffer for a in accesses(block) if not visible(func, a.buffer, loop)), None)
     if unknown is not None:
-        raise refuse(f"{what}: `{unknown.name}`, which it uses, does not live there", func, (block, "uses it"), (loop, "this loop"))
+        raise refuse(f"{what}: `{unknown.name}`, which it uses, is not allocated there", func, (block, "uses it"), (loop, "this loop"))
     if loop.kind in ("vector", "unroll"):
         raise refuse(f"{what}: the loop is {loop.kind}", func, (loop, loop.kind))
     shared = [x for x in path_to(func, block) if isinstance(x, For) and contains_stmt(x, loop)]

@@ -153,9 +153,7 @@ def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]
     check_same_place(func, block, what)
     combiner = "add" if s.combiner.name == "fma" else s.combiner.name
     if block.init.value is not identity_of(combiner, s.targets[0]):
-        raise refuse(
-            f"{what}: its init is no {identity_of(combiner, s.targets[0])}, which would change nothing", func, (block, "this block")
-        )
+        raise refuse(f"{what}: its init is not {identity_of(combiner, s.targets[0])}, the neutral element", func, (block, "this block"))
     if not fed_by(block, loop) - {"S"} and constant_extent(func, loop) != 1:
         raise refuse(f"{what}: loop `{loop.var.name}` feeds no reduction iterator", func, (loop, "this loop"), (block, shown_iters(block)))
     again = next((x for x in inner_loops(func, block, loop) if repeats(func, block, x)), None)

@@ -70,7 +70,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     lane = bound.iters[loop.var]
     start = substitute(loop.start, bound.iters)
     if not free_vars(start).isdisjoint(x.var for x in loops_above(func, block)):
-        raise refuse(f"{what}: its lanes do not begin at one place", func, (loop, f"from {loop.start} on"))
+        raise refuse(f"{what}: the first index of its lanes depends on other loops", func, (loop, f"from {loop.start} on"))
     at_lane = lane if _is_zero(start) else lane - start
     tiles = [_tile(func, block, t, over_loops, inner) for t in s.targets]
     buffers = [

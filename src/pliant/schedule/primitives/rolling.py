@@ -89,7 +89,7 @@ def _rolled(func: Func, loop: For, target: Access, ranges: list[Range], what: st
     step = None if parts is None or set(parts[0]) != {()} else int(parts[0][()])
     if step is None or step < 1 or not isinstance(extent, Const):
         shown = ", ".join(f"from {r.lo} on, {r.extent}" for r in ranges)
-        raise refuse(f"{what}: what an iteration reads is no window that goes on in constant steps", func, (loop, f"reads {shown}"))
+        raise refuse(f"{what}: what an iteration reads is no window that advances by a constant step", func, (loop, f"reads {shown}"))
     d, window = moving[0], int(extent.value)
     if window <= step:
         raise refuse(
