@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule", "Trace", "default_schedule"]
 
-_HOME = {"Schedule": ".schedule", "Trace": ".trace", "default_schedule": ".library"}
+_HOME = {"Schedule": ".schedule", "Trace": ".trace", "default_schedule": ".library"}  # public name -> module that defines it
 
 
 def __getattr__(name: str) -> Any:

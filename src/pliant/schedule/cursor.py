@@ -25,7 +25,7 @@ from ..support.record import dataclass
 from ..sym.expr import Expr, Var
 from ..sym.facts import Facts
 
-EMPTY = Seq(())
+EMPTY = Seq(())  # replacing a statement by it removes the statement
 
 
 @dataclass(frozen=True, slots=True)

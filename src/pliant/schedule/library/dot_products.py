@@ -195,6 +195,7 @@ class _Rule(TiledProduct):
         rows, vectors = tile.rows, tile.vectors
         constants = INSTRUCTIONS[self.dot.instructions[self.dot.lanes]].constants
         if constants:  # registers for constants leave smaller tiles; of these, nearly square ones reuse each factor most
+            # 3 vectors of b, an element of a and a product take the registers that constants and 3 sums per row leave.
             rows, vectors = (self.target.n_vector_registers - 3 - 2 - constants) // 3, 3
         best = self._whole(TileSize(min(rows, MOST_ROWS), vectors, self.dot.lanes))
         domain = sorted({(best.rows, best.vectors), *((r, v) for r, v in tiles(self.target, extents, spare + constants) if r <= MOST_ROWS)})

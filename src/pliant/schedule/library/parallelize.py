@@ -15,7 +15,7 @@ from .record import tried
 def share(s: Schedule, loops: Sequence[LoopHandle], inner: bool = False) -> LoopHandle | None:
     """Fuse as many neighbors of some nested loops as possible, outer ones first, and parallelize the result; return it, None for no loops.
 
-    With `inner`, prefer the inner ones: the outer ones may have few iterations.
+    If no two of them fuse, the innermost one is parallel. With `inner`, inner neighbors come first: the outer ones may have few iterations.
     """
     for count in range(len(loops), 1, -1):
         for first in sorted(range(len(loops) - count + 1), reverse=inner):

@@ -58,7 +58,7 @@ class Declared:
     version: str | None
 
 
-DECLARED: list[Declared] = []
+DECLARED: list[Declared] = []  # in the order of declaration; `rules_for` inserts them into the table
 
 
 def rules_for(target: Target) -> tuple[Rule, ...]:
