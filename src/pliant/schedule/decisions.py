@@ -122,7 +122,7 @@ class OfKernel:
         return Decide(self, block, target)
 
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
-        """Return the value of a decision: the one asked for if it is in the domain, else the default. Raise if it is outside."""
+        """Return the value asked for, or the default if none was; raise if the value asked for is not in the domain."""
         full, legal = self.names.get(name, ""), _domain(domain)
         value = legal.member(self.values[full]) if full else default
         if value is None:
