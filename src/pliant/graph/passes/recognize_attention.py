@@ -126,7 +126,7 @@ class _Recognition(Rewriter):
         return _Scores(product, scale, mask, (*checks, *product.requires))
 
     def is_product(self, value: Value) -> bool:
-        """Whether a value is a product of matrices, perhaps scaled; a mask may be a product with a number, too."""
+        """True if a value is a matmul, possibly scaled. A mask may be a mul too, so a mul alone does not tell the scores from the mask."""
         node = self.alone(value, "matmul", "mul", "div")
         return node is not None and (node.op == "matmul" or any(self.alone(a, "matmul") is not None for a in node.args))
 
