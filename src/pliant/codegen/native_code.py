@@ -1,7 +1,11 @@
-"""The native code of the runtime itself: the way into a program (enter.py, call.py) and the thread pool (pool.py).
+"""Compiles the runtime's own native code: the LLVM IR files of `runtime/native/`.
 
-It is compiled once for a machine, with the first program that is compiled there, so that a process which finds its program in the
-cache finds this code there too and never loads LLVM.
+    thread_pool.ll     parallel loops on worker threads
+    read_args.ll       arguments of a call, read from Python and numpy objects
+    vectorcall.ll      the call of a compiled program as a builtin function of Python
+
+It is compiled once per machine, together with the first program that is compiled there, and kept in the code cache. A process that
+finds its program in the cache finds this code there too, and never loads LLVM.
 
     blob = native_blob()          # from the code cache; LLVM is loaded only if it is not there
     blob.exports                  # {"parallel_for": 0, "serial_for": …, "call": …}
@@ -10,33 +14,48 @@ cache finds this code there too and never loads LLVM.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import platform
-import re
 import sys
+from pathlib import Path
 
 from ..runtime import code_cache
 from ..runtime.blob import Blob
-from ..runtime.records import LARGE, PAGE, RECORDS, Plan
+from ..runtime.ctx import ERROR_VALUES
+from ..runtime.records import CONSTANTS, LARGE, PAGE, RECORDS
 from ..support.errors import ModelFileError, UnsupportedError
-from . import call, enter, pool
 from .fields import with_fields
 
-EXPORTS = (*pool.EXPORTS, *call.EXPORTS)
-_TARGETS = {"x86_64": "llvm:x86-64", "aarch64": "llvm:generic"}  # what every such machine is
+_FOLDER = Path(__file__).parents[1] / "runtime" / "native"  # not importlib.resources, whose import takes longer than all of this
+_FILES = ("thread_pool.ll", "read_args.ll", "vectorcall.ll")  # parts of one module: a later one calls functions of an earlier one
+EXPORTS = ("parallel_for", "serial_for", "worker_loop", "ticks", "call", "take_frame", "give_frame", "allocate", "release")
+
+_TARGETS = {"x86_64": "llvm:x86-64", "aarch64": "llvm:generic"}  # the baseline CPU, so that the code runs on every such machine
+# A steady cycle counter, and the hint that a spinning thread gives its core, with its declaration.
+_INTRINSICS = {
+    "x86_64": {
+        "counter": "@llvm.readcyclecounter",
+        "pause": "@llvm.x86.sse2.pause()",
+        "pause_declaration": "@llvm.x86.sse2.pause()",
+    },
+    "aarch64": {
+        "counter": "@llvm.readsteadycounter",  # the cycle counter is not readable from user mode
+        "pause": "@llvm.aarch64.hint(i32 1)",
+        "pause_declaration": "@llvm.aarch64.hint(i32)",
+    },
+}
 
 
 def native_text(machine: str, windows: bool) -> str:
-    """The LLVM IR for a kind of machine."""
-    # On Windows the code is called with, and calls, functions of the Win64 convention.
-    cc = "win64cc " if windows and machine == "x86_64" else ""
-    numbers = {"PLAN": f"[{ctypes.sizeof(Plan)} x i8]", "LARGE": str(LARGE), "PAGE": str(PAGE)}
-    entry = re.sub("|".join(numbers), lambda m: numbers[m[0]], (enter.TEXT + call.TEXT).replace("CC ", cc))
-    return pool.pool_text(machine, cc) + with_fields(entry, RECORDS)
+    """Return the LLVM IR for `machine` ("x86_64" or "aarch64"), with the calling convention of its system."""
+    # On Windows, Python calls this code and this code calls the system with the Win64 convention.
+    convention = "win64cc" if windows and machine == "x86_64" else ""
+    numbers = {"large": LARGE, "page": PAGE, "error_words": 2 + ERROR_VALUES}
+    text = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
+    return with_fields(text, RECORDS, {**CONSTANTS, **numbers, **_INTRINSICS[machine], "cc": convention})
 
 
 def compile_native(machine: str, windows: bool) -> Blob:
-    """The code compiled by LLVM for any machine of its kind."""
+    """Compile the native code with LLVM, for any machine of this kind."""
     from ..target import target
     from .emit import emit_object
     from .link_elf import link
@@ -46,17 +65,17 @@ def compile_native(machine: str, windows: bool) -> Blob:
 
 
 def native_blob() -> Blob:
-    """The compiled code for this machine, from the code cache if it is there."""
+    """Return the compiled code for this machine, from the code cache if it is there."""
     name = platform.machine()
     machine = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(name, name)
     if machine not in _TARGETS or sys.maxsize < 2**32:
         raise UnsupportedError(f"machines of kind `{name}` are not supported", facts=[f"supported: {', '.join(_TARGETS)}"])
     windows = sys.platform == "win32"
     key = f"native code\0{sys.platform}\0{machine}\0{native_text(machine, windows)}".encode()
-    kept = code_cache.get(key)
-    if kept is not None:
-        with contextlib.suppress(ModelFileError):  # a form of an older version
-            return Blob.from_bytes(kept)
+    cached = code_cache.get(key)
+    if cached is not None:
+        with contextlib.suppress(ModelFileError):  # written by a version with another blob format
+            return Blob.from_bytes(cached)
     blob = compile_native(machine, windows)
     code_cache.put(key, blob.to_bytes())
     return blob

@@ -328,7 +328,7 @@ address_of = _find_address_of()
 
 
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array; a large one begins at a page, as those do that native code makes (codegen/call.py)."""
+    """A new array; a large one begins at a page, as those do that native code makes (runtime/native/vectorcall.ll)."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)

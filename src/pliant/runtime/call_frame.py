@@ -22,7 +22,7 @@ from ..support.source import caller_span
 from .cpython_api import function_address
 from .ctx import WORKSPACE_ALIGNMENT
 from .interface import Interface
-from .native import native
+from .native_library import native
 from .records import Frame
 from .threads import EPOCH, WITHIN, current_launcher
 

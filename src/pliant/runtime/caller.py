@@ -1,8 +1,8 @@
-"""How a compiled program is called: the gate that native code enters, and the long way for whatever it does not take.
+"""Calls of a compiled program: the native fast path, and the slow path in Python for every call that the fast path does not serve.
 
-`Caller.open` makes what users call: native code (codegen/call.py) where Python and numpy are as expected, else the long way itself.
-Both share the frames of the slots kept here, and go the same steps: arguments into a slot, `prepare` checks them and sizes everything,
-outputs are made, `run` works without the GIL. Any number of threads may call at once.
+`Caller.open` returns the function that users call. It is native code (runtime/native/vectorcall.ll) if Python and numpy have the expected
+binary interface, else the slow path itself. Both use the frames kept here and take the same steps: write the arguments into a frame;
+`prepare` checks them and computes all sizes; allocate the outputs; `run` works without the GIL. Any number of threads may call at once.
 
     caller = Caller(package, None, ())
     f = caller.open()
@@ -28,7 +28,7 @@ from .ctx import Entry, ShortEntry
 from .failure import failure
 from .interface import Interface, Output
 from .marshal import Marshal
-from .native import native
+from .native_library import native
 from .package import Package
 from .records import CallDescriptor, Frame, Launch, Plan
 

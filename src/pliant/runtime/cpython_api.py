@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from .interrupt import WATCH
-from .native import immortal, native
-from .records import Array, CallDescriptor, Host
+from .native_library import immortal, native
+from .records import Array, ArrayFlag, CallDescriptor, Host
 from .threads import EPOCH, WITHIN
 
 _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE = 2, 94, 282  # places in numpy's table of exported functions and types
 _FASTCALL_KEYWORDS = 0x0080 | 0x0002
-_PLAIN = 0x001 | 0x100 | 0x400  # numpy's flags of arrays that are contiguous, aligned and writable
 
 _PYTHON = {
     "increment": "Py_IncRef",
@@ -147,7 +146,7 @@ def _numpy_functions() -> dict[str, int] | None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference over
         return make(id(np.ndarray), dtype, 2, ctypes.addressof(shape), None, address, flags, None)  # type: ignore[no-any-return]
 
-    whole, part = made(None, 0), made(memory.ctypes.data, _PLAIN)
+    whole, part = made(None, 0), made(memory.ctypes.data, ArrayFlag.PLAIN)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # as this one does
     kept = set_base(part, memory) == 0 and part.base is memory
     good = all(type(x) is np.ndarray and x.shape == (3, 5) and x.dtype is dtype and x.flags.carray for x in (whole, part))

@@ -21,7 +21,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from .native import immortal
+from .native_library import immortal
 from .records import Watch
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The arguments of one call, checked and written into its slot: the long way, which serves everything that can be served.
 
-Contiguous numpy arrays of the very dtypes do not come here: native code reads them (codegen/enter.py) by the plans of
+Contiguous numpy arrays of the very dtypes do not come here: native code reads them (runtime/native/read_args.ll) by the plans of
 `native_plans`. Here is every other argument, and the error for those that cannot be served. Both ways check what compiled programs cannot
 see: that memory which will be written may be written, and is nobody else's during the call.
 
@@ -16,9 +16,7 @@ from ..dtype import ALL, DType
 from .arguments import Taken, TensorPlan, contiguous_strides, is_torch, scalar_slot
 from .call_frame import CallFrame, Layout
 from .interface import Input, Interface
-from .records import Kind, Plan
-
-_CONTIGUOUS, _ALIGNED, _WRITABLE = 0x001, 0x100, 0x400  # numpy's flags
+from .records import ArrayFlag, Kind, Plan
 
 
 class AnyTaken(NamedTuple):
@@ -129,7 +127,7 @@ class Marshal:
 
 
 def _array_plan(plan: TensorPlan, buffer: int, dims: int, alias: int, written: bool) -> Plan:
-    flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if written else 0)
+    flags = ArrayFlag.PLAIN if written else ArrayFlag.CONTIGUOUS | ArrayFlag.ALIGNED
     return Plan(Kind.TENSOR, id(plan.numpy), plan.rank, flags, plan.dtype.itemsize, buffer=buffer, dims=dims, alias=alias)
 
 

@@ -1,28 +1,32 @@
-"""The records that the native way into a program (codegen/enter.py, codegen/call.py) reads and writes.
+"""Layout of the records that Python shares with the runtime's native code (`runtime/native/*.ll`).
 
-This is the only description of their layout: the native code takes the offsets of its fields from here. Fields are
-numbers or addresses of 8 bytes where nothing else is said.
+This is their only description. The native code names fields, and codegen/fields.py takes the offsets from here. A field is an
+integer or an address of 8 bytes unless its type is given.
 
     CallDescriptor (one for each program)  -> Host (one for the process), Plan (one for each argument and output)
-                                 -> Frame (one for each running call; free ones are a list)
+                                           -> Frame (one for each running call; free ones form a list)
+    View (one for each number of threads)  -> Pool (one for the process) with its Job and Workers
 """
 
 from __future__ import annotations
 
 import ctypes
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any
 
-from .ctx import Ctx
+from .ctx import Code, Ctx
 
-LARGE = 1 << 16  # outputs of so many bytes begin at a page
-# Not just at a cache line: numpy's large arrays begin 16 bytes behind a page. Results that began 64 bytes behind one would be stored to the
-# places in their pages that are loaded from next; processors compare these places first, and loads would wait.
+LARGE = 1 << 16  # outputs of at least this many bytes begin at a page boundary
+# A cache-line boundary is not enough: numpy's large arrays begin 16 bytes behind a page boundary. Results that begin 64 bytes behind one
+# would be stored to the page offsets that are loaded from next. Processors compare page offsets first (4K aliasing), so such loads
+# would wait for these stores.
 PAGE = 4096
+
+MAX_THREADS = 256  # workers of the pool; each has a record of 128 bytes, whether it was started or not
 
 
 class Kind(IntEnum):
-    """What an argument is."""
+    """Kind of an argument."""
 
     TENSOR = 0
     FLOAT = 1
@@ -30,11 +34,20 @@ class Kind(IntEnum):
 
 
 class Launch(IntEnum):
-    """How many threads the parallel loops of a program use: it has none, it depends on the caller, it is fixed."""
+    """What sets the number of threads of a program's parallel loops: it has no such loops, the caller, the program itself."""
 
     NONE = 0
     CHOSEN = 1
     FIXED = 2
+
+
+class ArrayFlag(IntFlag):
+    """numpy's flags of arrays (NPY_ARRAY_C_CONTIGUOUS, …) that the runtime reads; PLAIN is all of them."""
+
+    CONTIGUOUS = 0x001
+    ALIGNED = 0x100
+    WRITABLE = 0x400
+    PLAIN = CONTIGUOUS | ALIGNED | WRITABLE
 
 
 def _words(*names: str) -> list[tuple[str, Any]]:
@@ -42,7 +55,10 @@ def _words(*names: str) -> list[tuple[str, Any]]:
 
 
 class Array(ctypes.Structure):
-    """numpy's array object, as its binary interface has it (see host.py, which tries it out)."""
+    """numpy's array object in its binary interface; cpython_api.py compares it with known arrays before it is used.
+
+    The first two fields are those of every Python object.
+    """
 
     _fields_ = [
         ("references", ctypes.c_int64),
@@ -58,25 +74,31 @@ class Array(ctypes.Structure):
 
 
 class Watch(ctypes.Structure):
-    """Ctrl-C: the main thread, whether a watcher was started or cannot be, and the cancel flag of the main thread's calls."""
+    """State of Ctrl-C handling: the main thread's id, whether starting a watcher was tried, the cancel flag of the main thread's calls."""
 
     _fields_ = _words("main", "tried", "flag")
 
 
 class Plan(ctypes.Structure):
-    """What is wanted of an argument or an output; `buffer` and `dims` are where its address and its shape or value go.
+    """Requirements on an argument or an output; `buffer` and `dims` are the indices that receive its address and its shape or value.
 
-    `alias` is the argument whose memory an output is, or -1; `low` and `high` are the limits of an integer.
+    `alias` is the argument whose memory an output shares (updated state), or -1; `low` and `high` are the limits of an integer.
     """
 
     _fields_ = _words("kind", "dtype", "rank", "flags", "itemsize", "low", "high", "buffer", "dims", "alias")
 
 
-class Frame(ctypes.Structure):
-    """The memory of one call: `objects` are its arguments and outputs, `ranges` the bytes that they occupy.
+class Range(ctypes.Structure):
+    """Addresses `begin` <= a < `end` that an argument or an output occupies; empty for a number."""
 
-    `memory` is a list of what the program asked for while it ran; `epoch` and `within` say which choice of threads the
-    context was made for; `flag` is the cancel flag of calls outside of the main thread.
+    _fields_ = _words("begin", "end")
+
+
+class Frame(ctypes.Structure):
+    """The memory of one call: `objects` are its arguments and outputs, `ranges` their `Range` records.
+
+    `memory` is the list of blocks that the program allocated while it ran. `epoch` and `within` identify the choice of threads that the
+    context was set up for. `flag` is the cancel flag of calls outside of the main thread. `room` is the size of the workspace.
     """
 
     _fields_ = [
@@ -86,7 +108,11 @@ class Frame(ctypes.Structure):
 
 
 class CallDescriptor(ctypes.Structure):
-    """A program: `names` are those of its arguments, `frames` the list of free frames, `slow_path` and `failed` Python callables."""
+    """A program as native code sees it.
+
+    `names` are those of its arguments, `frames` the list of free frames, `need` the index in dims of the workspace's size;
+    `slow_path` and `failed` are Python callables.
+    """
 
     _fields_ = _words(
         *("host", "inputs", "outputs", "plans", "names", "prepare", "run", "need"),
@@ -95,7 +121,7 @@ class CallDescriptor(ctypes.Structure):
 
 
 class Host(ctypes.Structure):
-    """Objects and functions of Python and numpy, and what the whole process has once."""
+    """Addresses of objects and functions of Python and numpy, and of the process-wide records."""
 
     _fields_ = _words(
         *("array_type", "float_type", "int_type", "tuple_type", "none", "true", "false", "out"),
@@ -106,4 +132,81 @@ class Host(ctypes.Structure):
     )
 
 
-RECORDS = {record.__name__: record for record in (Array, Watch, Plan, Frame, CallDescriptor, Host)}
+class Timespec(ctypes.Structure):
+    """`struct timespec` of Linux on 64-bit machines, which `clock_gettime` fills."""
+
+    _fields_ = _words("seconds", "nanoseconds")
+
+
+class Worker(ctypes.Structure):
+    """One worker's record; times are in ticks. It fills 128 bytes, so that workers never share a cache line."""
+
+    _fields_ = [
+        ("semaphore", ctypes.c_void_p),
+        ("asleep", ctypes.c_int64),
+        ("running", ctypes.c_int64),
+        ("shed_until", ctypes.c_int64),
+        ("shed_period", ctypes.c_int64),
+        ("waited_for", ctypes.c_int64),
+        ("clock_id", ctypes.c_int64),
+        ("ran", ctypes.c_int64),
+        ("allowance", ctypes.c_int64),
+        ("charged", ctypes.c_int64),
+        ("semaphore_memory", ctypes.c_int64 * 6),
+    ]
+
+
+class Job(ctypes.Structure):
+    """The loop of the present launch.
+
+    First the arguments of `parallel_for`; then the number of chunks, of chunks per ticket (`batch`) and of tickets (`total`), the number of
+    workers that may serve it (`limit`), and the processor that the launcher runs on.
+    """
+
+    _fields_ = _words("ctx", "body", "env", "extent", "grain", "chunks", "batch", "total", "limit", "processor")
+
+
+class Pool(ctypes.Structure):
+    """The thread pool's record; fields that different threads write are on different cache lines."""
+
+    _fields_ = [
+        ("wait", ctypes.c_void_p),
+        ("post", ctypes.c_void_p),
+        ("workers", ctypes.c_int64),
+        ("spin", ctypes.c_int64),
+        ("patience", ctypes.c_int64),
+        ("stall", ctypes.c_int64),
+        ("shed", ctypes.c_int64),
+        ("clock", ctypes.c_void_p),
+        ("semaphore", ctypes.c_void_p),
+        ("recent", ctypes.c_int64),
+        ("rate", ctypes.c_int64),
+        ("allowance", ctypes.c_int64),
+        ("processor", ctypes.c_void_p),
+        ("step_aside", ctypes.c_void_p),
+        ("_1", ctypes.c_int64 * 2),
+        ("busy", ctypes.c_int64),
+        ("asleep", ctypes.c_int64),
+        ("_2", ctypes.c_int64 * 6),
+        ("semaphore_memory", ctypes.c_int64 * 8),
+        ("tickets", ctypes.c_int64),
+        ("_3", ctypes.c_int64 * 15),
+        ("done", ctypes.c_int64),
+        ("result", ctypes.c_int64),
+        ("_4", ctypes.c_int64 * 14),
+        ("job", Job),
+        ("_5", ctypes.c_int64 * 6),
+        ("worker", Worker * MAX_THREADS),
+    ]
+
+
+class View(ctypes.Structure):
+    """The record that `Ctx.pool` points at: the pool, and the number of its workers that this call may use."""
+
+    _fields_ = [("pool", ctypes.c_void_p), ("limit", ctypes.c_int64)]
+
+
+_ALL = (Ctx, Array, Watch, Plan, Range, Frame, CallDescriptor, Host, Timespec, Worker, Pool, View)
+RECORDS: dict[str, type[ctypes.Structure]] = {record.__name__: record for record in _ALL}
+CONSTANTS: dict[str, int] = {f"{enum.__name__}.{m.name}": m.value for enum in (Code, Kind, Launch, ArrayFlag) for m in enum}
+CONSTANTS["ArrayFlag.PLAIN"] = ArrayFlag.PLAIN.value  # iteration skips names of several bits

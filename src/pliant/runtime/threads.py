@@ -1,6 +1,6 @@
 """The thread pool, and how many threads a call gets.
 
-Workers are daemon Python threads parked in `worker_loop`, native code that codegen/pool.py describes; they hold no GIL and
+Workers are daemon Python threads parked in `worker_loop`, native code that runtime/native/thread_pool.ll describes; they hold no GIL and
 never return. There is one pool for the process. It grows to the largest number of threads asked for; a call that wants
 fewer says so through the `View` that its `Ctx.pool` points at.
 
@@ -27,70 +27,12 @@ from typing import Any, NamedTuple
 
 from ..support.errors import Error
 from ..support.source import caller_span
-from .native import immortal, native
-
-MAX_THREADS = 256
+from .native_library import immortal, native
+from .records import MAX_THREADS, Pool, View, Worker
 
 # Times in microseconds: a worker spins this long before it sleeps, a launcher before it sleeps; a wait below this one is never
 # held against a worker (a slice of the system's scheduler is longer); a worker is shed for at most this long, once it lost more than this.
 _SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE = 60, 60, 300, 1_000_000, 10_000
-
-
-class Worker(ctypes.Structure):
-    """One worker's record; times are in ticks."""
-
-    _fields_ = [
-        ("semaphore", ctypes.c_void_p),
-        ("asleep", ctypes.c_int64),
-        ("running", ctypes.c_int64),
-        ("shed_until", ctypes.c_int64),
-        ("shed_period", ctypes.c_int64),
-        ("waited_for", ctypes.c_int64),
-        ("clock_id", ctypes.c_int64),
-        ("ran", ctypes.c_int64),
-        ("allowance", ctypes.c_int64),
-        ("charged", ctypes.c_int64),
-        ("semaphore_memory", ctypes.c_int64 * 6),
-    ]
-
-
-class Pool(ctypes.Structure):
-    """The record of the pool; what different threads write lies on different cache lines."""
-
-    _fields_ = [
-        ("wait", ctypes.c_void_p),
-        ("post", ctypes.c_void_p),
-        ("workers", ctypes.c_int64),
-        ("spin", ctypes.c_int64),
-        ("patience", ctypes.c_int64),
-        ("stall", ctypes.c_int64),
-        ("shed", ctypes.c_int64),
-        ("clock", ctypes.c_void_p),
-        ("semaphore", ctypes.c_void_p),
-        ("recent", ctypes.c_int64),
-        ("rate", ctypes.c_int64),
-        ("allowance", ctypes.c_int64),
-        ("processor", ctypes.c_void_p),
-        ("step_aside", ctypes.c_void_p),
-        ("_1", ctypes.c_int64 * 2),
-        ("busy", ctypes.c_int64),
-        ("asleep", ctypes.c_int64),
-        ("_2", ctypes.c_int64 * 6),
-        ("semaphore_memory", ctypes.c_int64 * 8),
-        ("tickets", ctypes.c_int64),
-        ("_3", ctypes.c_int64 * 15),
-        ("done", ctypes.c_int64),
-        ("result", ctypes.c_int64),
-        ("_4", ctypes.c_int64 * 14),
-        ("job", ctypes.c_int64 * 16),
-        ("worker", Worker * MAX_THREADS),
-    ]
-
-
-class View(ctypes.Structure):
-    """What `Ctx.pool` points at: the pool, and how many of its workers this call may use."""
-
-    _fields_ = [("pool", ctypes.c_void_p), ("limit", ctypes.c_int64)]
 
 
 class Launcher(NamedTuple):

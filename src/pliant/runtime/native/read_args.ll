@@ -1,21 +1,19 @@
-"""How a call's arguments get into its frame, as LLVM IR text that we wrote: numpy arrays and numbers are read where they lie.
+; Reads the arguments of a call from Python and numpy objects into the call's frame.
+;
+; This is a template: codegen/native_code.py replaces `field`, `addressof` and the names after a dollar sign (see
+; codegen/fields.py), and joins it with thread_pool.ll and vectorcall.ll into one module. Records are those of runtime/records.py.
+;
+; Reading an array's address and shape from Python costs half a microsecond each; here it is a few loads. The fields of numpy's
+; array object are part of its binary interface (C extensions are compiled against them), and runtime/cpython_api.py compares them
+; with known arrays before it uses this code. All of it runs with the GIL held, so no other Python thread changes an array
+; meanwhile.
+;
+; `read_args` serves the fast path only. Arrays must have exactly the expected type, dtype and rank; they must be contiguous,
+; aligned and, where they are written, writable and disjoint from all others. Numbers must be Python's own. It writes addresses,
+; shapes and values into the frame, calls `prepare`, and checks given outputs. It returns false if anything else is needed, if
+; `prepare` refuses, or if the workspace is too small. False is not an error: the slow path in Python then decides.
 
-Reading an array's address and shape from Python costs half a microsecond for each; here it is a few loads. The fields of numpy's
-array object are part of its binary interface (C extensions are compiled against them), and the runtime tries them out on
-known arrays before it relies on them. All of it runs with the GIL held, so nobody changes an array meanwhile.
-
-`enter` accepts arrays of the very type, dtype and rank that are contiguous, aligned and, where they are written, writable and alone in
-their memory, and Python's own numbers. It writes addresses, shapes and values into the frame, calls `prepare`, and checks given outputs.
-It answers false if anything is not so plain, if `prepare` refuses, or if the workspace is too small, which only means that the long
-way through Python must look.
-
-Records and fields are those of runtime/records.py (see fields.py); `CC` stands for the calling convention.
-"""
-
-TEXT = """
-declare i64 @llvm.smax.i64(i64, i64)
-
-; The bytes of an array.
+; Returns the size of an array in bytes.
 define internal i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize) {
 entry:
   br label %next
@@ -34,8 +32,8 @@ out:
   ret i64 %bytes
 }
 
-; Is the object a plain array as the plan wants it? Notes the range of its bytes if so.
-define internal i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range) {
+; True if the object is an array that meets the plan; then writes the range of its addresses.
+define internal i1 @read_array(ptr %host, ptr %object, ptr %plan, ptr %range) {
 entry:
   %type = field i64 %object, Array.type
   %array.type = field i64 %host, Host.array_type
@@ -64,14 +62,14 @@ measure:
   %bytes = call i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize)
   %end = add i64 %begin, %bytes
   store i64 %begin, ptr %range
-  %range.end = getelementptr i8, ptr %range, i64 8
+  %range.end = addressof %range, Range.end
   store i64 %end, ptr %range.end
   ret i1 true
 no:
   ret i1 false
 }
 
-; Writes the shape and the strides of a contiguous array.
+; Writes the shape of a contiguous array, and its strides in elements.
 define internal void @write_shape(ptr %object, i64 %rank, ptr %to) {
 entry:
   %shape = field ptr %object, Array.shape
@@ -97,7 +95,7 @@ out:
   ret void
 }
 
-; Has the array this shape?
+; True if the array has the wanted shape.
 define internal i1 @has_shape(ptr %object, i64 %rank, ptr %wanted) {
 entry:
   %shape = field ptr %object, Array.shape
@@ -120,23 +118,21 @@ no:
   ret i1 false
 }
 
-; Does anything that is written (number %t of the ranges) share bytes with another?
-define internal i1 @is_shared(ptr %ranges, i64 %count, i64 %t) {
+; True if range %t overlaps another one.
+define internal i1 @overlaps(ptr %ranges, i64 %count, i64 %t) {
 entry:
-  %mine = getelementptr { i64, i64 }, ptr %ranges, i64 %t
-  %begin = load i64, ptr %mine
-  %mine.end = getelementptr i8, ptr %mine, i64 8
-  %end = load i64, ptr %mine.end
+  %mine = getelementptr [$sizeof(Range) x i8], ptr %ranges, i64 %t
+  %begin = field i64 %mine, Range.begin
+  %end = field i64 %mine, Range.end
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %look ]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %look, label %no
 look:
-  %other = getelementptr { i64, i64 }, ptr %ranges, i64 %i
-  %b = load i64, ptr %other
-  %other.end = getelementptr i8, ptr %other, i64 8
-  %e = load i64, ptr %other.end
+  %other = getelementptr [$sizeof(Range) x i8], ptr %ranges, i64 %i
+  %b = field i64 %other, Range.begin
+  %e = field i64 %other, Range.end
   %i1 = add i64 %i, 1
   %before = icmp ult i64 %begin, %e
   %after = icmp ult i64 %b, %end
@@ -150,12 +146,12 @@ no:
   ret i1 false
 }
 
-; A whole number of Python, if it lies in low..high; the limits are within 64 bits.
+; Reads a Python int; true if it is in low..high, limits that fit into 64 bits.
 define internal i1 @read_int(ptr %host, ptr %object, i64 %low, i64 %high, ptr %to) {
   %overflow = alloca i32
   store i32 0, ptr %overflow
   %int.value = field ptr %host, Host.int_value
-  %value = call CC i64 %int.value(ptr %object, ptr %overflow)
+  %value = call $cc i64 %int.value(ptr %object, ptr %overflow)
   %over = load i32, ptr %overflow
   %inside1 = icmp eq i32 %over, 0
   %inside2 = icmp sge i64 %value, %low
@@ -166,14 +162,14 @@ define internal i1 @read_int(ptr %host, ptr %object, i64 %low, i64 %high, ptr %t
   ret i1 %inside
 }
 
-; Is the object a plain number as the plan wants it? Writes it if so.
+; True if the object is a Python number that meets the plan; then writes it.
 define internal i1 @read_number(ptr %host, ptr %object, ptr %plan, ptr %to) {
 entry:
   %type = field i64 %object, Array.type
   %int.type = field i64 %host, Host.int_type
   %is.int = icmp eq i64 %type, %int.type
   %kind = field i64 %plan, Plan.kind
-  %wants.float = icmp eq i64 %kind, 1
+  %wants.float = icmp eq i64 %kind, $Kind.FLOAT
   br i1 %wants.float, label %float, label %int
 int:
   br i1 %is.int, label %whole, label %bool
@@ -194,7 +190,7 @@ bool:
 float:
   br i1 %is.int, label %exact, label %real
 exact:
-  ; Up to 2^53 a whole number is a float exactly.
+  ; Up to 2^53 every integer is exactly a double. The slow path decides about larger ones.
   %exact.fits = call i1 @read_int(ptr %host, ptr %object, i64 -9007199254740992, i64 9007199254740992, ptr %to)
   %count = load i64, ptr %to
   %as.float = sitofp i64 %count to double
@@ -206,36 +202,36 @@ real:
   br i1 %is.float, label %read, label %no
 read:
   %float.value = field ptr %host, Host.float_value
-  %value = call CC double %float.value(ptr %object)
+  %value = call $cc double %float.value(ptr %object)
   store double %value, ptr %to
   ret i1 true
 no:
   ret i1 false
 }
 
-; Reads one argument into the frame.
+; Reads one argument into the frame; false if the slow path must do it.
 define internal i1 @read_argument(ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range) {
 entry:
   %dims = field ptr %frame, Frame.dims
   %at = field i64 %plan, Plan.dims
   %to = getelementptr i64, ptr %dims, i64 %at
   %kind = field i64 %plan, Plan.kind
-  %is.tensor = icmp eq i64 %kind, 0
+  %is.tensor = icmp eq i64 %kind, $Kind.TENSOR
   br i1 %is.tensor, label %tensor, label %number
 number:
   store i64 0, ptr %range
-  %end = getelementptr i8, ptr %range, i64 8
+  %end = addressof %range, Range.end
   store i64 0, ptr %end
   %read = call i1 @read_number(ptr %host, ptr %object, ptr %plan, ptr %to)
   ret i1 %read
 tensor:
-  %plain = call i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range)
+  %plain = call i1 @read_array(ptr %host, ptr %object, ptr %plan, ptr %range)
   br i1 %plain, label %write, label %no
 write:
   %buffers = field ptr %frame, Frame.buffers
   %number.of = field i64 %plan, Plan.buffer
   %buffer = getelementptr i64, ptr %buffers, i64 %number.of
-  %address = load i64, ptr %range
+  %address = field i64 %range, Range.begin
   store i64 %address, ptr %buffer
   %rank = field i64 %plan, Plan.rank
   call void @write_shape(ptr %object, i64 %rank, ptr %to)
@@ -244,11 +240,12 @@ no:
   ret i1 false
 }
 
-; The memory of one output, if it is known before: state, or given and as it should be. A fresh one gets an empty range.
-define internal i1 @read_output(ptr %gate, ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range) {
+; Writes the address of an output that is known before the run: updated state, or memory given by the caller. Other outputs get an
+; empty range.
+define internal i1 @read_output(ptr %descriptor, ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range) {
 entry:
   store i64 0, ptr %range
-  %end = getelementptr i8, ptr %range, i64 8
+  %end = addressof %range, Range.end
   store i64 0, ptr %end
   %buffers = field ptr %frame, Frame.buffers
   %number.of = field i64 %plan, Plan.buffer
@@ -258,9 +255,9 @@ entry:
   %fresh = icmp slt i64 %alias, 0
   br i1 %fresh, label %maybe.given, label %state
 state:
-  ; What somebody gives for an output that is state the long way must judge.
-  %plans = field ptr %gate, CallDescriptor.plans
-  %source = getelementptr PLAN, ptr %plans, i64 %alias
+  ; If the caller gives memory for an output that is state, the slow path must check that it is the same memory.
+  %plans = field ptr %descriptor, CallDescriptor.plans
+  %source = getelementptr [$sizeof(Plan) x i8], ptr %plans, i64 %alias
   %source.number = field i64 %source, Plan.buffer
   %source.buffer = getelementptr i64, ptr %buffers, i64 %source.number
   %state.address = load i64, ptr %source.buffer
@@ -269,14 +266,14 @@ state:
 maybe.given:
   br i1 %absent, label %yes, label %given
 given:
-  %plain = call i1 @is_plain(ptr %host, ptr %object, ptr %plan, ptr %range)
+  %plain = call i1 @read_array(ptr %host, ptr %object, ptr %plan, ptr %range)
   br i1 %plain, label %shape, label %no
 shape:
   %dims = field ptr %frame, Frame.dims
   %at = field i64 %plan, Plan.dims
   %wanted = getelementptr i64, ptr %dims, i64 %at
   %rank = field i64 %plan, Plan.rank
-  %address = load i64, ptr %range
+  %address = field i64 %range, Range.begin
   store i64 %address, ptr %buffer
   %fits = call i1 @has_shape(ptr %object, i64 %rank, ptr %wanted)
   ret i1 %fits
@@ -286,8 +283,8 @@ no:
   ret i1 false
 }
 
-; Is everything that is written alone in its memory?
-define internal i1 @are_alone(ptr %plans, ptr %ranges, i64 %count) {
+; True if no argument or output that is written overlaps another one. Outputs that are state carry no WRITABLE flag: their argument does.
+define internal i1 @are_disjoint(ptr %plans, ptr %ranges, i64 %count) {
 entry:
   br label %next
 next:
@@ -296,13 +293,13 @@ next:
   br i1 %more, label %look, label %yes
 look:
   %w1 = add i64 %w, 1
-  %plan = getelementptr PLAN, ptr %plans, i64 %w
+  %plan = getelementptr [$sizeof(Plan) x i8], ptr %plans, i64 %w
   %flags = field i64 %plan, Plan.flags
-  %writable = and i64 %flags, 1024
+  %writable = and i64 %flags, $ArrayFlag.WRITABLE
   %written = icmp ne i64 %writable, 0
   br i1 %written, label %alone, label %step
 alone:
-  %shared = call i1 @is_shared(ptr %ranges, i64 %count, i64 %w)
+  %shared = call i1 @overlaps(ptr %ranges, i64 %count, i64 %w)
   br i1 %shared, label %no, label %step
 step:
   br label %next
@@ -312,12 +309,13 @@ no:
   ret i1 false
 }
 
-define internal i1 @enter(ptr %gate, ptr %host, ptr %frame) {
+; Reads all arguments, prepares the call and checks the given outputs; false if the slow path must do it.
+define internal i1 @read_args(ptr %descriptor, ptr %host, ptr %frame) {
 entry:
-  %inputs = field i64 %gate, CallDescriptor.inputs
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
-  %plans = field ptr %gate, CallDescriptor.plans
+  %plans = field ptr %descriptor, CallDescriptor.plans
   %objects = field ptr %frame, Frame.objects
   %ranges = field ptr %frame, Frame.ranges
   br label %next
@@ -329,20 +327,20 @@ step:
   %t1 = add i64 %t, 1
   %object.at = getelementptr ptr, ptr %objects, i64 %t
   %object = load ptr, ptr %object.at
-  %plan = getelementptr PLAN, ptr %plans, i64 %t
-  %range = getelementptr { i64, i64 }, ptr %ranges, i64 %t
+  %plan = getelementptr [$sizeof(Plan) x i8], ptr %plans, i64 %t
+  %range = getelementptr [$sizeof(Range) x i8], ptr %ranges, i64 %t
   %read = call i1 @read_argument(ptr %host, ptr %frame, ptr %object, ptr %plan, ptr %range)
   br i1 %read, label %next, label %no
 prepare:
-  %prepare.fn = field ptr %gate, CallDescriptor.prepare
+  %prepare.fn = field ptr %descriptor, CallDescriptor.prepare
   %buffers = field ptr %frame, Frame.buffers
   %dims = field ptr %frame, Frame.dims
-  %code = call CC i32 %prepare.fn(ptr %frame, ptr %buffers, ptr %dims)
+  %code = call $cc i32 %prepare.fn(ptr %frame, ptr %buffers, ptr %dims)
   %prepared = icmp eq i32 %code, 0
   br i1 %prepared, label %room, label %no
 room:
-  ; A larger workspace the long way makes; it stays with the frame.
-  %need = field i64 %gate, CallDescriptor.need
+  ; The slow path allocates a larger workspace, which stays with the frame.
+  %need = field i64 %descriptor, CallDescriptor.need
   %bytes.at = getelementptr i64, ptr %dims, i64 %need
   %bytes = load i64, ptr %bytes.at
   %room.there = field i64 %frame, Frame.room
@@ -356,14 +354,13 @@ step.out:
   %o1 = add i64 %o, 1
   %out.object.at = getelementptr ptr, ptr %objects, i64 %o
   %out.object = load ptr, ptr %out.object.at
-  %out.plan = getelementptr PLAN, ptr %plans, i64 %o
-  %out.range = getelementptr { i64, i64 }, ptr %ranges, i64 %o
-  %known = call i1 @read_output(ptr %gate, ptr %host, ptr %frame, ptr %out.object, ptr %out.plan, ptr %out.range)
+  %out.plan = getelementptr [$sizeof(Plan) x i8], ptr %plans, i64 %o
+  %out.range = getelementptr [$sizeof(Range) x i8], ptr %ranges, i64 %o
+  %known = call i1 @read_output(ptr %descriptor, ptr %host, ptr %frame, ptr %out.object, ptr %out.plan, ptr %out.range)
   br i1 %known, label %next.out, label %no
 alone:
-  %are.alone = call i1 @are_alone(ptr %plans, ptr %ranges, i64 %count)
-  ret i1 %are.alone
+  %disjoint = call i1 @are_disjoint(ptr %plans, ptr %ranges, i64 %count)
+  ret i1 %disjoint
 no:
   ret i1 false
 }
-"""

@@ -1,21 +1,19 @@
-"""The call of a compiled program as a function of Python's own kind, as LLVM IR text that we wrote.
+; The call of a compiled program as a builtin function of Python.
+;
+; This is a template: codegen/native_code.py replaces `field`, `addressof` and the names after a dollar sign (see
+; codegen/fields.py), and joins it with thread_pool.ll and read_args.ll into one module. Records are those of runtime/records.py.
+;
+; `call` has the signature of METH_FASTCALL | METH_KEYWORDS; its `self` is the ctypes object of the program's CallDescriptor. It
+; takes a free frame, gathers positional and keyword arguments, reads them (read_args.ll), allocates the outputs, runs the program
+; without the GIL, and returns the output or a tuple of outputs. This is the fast path. Whatever it cannot serve goes, untouched, to
+; the Python callable `slow_path`. If the program fails, the error record goes to the Python callable `failed`, which raises. So no
+; error message is written here.
+;
+; `take_frame` and `give_frame` work on the list of free frames, which the slow path uses too: both need the GIL. `allocate` is
+; `Ctx.alloc`: memory that lives until `release`. It may be called from any thread.
 
-`call` has the signature of METH_FASTCALL | METH_KEYWORDS; its `self` is the ctypes object of the program's `CallDescriptor`. It takes a
-free frame, gathers arguments by place and by name, lets `enter` (see enter.py) read them, makes the outputs, lets `run` work without the
-GIL, and answers the output or a tuple of outputs. Whatever is not plain it hands over, untouched, to the Python callable
-`slow_path`; when `run` failed it gives the error record to the Python callable `failed`, which raises. So no message is made here.
-
-`take_frame` and `give_frame` are the list of free frames, which the long way uses too: both need the GIL. `allocate` is `Ctx.alloc`: memory
-that lives until `release`; it may be called from any thread.
-
-Records and fields are those of runtime/records.py (see fields.py); `CC` stands for the calling convention.
-"""
-
-EXPORTS = ("call", "take_frame", "give_frame", "allocate", "release")
-
-TEXT = """
-; A free frame of a list, or null.
-define CC ptr @take_frame(ptr %list) {
+; Takes a free frame off the list, or returns null.
+define $cc ptr @take_frame(ptr %list) {
   %frame = load ptr, ptr %list
   %none = icmp eq ptr %frame, null
   br i1 %none, label %out, label %unlink
@@ -27,31 +25,32 @@ out:
   ret ptr %frame
 }
 
-; Makes a frame free again, with an empty error record.
-define CC void @give_frame(ptr %list, ptr %frame) {
-  %error = place %frame, Frame.ctx.error
-  store [8 x i64] zeroinitializer, ptr %error
-  %next.to = place %frame, Frame.next
+; Puts a frame back on the list, with an empty error record.
+define $cc void @give_frame(ptr %list, ptr %frame) {
+  %error = addressof %frame, Frame.ctx.error
+  store [$error_words x i64] zeroinitializer, ptr %error
+  %next.to = addressof %frame, Frame.next
   %first = load ptr, ptr %list
   store ptr %first, ptr %next.to
   store ptr %frame, ptr %list
   ret void
 }
 
-; A block is: the next block, room up to a multiple of 64, the memory that was asked for.
-define CC ptr @allocate(ptr %frame, i64 %size) {
+; Allocates memory that is aligned to 64 bytes, or returns null. A block holds the address of the next block, padding, then the memory.
+; The memory begins 64 to 127 bytes behind the block, hence 128 bytes more.
+define $cc ptr @allocate(ptr %frame, i64 %size) {
 entry:
-  ; What lies beyond half of the address space would overflow below.
+  ; A size of 2^62 or more would overflow below.
   %sane = icmp ult i64 %size, 4611686018427387904
   br i1 %sane, label %ask, label %no
 ask:
   %all = add i64 %size, 128
   %malloc = field ptr %frame, Frame.allocate
-  %block = call CC ptr %malloc(i64 %all)
+  %block = call $cc ptr %malloc(i64 %all)
   %refused = icmp eq ptr %block, null
   br i1 %refused, label %no, label %link
 link:
-  %memory = place %frame, Frame.memory
+  %memory = addressof %frame, Frame.memory
   %first = load atomic i64, ptr %memory monotonic, align 8
   %mine = ptrtoint ptr %block to i64
   br label %try
@@ -61,8 +60,8 @@ try:
   %pair = cmpxchg ptr %memory, i64 %next, i64 %mine acq_rel monotonic
   %seen = extractvalue { i64, i1 } %pair, 0
   %won = extractvalue { i64, i1 } %pair, 1
-  br i1 %won, label %made, label %try
-made:
+  br i1 %won, label %linked, label %try
+linked:
   %after = add i64 %mine, 127
   %aligned = and i64 %after, -64
   %address = inttoptr i64 %aligned to ptr
@@ -71,8 +70,8 @@ no:
   ret ptr null
 }
 
-; Gives back what the program asked for while it ran.
-define CC void @release(ptr %frame) {
+; Frees all blocks that the program allocated while it ran.
+define $cc void @release(ptr %frame) {
 entry:
   %first = field ptr %frame, Frame.memory
   br label %next
@@ -83,34 +82,34 @@ next:
 one:
   %after = load ptr, ptr %block
   %free = field ptr %frame, Frame.free
-  call CC void %free(ptr %block)
+  call $cc void %free(ptr %block)
   br label %next
 out:
   store ptr null, ptr %first.at
   ret void
 }
 
-; Takes the argument `out`: None, the one output, or a tuple of all.
-define internal i1 @gather_out(ptr %gate, ptr %host, ptr %objects, ptr %given) {
+; Takes the argument `out`: None, the single output, or a tuple of all outputs. False if it is anything else.
+define internal i1 @gather_out(ptr %descriptor, ptr %host, ptr %objects, ptr %out) {
 entry:
   %none = field ptr %host, Host.none
-  %is.none = icmp eq ptr %given, %none
+  %is.none = icmp eq ptr %out, %none
   br i1 %is.none, label %yes, label %some
 some:
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %many
 one:
-  store ptr %given, ptr %objects
+  store ptr %out, ptr %objects
   ret i1 true
 many:
-  %type = field i64 %given, Array.type
+  %type = field i64 %out, Array.type
   %tuple.type = field i64 %host, Host.tuple_type
   %is.tuple = icmp eq i64 %type, %tuple.type
   br i1 %is.tuple, label %count, label %no
 count:
   %tuple.size = field ptr %host, Host.tuple_size
-  %size = call CC i64 %tuple.size(ptr %given)
+  %size = call $cc i64 %tuple.size(ptr %out)
   %fits = icmp eq i64 %size, %outputs
   br i1 %fits, label %next, label %no
 next:
@@ -120,11 +119,11 @@ next:
 item:
   %o1 = add i64 %o, 1
   %get.item = field ptr %host, Host.get_item
-  %value = call CC ptr %get.item(ptr %given, i64 %o)
+  %value = call $cc ptr %get.item(ptr %out, i64 %o)
   %absent = icmp eq ptr %value, %none
-  %kept = select i1 %absent, ptr null, ptr %value
+  %output = select i1 %absent, ptr null, ptr %value
   %to = getelementptr ptr, ptr %objects, i64 %o
-  store ptr %kept, ptr %to
+  store ptr %output, ptr %to
   br label %next
 yes:
   ret i1 true
@@ -132,11 +131,11 @@ no:
   ret i1 false
 }
 
-; The place of an argument that is given by name, or -1. Names are compared as objects: Python keeps one of each in source texts.
-define internal i64 @find_name(ptr %gate, ptr %name, i64 %from) {
+; Returns the position of a keyword argument, or -1. Names are compared as objects: Python interns the names in source text.
+define internal i64 @find_name(ptr %descriptor, ptr %name, i64 %from) {
 entry:
-  %inputs = field i64 %gate, CallDescriptor.inputs
-  %names = field ptr %gate, CallDescriptor.names
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
+  %names = field ptr %descriptor, CallDescriptor.names
   br label %next
 next:
   %p = phi i64 [ %from, %entry ], [ %p1, %look ]
@@ -154,12 +153,12 @@ no:
   ret i64 -1
 }
 
-; Takes what is given by name.
-define internal i1 @gather_named(ptr %gate, ptr %host, ptr %objects, ptr %args, i64 %nargs, ptr %names) {
+; Takes the keyword arguments; false if one is unknown.
+define internal i1 @gather_named(ptr %descriptor, ptr %host, ptr %objects, ptr %args, i64 %nargs, ptr %names) {
 entry:
-  %inputs = field i64 %gate, CallDescriptor.inputs
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
   %tuple.size = field ptr %host, Host.tuple_size
-  %size = call CC i64 %tuple.size(ptr %names)
+  %size = call $cc i64 %tuple.size(ptr %names)
   %out.name = field ptr %host, Host.out
   br label %next
 next:
@@ -169,7 +168,7 @@ next:
 look:
   %k1 = add i64 %k, 1
   %get.item = field ptr %host, Host.get_item
-  %name = call CC ptr %get.item(ptr %names, i64 %k)
+  %name = call $cc ptr %get.item(ptr %names, i64 %k)
   %at = add i64 %nargs, %k
   %value.at = getelementptr ptr, ptr %args, i64 %at
   %value = load ptr, ptr %value.at
@@ -177,10 +176,10 @@ look:
   br i1 %is.out, label %out, label %argument
 out:
   %to.outputs = getelementptr ptr, ptr %objects, i64 %inputs
-  %taken = call i1 @gather_out(ptr %gate, ptr %host, ptr %to.outputs, ptr %value)
+  %taken = call i1 @gather_out(ptr %descriptor, ptr %host, ptr %to.outputs, ptr %value)
   br i1 %taken, label %step, label %no
 argument:
-  %p = call i64 @find_name(ptr %gate, ptr %name, i64 %nargs)
+  %p = call i64 @find_name(ptr %descriptor, ptr %name, i64 %nargs)
   %known = icmp sge i64 %p, 0
   br i1 %known, label %put, label %no
 put:
@@ -195,12 +194,12 @@ no:
   ret i1 false
 }
 
-; Puts arguments and given outputs in order; those that are not given are null.
-define internal i1 @gather(ptr %gate, ptr %host, ptr %frame, ptr %args, i64 %nargs, ptr %names) {
+; Writes arguments and given outputs in the order of the plans, null for outputs that are not given. False if an argument is missing.
+define internal i1 @gather(ptr %descriptor, ptr %host, ptr %frame, ptr %args, i64 %nargs, ptr %names) {
 entry:
   %objects = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, CallDescriptor.inputs
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   %too.many = icmp sgt i64 %nargs, %inputs
   br i1 %too.many, label %no, label %next
@@ -225,7 +224,7 @@ by.name:
   %no.names = icmp eq ptr %names, null
   br i1 %no.names, label %all, label %named
 named:
-  %taken = call i1 @gather_named(ptr %gate, ptr %host, ptr %objects, ptr %args, i64 %nargs, ptr %names)
+  %taken = call i1 @gather_named(ptr %descriptor, ptr %host, ptr %objects, ptr %args, i64 %nargs, ptr %names)
   br i1 %taken, label %all, label %no
 all:
   %j = phi i64 [ %nargs, %by.name ], [ %nargs, %named ], [ %j1, %check ]
@@ -234,8 +233,8 @@ all:
 check:
   %j1 = add i64 %j, 1
   %check.at = getelementptr ptr, ptr %objects, i64 %j
-  %found = load ptr, ptr %check.at
-  %missing = icmp eq ptr %found, null
+  %argument = load ptr, ptr %check.at
+  %missing = icmp eq ptr %argument, null
   br i1 %missing, label %no, label %all
 yes:
   ret i1 true
@@ -243,32 +242,32 @@ no:
   ret i1 false
 }
 
-; Is the frame's context right for this thread and its choice of a number of threads? Sets the cancel flag to use.
-define internal i1 @is_ready(ptr %gate, ptr %host, ptr %frame) {
+; True if the frame's context is set up for the caller's thread and its number of threads. Selects the cancel flag.
+define internal i1 @is_ready(ptr %descriptor, ptr %host, ptr %frame) {
 entry:
   %within = alloca ptr
   %watch = field ptr %host, Host.watch
   %main = field i64 %watch, Watch.main
   %thread.id = field ptr %host, Host.thread_id
-  %me = call CC i64 %thread.id()
+  %me = call $cc i64 %thread.id()
   %is.main = icmp eq i64 %me, %main
-  %cancel.to = place %frame, Frame.ctx.cancel
+  %cancel.to = addressof %frame, Frame.ctx.cancel
   br i1 %is.main, label %main.thread, label %other.thread
 main.thread:
   %tried = field i64 %watch, Watch.tried
   %watched = icmp ne i64 %tried, 0
-  %flag = place %watch, Watch.flag
+  %flag = addressof %watch, Watch.flag
   store i64 0, ptr %flag
   store ptr %flag, ptr %cancel.to
   br i1 %watched, label %launch, label %no
 other.thread:
-  %own = place %frame, Frame.flag
+  %own = addressof %frame, Frame.flag
   store i64 0, ptr %own
   store ptr %own, ptr %cancel.to
   br label %launch
 launch:
-  %how = field i64 %gate, CallDescriptor.launch
-  %alone = icmp eq i64 %how, 0
+  %how = field i64 %descriptor, CallDescriptor.launch
+  %alone = icmp eq i64 %how, $Launch.NONE
   br i1 %alone, label %yes, label %epoch
 epoch:
   %now.at = field ptr %host, Host.epoch
@@ -277,24 +276,24 @@ epoch:
   %fresh = icmp eq i64 %now, %then
   br i1 %fresh, label %choice, label %no
 choice:
-  %fixed = icmp eq i64 %how, 2
+  %fixed = icmp eq i64 %how, $Launch.FIXED
   br i1 %fixed, label %yes, label %context
 context:
   %context.value = field ptr %host, Host.context_value
   %variable = field ptr %host, Host.within
-  %bad = call CC i32 %context.value(ptr %variable, ptr null, ptr %within)
+  %bad = call $cc i32 %context.value(ptr %variable, ptr null, ptr %within)
   %failed = icmp ne i32 %bad, 0
   br i1 %failed, label %clear, label %compare
 clear:
   %clear.error = field ptr %host, Host.clear_error
-  call CC void %clear.error()
+  call $cc void %clear.error()
   ret i1 false
 compare:
   %value = load ptr, ptr %within
   %decrement = field ptr %host, Host.decrement
-  call CC void %decrement(ptr %value)
-  %made.for = field ptr %frame, Frame.within
-  %same = icmp eq ptr %value, %made.for
+  call $cc void %decrement(ptr %value)
+  %expected = field ptr %frame, Frame.within
+  %same = icmp eq ptr %value, %expected
   ret i1 %same
 yes:
   ret i1 true
@@ -302,7 +301,7 @@ no:
   ret i1 false
 }
 
-; Drops outputs from..to of a frame, which owns them.
+; Releases the references to objects from..to, which the frame owns.
 define internal void @drop(ptr %host, ptr %objects, i64 %from, i64 %to) {
 entry:
   %decrement = field ptr %host, Host.decrement
@@ -315,56 +314,56 @@ one:
   %o1 = add i64 %o, 1
   %at = getelementptr ptr, ptr %objects, i64 %o
   %object = load ptr, ptr %at
-  call CC void %decrement(ptr %object)
+  call $cc void %decrement(ptr %object)
   br label %next
 out:
   ret void
 }
 
-; A new array whose elements begin at a page: part of a longer one, which it keeps. Null, with an error, if there is none.
+; Returns a new array whose elements begin at a page boundary: a view into a longer array, its base. Null, with a Python error, if
+; out of memory.
 define internal ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank, ptr %shape, i64 %bytes) {
 entry:
   %room = alloca i64
-  %longer = add i64 %bytes, PAGE
+  %longer = add i64 %bytes, $page
   store i64 %longer, ptr %room
   %increment = field ptr %host, Host.increment
   %decrement = field ptr %host, Host.decrement
   %new.array = field ptr %host, Host.new_array
   %byte = field ptr %host, Host.byte
-  call CC void %increment(ptr %byte)
-  %whole = call CC ptr %new.array(ptr %type, ptr %byte, i32 1, ptr %room, ptr null, ptr null, i32 0, ptr null)
+  call $cc void %increment(ptr %byte)
+  %whole = call $cc ptr %new.array(ptr %type, ptr %byte, i32 1, ptr %room, ptr null, ptr null, i32 0, ptr null)
   %refused = icmp eq ptr %whole, null
   br i1 %refused, label %no, label %part
 part:
   %begin = field i64 %whole, Array.address
-  %past = add i64 %begin, PAGE
+  %past = add i64 %begin, $page
   %after = sub i64 %past, 1
-  %aligned = and i64 %after, -PAGE
+  %aligned = and i64 %after, -$page
   %address = inttoptr i64 %aligned to ptr
-  ; Contiguous, aligned, writable.
-  call CC void %increment(ptr %dtype)
-  %made = call CC ptr %new.array(ptr %type, ptr %dtype, i32 %rank, ptr %shape, ptr null, ptr %address, i32 1281, ptr null)
-  %failed = icmp eq ptr %made, null
+  call $cc void %increment(ptr %dtype)
+  %view = call $cc ptr %new.array(ptr %type, ptr %dtype, i32 %rank, ptr %shape, ptr null, ptr %address, i32 $ArrayFlag.PLAIN, ptr null)
+  %failed = icmp eq ptr %view, null
   br i1 %failed, label %drop, label %keep
 keep:
   %set.base = field ptr %host, Host.set_base
-  %bad = call CC i32 %set.base(ptr %made, ptr %whole)
-  %kept = icmp eq i32 %bad, 0
-  br i1 %kept, label %yes, label %undo
+  %bad = call $cc i32 %set.base(ptr %view, ptr %whole)
+  %owned = icmp eq i32 %bad, 0
+  br i1 %owned, label %yes, label %undo
 yes:
-  ret ptr %made
+  ret ptr %view
 undo:
-  call CC void %decrement(ptr %made)
+  call $cc void %decrement(ptr %view)
   ret ptr null
 drop:
-  call CC void %decrement(ptr %whole)
+  call $cc void %decrement(ptr %whole)
   ret ptr null
 no:
   ret ptr null
 }
 
-; A new array for an output, its address in the frame; null, without an error, if there is none. A large one begins at a page, where
-; numpy's begin 16 bytes behind: then every vector of 64 bytes would be in two lines.
+; Allocates an array for an output and writes its address into the frame. Null, without a Python error, if out of memory. A large
+; array begins at a page boundary. numpy's begin 16 bytes behind one, so that every 64-byte vector would straddle two cache lines.
 define internal ptr @new_output(ptr %host, ptr %frame, ptr %plan) {
 entry:
   %dtype = field ptr %plan, Plan.dtype
@@ -376,41 +375,41 @@ entry:
   %type = field ptr %host, Host.array_type
   %itemsize = field i64 %plan, Plan.itemsize
   %bytes = call i64 @bytes_of(ptr %shape, i64 %rank, i64 %itemsize)
-  %large = icmp sge i64 %bytes, LARGE
+  %large = icmp sge i64 %bytes, $large
   br i1 %large, label %aligned, label %plain
 aligned:
   %part = call ptr @new_aligned(ptr %host, ptr %type, ptr %dtype, i32 %rank32, ptr %shape, i64 %bytes)
   br label %look
 plain:
   %increment = field ptr %host, Host.increment
-  call CC void %increment(ptr %dtype)
+  call $cc void %increment(ptr %dtype)
   %new.array = field ptr %host, Host.new_array
-  %whole = call CC ptr %new.array(ptr %type, ptr %dtype, i32 %rank32, ptr %shape, ptr null, ptr null, i32 0, ptr null)
+  %whole = call $cc ptr %new.array(ptr %type, ptr %dtype, i32 %rank32, ptr %shape, ptr null, ptr null, i32 0, ptr null)
   br label %look
 look:
-  %made = phi ptr [ %part, %aligned ], [ %whole, %plain ]
-  %refused = icmp eq ptr %made, null
+  %array = phi ptr [ %part, %aligned ], [ %whole, %plain ]
+  %refused = icmp eq ptr %array, null
   br i1 %refused, label %no, label %yes
 yes:
   %buffers = field ptr %frame, Frame.buffers
   %number = field i64 %plan, Plan.buffer
   %buffer = getelementptr i64, ptr %buffers, i64 %number
-  %address = field i64 %made, Array.address
+  %address = field i64 %array, Array.address
   store i64 %address, ptr %buffer
-  ret ptr %made
+  ret ptr %array
 no:
   %clear.error = field ptr %host, Host.clear_error
-  call CC void %clear.error()
+  call $cc void %clear.error()
   ret ptr null
 }
 
-; Makes the outputs that are not there yet; the frame owns all of them after.
-define internal i1 @make_outputs(ptr %gate, ptr %host, ptr %frame) {
+; Allocates the outputs that are not given. Afterwards the frame owns a reference to each output; if one fails, to none.
+define internal i1 @make_outputs(ptr %descriptor, ptr %host, ptr %frame) {
 entry:
   %objects = field ptr %frame, Frame.objects
-  %plans = field ptr %gate, CallDescriptor.plans
-  %inputs = field i64 %gate, CallDescriptor.inputs
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %plans = field ptr %descriptor, CallDescriptor.plans
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   %increment = field ptr %host, Host.increment
   br label %next
@@ -421,8 +420,8 @@ next:
 look:
   %o1 = add i64 %o, 1
   %at = getelementptr ptr, ptr %objects, i64 %o
-  %given = load ptr, ptr %at
-  %plan = getelementptr PLAN, ptr %plans, i64 %o
+  %out = load ptr, ptr %at
+  %plan = getelementptr [$sizeof(Plan) x i8], ptr %plans, i64 %o
   %alias = field i64 %plan, Plan.alias
   %is.state = icmp sge i64 %alias, 0
   br i1 %is.state, label %state, label %maybe.given
@@ -431,18 +430,18 @@ state:
   %updated = load ptr, ptr %source
   br label %share
 maybe.given:
-  %absent = icmp eq ptr %given, null
+  %absent = icmp eq ptr %out, null
   br i1 %absent, label %fresh, label %share
 share:
-  %shared = phi ptr [ %updated, %state ], [ %given, %maybe.given ]
-  call CC void %increment(ptr %shared)
+  %shared = phi ptr [ %updated, %state ], [ %out, %maybe.given ]
+  call $cc void %increment(ptr %shared)
   br label %put
 fresh:
-  %made = call ptr @new_output(ptr %host, ptr %frame, ptr %plan)
-  %refused = icmp eq ptr %made, null
+  %new = call ptr @new_output(ptr %host, ptr %frame, ptr %plan)
+  %refused = icmp eq ptr %new, null
   br i1 %refused, label %no, label %put
 put:
-  %object = phi ptr [ %shared, %share ], [ %made, %fresh ]
+  %object = phi ptr [ %shared, %share ], [ %new, %fresh ]
   store ptr %object, ptr %at
   br label %next
 yes:
@@ -452,13 +451,13 @@ no:
   ret i1 false
 }
 
-; What the call answers: the output, or a tuple of all.
-define internal ptr @answer(ptr %gate, ptr %host, ptr %frame) {
+; Returns the single output, or a tuple of all; the references move from the frame to the caller.
+define internal ptr @answer(ptr %descriptor, ptr %host, ptr %frame) {
 entry:
   %all = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, CallDescriptor.inputs
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
   %objects = getelementptr ptr, ptr %all, i64 %inputs
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %many
 one:
@@ -466,7 +465,7 @@ one:
   ret ptr %only
 many:
   %new.tuple = field ptr %host, Host.new_tuple
-  %tuple = call CC ptr %new.tuple(i64 %outputs)
+  %tuple = call $cc ptr %new.tuple(i64 %outputs)
   %refused = icmp eq ptr %tuple, null
   br i1 %refused, label %no, label %next
 next:
@@ -478,7 +477,7 @@ item:
   %at = getelementptr ptr, ptr %objects, i64 %o
   %object = load ptr, ptr %at
   %set.item = field ptr %host, Host.set_item
-  %set = call CC i32 %set.item(ptr %tuple, i64 %o, ptr %object)
+  %set = call $cc i32 %set.item(ptr %tuple, i64 %o, ptr %object)
   br label %next
 no:
   call void @drop(ptr %host, ptr %objects, i64 0, i64 %outputs)
@@ -487,80 +486,80 @@ done:
   ret ptr %tuple
 }
 
-; Raises what the error record of a frame means, and makes the frame free.
-define internal ptr @fail(ptr %gate, ptr %host, ptr %frame) {
+; Releases the outputs and the frame, and calls `failed` with a copy of the error record; it raises.
+define internal ptr @fail(ptr %descriptor, ptr %host, ptr %frame) {
 entry:
   %argument = alloca ptr
-  %frames = field ptr %gate, CallDescriptor.frames
+  %frames = field ptr %descriptor, CallDescriptor.frames
   %objects = field ptr %frame, Frame.objects
-  %inputs = field i64 %gate, CallDescriptor.inputs
-  %outputs = field i64 %gate, CallDescriptor.outputs
+  %inputs = field i64 %descriptor, CallDescriptor.inputs
+  %outputs = field i64 %descriptor, CallDescriptor.outputs
   %count = add i64 %inputs, %outputs
   call void @drop(ptr %host, ptr %objects, i64 %inputs, i64 %count)
-  %error = place %frame, Frame.ctx.error
+  %error = addressof %frame, Frame.ctx.error
   %new.bytes = field ptr %host, Host.new_bytes
-  %record = call CC ptr %new.bytes(ptr %error, i64 64)
-  call CC void @give_frame(ptr %frames, ptr %frame)
+  %record = call $cc ptr %new.bytes(ptr %error, i64 $sizeof(Ctx.error))
+  call $cc void @give_frame(ptr %frames, ptr %frame)
   store ptr %record, ptr %argument
   %refused = icmp eq ptr %record, null
   br i1 %refused, label %no, label %raise
 raise:
-  %failed = field ptr %gate, CallDescriptor.failed
+  %failed = field ptr %descriptor, CallDescriptor.failed
   %vectorcall = field ptr %host, Host.vectorcall
-  %raised = call CC ptr %vectorcall(ptr %failed, ptr %argument, i64 1, ptr null)
+  %raised = call $cc ptr %vectorcall(ptr %failed, ptr %argument, i64 1, ptr null)
   %decrement = field ptr %host, Host.decrement
-  call CC void %decrement(ptr %record)
+  call $cc void %decrement(ptr %record)
   ret ptr %raised
 no:
   ret ptr null
 }
 
-define CC ptr @call(ptr %self, ptr %args, i64 %nargs, ptr %names) {
+; The builtin function itself.
+define $cc ptr @call(ptr %self, ptr %args, i64 %nargs, ptr %names) {
 entry:
-  %gate = field ptr %self, Array.address
-  %host = field ptr %gate, CallDescriptor.host
-  %frames = field ptr %gate, CallDescriptor.frames
-  %frame = call CC ptr @take_frame(ptr %frames)
+  %descriptor = field ptr %self, Array.address
+  %host = field ptr %descriptor, CallDescriptor.host
+  %frames = field ptr %descriptor, CallDescriptor.frames
+  %frame = call $cc ptr @take_frame(ptr %frames)
   %busy = icmp eq ptr %frame, null
-  br i1 %busy, label %long.way, label %gather
+  br i1 %busy, label %slow.path, label %gather
 gather:
-  %gathered = call i1 @gather(ptr %gate, ptr %host, ptr %frame, ptr %args, i64 %nargs, ptr %names)
+  %gathered = call i1 @gather(ptr %descriptor, ptr %host, ptr %frame, ptr %args, i64 %nargs, ptr %names)
   br i1 %gathered, label %ready, label %refuse
 ready:
-  %is.ready = call i1 @is_ready(ptr %gate, ptr %host, ptr %frame)
-  br i1 %is.ready, label %enter, label %refuse
-enter:
-  %entered = call i1 @enter(ptr %gate, ptr %host, ptr %frame)
-  br i1 %entered, label %make, label %refuse
+  %is.ready = call i1 @is_ready(ptr %descriptor, ptr %host, ptr %frame)
+  br i1 %is.ready, label %read.args, label %refuse
+read.args:
+  %read = call i1 @read_args(ptr %descriptor, ptr %host, ptr %frame)
+  br i1 %read, label %make, label %refuse
 make:
-  %made = call i1 @make_outputs(ptr %gate, ptr %host, ptr %frame)
-  br i1 %made, label %run, label %refuse
+  %allocated = call i1 @make_outputs(ptr %descriptor, ptr %host, ptr %frame)
+  br i1 %allocated, label %run, label %refuse
 run:
-  %run.fn = field ptr %gate, CallDescriptor.run
+  %run.fn = field ptr %descriptor, CallDescriptor.run
   %buffers = field ptr %frame, Frame.buffers
   %dims = field ptr %frame, Frame.dims
   %save.thread = field ptr %host, Host.save_thread
-  %thread = call CC ptr %save.thread()
-  %code = call CC i32 %run.fn(ptr %frame, ptr %buffers, ptr %dims)
+  %thread = call $cc ptr %save.thread()
+  %code = call $cc i32 %run.fn(ptr %frame, ptr %buffers, ptr %dims)
   %restore.thread = field ptr %host, Host.restore_thread
-  call CC void %restore.thread(ptr %thread)
-  call CC void @release(ptr %frame)
+  call $cc void %restore.thread(ptr %thread)
+  call $cc void @release(ptr %frame)
   %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fail, label %answer
 fail:
-  %raised = call ptr @fail(ptr %gate, ptr %host, ptr %frame)
+  %raised = call ptr @fail(ptr %descriptor, ptr %host, ptr %frame)
   ret ptr %raised
 answer:
-  %result = call ptr @answer(ptr %gate, ptr %host, ptr %frame)
-  call CC void @give_frame(ptr %frames, ptr %frame)
+  %result = call ptr @answer(ptr %descriptor, ptr %host, ptr %frame)
+  call $cc void @give_frame(ptr %frames, ptr %frame)
   ret ptr %result
 refuse:
-  call CC void @give_frame(ptr %frames, ptr %frame)
-  br label %long.way
-long.way:
-  %long = field ptr %gate, CallDescriptor.slow_path
+  call $cc void @give_frame(ptr %frames, ptr %frame)
+  br label %slow.path
+slow.path:
+  %slow = field ptr %descriptor, CallDescriptor.slow_path
   %vector.call = field ptr %host, Host.vectorcall
-  %answered = call CC ptr %vector.call(ptr %long, ptr %args, i64 %nargs, ptr %names)
+  %answered = call $cc ptr %vector.call(ptr %slow, ptr %args, i64 %nargs, ptr %names)
   ret ptr %answered
 }
-"""
