@@ -1,4 +1,4 @@
-"""Backends: how programs become code for each kind of target.
+"""Backends: code generation for each kind of target, behind one interface.
 
     backend = backend_of(target("wasm+simd128"))
     func, why = backend.schedule(func, machine)          # the default rules of that kind of target
@@ -23,6 +23,6 @@ if TYPE_CHECKING:
 
 
 def backend_of(target: Target) -> Backend:
-    """The backend that makes code for a target, imported when it is first needed."""
+    """Return the backend that generates code for a target; its module is imported when it is first needed."""
     backend: Backend = import_module(f".{target.kind}", __name__).BACKEND
     return backend

@@ -1,4 +1,4 @@
-"""What a backend is: the interface between the pipeline and the makers of code."""
+"""`Backend`, the interface between the pipeline and the code generators."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A finished program: its code, and what the numbers in it mean."""
+    """A finished program: its code, and the tables that the numbers in it index."""
 
     blob: Blob
     sites: tuple[Check, ...]  # `error[1]` of a failed check is an index into it
     kernels: tuple[str, ...]  # the kernel of a profile event is an index into it
-    parallel: bool  # whether it may call `parallel_for`
+    parallel: bool  # True if it may call `parallel_for`
 
 
 class Assembly(Protocol):
-    """One program on its way to code. Leaving the context stops what is still at work."""
+    """One program during code generation. Leaving the context stops compilations that are still running."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
     def kernel(self, func: Func) -> None:
-        """Takes a scheduled loop program that the host program will call; its code may be made at once, in the background."""
+        """Add a scheduled kernel that the host program will call; the backend may compile it at once, in the background."""
 
     def finish(self, entries: Sequence[Func]) -> Code:
-        """Takes the host program (`prepare`, `size`, `run`, loop programs that call the kernels) and gives everything as one blob."""
+        """Return the whole program as one blob; `entries` are the loop programs of the host: `prepare`, `size` and `run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A compiled program that is to become files."""
+    """A compiled program that `pliant.export` writes as files."""
 
-    name: str  # what files and functions are called by
+    name: str  # prefix of the names of files and functions
     target: Target
     package: Package
     constants: tuple[Array, ...]  # in the layouts that the code reads
-    host: tuple[Func, ...]  # `shapes` (of arguments, from dims), `prepare`, `size`, `run`; empty unless the backend writes them down
+    host: tuple[Func, ...]  # `shapes` (of arguments, from dims), `prepare`, `size`, `run`; empty unless `Backend.writes_host`
 
 
 class Backend(ABC):
-    """How the programs of one kind of target become code. Backends have no state: what a program needs is in its `Assembly`."""
+    """Code generation for one kind of target. Backends have no state: the state of one program is in its `Assembly`."""
 
-    writes_host: ClassVar[bool] = False  # whether files are made of the host program instead of the blob
+    writes_host: ClassVar[bool] = False  # True if files are made from the host program instead of the blob
 
     def schedule(self, func: Func, target: Target, decisions: OfKernel | None = None) -> tuple[Func, str]:
-        """The loop program scheduled by the default rules of this kind of target, and why; `decisions` has its choices then."""
+        """Return the loop program scheduled by the default rules of this kind of target, and why; records the choices in `decisions`."""
         return default_schedule(func, target, decisions)
 
     @abstractmethod
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """A program to be filled with kernels and finished; `level` is how hard a compiler behind the backend tries (0 to 3).
+        """Return an empty program to add kernels to; `level` is the optimization level (0 to 3) of the compiler behind the backend.
 
-        `watch` is told of the passes that each loop program goes through before its code is written (`loop/lowering.py`).
+        `watch` is called after each lowering pass with the pass and the program before and after it (`loop/lowering.py`).
         """
 
     @abstractmethod
     def files(self, program: Exported) -> dict[str, bytes]:
-        """The files that run without Pliant, by name."""
+        """Return the files of a program that runs without Pliant: name -> content."""

@@ -1,4 +1,4 @@
-"""The C backend: the host program and all kernels become one C99 source text, which any compiler builds and no library completes."""
+"""The C backend: the host program and all kernels become one C99 source file, which any compiler builds without libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Assembly, Backend, Code, Exported
 
 
 class CAssembly:
-    """A program whose text is written at once, when it is finished."""
+    """A program whose whole text is rendered by `finish`."""
 
     def __init__(self, watch: Watch | None) -> None:
         self.watch = watch
@@ -28,10 +28,10 @@ class CAssembly:
         pass
 
     def kernel(self, func: Func) -> None:
-        """Kernels are written with the host program that calls them."""
+        """Do nothing: `finish` finds the kernels through the host program that calls them."""
 
     def finish(self, entries: Sequence[Func]) -> Code:
-        """Everything as one text."""
+        """Render the host program and its kernels as one text; an export's offset is the position of its definition."""
         module = render(entries, watch=self.watch)
         text = module.text.encode()
         exports = {name: text.index(f"int32_t {name}(Ctx *ctx".encode()) for name in module.exports}
@@ -39,16 +39,16 @@ class CAssembly:
 
 
 class C(Backend):
-    """C99 source for machines that another compiler makes code for."""
+    """C99 source, for machines that another compiler generates code for."""
 
     writes_host = True
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """A program that becomes a blob of the form `c`; the level is the other compiler's to choose."""
+        """Return a program that becomes a blob of the form `c`; `level` is ignored, it is chosen with the C compiler."""
         return CAssembly(watch)
 
     def files(self, program: Exported, inside: bool | None = None) -> dict[str, bytes]:
-        """The source and its header; weights are `inside` of the source unless they are large."""
+        """Return the source and its header. `inside` puts the weights into the source; None does so unless they are large."""
         return c_files(program.name, program.host, program.package.interface, program.constants, inside)
 
 

@@ -1,4 +1,4 @@
-"""The LLVM backend for CPUs: programs become flat machine code, for this machine or for another one."""
+"""The LLVM backend for CPUs: native and cross compilation of programs to flat machine code."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..target import Target
 from .base import Assembly, Backend, Exported
 from .llvm_assembly import LlvmAssembly
 
-# The module of `codegen/` that writes the files of each system: a function `library_files(blob, machine, symbols, name)` of it.
+# For each operating system the module of `codegen/` that writes its files, by its function `library_files(blob, machine, symbols, name)`.
 SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf", "windows": "write_pe", "macos": "write_macho"}
 
 
 class Llvm(Backend):
-    """x86-64, aarch64, riscv64: LLVM's ELF objects, linked by ourselves, whatever the system."""
+    """x86-64, aarch64, riscv64: LLVM emits ELF objects for every operating system, and our own linker joins them."""
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """A program that becomes a blob of the form `flat`."""
+        """Return a program that becomes a blob of the form `flat`."""
         return LlvmAssembly(target, level, link, watch)
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """Libraries and objects as the target's system has them, with a C header."""
+        """Return libraries and objects in the format of the target's operating system, with a C header."""
         # Imported here: a compile for this machine writes no files.
         from ..codegen.export_description import constant_places, data_files
         from ..codegen.export_header import header

@@ -1,4 +1,4 @@
-"""What the two LLVM backends share: kernels are compiled in the background, and one linker finishes the program."""
+"""Assembly of a program with LLVM, shared by the CPU and the wasm backend: kernels compile in the background, then one link step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..runtime.blob import Blob
 from ..target import Target
 from .base import Code
 
-Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # objects and the names that are exported -> everything as one blob
+Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # (objects, exported names) -> one blob
 
 
 class LlvmAssembly:
-    """A program whose objects LLVM makes and `link` joins."""
+    """A program whose objects LLVM emits and `link` joins."""
 
     def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
         self.pieces, self.link = BackgroundCompile(target, level, watch), link
@@ -30,10 +30,10 @@ class LlvmAssembly:
         self.pieces.__exit__(kind, error, trace)
 
     def kernel(self, func: Func) -> None:
-        """Has the code of a kernel made."""
+        """Start compiling a kernel in the background."""
         self.pieces.kernel(func)
 
     def finish(self, entries: Sequence[Func]) -> Code:
-        """Everything as one blob."""
+        """Compile the host program, wait for the kernels, and link everything into one blob."""
         module, objects = self.pieces.finish(entries)
         return Code(self.link(objects, module.exports), module.sites, module.kernels, module.parallel)

@@ -1,4 +1,4 @@
-"""The LLVM backend for WebAssembly: the host program and all kernels become one module that imports nothing."""
+"""The LLVM backend for WebAssembly: the host program and all kernels become one module without imports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from .llvm_assembly import LlvmAssembly
 
 
 class Wasm(Backend):
-    """wasm32: LLVM's wasm objects, linked by ourselves."""
+    """wasm32: LLVM emits wasm objects, and our own linker joins them."""
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """A program that becomes a blob of the form `wasm`, with a `serial_for` that its host may put into its table."""
+        """Return a program that becomes a blob of the form `wasm`.
+
+        The module exports a `serial_for`, which an embedder without threads puts into the function table as `Ctx.parallel_for`.
+        """
 
         own = {serial_for.NAME: serial_for.serial_for_text(target)}
         if target.has_fma:
@@ -31,7 +34,7 @@ class Wasm(Backend):
         return LlvmAssembly(target, level, link, watch)
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """The module, with its description and its constants."""
+        """Return the module, its description and its constants."""
         blob, interface = program.package.blob, program.package.interface
         entries = {entry: entry for entry in blob.exports}
         return {f"{program.name}.wasm": blob.code, **data_files(program.name, program.target, interface, program.constants, entries)}

@@ -1,9 +1,9 @@
-"""From Python objects to what compiled code takes: an address, and a shape with strides in elements.
+"""Converts Python arrays to the form that compiled code reads: an address, and a shape with strides in elements.
 
-Arrays are never copied. `TensorPlan.take` accepts numpy arrays, torch tensors and whatever speaks DLPack, or says what is
-wrong with the object and how to make it right. Numbers (dims, strides, contracts) are not judged here: compiled code does that.
-Tensors of elements below a byte come as bytes (u8) with a packed last dim, and are described by their elements; the 8-bit
-floats come as ml_dtypes' arrays or as bytes.
+Arrays are never copied. `TensorPlan.take` accepts numpy arrays, torch tensors and objects with DLPack. For any other object it raises an
+error that says what is wrong and how to convert it. It does not check dims, strides and contracts: compiled code (`prepare`) does.
+Tensors of sub-byte elements are passed as bytes (u8) with a packed last dim, and are described in elements. 8-bit floats are
+passed as ml_dtypes arrays or as bytes.
 
     plan = TensorPlan(Input("x", "tensor", "f32", ("n", "4")))
     taken = plan.take(x)          # taken.address, taken.region == (n, 4, 4, 1)
@@ -30,7 +30,7 @@ from .records import LARGE, PAGE, Array
 
 
 class Taken(NamedTuple):
-    """A tensor argument as compiled code sees it."""
+    """A tensor argument in the form that compiled code reads."""
 
     address: int
     region: tuple[int, ...]  # shape, then strides in elements
@@ -40,7 +40,7 @@ class Taken(NamedTuple):
     per_byte: int = 1
 
     def extent(self) -> tuple[int, int]:
-        """The first byte, and the first byte after the last."""
+        """Return the half-open address range from the first to behind the last byte."""
         shape, strides = self._items()
         if 0 in shape:
             return self.address, self.address
@@ -49,14 +49,14 @@ class Taken(NamedTuple):
         return self.address + low * self.itemsize, self.address + (high + 1) * self.itemsize
 
     def overlaps(self, other: Taken) -> bool:
-        """Do the two share a byte? (Exact: views that interleave without touching do not.)"""
+        """True if the two share a byte. The test is exact: interleaved views without a common byte do not overlap."""
         (a, b), (c, d) = self.extent(), other.extent()
         if a >= d or c >= b:
             return False
         return bool(np.shares_memory(self._bytes(), other._bytes()))
 
     def overlaps_itself(self) -> bool:
-        """May two of its elements be one? (Where each dim steps over all that smaller steps reach, they are not.)"""
+        """True if two elements may have one address. They cannot if each dim's stride exceeds the reach of all smaller strides."""
         reach = 0
         shape, strides = self._items()
         for step, size in sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1):
@@ -66,7 +66,7 @@ class Taken(NamedTuple):
         return False
 
     def _items(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and strides in what an address can tell apart: elements, or bytes of packed ones."""
+        """Return shape and strides in addressable items: elements, or bytes if several elements share one."""
         rank, per = len(self.region) // 2, self.per_byte
         shape, strides = self.region[:rank], self.region[rank:]
         if per == 1 or not rank:
@@ -74,7 +74,7 @@ class Taken(NamedTuple):
         return (*shape[:-1], shape[-1] // per), (*(s // per for s in strides[:-1]), max(1, strides[-1] // per))
 
     def _bytes(self) -> np.ndarray[Any, Any]:
-        """A view of the memory with the same shape and strides; only its addresses are looked at."""
+        """Return a numpy view of the memory with the same shape and strides, for `np.shares_memory`; it is never dereferenced."""
         shape, strides = self._items()
         interface = {
             "version": 3,
@@ -87,7 +87,7 @@ class Taken(NamedTuple):
 
 
 class TensorPlan:
-    """How one tensor argument (or output) is checked and taken."""
+    """Checks and conversion of one tensor argument or output."""
 
     __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what", "written")
 
@@ -102,7 +102,7 @@ class TensorPlan:
         self.mask = self.dtype.itemsize - 1
 
     def take(self, value: Any) -> Taken:
-        """The argument as compiled code sees it, or a `ShapeError` that names it."""
+        """Return the argument in the form that compiled code reads; raises a `ShapeError` that names it."""
         if isinstance(value, np.ndarray):
             taken = self._take_numpy(value)
         elif is_torch(value):
@@ -122,14 +122,14 @@ class TensorPlan:
         return taken
 
     def region(self, given: Any) -> tuple[int, ...]:
-        """Shape and strides of an array, or of a shape that is given instead of one, which is contiguous."""
+        """Return shape and strides of an array; a shape in place of an array means a contiguous one."""
         if hasattr(given, "shape"):
             return self.take(given).region
         shape = self.shape(given)
         return (*shape, *contiguous_strides(shape))
 
     def shape(self, given: Any) -> tuple[int, ...]:
-        """A shape that is given instead of an array, or a `ShapeError` that names the argument."""
+        """Return a shape that is given in place of an array; raises a `ShapeError` that names the argument."""
         try:
             shape = tuple(operator.index(size) for size in given)
         except TypeError:
@@ -138,12 +138,12 @@ class TensorPlan:
         if len(shape) != self.rank:
             raise self._wrong_rank(shape)
         for dim, size in enumerate(shape):
-            if abs(size) >> 63:  # which a slot of 64 bits would cut
+            if abs(size) >> 63:  # a 64-bit entry of dims would truncate it
                 raise self.refuse(f"dim {dim} is {size}, which is too large")
         return shape
 
     def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:
-        """Fresh memory for an output, and its address."""
+        """Allocate an output; returns it and its address."""
         try:
             if torch:
                 library = sys.modules["torch"]
@@ -156,19 +156,19 @@ class TensorPlan:
         return array, address_of(array)
 
     def check_writable(self, taken: Taken, why: str) -> None:
-        """Refuse memory that may not be written."""
+        """Raise an error if the memory is read-only."""
         if not taken.writable:
             raise self.refuse(f"{why}, and the array is read-only", help=self.way())
 
     def way(self, conversion: str = "") -> str:
-        """The help: `conversion` of what is only read. Where the call writes, a converted copy would get the result and be lost."""
+        """Return the help text: `conversion`, unless the call writes the argument: then a converted copy would get the result."""
         if not self.written:
             return conversion
         filled = " with the values of the state" if self.input.consumed else ""
         return f"allocate a contiguous array of {self.numpy.name}{filled} and pass that: the call writes into it"
 
     def refuse(self, what: str, *, help: str = "") -> ShapeError:
-        """The error that says what is wrong with this argument."""
+        """Return the error for this argument; `what` says what is wrong with it."""
         return ShapeError(
             f"{self.what}: {what}",
             where=caller_span(),
@@ -178,7 +178,7 @@ class TensorPlan:
         )
 
     def _take_numpy(self, value: np.ndarray[Any, Any]) -> Taken:
-        masked = sys.modules.get("numpy.ma")  # slow to import; who has a masked array has it
+        masked = sys.modules.get("numpy.ma")  # slow to import; a caller with a masked array has imported it
         if masked is not None and isinstance(value, masked.MaskedArray):
             raise self.refuse("it is a masked array, whose mask would be ignored", help=self.way(f"{self.input.name}.filled(0)"))
         name = self.input.name
@@ -199,11 +199,11 @@ class TensorPlan:
         return self._taken(address_of(value), value.shape, strides, value, value.flags.writeable)
 
     def _taken(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], owner: Any, writable: bool) -> Taken:
-        """What is known of an array, in elements, from its shape and strides in items."""
+        """Return the `Taken` of an array, with shape and strides in array items converted to elements."""
         per = self.per_byte
         if per > 1 and shape:
             plain, shape = strides == contiguous_strides(shape), (*shape[:-1], shape[-1] * per)
-            last = strides[-1] * (per if strides[-1] != 1 else 1)  # from one byte to the next are elements at a distance of 1
+            last = strides[-1] * (per if strides[-1] != 1 else 1)  # the elements inside of a byte are at a distance of 1
             strides = contiguous_strides(shape) if plain else (*(s * per for s in strides[:-1]), last)
         return Taken(address, (*shape, *strides), owner, writable, self.dtype.itemsize, per)
 
@@ -211,21 +211,21 @@ class TensorPlan:
         return f'pass packed bytes: from pliant.dtype import pack; pack({self.input.name}, "{self.dtype}")' if self.per_byte > 1 else ""
 
     def _torch_dtypes(self, torch: Any) -> list[Any]:
-        """What torch's tensors of this type may be."""
+        """Return the torch dtypes that this data type may be passed as."""
         names = [self.dtype.long_name] if self.per_byte == 1 else []
         return [getattr(torch, n) for n in (*names, *(["uint8"] if self.dtype.storage else [])) if hasattr(torch, n)]
 
     def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-        """Strides in elements; the stride of a dim of size 1 means nothing and is given as a contiguous one."""
-        made = []
+        """Convert strides to elements; a dim of size 1 gets the contiguous stride, since its own is meaningless."""
+        in_elements = []
         for dim, (size, stride, plain) in enumerate(zip(shape, strides, contiguous_strides(shape), strict=True)):
             if size > 1 and stride % self.dtype.itemsize:
                 raise self.refuse(
                     f"the stride of dim {dim} is {stride} bytes, no multiple of the element's {self.dtype.itemsize}",
                     help=self.way(f"np.ascontiguousarray({self.input.name})"),
                 )
-            made.append(stride // self.dtype.itemsize if size > 1 else plain)
-        return tuple(made)
+            in_elements.append(stride // self.dtype.itemsize if size > 1 else plain)
+        return tuple(in_elements)
 
     def _take_torch(self, value: Any) -> Taken:
         torch, name = sys.modules["torch"], self.input.name
@@ -266,12 +266,12 @@ class TensorPlan:
 
 
 def scalar_slot(given: Input, value: Any) -> int:
-    """A scalar argument as it stands in region A: the integer, or the bits of the f64."""
+    """Return a scalar argument as its 64-bit entry of dims (region A): the integer, or the bits of the f64."""
     kind = ALL[given.dtype]
     try:
         if isinstance(value, np.ndarray) or is_torch(value):
-            value = value.item()  # refuses more than one element
-        if isinstance(value, str | bytes):  # which float() would read
+            value = value.item()  # raises if there is more than one element
+        if isinstance(value, str | bytes):  # float() would parse them
             raise TypeError
         if kind.is_float:
             return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
@@ -290,7 +290,7 @@ def _bad_scalar(given: Input, what: str) -> ShapeError:
 
 
 def numpy_dtype(kind: DType) -> np.dtype[Any]:
-    """The numpy dtype of arguments of this type; types of less than a byte cross the border as packed bytes."""
+    """Return the numpy dtype of arguments of this type; sub-byte types are passed as packed bytes."""
     try:
         return kind.array_dtype()
     except ImportError:
@@ -300,7 +300,7 @@ def numpy_dtype(kind: DType) -> np.dtype[Any]:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a row-major array."""
+    """Return the strides, in elements, of a row-major array."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -309,13 +309,13 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_torch(value: Any) -> bool:
-    """Is it a torch tensor? (Torch is never imported for the question.)"""
+    """True if the value is a torch tensor. Never imports torch: a caller with a tensor has imported it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
 def _find_address_of() -> Callable[[np.ndarray[Any, Any]], int]:
-    """The fastest way to an array's address: its field, or if that is not where it should be, numpy's slow attribute."""
+    """Return the fastest function for an array's address: reads the object's field, or numpy's slow attribute if the layout differs."""
     read, at = ctypes.c_size_t.from_address, Array.address.offset
 
     def plain(x: np.ndarray[Any, Any]) -> int:
@@ -328,7 +328,7 @@ address_of = _find_address_of()
 
 
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array; a large one begins at a page, as those do that native code makes (runtime/native/vectorcall.ll)."""
+    """Allocate an array; a large one begins at a page boundary, as in native code (runtime/native/vectorcall.ll)."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)

@@ -1,14 +1,14 @@
-"""Blobs: code with a table of exported offsets, and how machine code becomes executable memory.
+"""Blobs: code with a table of exported offsets, and the loader that maps machine code into executable memory.
 
-A blob of the form `flat` is position-independent machine code without undefined symbols, relocations or writable data, so that
-loading it is a copy into fresh pages. Pages are written while they are not executable, and never writable again after. The other
-forms (a `wasm` module, `c` source) are carried by packages and artifacts and never mapped; there an offset is where the body of a
+A blob of the form `flat` is position-independent machine code without undefined symbols, relocations or writable data, so
+loading is a copy into fresh pages. Pages are W^X: writable first, then executable and never writable again. Blobs of the other
+forms (a `wasm` module, `c` source) are stored in packages and artifacts but never mapped; their offsets say where the body of a
 function begins in the module or the text.
 
     loaded = load(Blob(code, {"run": 0}))
     run = Entry(loaded.address("run"))       # valid while `loaded` lives
 
-Bytes of a blob (little endian): magic, form u32 (its place in FORMS, or the four letters of another form), count of exports u32, size of
+Bytes of a blob (little endian): magic, form u32 (its index in FORMS, or the four letters of another form), count of exports u32, size of
 the code u64, then for each export the length of its name u16, the name in UTF-8 and its offset u64, then the code, and nothing after it.
 """
 
@@ -29,14 +29,14 @@ FORMS = ("flat", "wasm", "c")
 
 
 class Blob(NamedTuple):
-    """The code of a program, and the offsets of the functions in it."""
+    """The code of a program, and the offsets of its exported functions."""
 
     code: bytes
     exports: dict[str, int]
     form: str = "flat"
 
     def to_bytes(self) -> bytes:
-        """The blob as bytes that `from_bytes` accepts."""
+        """Serialize the blob; `from_bytes` reads it."""
         parts = [_HEAD.pack(_MAGIC, _form_number(self.form), len(self.exports), len(self.code))]
         for name, offset in self.exports.items():
             text = name.encode()
@@ -45,7 +45,7 @@ class Blob(NamedTuple):
 
     @staticmethod
     def from_bytes(data: bytes) -> Blob:
-        """The blob that `data` holds; anything but the exact form is a `ModelFileError`."""
+        """Parse a serialized blob; raises `ModelFileError` for anything but the exact format."""
         if len(data) < _HEAD.size:
             raise _broken("it ends inside its head")
         magic, form, count, size = _HEAD.unpack_from(data)
@@ -94,7 +94,7 @@ def _form_name(number: int) -> str:
 
 
 class Loaded:
-    """A blob in executable memory, mapped as long as this object lives."""
+    """A blob in executable memory, which stays mapped as long as this object lives."""
 
     __slots__ = ("_exports", "_pages", "base")
 
@@ -104,7 +104,7 @@ class Loaded:
         self.base = base
 
     def address(self, name: str) -> int:
-        """The address of an exported function."""
+        """Return the address of an exported function."""
         if name not in self._exports:
             raise InternalError(f"the program exports no `{name}`", facts=[f"it exports: {', '.join(self._exports)}"])
         return self.base + self._exports[name]
@@ -114,7 +114,7 @@ class Loaded:
 
 
 def load(blob: Blob) -> Loaded:
-    """Map a blob into executable memory."""
+    """Map a blob of machine code into executable memory; raises an error for other forms."""
     if blob.form != "flat":
         raise _broken(f"it is not machine code that can be mapped, but of the form `{blob.form}`")
     size = max(1, len(blob.code))
@@ -142,7 +142,7 @@ def _refused(reason: str) -> InternalError:
 if sys.platform == "win32":
 
     class _WindowsPages:
-        """Pages of VirtualAlloc, given back when nobody holds them."""
+        """Pages of VirtualAlloc, freed with the last reference to this object."""
 
         def __init__(self, base: int) -> None:
             self.base = base
@@ -169,10 +169,10 @@ if sys.platform == "win32":
 else:
 
     def _map_posix(code: bytes, size: int) -> tuple[object, int]:
-        """Private pages, written, then read and execute (Linux also syncs the instruction cache of ARM at that moment)."""
+        """Map private pages, write them, then make them read-execute (on ARM, mprotect also syncs the instruction cache on Linux)."""
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         pages[: len(code)] = code
-        held = ctypes.c_char.from_buffer(pages)  # keeps the map open, and knows its address
+        held = ctypes.c_char.from_buffer(pages)  # keeps the mapping open, and knows its address
         base = ctypes.addressof(held)
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -181,7 +181,7 @@ else:
         return held, base
 
     def _map_apple_silicon(code: bytes, size: int) -> tuple[object, int]:
-        """Pages that this thread may write only while it may not execute them (MAP_JIT)."""
+        """Map MAP_JIT pages, the only way to executable memory there: this thread can write them only while it cannot execute them."""
         map_jit = 0x0800
         access = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         try:

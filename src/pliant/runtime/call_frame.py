@@ -1,9 +1,9 @@
-"""The memory of one call: context, pointers, dims, workspace.
+"""`CallFrame`, the memory of one call: context, buffer pointers, dims, workspace.
 
-The frame of a slot is what native code sees of it. An executable keeps a few slots and reuses a free one for each call, so that
+Its `frame` is the record that native code sees. An executable keeps a few call frames and takes a free one for each call, so
 calls from several threads never share one.
 
-    slot = Slot(layout, constants)
+    slot = CallFrame(layout, constants)
     slot.dims[0] = n
     code = prepare(*slot.addresses)
 """
@@ -28,7 +28,7 @@ from .threads import EPOCH, WITHIN, current_launcher
 
 
 class Layout:
-    """Where the regions of `dims` begin, and which buffers are inputs, outputs and constants."""
+    """Indices in `dims` where its regions A to E begin, and in `buffers` where outputs and constants begin (docs/design/0001-abi.md)."""
 
     __slots__ = ("b", "buffers", "c", "constants", "d", "e", "inputs", "objects", "read_cd", "scalars", "total")
 
@@ -73,32 +73,32 @@ class CallFrame:
         self.ctx.alloc = native().address("allocate")
         self.addresses = self.address, self.frame.buffers, self.frame.dims
         self.workspace: Any = None
-        self.within: Any = None  # held, because the frame has its address
+        self.within: Any = None  # keeps the object alive whose address is in the frame
 
     def use_threads(self, count: int | None) -> None:
-        """Run parallel loops from now on by what the caller's choice of threads asks for."""
+        """Set the launcher of parallel loops: `count` threads, or the caller's present choice."""
         epoch, self.within = EPOCH.value, WITHIN.get()
         launcher = current_launcher(count)
         self.ctx.parallel_for, self.ctx.pool = launcher
         self.frame.epoch, self.frame.within = epoch, id(self.within)
 
     def reserve(self, size: int) -> None:
-        """Have a workspace of at least `size` bytes."""
-        self.workspace = None  # first give back what is too small
+        """Allocate a workspace of `size` bytes in place of the present one."""
+        self.workspace = None  # free the old one first, so that both never exist at once
         self.frame.room = 0
         self.workspace, address = aligned_bytes(size)
         self.frame.room = size
         self.ctx.workspace, self.ctx.workspace_size = address, size
 
     def take_error(self) -> bytes:
-        """The error record, which is empty again after."""
+        """Return the error record, and clear it."""
         record = bytes(self.ctx.error)
         ctypes.memset(ctypes.addressof(self.ctx.error), 0, len(record))
         return record
 
 
 def aligned_bytes(size: int) -> tuple[Any, int]:
-    """Fresh memory, and the address in it that is aligned as workspaces are."""
+    """Allocate memory for a workspace; returns the array that owns it, and the aligned address in it."""
     try:
         memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
     except MemoryError:

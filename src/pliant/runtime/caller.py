@@ -32,27 +32,27 @@ from .native_library import native
 from .package import Package
 from .records import CallDescriptor, Frame, Launch, Plan
 
-_KEPT_SLOTS = 8
-_RECORD = struct.Struct("=8q")
+_KEPT_SLOTS = 8  # call frames kept with their workspaces; calls that run beyond these allocate a frame each time
+_RECORD = struct.Struct("=8q")  # Ctx.error
 
 
 class Caller:
-    """One program, ready to be called. It does not know the function that `open` makes, which holds it: so there is no cycle."""
+    """One program, ready to be called. It keeps no reference to the function that `open` returns, which refers to it: no cycle."""
 
     def __init__(self, package: Package, threads: int | None, constants: Sequence[Any]) -> None:
         self.interface = interface = package.interface
         self.names = [i.name for i in interface.inputs]
         self.marshal = Marshal(interface)
         self.layout = self.marshal.layout
-        self.slots: dict[int, CallFrame] = {}  # those that are kept, by the address of their frame
-        self._passing: list[CallFrame] = []  # those of running calls that are not kept
+        self.slots: dict[int, CallFrame] = {}  # the kept call frames, by the address of their record
+        self._passing: list[CallFrame] = []  # call frames of running calls that are not kept
         self.threads = threads
         self._loaded = load(package.blob)
-        # The two that end at once keep the GIL: it is cheaper, and nobody changes an array meanwhile.
+        # These two return at once, so they keep the GIL: it is cheaper, and no other thread changes an array meanwhile.
         self.prepare = ShortEntry(self._loaded.address("prepare"))
         self.size = ShortEntry(self._loaded.address("size"))
         self._entry = Entry(self._loaded.address("run"))
-        self._held = constants  # alive as long as their addresses are used
+        self._held = constants  # keeps them alive: the program has their addresses
         self._constants = _addresses(interface, constants)
         self._counted = any(c is not None for o in interface.outputs for c in o.counted_by)
         code, address, nothing = native(), ctypes.c_void_p, None
@@ -62,10 +62,13 @@ class Caller:
         self._frames = ctypes.c_void_p()  # the list of free frames
 
     def open(self) -> Callable[..., Any]:
-        """The function that users call. Programs whose outputs are cut after they ran, or are packed, go the long way."""
-        found = cpython_api.host()
+        """Return the function that users call.
+
+        Programs with sub-byte tensors, or with outputs whose size is counted while they run, have no fast path.
+        """
+        process = cpython_api.host()
         packed = any(plan.per_byte > 1 for plan in (*self.marshal.plans, *self.marshal.results))
-        if found is None or packed or self._counted:
+        if process is None or packed or self._counted:
             return self._slow_path
         records = self.marshal.native_plans()
         plans = (Plan * max(1, len(records)))(*records)
@@ -73,8 +76,8 @@ class Caller:
         names = (ctypes.c_int64 * max(1, len(texts)))(*map(id, texts))
         launch = Launch.FIXED if self.threads is not None else Launch.CHOSEN
         slow_path, failed = self._slow_path, self._failed
-        gate = CallDescriptor(
-            host=ctypes.addressof(found),
+        descriptor = CallDescriptor(
+            host=ctypes.addressof(process),
             inputs=len(self.names),
             outputs=len(self.interface.outputs),
             plans=ctypes.addressof(plans),
@@ -87,15 +90,15 @@ class Caller:
             slow_path=id(slow_path),
             failed=id(failed),
         )
-        gate.held = plans, texts, names, slow_path, failed  # alive as long as the gate
-        return cpython_api.builtin(gate) or slow_path
+        descriptor.held = plans, texts, names, slow_path, failed  # keeps them alive: the descriptor has their addresses
+        return cpython_api.builtin(descriptor) or slow_path
 
     def new_slot(self) -> CallFrame:
-        """Memory for one call."""
+        """Allocate the memory of one call."""
         return CallFrame(self.layout, self._constants)
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments in the order of the signature, from places and names."""
+        """Return positional and keyword arguments in the order of the signature; raises an error for a missing or unknown one."""
         if len(args) > len(self.names):
             taken, given = counted(len(self.names), "argument"), f"{len(args)} {is_are(len(args))} given"
             raise self.wrong_call(f"`{self.interface.name}` takes {taken}, {given}", self._out_help())
@@ -112,20 +115,20 @@ class Caller:
         return tuple(bound[name] for name in self.names)
 
     def out_list(self, out: Any) -> Sequence[Any]:
-        """Given outputs in order, None where none is given."""
+        """Return the outputs that `out` gives (one array, a tuple, or a dict by name) in order, None for those that it does not give."""
         names = [o.name for o in self.interface.outputs]
         if isinstance(out, Mapping):
             for name in out:
                 if name not in names:
                     self._no_such("output", name, names)
             return [out.get(name) for name in names]
-        given = list(out) if isinstance(out, tuple | list) else [out]
-        if len(given) != len(names):
-            raise self.wrong_call(f"`{self.interface.name}` has {counted(len(names), 'output')}, `out` gives {len(given)}")
-        return given
+        outputs = list(out) if isinstance(out, tuple | list) else [out]
+        if len(outputs) != len(names):
+            raise self.wrong_call(f"`{self.interface.name}` has {counted(len(names), 'output')}, `out` gives {len(outputs)}")
+        return outputs
 
     def failure(self, record: bytes) -> BaseException:
-        """The error that an error record stands for."""
+        """Return the exception for an error record."""
         code, site, *values = _RECORD.unpack(record)
         return failure(self.interface, code, site, values)
 
@@ -137,7 +140,7 @@ class Caller:
         return results[0] if len(results) == 1 else tuple(results)
 
     def call_profiled(self, args: Sequence[Any], hook: int) -> list[Any]:
-        """Runs the program with a profile hook (the address of a `Profile`), which is told of the beginning and end of each kernel."""
+        """Run the program with a profile hook: the address of a `Profile` function, called at the begin and end of each kernel."""
         return self._call(args, None, hook)
 
     def _call(self, args: Sequence[Any], out: Sequence[Any] | None, hook: int | None = None) -> list[Any]:
@@ -162,7 +165,7 @@ class Caller:
                 self._passing.remove(slot)
 
     def _take_slot(self) -> CallFrame:
-        """A free slot, or a new one, which is kept if there are not many."""
+        """Return a free call frame, or a new one, which is kept unless `_KEPT_SLOTS` are."""
         address = self._take(ctypes.addressof(self._frames))
         if address is not None:
             return self.slots[address]
@@ -174,9 +177,9 @@ class Caller:
         return slot
 
     def cancel(self) -> int:
-        """Has the calls that are running end early, by a CancelledError in their threads; answers how many there are.
+        """Stop the running calls: they raise CancelledError in their threads. Returns their number.
 
-        Frames are taken and given back under the GIL, which we hold: the list of free ones does not change meanwhile.
+        Frames are taken and given back under the GIL, which we hold, so the list of free ones does not change meanwhile.
         """
         free, address = set(), self._frames.value
         while address:
@@ -191,7 +194,7 @@ class Caller:
         return len(running)
 
     def _make_outputs(self, slot: CallFrame, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
-        """The outputs: state and given ones, which are in the slot already, and fresh ones; and room for the workspace."""
+        """Return the outputs (updated state, given ones, new ones), and grow the workspace if needed."""
         layout, marshal = self.layout, self.marshal
         sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
         if sizes[-1] > slot.frame.room:
@@ -215,12 +218,12 @@ class Caller:
             self._failed(slot.take_error())
 
     def _failed(self, record: bytes) -> NoReturn:
-        """Raise what made a run fail."""
+        """Raise the error of a failed run: KeyboardInterrupt after Ctrl-C, else the exception for the error record."""
         interrupt.surface()
         raise self.failure(record)
 
     def _cut(self, slot: CallFrame, output: Output, result: Any) -> Any:
-        """An output of which only the counted part was written."""
+        """Trim an output to the size that the program counted while it ran; it was allocated with its capacity."""
         counts = slot.dims[self.layout.e : self.layout.total]
         if not any(c is not None for c in output.counted_by):
             return result
@@ -228,13 +231,13 @@ class Caller:
         return result.reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def wrong_call(self, what: str, help: str = "") -> ShapeError:
-        """The error for a call that does not fit the signature."""
+        """Return the error for a call that does not fit the signature."""
         signature = ", ".join(str(i) for i in self.interface.inputs)
         facts = [f"the signature is {self.interface.name}({signature})"]
         return ShapeError(what, where=caller_span(), note="in this call", facts=facts, help=help)
 
     def wrong_name(self, name: str, known: bool) -> NoReturn:
-        """Refuse an argument that is missing (known) or that there is not."""
+        """Raise the error for a missing argument (`known`) or for an unknown name."""
         if known:
             raise self.wrong_call(f"argument `{name}` is missing")
         if any(o.name == name for o in self.interface.outputs):
@@ -242,7 +245,7 @@ class Caller:
         self._no_such("argument", name, self.names)
 
     def _out_help(self) -> str:
-        """How memory for the outputs is given: `c` is an output: pass out=c."""
+        """Return the help that says how memory for outputs is passed: "`c` is an output: pass out=c"."""
         outputs = self.interface.outputs
         names = [o.name for o in outputs if o.alias is None]
         if len(names) != 1 or len(outputs) != 1:
@@ -258,8 +261,8 @@ class Caller:
 
 
 def _addresses(interface: Interface, constants: Sequence[Any]) -> list[int]:
-    """Where the constants lie, after a check that they are those the program was compiled for."""
-    found = [(c.nbytes, c.flags.c_contiguous) for c in constants]
-    if found != [(c.size, True) for c in interface.constants]:
+    """Return the addresses of the constants; raises an error if their sizes are not those the program was compiled for."""
+    sizes = [(c.nbytes, c.flags.c_contiguous) for c in constants]
+    if sizes != [(c.size, True) for c in interface.constants]:
         raise InternalError(f"the constants of `{interface.name}` are not those it was compiled with")
     return [address_of(c) for c in constants]

@@ -1,13 +1,13 @@
-"""The code cache on disk: what was compiled once is found again by its content.
+"""The code cache on disk: a bounded, content-addressed store of compiled code, shared between processes.
 
-A file is named by the hash of its key and holds the whole key, so that equal names with unequal keys are a miss, and a
-checksum, so that a file that was cut or changed is a miss as well (and is removed). Files appear by rename: a reader in
-another process sees all of a file or none. The least recently used files go when the folder grows over its bound.
+A file is named by the hash of its key. It holds the whole key, so that a hash collision is a miss, and a checksum, so that a
+truncated or changed file is a miss too (and is removed). Files are written under a temporary name and renamed: a reader in
+another process sees all of a file or none. When the folder grows over its limit, the least recently used files are removed.
 
-    cache.put(b"what was compiled, for which machine", payload)
-    cache.get(b"what was compiled, for which machine")     # -> payload, or None
+    code_cache.put(b"what was compiled, for which machine", payload)
+    code_cache.get(b"what was compiled, for which machine")     # -> payload, or None
 
-A folder that cannot be written means one warning for the process, and uncached runs; no other trouble with the disk reaches the caller.
+If the folder cannot be written, the process warns once and runs without the cache. No other disk problem reaches the caller.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import time
 import warnings
 from pathlib import Path
 
-LIMIT = 512 << 20
+LIMIT = 512 << 20  # bytes on disk
 _MAGIC = b"PLCACHE\x01"
 _HEAD = struct.Struct("<8sQQ32s")  # magic, bytes of key, bytes of payload, sha256 of both
-_FRESH = 3600.0  # seconds for which a file's time of use need not be renewed, and a temporary file may be in work
+_FRESH = 3600.0  # seconds: a use within them does not update the time of use, and a temporary file this young may still be written
 _warned = False
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -35,10 +35,10 @@ class Cache:
     def __init__(self, folder: Path | None, limit: int = LIMIT) -> None:
         self.folder = folder
         self.limit = limit
-        self._unchecked: int | None = None  # bytes put since the folder was measured; None: never measured
+        self._unchecked: int | None = None  # bytes put since the folder was last scanned; None: never scanned
 
     def get(self, key: bytes) -> bytes | None:
-        """The payload put under `key`, or None."""
+        """Return the payload put under `key`, or None."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -58,7 +58,7 @@ class Cache:
         return payload
 
     def put(self, key: bytes, payload: bytes) -> None:
-        """Keep `payload` under `key`; a folder that cannot be written is warned of once."""
+        """Store `payload` under `key`; warns once per process if the folder cannot be written."""
         if self.folder is None:
             _warn("there is no home folder")
             return
@@ -76,17 +76,17 @@ class Cache:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            if not self._path(key).exists():  # on Windows a file that is being read cannot be replaced, and need not be
+            if not self._path(key).exists():  # on Windows a file that is being read cannot be replaced; it has the same content
                 _warn(str(e))
             return
         self._bound(len(head) + len(key) + len(payload))
 
     def files(self) -> list[Path]:
-        """The files of the cache, least recently used first."""
+        """Return the files of the cache, least recently used first."""
         return [path for _, _, path in self._scan()]
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Return the number of bytes on disk."""
         return sum(size for _, size, _ in self._scan())
 
     def clear(self) -> None:
@@ -100,16 +100,16 @@ class Cache:
         return self.folder / f"{hashlib.sha256(key).hexdigest()}.code"
 
     def _bound(self, added: int) -> None:
-        """Remove old files when over the limit; looks at the folder only after each 1/16 of the limit put by this process."""
+        """Evict least recently used files down to 9/10 of the limit; scans the folder once per 1/16 of the limit put by this process."""
         if self._unchecked is not None and self._unchecked + added < self.limit // 16:
             self._unchecked += added
             return
         self._unchecked = 0
-        found = self._scan(remove_stale=True)
-        total = sum(size for _, size, _ in found)
+        files = self._scan(remove_stale=True)
+        total = sum(size for _, size, _ in files)
         if total <= self.limit:
             return
-        for _, size, path in found:
+        for _, size, path in files:
             with contextlib.suppress(OSError):
                 path.unlink()
             total -= size
@@ -117,29 +117,29 @@ class Cache:
                 return
 
     def _scan(self, remove_stale: bool = False) -> list[tuple[float, int, Path]]:
-        """(time of use, size, path) of each file, oldest first; temporary files left by killed processes may be removed."""
-        found: list[tuple[float, int, Path]] = []
+        """Return (time of use, size, path) of each file, oldest first; `remove_stale` removes temporary files of killed processes."""
+        files: list[tuple[float, int, Path]] = []
         if self.folder is None:
-            return found
+            return files
         try:
             entries = list(os.scandir(self.folder))
         except OSError:
-            return found
+            return files
         for entry in entries:
             try:
                 status = entry.stat()
             except OSError:
                 continue  # another process removed it
             if entry.name.endswith(".code"):
-                found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                files.append((status.st_mtime, status.st_size, Path(entry.path)))
             elif remove_stale and entry.name.endswith(".tmp") and time.time() - status.st_mtime > _FRESH:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
-        return sorted(found)
+        return sorted(files)
 
 
 def folder() -> Path | None:
-    """Where Pliant keeps what it can make again: `PLIANT_CACHE`, else the platform's folder; None without a home."""
+    """Return Pliant's cache folder: `PLIANT_CACHE`, else the platform's cache folder; None without a home folder."""
     chosen = os.environ.get("PLIANT_CACHE")
     if chosen:
         return Path(chosen)
@@ -159,7 +159,7 @@ _default: tuple[Path | None, Cache] | None = None
 
 
 def default() -> Cache:
-    """The process's code cache (it follows the environment)."""
+    """Return the process's code cache; follows changes of `PLIANT_CACHE`."""
     global _default
     base = folder()
     if _default is None or _default[0] != base:
@@ -168,17 +168,17 @@ def default() -> Cache:
 
 
 def get(key: bytes) -> bytes | None:
-    """The payload kept under `key` in the process's code cache, or None."""
+    """Return the payload stored under `key` in the process's code cache, or None."""
     return default().get(key)
 
 
 def put(key: bytes, payload: bytes) -> None:
-    """Keep `payload` under `key` in the process's code cache."""
+    """Store `payload` under `key` in the process's code cache."""
     default().put(key, payload)
 
 
 def _open(data: bytes, key: bytes) -> bytes | None:
-    """The payload in the bytes of a file, if the file is sound and was put under this very key."""
+    """Return the payload of a file, or None if the file is damaged or was put under another key."""
     if not _is_sound(data):
         return None
     _, key_size, _, _ = _HEAD.unpack_from(data)
@@ -208,7 +208,7 @@ def _warn(reason: str) -> None:
 
 
 def _callers() -> int:
-    """How far away the innermost line is that is not Pliant's own, so that a warning names the user's."""
+    """Return the number of stack frames up to the innermost one outside of Pliant, so that a warning names the user's line."""
     frame, count = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, count = frame.f_back, count + 1

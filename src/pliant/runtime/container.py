@@ -1,4 +1,4 @@
-"""The file of an artifact: named sections, aligned, checksummed and mapped; what they mean is artifact.py's.
+"""Container format of `.pliant` files: named sections, aligned, checksummed and mapped with mmap. artifact.py gives them meaning.
 
     with Writer("model.pliant") as w:
         w.add("program", "", text.encode())
@@ -6,11 +6,11 @@
     c = read("model.pliant")
     c.find("program")[0].data               # a memoryview of the mapped file
 
-A file is written under another name, synced, and renamed, so that whoever is interrupted leaves the old one. Bytes (little endian): a
-head of 64 bytes (magic, version u32, zero u32, place and size u64 of the index, its sha256), the sections, each at a multiple of 64,
+A file is written under a temporary name, synced, and renamed, so an interrupted writer leaves the old file. Bytes (little endian): a
+head of 64 bytes (magic, version u32, zero u32, offset and size u64 of the index, its sha256), the sections, each at a multiple of 64,
 and at the very end the index as JSON: {"pliant": version of the writer, "sections": [{"kind", "name", "offset", "size", "sha256",
-"facts"}, …]}. Sections of a kind that a reader does not know are left alone. A reader checks everything but the bytes of the
-sections: those have checksums, which `Section.check` compares.
+"facts"}, …]}. A reader ignores sections of an unknown kind. It checks everything but the bytes of the sections, which would read the
+whole file: `Section.check` compares these with their checksum.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..support.record import dataclass
 
 MAGIC = b"PLIANT\r\n"
 VERSION = 1
-ALIGNMENT = 64
+ALIGNMENT = 64  # of sections: a cache line and the widest vector, so that mapped tensors are aligned
 _HEAD = struct.Struct("<8sIIQQ32s")
-_INDEX_LIMIT = 256 << 20
-_PIECE = 4 << 20  # bytes that are copied at once
+_INDEX_LIMIT = 256 << 20  # bytes; a larger index is taken for a damaged or hostile file
+_PIECE = 4 << 20  # bytes that `Container.copied` copies at once; a multiple of the page size, as madvise demands
 _FIELDS = {"kind", "name", "offset", "size", "sha256", "facts"}
 _KEYS = {"pliant", "sections"}
 
 
 class Writer:
-    """Writes a container; nothing stands under its name before all is written."""
+    """Writes a container. The file appears under its name only when it is complete."""
 
     def __init__(self, path: str | os.PathLike[str], made_by: str = "") -> None:
         self.path = os.path.abspath(os.fspath(path))
@@ -59,7 +59,7 @@ class Writer:
         return self
 
     def add(self, kind: str, name: str, data: Any, **facts: Any) -> None:
-        """Adds a section: bytes, or anything with contiguous memory."""
+        """Add a section: bytes, or any object with contiguous memory."""
         self._pad()
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
         begin, digest = self._file.tell(), hashlib.sha256(view).hexdigest()
@@ -98,14 +98,14 @@ class Writer:
 
 
 def _umask() -> int:
-    """What new files may not be; the system tells it only while setting it."""
-    found = os.umask(0o022)
-    os.umask(found)
-    return found
+    """Return the process's umask; the system tells it only while setting it."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return umask
 
 
 def _sync_folder(folder: str) -> None:
-    """Has the new name survive a power cut, where a folder can be synced."""
+    """Sync a folder, where the system can, so that the rename survives a power cut."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -116,7 +116,7 @@ def _sync_folder(folder: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: its bytes in the mapped file, and what its writer said of it."""
+    """A section: its bytes in the mapped file, and the facts that its writer stored."""
 
     kind: str
     name: str
@@ -127,7 +127,7 @@ class Section:
     file: str
 
     def check(self) -> memoryview:
-        """The bytes, after a comparison with their checksum."""
+        """Return the bytes; raises an error if they differ from their checksum."""
         if hashlib.sha256(self.data).hexdigest() != self.sha256:
             raise broken(self.file, f"the bytes of its {self.kind}{' ' if self.name else ''}{shown(self.name)} have changed")
         return self.data
@@ -135,7 +135,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file that was read: its sections, in order."""
+    """A file that was read, with its sections in order."""
 
     file: str
     size: int
@@ -145,26 +145,26 @@ class Container:
     data: mmap.mmap
 
     def copied(self, begin: int, end: int) -> Any:
-        """A part of the file as bytes in memory of their own, aligned as in the file; of the mapping, little is resident at any time."""
+        """Copy a part of the file into memory, aligned as in the file; drops the mapped pages it has copied, to save memory."""
         import numpy as np
 
-        memory = np.empty(end - begin + ALIGNMENT, np.uint8)  # numpy asks for large pages, which a file's memory does not have
-        found = memory[(begin - memory.ctypes.data) % ALIGNMENT :][: end - begin]
+        memory = np.empty(end - begin + ALIGNMENT, np.uint8)  # numpy requests huge pages, which file mappings do not get
+        copy = memory[(begin - memory.ctypes.data) % ALIGNMENT :][: end - begin]
         mapped = np.frombuffer(self.data, np.uint8)
         for at in range(begin - begin % _PIECE, end, _PIECE):
             first, last = max(at, begin), min(at + _PIECE, end)
-            found[first - begin : last - begin] = mapped[first:last]
+            copy[first - begin : last - begin] = mapped[first:last]
             if hasattr(mmap, "MADV_DONTNEED"):
                 self.data.madvise(mmap.MADV_DONTNEED, at, last - at)
-        return found
+        return copy
 
     def find(self, kind: str) -> list[Section]:
-        """The sections of a kind, in order."""
+        """Return the sections of a kind, in order."""
         return [s for s in self.sections if s.kind == kind]
 
 
 def read(path: str | os.PathLike[str]) -> Container:
-    """The sections of a file, mapped; anything but the exact form is a `ModelFileError`."""
+    """Map a file and return its sections; raises `ModelFileError` for anything but the exact format."""
     file = os.fspath(path)
     try:
         with open(file, "rb") as opened:
@@ -193,14 +193,14 @@ def read(path: str | os.PathLike[str]) -> Container:
 
 def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Container:
     try:
-        made = json.loads(index)
+        fields = json.loads(index)
     except (ValueError, RecursionError):
         raise broken(file, "its index is not JSON") from None
-    if not isinstance(made, dict) or set(made) != _KEYS or not isinstance(made["pliant"], str) or not isinstance(made["sections"], list):
+    if not isinstance(fields, dict) or set(fields) != _KEYS or not isinstance(fields["pliant"], str) or not isinstance(fields["sections"], list):
         raise broken(file, "its index has not the fields of one")
     sections, data = [], memoryview(mapped)
     at = _HEAD.size
-    for entry in made["sections"]:
+    for entry in fields["sections"]:
         if not isinstance(entry, dict) or set(entry) != _FIELDS or not isinstance(entry["facts"], dict):
             raise broken(file, "a section is not described as one")
         kind, name, offset, size, digest = (entry[k] for k in ("kind", "name", "offset", "size", "sha256"))
@@ -210,14 +210,14 @@ def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Containe
             raise broken(file, f"its {shown(kind)} {shown(name)} of {size} bytes at {offset} is not where a section can be")
         at = offset + size
         sections.append(Section(kind, name, entry["facts"], offset, data[offset:at], digest, file))
-    return Container(file, len(data), VERSION, made["pliant"], tuple(sections), mapped)
+    return Container(file, len(data), VERSION, fields["pliant"], tuple(sections), mapped)
 
 
 def shown(text: str) -> str:
-    """A text of the file, short enough to be shown."""
+    """Return a text from the file, escaped and short enough for an error message."""
     return ascii(text)[1:-1][:60]
 
 
 def broken(file: str, reason: str) -> ModelFileError:
-    """The error for a file that is no artifact, or no longer one."""
+    """Return the error for a file that is not an artifact, or a damaged one."""
     return ModelFileError(f"{file} is no usable .pliant file: {reason}")

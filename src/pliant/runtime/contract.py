@@ -1,4 +1,4 @@
-"""What an executable promises and asks: its contract, and its memory as a formula.
+"""The contract of an executable (shapes and the values of its dims), and the size of its workspace as a formula.
 
 print(f.contract)
 # mlp
@@ -20,11 +20,11 @@ from ..support.errors import ShapeError
 from ..support.source import caller_span
 from .interface import Interface
 
-_READABLE = 160  # characters; formulas of whole networks have a hundred thousand
+_READABLE = 160  # characters of a formula that is shown; those of whole networks have a hundred thousand
 
 
 def workspace_text(interface: Interface) -> str:
-    """The formula of the memory that a call needs; where it is too long to be read, how its value is asked for."""
+    """Return the formula of the workspace's size; one too long to read is replaced by the call that computes it."""
     if len(interface.workspace) <= _READABLE:
         return f"{interface.workspace} bytes"
     dims = ", ".join(f"{symbol.name}=…" for symbol in interface.symbols)
@@ -32,7 +32,7 @@ def workspace_text(interface: Interface) -> str:
 
 
 class _Program(Protocol):
-    """What of an executable is needed here: its compiled answers."""
+    """The part of an executable that is used here."""
 
     interface: Interface
 
@@ -42,13 +42,13 @@ class _Program(Protocol):
 
 
 class Contract:
-    """The arguments, outputs and dims of a program, as text and as a check."""
+    """Arguments, outputs and dims of a program: prints them, and checks shapes against them."""
 
     def __init__(self, program: _Program) -> None:
         self._program = program
 
     def check(self, shapes: Mapping[str, Any]) -> dict[str, int]:
-        """The dims that these shapes of the arguments mean; raises what a call with them would raise."""
+        """Return the values of the dims for these shapes of the arguments; raises the error that a call with them would raise."""
         return self._program.symbols_of(shapes)
 
     def __str__(self) -> str:
@@ -67,18 +67,18 @@ class Contract:
 
 
 class Workspace:
-    """The memory that a call needs besides its arguments and outputs."""
+    """Size of the memory that a call needs besides its arguments and outputs."""
 
     def __init__(self, program: _Program) -> None:
         self._program = program
 
     @property
     def max(self) -> int | None:
-        """Bytes for the largest dims of the contract, or None if it has no largest."""
+        """Bytes for the largest dims of the contract; None if a dim has no maximum."""
         return self._program.interface.workspace_max
 
     def __call__(self, *unnamed: int, **dims: int) -> int:
-        """Bytes for these dims."""
+        """Return the number of bytes for these dims."""
         symbols = self._program.interface.symbols
         known = [s.name for s in symbols]
         if unnamed:
@@ -103,7 +103,7 @@ class Workspace:
 
 
 def _whole(name: str, value: object) -> int:
-    """The value of a dim, which numpy's integers may give too."""
+    """Return the value of a dim as an int; accepts numpy's integers, raises `ShapeError` for other types."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -1,10 +1,10 @@
-"""What the native way into a program needs of Python and of numpy: addresses of types, objects and functions, tried out first.
+"""Addresses of CPython's and numpy's C API that the native fast path of a call uses, verified before first use.
 
-    found = host()                 # None where Python or numpy are not as expected: then calls go the long way
-    f = found and builtin(gate)    # a function of Python's own kind that enters the gate
+    process = host()                       # None if Python or numpy differ from what is expected: then calls take the slow path
+    f = process and builtin(descriptor)    # a builtin function that calls the program of a CallDescriptor
 
-Functions of Python are those of its documented C interface; numpy's come from the table that it exports to C extensions. The fields of
-arrays are compared with what numpy itself says of known arrays, and a first array is made, before anything relies on them.
+Python's functions are those of its documented C API; numpy's come from the function table that it exports to C extensions. Before the
+fast path relies on them, the fields of known arrays are compared with what numpy itself reports, and an array is created.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .native_library import immortal, native
 from .records import Array, ArrayFlag, CallDescriptor, Host
 from .threads import EPOCH, WITHIN
 
-_ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE = 2, 94, 282  # places in numpy's table of exported functions and types
-_FASTCALL_KEYWORDS = 0x0080 | 0x0002
+_ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE = 2, 94, 282  # indices in numpy's table of exported functions and types
+_FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 
 _PYTHON = {
     "increment": "Py_IncRef",
@@ -51,7 +51,7 @@ class _MethodDef(ctypes.Structure):
 
 @functools.cache
 def host() -> Host | None:
-    """The record for this process, or None where something is not as it should be."""
+    """Return the record of this process, or None if Python or numpy differ from what is expected."""
     if sys.implementation.name != "cpython" or object.__basicsize__ != Array.address.offset or not arrays_are_as_expected():
         return None
     arrays = _numpy_functions()
@@ -78,7 +78,10 @@ def host() -> Host | None:
 
 
 def builtin(gate: CallDescriptor) -> Any:
-    """A function that calls the program of a gate, and keeps the gate; None if the gate's memory is not where it should be."""
+    """Return a builtin function that calls the program of a descriptor and keeps it alive.
+
+    Returns None if ctypes does not keep the record's address where native code reads it.
+    """
     if ctypes.c_size_t.from_address(id(gate) + Array.address.offset).value != ctypes.addressof(gate):
         return None
     make = ctypes.pythonapi.PyCFunction_NewEx
@@ -93,12 +96,12 @@ def _method() -> _MethodDef:
 
 
 def function_address(function: Any) -> int:
-    """The address of a function of a shared library."""
+    """Return the address of a function of a shared library."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def arrays_are_as_expected() -> bool:
-    """Do the fields of numpy's arrays lie as its binary interface says? Tried out on known arrays."""
+    """True if the fields of known numpy arrays have the offsets and values that `Array` expects."""
     base = np.zeros((4, 5), np.int16)
     frozen = np.frombuffer(b"12345678", np.uint8)
     samples: list[np.ndarray[Any, Any]] = [base, base[1:, ::2], base[::-1], np.zeros(3)[2:], np.zeros((0, 2)), np.array(1.0), frozen]
@@ -106,18 +109,18 @@ def arrays_are_as_expected() -> bool:
 
 
 def _is_as_expected(x: np.ndarray[Any, Any]) -> bool:
-    found = Array.from_address(id(x))
+    fields = Array.from_address(id(x))
 
     def numbers(address: int) -> tuple[int, ...]:
         return tuple((ctypes.c_int64 * x.ndim).from_address(address)) if x.ndim else ()
 
-    if (found.type, found.address, found.rank, found.dtype) != (id(type(x)), x.ctypes.data, x.ndim, id(x.dtype)):
+    if (fields.type, fields.address, fields.rank, fields.dtype) != (id(type(x)), x.ctypes.data, x.ndim, id(x.dtype)):
         return False
-    return bool(found.flags == x.flags.num and numbers(found.shape) == x.shape and numbers(found.strides) == x.strides)
+    return bool(fields.flags == x.flags.num and numbers(fields.shape) == x.shape and numbers(fields.strides) == x.strides)
 
 
 def _numpy_functions() -> dict[str, int] | None:
-    """The addresses of PyArray_NewFromDescr and PyArray_SetBaseObject, or None if they are not where they should be."""
+    """Return the addresses of PyArray_NewFromDescr and PyArray_SetBaseObject, or None if a trial call does not work as expected."""
     core = getattr(np, "_core", None) or np.core
     capsule = getattr(core.multiarray, "_ARRAY_API", None)
     if type(capsule).__name__ != "PyCapsule":
@@ -143,11 +146,11 @@ def _numpy_functions() -> dict[str, int] | None:
     memory = np.zeros(60, np.uint8)
 
     def made(address: int | None, flags: int) -> np.ndarray[Any, Any]:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference over
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function steals a reference
         return make(id(np.ndarray), dtype, 2, ctypes.addressof(shape), None, address, flags, None)  # type: ignore[no-any-return]
 
     whole, part = made(None, 0), made(memory.ctypes.data, ArrayFlag.PLAIN)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # as this one does
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # so does this one
     kept = set_base(part, memory) == 0 and part.base is memory
     good = all(type(x) is np.ndarray and x.shape == (3, 5) and x.dtype is dtype and x.flags.carray for x in (whole, part))
     return {"new_array": table[_NEW_FROM_DESCR], "set_base": table[_SET_BASE]} if good and kept and whole.flags.owndata else None

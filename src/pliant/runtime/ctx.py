@@ -1,4 +1,4 @@
-"""`Ctx`, the record that every compiled function gets first, and the codes it answers with.
+"""`Ctx`, the context record that every compiled function gets as its first argument, and the return codes.
 
 The layout is the one of docs/design/0001-abi.md; this is the only Python description of it. Compiled functions are
 `i32 f(Ctx *ctx, void **buffers, int64_t *dims)`.
@@ -16,23 +16,23 @@ import ctypes
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-ERROR_VALUES = 6
-WORKSPACE_ALIGNMENT = 64
+ERROR_VALUES = 6  # values in an error record, after the code and the check site
+WORKSPACE_ALIGNMENT = 64  # a cache line and the widest vector: compiled code relies on it
 
 
 class Code(IntEnum):
-    """What a compiled function answers."""
+    """Return code of a compiled function."""
 
     OK = 0
     CANCELLED = 1
     CHECK = 2
     NO_MEMORY = 3
     BAD_CALL = 4
-    OUTSIDE = 5  # a function outside of compiled code failed: error[1] is the call, error[2] an exception or the function's answer
+    OUTSIDE = 5  # a foreign call failed: error[1] is the call, error[2] the number of an exception or the function's return code
 
 
 class Ctx(ctypes.Structure):
-    """The context of one call; function pointers are kept as plain addresses."""
+    """The context of one call; function pointers are plain addresses."""
 
     if TYPE_CHECKING:
         workspace: int | None
@@ -56,7 +56,7 @@ class Ctx(ctypes.Structure):
     ]
 
 
-# Prototypes. `Entry` lets the GIL go, `ShortEntry` keeps it: cheaper, for functions that end within a microsecond.
+# Prototypes. `Entry` releases the GIL; `ShortEntry` keeps it, which is cheaper, for functions that return within a microsecond.
 Entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 ShortEntry = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 Body = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -5,7 +5,7 @@
     f.run({"x": x}, out={"y": y})              # -> {"y": y}
     print(f.contract); f.workspace(n=128)
 
-How a call is made is in caller.py. A consumed argument is updated in place and returned as the output that aliases it.
+caller.py makes the calls. A consumed argument is updated in place and returned as the output that aliases it.
 `constants` are contiguous numpy arrays, as the interface lists them.
 """
 
@@ -27,7 +27,7 @@ from .threads import resolve_threads
 class Executable:
     """A compiled program: call it with arrays."""
 
-    # Calling an executable is calling the function in this slot, which is native code: a method would cost as much again.
+    # Calling an executable calls the function in this slot, which is native code: a method would double the cost of a call.
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
@@ -36,25 +36,25 @@ class Executable:
         self.interface = package.interface
         self._caller = Caller(package, None if threads is None else resolve_threads(threads)[0], constants)
         self.__call__ = self._caller.open()
-        self._lineage = lineage  # a pliant.lineage.Lineage; the runtime alone cannot say what a program was compiled from
+        self._lineage = lineage  # from provenance.py; the runtime alone does not know what a program was compiled from
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
     @property
     def cost(self) -> Any:
-        """What a call costs, as formulas of the dims: print it, or call it with values: `f.cost(n=128)`."""
+        """The cost of a call as formulas of the dims: print it, or evaluate it: `f.cost(n=128)`."""
         return self._known("the cost").cost
 
     def save(self, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
-        """Writes a `.pliant` file, which `pliant.load` reads; it may have code for further targets."""
+        """Write a `.pliant` file, which `pliant.load` reads; `targets` adds code for further targets."""
         self._known("the program").save(self, path, targets)
 
     def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Any:
-        """Runs the program on these arguments and returns the times of its kernels; print it, or save it as a trace for Perfetto."""
+        """Run the program on these arguments and return the times of its kernels; print it, or save it as a trace for Perfetto."""
         return self._known("the program").profile(self, args, named, runs)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes one page of HTML: the graph by layers, kernels with their code, memory over time, and times if a profile was taken."""
+        """Write one page of HTML: the graph by layers, kernels with their code, memory over time, and times if a profile was taken."""
         self._known("the program").report(self, path)
 
     def _known(self, what: str) -> Any:
@@ -75,7 +75,7 @@ class Executable:
 
     @property
     def dims(self) -> tuple[Symbol, ...]:
-        """The dims that may vary, with the values they may have."""
+        """The symbolic dims, with the range of their values."""
         return self.interface.symbols
 
     def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -89,11 +89,11 @@ class Executable:
         return {o.name: value for o, value in zip(self.outputs, (results,) if len(self.outputs) == 1 else results, strict=True)}
 
     def cancel(self) -> int:
-        """Has calls that run now, in other threads, end early: they raise CancelledError. Answers how many there were."""
+        """Stop the calls that are running in other threads: they raise CancelledError. Returns their number."""
         return self._caller.cancel()
 
     def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]:
-        """The values of the dims for these shapes (or arrays) and scalars, as `prepare` finds them."""
+        """Return the values of the dims for these shapes (or arrays) and scalars, as `prepare` computes them."""
         caller, marshal = self._caller, self._caller.marshal
         if not isinstance(shapes, Mapping):
             raise caller.wrong_call(f"shapes are given by name, not as an object of type `{type(shapes).__name__}`")
@@ -106,11 +106,11 @@ class Executable:
         marshal.write_regions(slot, regions, [shapes.get(caller.names[i], 0) for i in marshal.scalars])
         if caller.prepare(*slot.addresses):
             raise caller.failure(slot.take_error())
-        found = slot.dims[caller.layout.b : caller.layout.c]
-        return {symbol.name: value for symbol, value in zip(self.dims, found, strict=True)}
+        values = slot.dims[caller.layout.b : caller.layout.c]
+        return {symbol.name: value for symbol, value in zip(self.dims, values, strict=True)}
 
     def workspace_of(self, symbols: Sequence[int]) -> int:
-        """Bytes of workspace for these values of the dims, as `size` computes them."""
+        """Return the bytes of workspace for these values of the dims, as `size` computes them."""
         caller = self._caller
         slot = caller.new_slot()
         slot.dims[caller.layout.b : caller.layout.c] = list(symbols)

@@ -1,6 +1,6 @@
-"""From an error record to the error that a user reads.
+"""Converts the error record of a failed run to the exception that the user sees.
 
-Compiled code leaves a code, the index of a check site and up to six values; the interface's table knows what the site is about.
+The record holds a code, the index of a check site and up to six values; the interface's table of sites has the messages.
 
     failure(interface, Code.CHECK, site=0, values=(3, 4, 0, 0, 0, 0))
     # ShapeError: argument `x`: dim 1 is 3, expected 4
@@ -17,7 +17,7 @@ from .interface import Interface, Outside
 
 
 def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -> BaseException:
-    """The error that a compiled function's answer stands for; what a Python function has raised is itself."""
+    """Return the exception for a compiled function's return code; for a Python function that raised, its own exception."""
     where = caller_span()
     if code == Code.OUTSIDE and 0 <= site < len(interface.calls):
         return _outside(interface.calls[site], values[0], where)
@@ -32,17 +32,17 @@ def failure(interface: Interface, code: int, site: int, values: Sequence[int]) -
         )
     if code != Code.CHECK or not 0 <= site < len(interface.sites):
         return InternalError(f"`{interface.name}` answered code {code}, site {site}, values {list(values)}", where=where)
-    found = interface.sites[site]
-    what = _filled(found.message, values)
-    if found.kind == "check":
+    check = interface.sites[site]
+    what = _filled(check.message, values)
+    if check.kind == "check":
         return Error(
             what,
-            where=found.place or where,
-            note="" if found.place is None else "here",
-            notes=_also(found.place, where, "in this call"),
-            help=found.help,
+            where=check.place or where,
+            note="" if check.place is None else "here",
+            notes=_also(check.place, where, "in this call"),
+            help=check.help,
         )
-    return ShapeError(what, where=where, note="in this call", notes=_also(where, found.place, "stated here"), help=found.help)
+    return ShapeError(what, where=where, note="in this call", notes=_also(where, check.place, "stated here"), help=check.help)
 
 
 def _outside(call: Outside, found: int, where: Span | None) -> BaseException:
@@ -57,7 +57,7 @@ def _also(first: Span | None, second: Span | None, note: str) -> list[tuple[Span
 
 
 def _filled(message: str, values: Sequence[int]) -> str:
-    """The message with its numbered places filled in; the texts of others are never read as formats."""
+    """Return the message with `{0}`, `{1}`, … replaced. Not str.format: names in the message may contain other braces."""
     for number, value in enumerate(values):
         message = message.replace(f"{{{number}}}", str(value))
     return message

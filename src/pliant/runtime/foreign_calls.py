@@ -1,13 +1,13 @@
-"""Calls that leave compiled code: a Python function (`call_host`), or a symbol of a shared library (`call_library`).
+"""Foreign calls from compiled code: to a Python function (`call_host`), or to a symbol of a shared library (`call_library`).
 
-Compiled code finds the address of such a function in memory that it gets beside its constants, so it has no undefined symbols. The
-function is called as every kernel is, `i32 f(Ctx *, void **buffers, int64_t *dims)`: buffers are the tensor arguments, then the
-results; dims are their shapes, one after the other, then the scalar arguments (floats as the bits of the f64). It answers 0, or a
+Compiled code loads the address of such a function from a buffer that it gets with its constants, so it has no undefined symbols. The
+function has the signature of a kernel, `i32 f(Ctx *, void **buffers, int64_t *dims)`: buffers are the tensor arguments, then the
+results; dims are their shapes, one after the other, then the scalar arguments (floats as the bits of the f64). It returns 0, or a
 code that stops the program.
 
     array = entry(0, Outside("host", "my_function", "", 0, args, outs), [my_function])     # its address, as 8 bytes
 
-An exception of a Python function stops the program, and is raised by the call of the program: the error record carries its number.
+An exception of a Python function stops the program, and the call of the program raises it: the error record carries its number.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from .interface import Outside
 
 Array = np.ndarray[Any, Any]
-_RAISED: dict[int, BaseException] = {}
+_RAISED: dict[int, BaseException] = {}  # exceptions on their way to the caller of the program
 _NUMBERS = itertools.count(1)
 
 
 class _EntryArray(np.ndarray[Any, Any]):
-    """The address of a function, and what keeps the function alive."""
+    """An array with the address of a function, which keeps the function alive."""
 
     held: Any
 
 
 def entry(site: int, call: Outside, functions: Sequence[Callable[..., Any]]) -> Array:
-    """The memory in which compiled code finds the address of the function; `site` is the number of the call."""
-    found = _python_entry(site, call, functions) if call.kind == "host" else _library_entry(call)
-    array = np.array([ctypes.cast(found, ctypes.c_void_p).value], np.uint64).view(_EntryArray)
-    array.held = found
+    """Return the array from which compiled code loads the address of the function; `site` is the number of the call."""
+    function = _python_entry(site, call, functions) if call.kind == "host" else _library_entry(call)
+    array = np.array([ctypes.cast(function, ctypes.c_void_p).value], np.uint64).view(_EntryArray)
+    array.held = function
     return array
 
 
 def raised(number: int) -> BaseException | None:
-    """The exception that stopped a program, which is forgotten after."""
+    """Return the exception that stopped a program, once: it is not stored any longer."""
     return _RAISED.pop(number, None)
 
 
@@ -76,7 +76,7 @@ def _python_entry(site: int, call: Outside, functions: Sequence[Callable[..., An
     def enter(ctx: int, buffers: int, dims: int) -> int:
         try:
             _call(call, function, buffers, dims)
-        except BaseException as error:  # whatever it is, the caller of the program gets it
+        except BaseException as error:  # the call of the program raises it, whatever it is
             return _stop(ctx, site, error)
         return 0
 
@@ -84,7 +84,7 @@ def _python_entry(site: int, call: Outside, functions: Sequence[Callable[..., An
 
 
 def _stop(ctx: int, site: int, error: BaseException) -> int:
-    """Notes the exception in the error record, unless the program has failed already."""
+    """Write the exception's number into the error record, unless there is an error already; returns the code that stops the program."""
     record = Ctx.from_address(ctx).error
     if record[0] == 0:
         number = next(_NUMBERS)
@@ -122,12 +122,12 @@ def _scalar(dtype: Any, slot: int) -> Any:
 def _array(address: int | None, dtype: Any, shape: tuple[int, ...]) -> Array:
     size = math.prod(shape) * dtype.itemsize
     memory = (ctypes.c_uint8 * size).from_address(address) if size and address else bytearray(size)
-    found: Array = np.frombuffer(memory, np.uint8).view(dtype.numpy()).reshape(shape)
-    return found
+    array: Array = np.frombuffer(memory, np.uint8).view(dtype.numpy()).reshape(shape)
+    return array
 
 
 def _write(call: Outside, found: Any, outs: Sequence[Array]) -> None:
-    """Copies what a Python function returned to where it is wanted; it must be what the program was told."""
+    """Copy the results of a Python function to the output buffers; raises an error if their shapes or types are not the declared ones."""
     results = list(found) if isinstance(found, tuple | list) else [found]
     if len(results) != len(outs):
         raise ShapeError(f"`{call.name}` returns {counted(len(results), 'value')}, {len(outs)} {is_are(len(outs))} expected")

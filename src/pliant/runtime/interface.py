@@ -1,8 +1,8 @@
-"""What is known of a compiled program besides its code: arguments, outputs, symbols, check sites, memory, kernels.
+"""`Interface`, the metadata of a compiled program: arguments, outputs, symbols, check sites, memory, kernels.
 
-The compiler writes this record, the wrapper reads it; shapes and formulas are texts, because the runtime computes nothing with
-them (compiled code does). Order matters: `inputs` is the order of the signature, tensors fill region A of `dims` first and
-scalars after them, both in this order; `symbols` is region B; `outputs` is region C; `counts` names the slots of region E;
+The compiler writes this record, and the runtime reads it. Shapes and formulas are texts: compiled code evaluates them, the runtime only
+shows them. Order matters. `inputs` has the order of the signature; in region A of `dims`, tensors come first and scalars
+after them, both in this order. `symbols` is region B, `outputs` is region C, and `counts` names the entries of region E.
 `constants` are the last buffers.
 
     Input("x", "tensor", "f32", ("n", "768"))              # prints as  x: Tensor[f32, n, 768]
@@ -21,7 +21,7 @@ from ..support.source import Span
 
 
 class Input(NamedTuple):
-    """An argument; a consumed one is state, updated in place; `strides` where it need not be contiguous."""
+    """An argument; a consumed one is state, updated in place; `strides` is not empty if it need not be contiguous."""
 
     name: str
     kind: str  # "tensor" or "scalar"
@@ -38,9 +38,9 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result; `alias` is the index of the consumed input whose memory it is.
+    """A result; `alias` is the index of the consumed input that it updates in place.
 
-    `counted_by` says for each dim which run-time count (slot of region E) is its true size; region C then holds the capacity.
+    `counted_by` has for each dim the index of the run-time count (region E) that is its true size; region C then holds the capacity.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Output(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A dim of the contract and the values it may have."""
+    """A symbolic dim of the contract, and the range of its values."""
 
     name: str
     min: int = 0
@@ -66,15 +66,15 @@ class Symbol(NamedTuple):
         return f"{self.name} in {self.min}..{'' if self.max is None else self.max}{step}"
 
     def admits(self, value: int) -> bool:
-        """Is this a value of the contract?"""
+        """True if the contract allows this value."""
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
 
 class Site(NamedTuple):
-    """A place in the program that can refuse: error records name it by its index in the table.
+    """A check in the program that can fail; an error record refers to it by its index in the table.
 
-    `{0}`, `{1}`, … in the message stand for the values of the record. A `shape` is about what the caller gave, a `check`
-    about something inside the program.
+    `{0}`, `{1}`, … in the message stand for the values of the record. A `shape` site checks arguments of the caller, a `check` site
+    a condition inside the program.
     """
 
     kind: str  # "shape" or "check"
@@ -84,7 +84,7 @@ class Site(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """Memory that the program reads besides its arguments: a literal of the program, by its number, or what was computed from literals."""
+    """A buffer that the program reads besides its arguments: a literal, named by its number, or bytes that came with the code."""
 
     name: str
     size: int  # bytes
@@ -92,14 +92,14 @@ class Constant(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """An argument or a result of a call that leaves compiled code: its data type, and its rank; -1 for a scalar."""
+    """An argument or a result of a foreign call: its data type and its rank, -1 for a scalar."""
 
     dtype: str
     rank: int
 
 
 class Outside(NamedTuple):
-    """A function outside of compiled code: a Python function of the program, by its number, or a symbol of a library."""
+    """The callee of a foreign call: a Python function of the program, by its number, or a symbol of a library."""
 
     kind: str  # "host" or "library"
     name: str
@@ -110,7 +110,7 @@ class Outside(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A decision of a schedule, as texts: what was chosen, out of what, and why."""
+    """A decision of a schedule, as texts: the chosen value, its domain, and the reason."""
 
     name: str
     value: str
@@ -120,16 +120,16 @@ class Choice(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a loop program was scheduled."""
+    """The default rule that scheduled a loop program, with its reason and its choices."""
 
     program: str  # its signature
     why: str
-    content: str = ""  # a hash of the program, which tells it from others of its name
+    content: str = ""  # a hash of the program, to distinguish programs of one name
     choices: tuple[Choice, ...] = ()
 
 
 class Interface(NamedTuple):
-    """Everything the wrapper must know of one program."""
+    """The metadata of one compiled program."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -141,14 +141,14 @@ class Interface(NamedTuple):
     workspace: str = "0"  # a formula of the symbols, in bytes
     workspace_max: int | None = None
     kernels: tuple[str, ...] = ()  # by the number that the profile hook gets
-    parallel: bool = True  # may it call parallel_for
+    parallel: bool = True  # True if it may call parallel_for
     origin: str = ""
     rules: tuple[Rule, ...] = ()
-    layouts: tuple[Choice, ...] = ()  # how values lie that several kernels read
+    layouts: tuple[Choice, ...] = ()  # layouts of values that several kernels read
     calls: tuple[Outside, ...] = ()  # the addresses of these functions are constants too, named `call:0` and so on
 
     def memory(self, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
-        """The arrays of the constants, for the literals and the Python functions of the program that this is the interface of."""
+        """Return the arrays of the constants; `literals` and `functions` (Python functions that it calls) are those of the program."""
         return [self._memory(c, literals, functions) for c in self.constants]
 
     def _memory(self, c: Constant, literals: Sequence[Any], functions: Sequence[Any]) -> Any:
@@ -168,23 +168,23 @@ class Interface(NamedTuple):
         return np.frombuffer(b64decode(c.data), np.uint8)
 
     def to_json(self) -> str:
-        """The record as JSON text."""
+        """Serialize the record as JSON."""
         return json.dumps(_plain(self), ensure_ascii=False, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Interface:
-        """The record that a JSON text holds; a field that is missing, unknown or of another type is a `ModelFileError`."""
+        """Parse a JSON text; raises `ModelFileError` for a missing or unknown field, or one of another type."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
             raise ModelFileError("the metadata of a package is not JSON") from None
-        made: Interface = _read(Interface, data, "interface")
-        _check(made)
-        return made
+        interface: Interface = _read(Interface, data, "interface")
+        _check(interface)
+        return interface
 
 
 def _read(record: Any, data: Any, path: str) -> Any:
-    """One record from its dict, field by field as declared."""
+    """Build a record from a dict; checks each field against its declared type."""
     types = record.__annotations__
     if not isinstance(data, dict) or set(data) != set(types):
         raise _broken(path, "its fields are not those of " + record.__name__)
@@ -192,12 +192,12 @@ def _read(record: Any, data: Any, path: str) -> Any:
 
 
 def _type_text(declared: Any) -> str:
-    """The text of a declared type (a named tuple wraps it)."""
+    """Return the text of a declared type (a named tuple wraps it)."""
     return declared if isinstance(declared, str) else str(declared.__forward_arg__)
 
 
 def _plain(value: Any) -> Any:
-    """Records as dicts, all the way down."""
+    """Convert records to dicts, recursively."""
     if isinstance(value, Span):
         return {name: getattr(value, name) for name in Span.__annotations__}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -240,7 +240,7 @@ def _record(record: Any) -> Any:
     return lambda value, path: _read(record, value, path)
 
 
-# How the fields are read, by the text of their declared type.
+# Reader of a field for each declared type, by its text.
 _FORMS: dict[str, Any] = {
     "str": _text,
     "int": _int,
@@ -262,7 +262,7 @@ _FORMS: dict[str, Any] = {
 
 
 def _check(made: Interface) -> None:
-    """What the types do not say and the wrapper relies on."""
+    """Check what the types do not say and the runtime relies on; raises `ModelFileError`."""
     from ..dtype import ALL
 
     names = [i.name for i in made.inputs] + [o.name for o in made.outputs if o.alias is None]
@@ -306,7 +306,7 @@ def _check_alias(made: Interface, output: Output, path: str) -> None:
 
 
 def _is_index(text: str, items: Sequence[Any]) -> bool:
-    """Whether a text is the number of one of the items."""
+    """True if the text is the index of one of the items."""
     return text.isascii() and text.isdigit() and int(text[:18]) < len(items)
 
 

@@ -1,15 +1,15 @@
 """Ctrl-C during a long call.
 
-Python's own handler cannot run while the main thread is in native code, so a watcher raises the cancel flag of the call.
-Python's C-level handler writes each signal into a wake-up socket; a daemon thread reads it, and at SIGINT raises the one cancel
-flag that all calls of the main thread look at. These return soon, and KeyboardInterrupt surfaces in the main thread as usual.
+Python's handler cannot run while the main thread is in native code, so a watcher thread sets the cancel flag of the call. Python's
+C-level handler writes each signal into a wake-up socket. The watcher reads it, and at SIGINT sets the one cancel flag that all
+calls of the main thread poll. These return soon, and the main thread raises KeyboardInterrupt as usual.
 
-    ctx.cancel = cancel_flag() or own          # 0 outside of the main thread, whose calls Ctrl-C does not end
+    ctx.cancel = cancel_flag() or own          # 0 outside of the main thread: Ctrl-C does not stop calls of other threads
     code = run(...)
     if code:
         surface()
 
-Nothing happens where somebody else owns the wake-up socket or the handler of SIGINT (an event loop): they decide what Ctrl-C does.
+If other code (an event loop) owns the wake-up socket or the handler of SIGINT, nothing happens: that code decides what Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .records import Watch
 if TYPE_CHECKING:
     import socket
 
-WATCH = immortal(Watch(main=threading.main_thread().ident or 0))  # the native way in looks at it too
+WATCH = immortal(Watch(main=threading.main_thread().ident or 0))  # the native fast path reads it too
 _FLAG = ctypes.addressof(WATCH) + Watch.flag.offset
-_CTRL_C, _CANCELLED = 1, 2  # who raised the flag: any value but 0 cancels
+_CTRL_C, _CANCELLED = 1, 2  # values of the flag, by who set it: any value but 0 cancels
 _sockets: tuple[socket.socket, socket.socket] | None = None
 
 
 def cancel_flag() -> int:
-    """The address of the flag that Ctrl-C raises, which is down now; 0 outside of the main thread."""
+    """Clear the flag that Ctrl-C sets, and return its address; 0 outside of the main thread."""
     if threading.get_ident() != WATCH.main:
         return 0
     if not WATCH.tried:
@@ -44,7 +44,7 @@ def cancel_flag() -> int:
 
 
 def surface() -> None:
-    """Raise the KeyboardInterrupt that made a call of this thread end early, if it was one."""
+    """Raise KeyboardInterrupt if Ctrl-C stopped a call of this thread."""
     if threading.get_ident() != WATCH.main:
         return
     by, WATCH.flag = WATCH.flag, 0
@@ -53,19 +53,19 @@ def surface() -> None:
 
 
 def cancel_main() -> None:
-    """Have the call that the main thread is in end early, without an interrupt."""
+    """Stop the running call of the main thread, without KeyboardInterrupt."""
     if WATCH.flag != _CTRL_C:
         WATCH.flag = _CANCELLED
 
 
 def _install() -> None:
-    """Watch for signals from now on, unless somebody else does. Runs in the main thread, as set_wakeup_fd demands."""
+    """Start the watcher, unless other code has set a wake-up socket. Runs in the main thread, as set_wakeup_fd demands."""
     global _sockets
     WATCH.tried = 1
     import socket
 
     try:
-        reader, writer = map(immortal, socket.socketpair())  # used until the very end, so never closed by it
+        reader, writer = map(immortal, socket.socketpair())  # used until the process ends: the interpreter must not close them
         writer.setblocking(False)
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if before != -1:
@@ -75,7 +75,7 @@ def _install() -> None:
             return
         _sockets = reader, writer
         threading.Thread(target=_watch, args=(reader,), name="pliant-interrupt", daemon=True).start()
-    except (OSError, ValueError, RuntimeError):  # no sockets, a subinterpreter, no more threads: Ctrl-C then waits for the call
+    except (OSError, ValueError, RuntimeError):  # no sockets, a subinterpreter, no more threads: Ctrl-C then takes effect after the call
         _forget()
 
 
@@ -92,21 +92,21 @@ def _watch(reader: socket.socket) -> None:
 
 
 def _forget() -> None:
-    """Give the wake-up socket back if it is ours."""
+    """Close the sockets, and reset the wake-up socket if it is ours."""
     global _sockets
     if _sockets is None:
         return
     with contextlib.suppress(ValueError, OSError):
-        found = signal.set_wakeup_fd(-1)
-        if found != _sockets[1].fileno():
-            signal.set_wakeup_fd(found)
+        present = signal.set_wakeup_fd(-1)
+        if present != _sockets[1].fileno():
+            signal.set_wakeup_fd(present)
     for end in _sockets:
         end.close()
     _sockets = None
 
 
 def _after_fork() -> None:
-    """A child must not write into its parent's socket; it watches with one of its own when it needs to."""
+    """Drop the parent's socket in a child: it must not write to it, and starts its own watcher when it needs one."""
     _forget()
     WATCH.tried, WATCH.main = 0, threading.get_ident()
 

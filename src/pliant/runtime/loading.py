@@ -1,4 +1,4 @@
-"""From a package to an executable: what the package computes once, before it is first called, and all constants of its code.
+"""Turns a package into an executable: computes its packed weights once (its `load` program) and collects the constants of its code.
 
 f = open_package(package, program.constants, program.functions, threads=2)
 """
@@ -19,14 +19,14 @@ _ALIGNMENT = 64  # of each array: a cache line, and the widest vector load
 def open_package(
     package: Package, literals: Sequence[Any], functions: Sequence[Any] = (), threads: int | None = None, lineage: Any = None
 ) -> Executable:
-    """The executable of a package, for the literals and the Python functions of its program."""
+    """Return the executable of a package, given the literals and the Python functions of its program."""
     return Executable(package, threads=threads, constants=constants_of(package, literals, functions), lineage=lineage)
 
 
 def constants_of(package: Package, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
-    """The arrays that a package's code reads: literals, what its `load` computes from them (packed weights), addresses of functions.
+    """Return the arrays that a package's code reads: literals, packed weights that its `load` computes from them, function addresses.
 
-    A ValueError says why the literals are not those of the package: files are not trusted to fit each other.
+    Raises a ValueError if the literals do not fit the package: they may come from different files.
     """
     if package.load is not None:
         load = Executable(package.load, constants=_fitting(package.load, literals))
@@ -45,7 +45,7 @@ def _fitting(package: Package, literals: Sequence[Any], functions: Sequence[Any]
 
 
 def _side_by_side(outputs: Sequence[Output]) -> dict[str, Any]:
-    """Memory for the outputs in one piece: the system gives large pages to large pieces only, and those are read faster."""
+    """Allocate the outputs in one piece: the system gives huge pages to large pieces only, and those are read faster."""
     import numpy as np
 
     from ..dtype import ALL
@@ -55,8 +55,8 @@ def _side_by_side(outputs: Sequence[Output]) -> dict[str, Any]:
     sizes = {name: math.prod(shape) * kinds[name].numpy().itemsize for name, shape in shapes.items()}
     whole = np.empty(sum(-(-size // _ALIGNMENT) for size in sizes.values()) * _ALIGNMENT + _ALIGNMENT, np.uint8)
     at = -whole.ctypes.data % _ALIGNMENT
-    found = {}
+    arrays = {}
     for name, shape in shapes.items():
-        found[name] = whole[at : at + sizes[name]].view(kinds[name].numpy()).reshape(shape)
+        arrays[name] = whole[at : at + sizes[name]].view(kinds[name].numpy()).reshape(shape)
         at += -(-sizes[name] // _ALIGNMENT) * _ALIGNMENT
-    return found
+    return arrays

@@ -1,8 +1,8 @@
-"""The arguments of one call, checked and written into its slot: the long way, which serves everything that can be served.
+"""Slow path of argument passing: checks the arguments of one call and writes them into its call frame.
 
-Contiguous numpy arrays of the very dtypes do not come here: native code reads them (runtime/native/read_args.ll) by the plans of
-`native_plans`. Here is every other argument, and the error for those that cannot be served. Both ways check what compiled programs cannot
-see: that memory which will be written may be written, and is nobody else's during the call.
+Contiguous numpy arrays of exactly the expected dtypes do not come here: native code reads them (runtime/native/read_args.ll) by the plans
+of `native_plans`. This module serves every other argument, and raises the errors. Both paths check what compiled programs cannot
+see: that memory to be written is writable, and that it does not overlap other arguments.
 
     taken = marshal.write(slot, args, out)          # then prepare, then marshal.place(slot, taken)
 """
@@ -20,14 +20,14 @@ from .records import ArrayFlag, Kind, Plan
 
 
 class AnyTaken(NamedTuple):
-    """Given outputs (None where none is given), and whether fresh ones are torch tensors."""
+    """Given outputs (None for those not given), and whether new ones are torch tensors."""
 
     outputs: Sequence[Taken | None]
     torch: bool
 
 
 class Marshal:
-    """How the arguments of one program are written into slots."""
+    """Writes the arguments of one program into call frames."""
 
     def __init__(self, interface: Interface) -> None:
         self.layout = Layout(interface)
@@ -36,12 +36,12 @@ class Marshal:
         self.scalars = [i for i, given in enumerate(interface.inputs) if given.kind == "scalar"]
         self.plans = [TensorPlan(interface.inputs[i]) for i in self.tensors]
         self.results = [TensorPlan(Input(o.name, "tensor", o.dtype, o.shape), "output") for o in interface.outputs]
-        # For each output the place among the tensors of the state that it is, or None.
+        # For each output the index in `tensors` of the state that it updates, or None.
         self.aliases = [None if o.alias is None else self.tensors.index(o.alias) for o in interface.outputs]
         self.state = [i for i, plan in enumerate(self.plans) if plan.input.consumed]
 
     def native_plans(self) -> list[Plan]:
-        """What native code must know of arguments and outputs to read and to make them."""
+        """Return the plans by which native code reads the arguments and allocates the outputs."""
         plans = {i: Plan() for i in range(len(self.inputs))}
         at = 0
         for buffer, (i, plan) in enumerate(zip(self.tensors, self.plans, strict=True)):
@@ -57,7 +57,7 @@ class Marshal:
         return list(plans.values())
 
     def write(self, slot: CallFrame, args: Sequence[Any], out: Sequence[Any] | None) -> AnyTaken:
-        """Write arguments of any kind that can be served; raises the error that says what is wrong with one."""
+        """Write arguments of all supported kinds into a call frame; raises the error for an argument that is wrong."""
         taken = [plan.take(args[i]) for plan, i in zip(self.plans, self.tensors, strict=True)]
         self._check_state(taken)
         outputs = self._take_outputs(out, taken) if out is not None else [None] * len(self.results)
@@ -67,12 +67,12 @@ class Marshal:
         return AnyTaken(outputs, torch=any(is_torch(t.owner) for t in taken))
 
     def write_regions(self, slot: CallFrame, regions: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
-        """Write shapes and strides of arguments that need no memory, to ask `prepare` about them."""
+        """Write shapes and strides without memory, to call `prepare` for them."""
         slot.dims[: self.layout.scalars] = [n for region in regions for n in region]
         self._write_scalars(slot, scalars)
 
     def place(self, slot: CallFrame, taken: AnyTaken) -> list[Any]:
-        """Write the addresses of given outputs and of state, now that `prepare` knows the shapes; answers the given objects."""
+        """Write the addresses of given outputs and of state, after `prepare` computed the shapes; returns the given objects."""
         placed: list[Any] = []
         at = self.layout.c
         for index, (plan, alias, given) in enumerate(zip(self.results, self.aliases, taken.outputs, strict=True)):
@@ -91,7 +91,7 @@ class Marshal:
             slot.dims[at] = scalar_slot(self.inputs[i], value)
 
     def _check_state(self, taken: list[Taken]) -> None:
-        """State must be writable, and nobody else may look at its memory during the call."""
+        """Raise an error unless all state is writable and overlaps no other argument and not itself."""
         for i in self.state:
             plan, mine = self.plans[i], taken[i]
             plan.check_writable(mine, "it is updated in place")
@@ -104,7 +104,7 @@ class Marshal:
                     raise plan.refuse(what, help=other_plan.way(f"pass a copy: {name}.copy()"))
 
     def _take_outputs(self, out: Sequence[Any], taken: list[Taken]) -> list[Taken | None]:
-        """The given outputs, checked against everything but their shape, which is not known yet."""
+        """Return the given outputs, checked for all but their shape, which `prepare` computes later."""
         outputs: list[Taken | None] = []
         for plan, alias, value in zip(self.results, self.aliases, out, strict=True):
             if value is None:

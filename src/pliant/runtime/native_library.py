@@ -1,4 +1,4 @@
-"""The runtime's own native code, mapped once for the process: the way into a program, and the thread pool.
+"""Maps the runtime's own native code (`runtime/native/*.ll`, compiled) once for the process.
 
 native().address("parallel_for")
 """
@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 def native() -> Loaded:
-    """The mapped code; from the cache if it is there, so that LLVM is needed once for a machine."""
+    """Return the mapped code. It comes from the code cache if it is there, so LLVM is needed once per machine."""
     global _loaded
     if _loaded is None:
         from ..codegen.native_code import native_blob
@@ -33,7 +33,7 @@ def native() -> Loaded:
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = threading.Lock()  # a thread of the parent may have held the old one
 
 
 if hasattr(os, "register_at_fork"):
@@ -41,6 +41,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def immortal(value: _T) -> _T:
-    """The value, never to be freed: worker threads look at it while the interpreter shuts down."""
+    """Return the value with one reference too many, so that it is never freed: worker threads read it while the interpreter shuts down."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
     return value

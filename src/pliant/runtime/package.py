@@ -1,10 +1,10 @@
-"""A package: what compilation produces and what caches and artifacts hold, a code blob and its interface.
+"""`Package`, the result of a compilation, which caches and artifacts store: a code blob and its interface.
 
     data = Package(blob, interface).to_bytes()
     Package.from_bytes(data).interface.inputs
 
-A program whose literals are brought into other layouts, or computed with, once and not at every call, has a second package inside,
-`load`: a program without arguments that gives the arrays which count as further literals of the first (runtime/loading.py).
+If literals are to be packed or precomputed once instead of at every call, there is a second package inside, `load`: a
+program without arguments whose outputs are further literals of the first one (runtime/loading.py).
 
 Bytes (little endian): magic, sizes (u64) of the interface, the blob and the package inside (0: none), then these, the interface as JSON
 in UTF-8.
@@ -25,21 +25,21 @@ ENTRIES = ("prepare", "size", "run")
 
 
 class Package(NamedTuple):
-    """A compiled program: exports `prepare`, `size` and `run`, and is described by its interface."""
+    """A compiled program: code that exports `prepare`, `size` and `run`, and its interface."""
 
     blob: Blob
     interface: Interface
     load: Package | None = None
 
     def to_bytes(self) -> bytes:
-        """The package as bytes that `from_bytes` accepts."""
+        """Serialize the package; `from_bytes` reads it."""
         metadata, blob = self.interface.to_json().encode(), self.blob.to_bytes()
         load = b"" if self.load is None else self.load.to_bytes()
         return _HEAD.pack(_MAGIC, len(metadata), len(blob), len(load)) + metadata + blob + load
 
     @staticmethod
     def from_bytes(data: bytes, nested: bool = False) -> Package:
-        """The package that `data` holds; anything but the exact form is a `ModelFileError`."""
+        """Parse a serialized package; raises `ModelFileError` for anything but the exact format."""
         if len(data) < _HEAD.size:
             raise _broken("it ends inside its head")
         magic, metadata, size, load = _HEAD.unpack_from(data)

@@ -1,15 +1,15 @@
-"""Programs that are ready to run, kept on disk: machine code with its constants as it reads them.
+"""Store of ready-to-run programs on disk: machine code with its constants (weights) in the layouts that it reads.
 
-    folder = KeptPrograms(cache.folder() / "ready")
-    folder.keep("smollm2-f16", key, Kept(package, arrays, {"words": 49152}))
-    folder.find("smollm2-f16", key)             # -> Kept, or None
+    store = ProgramStore(code_cache.folder() / "ready")
+    store.keep("smollm2-f16", key, StoredProgram(package, arrays, {"words": 49152}))
+    store.find("smollm2-f16", key)             # -> StoredProgram, or None
 
-A file is a container (container.py). It holds the whole key that it was kept under, so that what was made from another model, by another
-compiler or for another machine is not found; a file of another form is not found either, and goes. Code and index are compared with their
-checksums; the arrays, of which that would take longer than all the rest, are not: they were synced before the file got its name. Arrays
-are copied into memory, which has large pages where the system gives them: a model decodes faster so. Only those that were mapped when they
-were kept, a model's table of words say, of which few rows are read, are mapped again. The least recently used files go when the folder
-grows over its bound, and a file that the disk has no room for is not written.
+A file is a container (container.py). It holds the whole key, so that a program from another model, another compiler or for another
+machine is a miss. A file of another format is a miss too, and is removed. Code and index are compared with their checksums. The arrays
+are not: that would take longer than all the rest, and they were synced before the file got its name. Arrays are copied into memory,
+where the system can use huge pages, because a model decodes faster that way. Only arrays that were mapped when they were stored are mapped
+again, for example a model's embedding table, of which few rows are read. When the folder grows over its limit, the least recently used
+files are removed. A file that does not fit on the disk is not written.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..support.errors import Error, ModelFileError
 from . import container
 from .package import Package
 
-LIMIT = 16 << 30
-_SPARE = 1 << 30  # bytes of the disk that are left free
-_STALE = 3600.0  # seconds after which a temporary file is of a process that was killed
+LIMIT = 16 << 30  # bytes on disk
+_SPARE = 1 << 30  # bytes of the disk that stay free
+_STALE = 3600.0  # seconds after which a temporary file is taken for one of a killed process
 _KINDS = frozenset(f"{order}{kind}" for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1") for order in "<|")
 
 
 class StoredProgram(NamedTuple):
-    """A package, the arrays of its constants in their order, and what its owner wants to know of it."""
+    """A package, the arrays of its constants in order, and facts that its owner stored with it."""
 
     package: Package
     constants: Sequence[Any]
@@ -49,24 +49,24 @@ class ProgramStore:
         self.limit = limit
 
     def find(self, name: str, key: bytes) -> StoredProgram | None:
-        """What was kept under this name, if it was under this very key."""
+        """Return the program stored under this name, or None if there is none or its key differs."""
         path = self._path(name)
         if not path.exists():
             return None
         try:
-            found = _read(path, key)
+            program = _read(path, key)
         except ModelFileError:
             _unlink(path)
             return None
-        if found is not None:
+        if program is not None:
             with contextlib.suppress(OSError):
                 os.utime(path)
-        return found
+        return program
 
     def keep(self, name: str, key: bytes, program: StoredProgram) -> bool:
-        """Keeps a program in place of what had its name; False where there is no room for it, or the folder cannot be written."""
+        """Store a program, replacing one of the same name; returns False if there is no room for it or the folder cannot be written."""
         if program.package.interface.calls:
-            return False  # addresses of this process are among its constants
+            return False  # its constants contain addresses of this process
         arrays, numbers = _unique(program.constants)
         size = sum(a.nbytes for a in arrays)
         if not all(a.dtype.str in _KINDS for a in arrays):
@@ -87,19 +87,19 @@ class ProgramStore:
         return True
 
     def files(self) -> list[Path]:
-        """The files, least recently used first."""
+        """Return the files, least recently used first."""
         return [path for _, _, path in self._scan()]
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Return the number of bytes on disk."""
         return sum(size for _, size, _ in self._scan())
 
     def remove(self, prefix: str = "") -> int:
-        """Removes what was kept under names that begin so; answers how many bytes that frees."""
+        """Remove the programs whose names begin with `prefix`; returns the number of freed bytes."""
         return sum(size for _, size, path in self._scan() if path.name.startswith(prefix) and _unlink(path))
 
     def sweep(self, unneeded: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Removes what is not needed any more, as its facts tell, and what is broken."""
+        """Remove the programs for whose facts `unneeded` is true, and damaged files."""
         for path in self.files():
             try:
                 facts = _only(container.read(path), "key").facts.get("facts")
@@ -109,42 +109,42 @@ class ProgramStore:
                 _unlink(path)
 
     def clear(self) -> None:
-        """Removes every file."""
+        """Remove every file."""
         self.remove()
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.ready"
 
     def _scan(self) -> list[tuple[float, int, Path]]:
-        found: list[tuple[float, int, Path]] = []
+        files: list[tuple[float, int, Path]] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat()
                     if entry.name.endswith(".ready"):
-                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                        files.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE:
                         os.unlink(entry.path)
-        return sorted(found)
+        return sorted(files)
 
     def _bound(self) -> None:
-        found = self._scan()
-        total = sum(size for _, size, _ in found)
-        for _, size, path in found[:-1]:  # the last is the one that was just written
+        files = self._scan()
+        total = sum(size for _, size, _ in files)
+        for _, size, path in files[:-1]:  # the last one was just written
             if total <= self.limit:
                 return
             total -= size if _unlink(path) else 0
 
 
 def _unique(arrays: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Each array once, those that are mapped behind the others, and the number of each constant's."""
+    """Return each distinct array once, mapped ones last, and for each constant the index of its array."""
     unique = sorted({id(a): a for a in arrays}.values(), key=_is_mapped)
     places = {id(a): number for number, a in enumerate(unique)}
     return unique, [places[id(a)] for a in arrays]
 
 
 def _is_mapped(array: Any) -> bool:
-    """Whether an array lies in a mapped file."""
+    """True if an array is part of a mapped file."""
     owner = array
     while getattr(owner, "base", None) is not None:
         owner = owner.base
@@ -152,7 +152,7 @@ def _is_mapped(array: Any) -> bool:
 
 
 def _read(path: Path, key: bytes) -> StoredProgram | None:
-    """What a file holds; None where it was kept under another key."""
+    """Read a file; returns None if it was stored under another key, raises `ModelFileError` if it is damaged."""
     sections = container.read(path)
     held, code = (_only(sections, kind) for kind in ("key", "code"))
     if held.data != key:
@@ -168,26 +168,26 @@ def _read(path: Path, key: bytes) -> StoredProgram | None:
 
 
 def _only(sections: container.Container, kind: str) -> container.Section:
-    found = sections.find(kind)
-    if len(found) != 1:
-        raise container.broken(sections.file, f"it has {len(found)} sections of the kind {kind}")
-    return found[0]
+    matching = sections.find(kind)
+    if len(matching) != 1:
+        raise container.broken(sections.file, f"it has {len(matching)} sections of the kind {kind}")
+    return matching[0]
 
 
 def _arrays(file: container.Container) -> list[Any]:
-    """The arrays of a file: those to be copied, in one piece of memory, then those that are mapped."""
+    """Return the arrays of a file: first those that are copied, into one piece of memory, then the mapped ones."""
     import numpy as np
 
-    found = file.find("array")
-    begin, end = (found[0].offset, found[-1].offset + len(found[-1].data)) if found else (0, 0)
+    stored = file.find("array")
+    begin, end = (stored[0].offset, stored[-1].offset + len(stored[-1].data)) if stored else (0, 0)
     whole = file.copied(begin, end)
     whole.flags.writeable = False
-    copied = [_array(s, whole[s.offset - begin :][: len(s.data)]) for s in found]
+    copied = [_array(s, whole[s.offset - begin :][: len(s.data)]) for s in stored]
     return copied + [_array(s, np.frombuffer(s.data, np.uint8)) for s in file.find("mapped")]
 
 
 def _array(section: container.Section, data: Any) -> Any:
-    """The array in the bytes of a section, in place."""
+    """Return the array in the bytes of a section, without a copy."""
     kind, shape = section.facts.get("dtype"), section.facts.get("shape")
     if kind not in _KINDS or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise container.broken(section.file, f"array {container.shown(section.name)} is not described as one")

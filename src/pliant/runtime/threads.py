@@ -1,14 +1,14 @@
-"""The thread pool, and how many threads a call gets.
+"""The thread pool, and the number of threads that a call uses.
 
-Workers are daemon Python threads parked in `worker_loop`, native code that runtime/native/thread_pool.ll describes; they hold no GIL and
-never return. There is one pool for the process. It grows to the largest number of threads asked for; a call that wants
-fewer says so through the `View` that its `Ctx.pool` points at.
+Workers are daemon Python threads inside of `worker_loop` (runtime/native/thread_pool.ll); they do not hold the GIL and
+never return. There is one pool for the process. It grows to the largest number of threads requested; the `View` that `Ctx.pool`
+points at limits a call to fewer.
 
     count, rule = resolve_threads()            # (2, "the processors this process may use")
     launcher = launcher_for(count)
     ctx.parallel_for, ctx.pool = launcher.parallel_for, launcher.pool
 
-What workers can still look at while the interpreter shuts down (records, semaphores, code) is never freed.
+Records, semaphores and code are never freed, because workers may still read them while the interpreter shuts down.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from ..support.source import caller_span
 from .native_library import immortal, native
 from .records import MAX_THREADS, Pool, View, Worker
 
-# Times in microseconds: a worker spins this long before it sleeps, a launcher before it sleeps; a wait below this one is never
-# held against a worker (a slice of the system's scheduler is longer); a worker is shed for at most this long, once it lost more than this.
+# Times in microseconds. _SPIN, _PATIENCE: how long a worker and a launcher spin before they sleep. _STALL: shorter waits are never charged
+# to a worker (a time slice of the system's scheduler is longer). _SHED: the longest time for which a worker is shed. _ALLOWANCE: how much
+# time a worker may lose before it is shed.
 _SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE = 60, 60, 300, 1_000_000, 10_000
 
 
 class Launcher(NamedTuple):
-    """The addresses that go into `Ctx.parallel_for` and `Ctx.pool`."""
+    """The values of `Ctx.parallel_for` and `Ctx.pool`."""
 
     parallel_for: int
     pool: int
@@ -48,25 +49,25 @@ _launchers: dict[int, Launcher] = {}
 
 
 def launcher_for(threads: int) -> Launcher:
-    """What runs parallel loops on `threads` threads, the calling one included; starts workers that are missing."""
-    found = _launchers.get(threads)
-    if found is not None:
-        return found
+    """Return the launcher of parallel loops on `threads` threads, the calling one included; starts missing workers."""
+    known = _launchers.get(threads)
+    if known is not None:
+        return known
     with _lock:
         code = native()
         if threads <= 1:
-            made = Launcher(code.address("serial_for"), 0)
+            launcher = Launcher(code.address("serial_for"), 0)
         else:
             wanted = min(threads, MAX_THREADS + 1) - 1
             pool = _grow(wanted)
             view = immortal(View(ctypes.addressof(pool), wanted))
-            made = Launcher(code.address("parallel_for"), ctypes.addressof(view))
-        _launchers[threads] = made
-        return made
+            launcher = Launcher(code.address("parallel_for"), ctypes.addressof(view))
+        _launchers[threads] = launcher
+        return launcher
 
 
 def _grow(wanted: int) -> Pool:
-    """The pool with at least `wanted` workers, or with as many as the system lets us start."""
+    """Return the pool with at least `wanted` workers, or as many as the system lets us start."""
     global _pool
     if _pool is None:
         _pool = _new_pool()
@@ -88,7 +89,7 @@ def _grow(wanted: int) -> Pool:
 
 
 def _new_pool() -> Pool:
-    line = 128
+    line = 128  # processors fetch cache lines of 64 bytes in pairs, and some ARM cores have lines of 128
     memory = immortal(ctypes.create_string_buffer(ctypes.sizeof(Pool) + line))
     pool = Pool.from_address(ctypes.addressof(memory) + -ctypes.addressof(memory) % line)
     semaphores = _semaphores()
@@ -96,14 +97,14 @@ def _new_pool() -> Pool:
     pool.semaphore = semaphores.make(ctypes.addressof(pool) + Pool.semaphore_memory.offset)
     pool.clock, pool.processor, pool.step_aside = (_of_linux(name) for name in ("clock_gettime", "sched_getcpu", "sched_yield"))
     rate = _ticks_per_microsecond()
-    pool.rate = int(rate * 1024 / 1000)  # in 1024 nanoseconds
+    pool.rate = int(rate * 1024 / 1000)  # ticks in 1024 nanoseconds
     times = (_SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE)
     pool.spin, pool.patience, pool.stall, pool.shed, pool.allowance = (int(rate * t) for t in times)
     return pool
 
 
 def _ticks_per_microsecond() -> float:
-    """How fast the counter of the native code runs; a factor of two off would do no harm."""
+    """Measure the rate of the native code's counter; it only scales timeouts, so an error of a factor of two is harmless."""
     ticks = ctypes.PYFUNCTYPE(ctypes.c_int64)(native().address("ticks"))
     begin, first = time.perf_counter_ns(), ticks()
     while time.perf_counter_ns() - begin < 200_000:
@@ -113,18 +114,18 @@ def _ticks_per_microsecond() -> float:
 
 
 def _of_linux(name: str) -> int:
-    """The address of a function that only Linux has in this form (a clock that tells how long another thread ran), else 0."""
+    """Return the address of a libc function that the pool uses on Linux only, else 0."""
     if sys.platform == "linux":
         return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
     return 0
 
 
 class _Semaphores(NamedTuple):
-    """The system's semaphores, called as wait(s, -1, 0) and post(s, 1, 0); arguments a function does not have do no harm."""
+    """The system's semaphore functions, called as wait(s, -1, 0) and post(s, 1, 0): Windows uses all arguments, others ignore the rest."""
 
     wait: int
     post: int
-    make: Any  # (address of 48 bytes it may live in) -> what the two functions take first
+    make: Any  # (address of 48 bytes for it) -> the first argument of both functions
 
 
 @functools.cache
@@ -158,7 +159,7 @@ def _semaphores() -> _Semaphores:
 
 
 def _after_fork() -> None:
-    """A child has no workers: it makes a pool of its own when it needs one. The code stays mapped."""
+    """Forget the pool in a child, which has no workers: it makes its own pool when it needs one. The code stays mapped."""
     global _pool, _lock
     EPOCH.value += 1
     _pool = None
@@ -172,12 +173,12 @@ if hasattr(os, "register_at_fork"):
 
 
 WITHIN: ContextVar[int | None] = immortal(ContextVar("pliant_threads", default=None))
-EPOCH = immortal(ctypes.c_int64(0))  # what `current_launcher` answered holds as long as this and WITHIN are the same
+EPOCH = immortal(ctypes.c_int64(0))  # a result of `current_launcher` is valid as long as this and WITHIN are unchanged
 _process_wide: int | None = None
 
 
 def resolve_threads(argument: int | None = None) -> tuple[int, str]:
-    """How many threads a call uses, and the rule that said so: argument, `with`, `set_threads`, environment, system."""
+    """Return the number of threads of a call, and the rule that set it: argument, `with`, `set_threads`, environment, system."""
     if argument is not None:
         return _checked(argument), "the argument `threads`"
     within = WITHIN.get()
@@ -189,7 +190,7 @@ def resolve_threads(argument: int | None = None) -> tuple[int, str]:
 
 
 def current_launcher(argument: int | None) -> Launcher:
-    """What runs the parallel loops of a call now; the same choice as `resolve_threads`, made quickly."""
+    """Return the launcher for a call now; chooses as `resolve_threads` does, but faster."""
     count = argument or WITHIN.get() or _process_wide or _given_by_system()[0]
     return _launchers.get(count) or launcher_for(count)
 
@@ -203,7 +204,7 @@ def set_threads(count: int | None) -> None:
 
 def threads(count: int) -> AbstractContextManager[None]:
     """Let calls inside the `with` block (of this Python thread or task) use `count` threads."""
-    return _use(_checked(count))  # checked here: the generator runs below contextlib, which is not the caller
+    return _use(_checked(count))  # checked here: inside of the generator, the caller would be contextlib
 
 
 @contextmanager
@@ -242,12 +243,12 @@ def _given_by_system() -> tuple[int, str]:
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """The smallest number of processors that the control groups of this process allow, or None (Linux, versions 1 and 2)."""
+    """Return the smallest CPU quota of this process's control groups, in processors, or None (Linux, cgroup versions 1 and 2)."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
         return None
-    found: list[float] = []
+    quotas: list[float] = []
     for line in lines:
         _, controllers, group = [*line.split(":", 2), "", ""][:3]
         if controllers and "cpu" not in controllers.split(","):
@@ -255,10 +256,10 @@ def cgroup_quota(membership: Path, root: Path) -> float | None:
         base = root / "cpu" if controllers else root
         folder = base / group.lstrip("/")
         for at in [folder, *folder.parents]:
-            found += _quota_in(at, version_2=not controllers)
+            quotas += _quota_in(at, version_2=not controllers)
             if at == base:
                 break
-    return min(found, default=None)
+    return min(quotas, default=None)
 
 
 def _quota_in(folder: Path, version_2: bool) -> list[float]:
