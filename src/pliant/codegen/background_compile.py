@@ -1,13 +1,13 @@
-"""A program's machine code in pieces, which LLVM makes while the rest of the program is still being lowered.
+"""Compiles a program's kernels with LLVM in a background thread, while the rest of the program is still being lowered.
 
-Kernels are handed in as soon as they are scheduled. Their text is written at once; a thread makes objects of it, and since Python is not
-needed for that, it goes on meanwhile. What is in which piece depends on the kernels and their order alone, so the code is always the same.
+Kernels are handed in as soon as they are scheduled. Their LLVM text is written at once. A thread compiles it to objects; LLVM releases the
+GIL, so lowering goes on meanwhile. Kernels are grouped into pieces by their order and size alone, so the code is always the same.
 
-    with Pieces(target("native")) as pieces:
-        pieces.kernel(func)                                  # as soon as it is there
-        module, objects = pieces.finish((prepare, size, run))   # these call the kernels
+    with BackgroundCompile(target("native")) as pieces:
+        pieces.kernel(func)                                     # as soon as it is scheduled
+        module, objects = pieces.finish((prepare, size, run))   # the host program, which calls the kernels
 
-LLVM's own lock (of llvmlite) lets one thread in at a time, so that there is one.
+llvmlite's lock lets one thread into LLVM at a time, so there is only one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .emit import emit_object
 from .llvm import Module, State
 from .llvm_build import Declarations
 
-_PIECE = 50_000  # letters from which on a piece is complete: less is not worth LLVM's start
-# Statements of a host program from which on LLVM's passes are left out for it: straight code that runs once a call. That of YOLOv8n takes
-# 0.14 s without them, 1.9 s with them, and 0.4 s with the attribute `optnone`, which passes over each function all the same.
+_PIECE = 50_000  # characters that complete a piece: for less, LLVM's fixed cost per module is too high
+# A host program of more statements is compiled without LLVM's passes: it is straight-line code that runs once per call. That of YOLOv8n
+# takes 0.14 s without them, 1.9 s with them, and 0.4 s with the attribute `optnone`, because the pass manager still visits each function.
 _LONG = 200
 
 
 _waking = threading.Lock()
-_awake: list[float] = []  # for each thread of LLVM at work, how long Python's threads were left alone before
+_awake: list[float] = []  # for each running LLVM thread, the switch interval before it started
 
 
 @contextmanager
 def _woken_soon() -> Iterator[None]:
-    """Inside, a thread that comes back from LLVM waits a tenth of a millisecond for Python's lock, not five, after each of many calls."""
+    """Inside, a thread that returns from LLVM waits 0.1 ms for the GIL instead of 5 ms, which it would do after each of many calls."""
     with _waking:
         _awake.append(_awake[-1] if _awake else sys.getswitchinterval())
         sys.setswitchinterval(1e-4)
@@ -52,13 +52,13 @@ def _woken_soon() -> Iterator[None]:
 
 
 class BackgroundCompile:
-    """The code of one program at work."""
+    """Compilation of one program."""
 
     def __init__(self, target: Target, level: int = 2, watch: Watch | None = None) -> None:
         self.target, self.level = target, level
         self.state = State(target, Declarations(target), linkage="hidden", watch=watch)
-        self.made: set[str] = set()  # inner functions of complete pieces
-        self.texts: SimpleQueue[tuple[str, int] | None] = SimpleQueue()  # each with its level
+        self.made: set[str] = set()  # names of inner functions in complete pieces
+        self.texts: SimpleQueue[tuple[str, int] | None] = SimpleQueue()  # (LLVM text, optimization level)
         self.objects: list[bytes] = []
         self.failure: BaseException | None = None
         self.stopped = False
@@ -72,7 +72,7 @@ class BackgroundCompile:
         self._wait()
 
     def kernel(self, func: Func) -> None:
-        """Make the code of a kernel; one without loops is left to those who call it, where it is inlined."""
+        """Write the code of a kernel; one without loops is left to its callers' module, where LLVM inlines it."""
         if not any(isinstance(s, For | While) for s in walk_stmts(func.body)):
             return
         self.state.inner(func)
@@ -80,13 +80,13 @@ class BackgroundCompile:
             self._complete()
 
     def finish(self, entries: Sequence[Func]) -> tuple[Module, list[bytes]]:
-        """The module of the exported functions, which says what numbers in all pieces mean, and the objects of all pieces."""
+        """Return the module of the host program, whose tables serve all pieces, and the objects of all pieces; waits for the thread."""
         long = any(sum(1 for _ in walk_stmts(f.body)) > _LONG for f in entries)
         if self.state.functions and (long or self.thread is not None):
             self._complete()
         names = tuple(f.name for f in entries)
         self.state.used.update(names)
-        self.state.linkage = "internal"  # nobody comes after them
+        self.state.linkage = "internal"  # no later piece calls them
         for f in entries:
             self.state.function(f, exported=True)
         module = self.state.module(names, self._elsewhere())
@@ -99,11 +99,11 @@ class BackgroundCompile:
         return module, self.objects
 
     def _elsewhere(self) -> list[str]:
-        """The inner functions of complete pieces that are called since."""
+        """Return the inner functions of complete pieces that the present piece calls."""
         return [name for name in self.state.called if name in self.made]
 
     def _complete(self) -> None:
-        """Give what was made to LLVM, and begin anew."""
+        """Hand the present piece to the thread, and begin a new one."""
         text = self.state.text(self._elsewhere())
         self.made |= self.state.signatures.keys()
         self.state.declarations = Declarations(self.target)
@@ -122,11 +122,11 @@ class BackgroundCompile:
                 try:
                     text, level = piece
                     self.objects.append(emit_object(text, self.target, level))
-                except BaseException as error:  # whoever waits for the code is told
+                except BaseException as error:  # `_wait` raises it
                     self.failure = error
 
     def _wait(self) -> None:
-        """Until everything is done that was given, or the piece at work when it is stopped; then nothing more can be given."""
+        """Wait until the thread has compiled everything, or only its present piece if stopped; the thread ends. Raises its error."""
         thread, self.thread = self.thread, None
         if thread is not None:
             self.texts.put(None)

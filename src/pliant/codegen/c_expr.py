@@ -1,8 +1,8 @@
-"""Expressions: each node of `sym/expr.py` as C text.
+"""C code generation for expressions: each node of `sym/expr.py` becomes C text.
 
-The passes before (`SOURCE_PASSES` in `loop/source_lowering.py`) have made trees of them, without arithmetic on half floats and without
-comparisons that ranges decide. C evaluates the arms of `?:` and the right sides of `&&` and `||` only where they are asked for, as our
-semantics want it. Integers wrap: sums and products are computed in unsigned types, unless ranges prove that nothing overflows.
+The passes before (`SOURCE_PASSES` in `loop/source_lowering.py`) leave expressions as trees, without arithmetic on half floats and without
+comparisons that range analysis decides. C evaluates the arms of `?:` and the right sides of `&&` and `||` lazily, as our semantics
+demand. Integers wrap, but signed overflow is undefined in C: sums and products use unsigned types unless ranges exclude overflow.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ RESERVED = frozenset(_KEYWORDS.split())
 
 
 class Expressions:
-    """Writes expressions over the variables of one function."""
+    """Writes the expressions of one function."""
 
     def __init__(self, function: Callable[[str, DType], str]) -> None:
-        self.names = set(RESERVED)  # taken in this function
+        self.names = set(RESERVED)  # C names used in this function
         self.vars: dict[Var, Val] = {}
         self.facts: Facts = EMPTY  # ranges of variables
-        self.function = function  # the name of the C function of an expanded function
+        self.function = function  # (math function, dtype) -> the name of its C function
 
     def name(self, wanted: str) -> str:
-        """A C name that nothing in this function has yet; what begins with `f_` or `pl_` are functions."""
+        """Return an unused C name like `wanted`; the prefixes `f_` and `pl_` are reserved for functions."""
         plain = "".join(ch if ch.isascii() and ch.isalnum() else "_" for ch in wanted)
         return unused_name(plain if plain[:1].isalpha() and not plain.startswith(("f_", "pl_")) else f"v_{plain}", self.names)
 
     def expr(self, e: Expr) -> Val:
-        """The C text of an expression."""
+        """Return the C text of an expression."""
         if isinstance(e, Const):
             return literal(e)
         if isinstance(e, Var):
             return self.vars[e]
-        emit: Callable[[Expr], Val] = getattr(self, f"_{type(e).__name__.lower()}")  # each kind of node has a method of its name
+        emit: Callable[[Expr], Val] = getattr(self, f"_{type(e).__name__.lower()}")  # the method named like the node's class
         return emit(e)
 
     def fits(self, e: Expr) -> bool:
-        """Whether a value is proven to be in the range of i32."""
+        """True if range analysis proves that a value fits into i32."""
         low, high = int_range(e, self.facts)
         return INT32[0] <= low and high <= INT32[1]
 
@@ -54,7 +54,7 @@ class Expressions:
 
     def _arithmetic(self, e: Expr) -> Val:
         d, (a, b) = e.dtype, map(self.expr, e.args)
-        if not d.is_int:  # of bools there are & | ^ alone
+        if not d.is_int:  # of bools only & | ^ reach this
             return _binary(a, e, b, c_type(d))
         if isinstance(e, (E.BitAnd, E.BitOr, E.BitXor)):
             return _wrapped("int32_t" if _narrow(a, b) else c_type(d), d, _binary(a, e, b, ""))
@@ -63,7 +63,7 @@ class Expressions:
     _add = _sub = _mul = _div = _bitand = _bitor = _bitxor = _arithmetic
 
     def _ring(self, e: Expr, a: Val, b: Val) -> Val:
-        """Sums and products of integers."""
+        """Write a sum, difference or product of integers with wraparound: in int32_t or the signed type if ranges exclude overflow."""
         d = e.dtype
         (al, ah), (bl, bh) = (int_range(x, self.facts) for x in e.args)
         corners = (al * bl, al * bh, ah * bl, ah * bh)
@@ -80,11 +80,11 @@ class Expressions:
         return self.expr(E.Sub(Const(0, e.dtype), a)) if e.dtype.is_int else Val(f"-{self.expr(a).at(2)}", c_type(e.dtype), 1)
 
     def _bitnot(self, e: Expr) -> Val:
-        (a,) = e.args  # compilers warn of `~` where they see a bool inside
+        (a,) = e.args  # not `~`: compilers warn if its operand contains a bool
         return self._not(e) if e.dtype is bool_ else self.expr(E.BitXor(a, Const(-1, e.dtype)))
 
     def _helper(self, e: Expr) -> Val:
-        """What C has no operator for, or one that means something else."""
+        """Write a call of a C helper, for operations that C has no operator for, or one with another meaning."""
         return _called("fma" if isinstance(e, E.Fma) else type(e).__name__.lower(), e.dtype, *map(self.expr, e.args))
 
     _fma = _muladd = _helper
@@ -98,7 +98,7 @@ class Expressions:
     _min = _max = _extreme
 
     def _divide(self, e: Expr) -> Val:
-        """Quotients and remainders towards minus infinity; by zero 0."""
+        """Write a floor division or modulo (towards minus infinity; by zero it is 0): `/` and `%` where ranges make them equal."""
         d, (a, b) = e.dtype, map(self.expr, e.args)
         quotient = isinstance(e, E.FloorDiv)
         (low, _), (least, most) = (int_range(x, self.facts) for x in e.args)
@@ -106,7 +106,7 @@ class Expressions:
         type_ = "int32_t" if narrow else c_type(d)
         if least > 0 and low >= 0:
             return _wrapped(type_, d, Val(f"{a.at(1)} {'/' if quotient else '%'} {b.at(1)}", "", 0))
-        if least == most > 0 and most & (most - 1) == 0:  # compilers shift signed numbers arithmetically
+        if least == most > 0 and most & (most - 1) == 0:  # a power of two; compilers shift signed integers arithmetically
             bits = f">> {most.bit_length() - 1}" if quotient else f"& {most - 1}"
             return _wrapped(type_, d, Val(f"{cast(type_, a).at(1)} {bits}", "", 0))
         return _called("floordiv" if quotient else "floormod", d, a, b, narrow=narrow)
@@ -126,7 +126,7 @@ class Expressions:
 
     def _compare(self, e: Expr) -> Val:
         a, b = map(self.expr, e.args)
-        if e.args[0].dtype is bool_:  # compilers warn of an order of bools
+        if e.args[0].dtype is bool_:  # compilers warn about ordering bools
             a, b = Val(f"(int){a.at(1)}", "int", 1), Val(f"(int){b.at(1)}", "int", 1)
         return _binary(a, e, b, "bool")
 
@@ -171,12 +171,12 @@ class Expressions:
 
 
 def cast(type_: str, a: Val) -> Val:
-    """A value as a C type."""
+    """Return the value cast to a C type."""
     return a if a.type == type_ else Val(f"({type_}){a.at(1)}", type_, 1)
 
 
 def converted(a: Val, source: DType, to: DType) -> Val:
-    """The value of `a` in another dtype."""
+    """Return the value of `a` converted to another dtype."""
     if source is to:
         return a
     if source in HALVES and to is not f32:
@@ -202,5 +202,5 @@ def _binary(a: Val, e: Expr, b: Val, type_: str) -> Val:
 
 
 def _wrapped(type_: str, d: DType, a: Val) -> Val:
-    """A result that C widened to int if its type is a small one."""
+    """Return a result in its type: C has promoted an operation on types below 32 bits to int."""
     return cast(type_, a) if d.bits < 32 else a._replace(type=type_)

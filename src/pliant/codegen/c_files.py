@@ -1,4 +1,4 @@
-"""A whole program as C files: `NAME.c`, `NAME.h`, and `NAME.bin` where the weights are not in the source.
+"""Export of a whole program as C files: `NAME.c`, `NAME.h`, and `NAME.bin` if the weights are not in the source.
 
 The header declares one function with the program's arguments by name. It fills the arrays of the ABI (docs/design/0001-abi.md) and calls
 the host program, all in one source file that needs no library:
@@ -27,17 +27,17 @@ from .c_render import CModule, render
 from .c_types import Val, c_type, helpers_for, memory_type
 
 Array = np.ndarray[Any, Any]
-INSIDE = 4 << 20  # bytes of weights up to which they stand in the source by default: compilers read about a megabyte in a second
+INSIDE = 4 << 20  # bytes of weights that are put into the source by default: compilers read about a megabyte per second
 _ALIGNMENT = 64  # of each weight in the .bin file
 _STATUS = {"OK": 0, "CANCELLED": 1, "NO_MEMORY": 3, "BAD_CALL": 4}
 _ENTRIES = ("shapes", "prepare", "size", "run")
-_CHECK = 16  # the status of the first check
+_CHECK = 16  # the status of the first check; those of further checks follow
 _WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument of the C function: how it is declared, its name, and what the header says of it."""
+    """A parameter of the C function: its declaration, its name, and its comment in the header."""
 
     declared: str
     name: str
@@ -47,21 +47,21 @@ class Parameter:
 def c_files(
     name: str, entries: Sequence[Func], interface: Interface, weights: Sequence[Array], inside: bool | None = None
 ) -> dict[str, bytes]:
-    """The files by name, of the functions `shapes`, `prepare`, `size` and `run`.
+    """Return the files (name -> content) of a program; `entries` are its functions `shapes`, `prepare`, `size` and `run`.
 
-    `weights` are the arrays of the program's constants; they are `inside` of the source unless they are large.
+    `weights` are the arrays of the program's constants. `inside` puts them into the source; None does so up to `INSIDE` bytes.
     """
     prefix = _identifier(name)
     if inside is None:
         inside = sum(a.nbytes for a in weights) <= INSIDE
     module = render(entries, "static ")
     files = _Files(prefix, module, interface, [np.ascontiguousarray(a) for a in weights], inside)
-    made = {f"{prefix}.h": files.header().encode(), f"{prefix}.c": files.source().encode()}
-    return made if inside else {**made, f"{prefix}.bin": files.weights_file()}
+    texts = {f"{prefix}.h": files.header().encode(), f"{prefix}.c": files.source().encode()}
+    return texts if inside else {**texts, f"{prefix}.bin": files.weights_file()}
 
 
 def _identifier(name: str) -> str:
-    """A name as C takes it, which is none that the source has besides."""
+    """Return the name as a C identifier that the source does not use otherwise."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     taken = plain in {*RESERVED, "main", *_ENTRIES} or plain.startswith(("pl_", "f_", "constant_"))
     return plain if plain[:1].isalpha() and not taken else f"model_{plain}"
@@ -93,7 +93,7 @@ class _Files:
     # The header.
 
     def parameters(self) -> list[Parameter]:
-        """The arguments of the program's function, in order."""
+        """Return the parameters of the program's function, in order."""
         weights = (
             [] if self.inside else [Parameter("const void *", "weights", f"weights: the bytes of {self.prefix}.bin, aligned to 8 bytes")]
         )
@@ -104,11 +104,11 @@ class _Files:
         return [*self.inputs, *self.outputs.values(), *self.counts, *self.symbols, *weights, *arena]
 
     def dims_declared(self) -> str:
-        """The parameters of a function of dims alone."""
+        """Return the parameter list of a function that takes the dims alone."""
         return ", ".join(p.declared + p.name for p in self.symbols) or "void"
 
     def header(self) -> str:
-        """The text of the header."""
+        """Return the text of the header."""
         i, u = self.interface, self.upper
         most = (
             [f"#define {u}_ARENA_BYTES {i.workspace_max} /* at the largest dims of the contract */"] if i.workspace_max is not None else []
@@ -157,27 +157,27 @@ const char *{self.prefix}_status_text(int32_t status);
     # The source.
 
     def source(self) -> str:
-        """The text of the source."""
+        """Return the text of the source."""
         entries = "\n\n".join([self._arena_function(), self._function(), self._status_function()])
         have = self.module.text
         more = [text for text in helpers_for([entries]) if text not in have]
         return "\n\n".join([f'#include "{self.prefix}.h"', have.rstrip(), *more, *self._constants(), entries, ""])
 
     def _constants(self) -> list[str]:
-        """The weights as arrays; as unions, so that they may be read as numbers of any type."""
+        """Return the definitions of the weights; as unions, so that they may be read as elements of any type."""
         if not self.inside:
             return []
-        made = []
+        unions = []
         for n, a in enumerate(self.weights):
             words = a.reshape(-1).view(f"u{a.itemsize}") if a.itemsize in _WORDS else a.reshape(-1).view(np.uint8)
             numbers = [f"0x{v:x}" for v in words.tolist()] or ["0"]
             lines = "".join("  " + ", ".join(numbers[at : at + 16]) + ",\n" for at in range(0, len(numbers), 16))
             kinds = "int64_t i; double d; float f; int32_t i32; int16_t i16; uint32_t u32; uint16_t u16; uint64_t u64;"
-            made.append(f"static const union {{ {_WORDS[words.itemsize]} w[{len(numbers)}]; {kinds} }} constant_{n} = {{{{\n{lines}}}}};")
-        return made
+            unions.append(f"static const union {{ {_WORDS[words.itemsize]} w[{len(numbers)}]; {kinds} }} constant_{n} = {{{{\n{lines}}}}};")
+        return unions
 
     def _begin(self) -> list[str]:
-        """The lines that give the dims their places and find the shapes of the arguments."""
+        """Return the first lines of both functions: the context, and the array `dims` with the symbols filled in."""
         lines = [f"  int64_t dims[{self.layout.total}] = {{0}};", "  static const volatile int32_t never = 0;"]
         lines += ["  Ctx ctx = {0};", "  int32_t code;", "  ctx.cancel = &never;"]
         return lines + [f"  dims[{self.layout.b + n}] = {p.name};" for n, p in enumerate(self.symbols)]
@@ -214,24 +214,24 @@ const char *{self.prefix}_status_text(int32_t status);
         return "\n".join([*lines, "  return 0;", "}"])
 
     def _status_function(self) -> str:
-        told = {0: "ok", 1: "cancelled", 3: "the arena is too small", 4: "the arena is not aligned to 8 bytes"}
+        texts = {0: "ok", 1: "cancelled", 3: "the arena is too small", 4: "the arena is not aligned to 8 bytes"}
         for n, check in enumerate(self.module.sites):
-            told[_CHECK + n] = check.message.replace(" = {0}", "").format(*map(str, check.values))
-        cases = "".join(f"    case {code}: return {_string(text)};\n" for code, text in told.items())
+            texts[_CHECK + n] = check.message.replace(" = {0}", "").format(*map(str, check.values))
+        cases = "".join(f"    case {code}: return {_string(text)};\n" for code, text in texts.items())
         head = f"const char *{self.prefix}_status_text(int32_t status) {{\n  switch (status) {{\n"
         return f'{head}{cases}    default: return "unknown";\n  }}\n}}'
 
     # The weights as a file.
 
     def offsets(self) -> list[int]:
-        """Where each weight begins in the file."""
+        """Return the offset of each weight in the file."""
         ends = [0]
         for a in self.weights:
             ends.append(ends[-1] + a.nbytes + -a.nbytes % _ALIGNMENT)
         return ends[:-1]
 
     def weights_file(self) -> bytes:
-        """The weights one after the other, little endian."""
+        """Return the content of the weights file: little endian, each weight aligned."""
         parts = []
         for a in self.weights:
             data = a.astype(a.dtype.newbyteorder("<"), copy=False).tobytes()

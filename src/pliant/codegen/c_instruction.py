@@ -1,4 +1,4 @@
-"""Tensor instructions with a C form: what the compiler of the C code is asked for, where that has it.
+"""Tensor instructions in C: intrinsics under `#if`, with the plain loop as the fallback.
 
     #if defined(__SSE2__)
       _mm_storeu_si128((__m128i *)(c + i), …);
@@ -6,7 +6,7 @@
       for (int32_t j = 0; j < 4; ++j) { … }
     #endif
 
-Which machine C code is compiled for is known only then, by macros; so the loop is there, too.
+The machine is known only when the C code is compiled, through macros, so both versions are in the text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .instruction_sites import Place, places_of
 
 
 def c_places(loop: For) -> tuple[Instruction, list[Place]] | None:
-    """The instruction that a loop is marked as, and its operands; None where it has no C form, or an operand no address."""
+    """Return the instruction that a loop is marked with, and its operands; None if it has no C form or an operand has no address."""
     name = loop.annotations.get(INSTRUCTION)
     instruction = find_instruction(name) if isinstance(name, str) else None
     if instruction is None or not instruction.c:
@@ -36,13 +36,13 @@ def c_places(loop: For) -> tuple[Instruction, list[Place]] | None:
 
 
 def c_operands(instruction: Instruction, places: list[Place], pointer: Callable[[Buffer, Expr, bool], str]) -> str:
-    """The form with the operands' addresses in their places, as a line; `pointer` writes an address."""
+    """Return the statement of the C form with the operands' addresses filled in; `pointer` writes an address."""
     pointers = {p.parameter.name: pointer(p.buffer, to_expr(p.start, i64), not p.written) for p in places}
     return re.sub(r"\{(\w+)\}", lambda m: pointers[m[1]], instruction.c) + ";"
 
 
 def c_headers(instructions: list[Instruction]) -> list[str]:
-    """The lines that include what forms need, where their instructions are there."""
+    """Return the `#include` lines that the C forms need, under the conditions of their instructions."""
     lines: list[str] = []
     for condition, header in dict.fromkeys((i.c_if, h) for i in instructions for h in i.headers):
         include = f"#include <{header}>"

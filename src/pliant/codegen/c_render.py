@@ -1,8 +1,8 @@
-"""The C code generator: loop programs in, C99 text out.
+"""The C code generator: renders loop programs as C99 text.
 
-Every program becomes an inner function, which takes its buffers as pointers and its symbols and scalars as values; an exported one has an
-outer function too, with the signature of docs/design/0001-abi.md. What C has no words for is lowered before by passes over loop programs
-(`loop/lowering.py`): here each statement that is left becomes a few lines.
+Every program becomes an inner function, which takes its buffers as pointers and its symbols and scalars as values. An exported one has an
+outer function too, with the signature of docs/design/0001-abi.md. Passes over loop programs (`loop/lowering.py`) have lowered what C has no
+construct for, so each statement becomes a few lines.
 
     module = render([f])
     module.text                       # one file, which needs no library
@@ -34,16 +34,16 @@ from .c_expr import Expressions, converted
 from .c_instruction import c_headers, c_operands, c_places
 from .c_types import Val, c_type, helpers_for, memory_type
 
-# Passes that C does without: loops run serially, and math functions and storage types are C functions, smaller than code at each use.
+# Passes that C does not need: loops run serially, and math functions and storage types are C functions, smaller than inlined code.
 NOT_NEEDED = ("choose_grain", "settle_lanes", "outline_parallel", "expand_math", "decode_storage")
 _NO_VALUES = "(const int64_t[6]){0}"
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_CONSTANT = re.compile(r" *const [\w *]+?\b(?:const )?(\w+) = .*;$")  # a line that declares what is never assigned again
+_CONSTANT = re.compile(r" *const [\w *]+?\b(?:const )?(\w+) = .*;$")  # a line that defines a local constant
 
 
 @dataclass(frozen=True, slots=True)
 class CModule:
-    """Generated code: the text, the exported names, and what the numbers of checks mean."""
+    """Generated code: the text, the exported names, and the table of checks."""
 
     text: str
     exports: tuple[str, ...]
@@ -51,7 +51,7 @@ class CModule:
 
 
 def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None) -> CModule:
-    """The C text of `funcs`, exported under their names, and of what they call; `linkage` may be `static `."""
+    """Render `funcs`, exported under their names, and their callees; `linkage` may be `static `."""
     names = tuple(f.name for f in funcs)
     if len(set(names)) != len(names):
         raise InternalError(f"exported functions must have different names: {', '.join(names)}")
@@ -65,7 +65,7 @@ def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None)
 
 @dataclass(slots=True)
 class State:
-    """What the functions of a module share."""
+    """State that the functions of a module share."""
 
     used: set[str]
     watch: Watch | None
@@ -76,7 +76,7 @@ class State:
     instructions: list[Instruction] = field(default_factory=list)  # whose C forms are used
 
     def inner(self, func: Func) -> str:
-        """The C name of a program's inner function; its text is made if it is not there."""
+        """Return the C name of a program's inner function; renders it at first use."""
         if func not in self.names:
             if func.attrs.external is not None:
                 raise UnsupportedError(f"`{func.name}` is a function outside of the program, which C code cannot call", where=func.span)
@@ -87,7 +87,7 @@ class State:
         return self.names[func]
 
     def function(self, fn: str, d: DType) -> str:
-        """The C name of an expanded function: code is smaller than with its definition at every use."""
+        """Return the C name of a math function without a C operator; renders it at first use. Code is smaller than inlined at each use."""
         if (fn, d) not in self.math:
             from ..sym.functions import definition
 
@@ -100,7 +100,7 @@ class State:
 
 
 def _outer(func: Func, inner: str, linkage: str) -> str:
-    """The exported function: takes what the inner one wants from the arrays of the ABI."""
+    """Return the exported function, which unpacks the arrays of the ABI and calls the inner function."""
     entry = func.attrs.entry  # the first buffer of an entry function is the `dims` array itself
     args = ["ctx"] * can_fail(func) + ["dims"] * entry
     args += [f"({pointer_type(b.dtype, func.role(b) == 'in')})buffers[{n}]" for n, b in enumerate(func.buffers[entry:])]
@@ -116,7 +116,7 @@ def _outer(func: Func, inner: str, linkage: str) -> str:
 
 
 def pointer_type(d: DType, constant: bool, by_bytes: bool = False) -> str:
-    """The type of a pointer to elements."""
+    """Return the type of a pointer to elements; `by_bytes` if the buffer is accessed as several types."""
     return f"{'const ' * constant}{'uint8_t' if by_bytes else memory_type(d)} *"
 
 
@@ -128,12 +128,12 @@ class _Function(Expressions):
         self.state, self.func = state, func
         self.lines: list[str] = []
         self.indent = 1
-        self.pointers: dict[Buffer, str] = {}  # of a register without dims: the variable
+        self.pointers: dict[Buffer, str] = {}  # a register buffer without dims is a variable
         self.constant = {b for b in func.buffers if func.role(b) == "in"}
         self.by_bytes = seen_as_several_types(func, memory_type)
 
     def text(self, name: str, result: Expr | None = None) -> str:
-        """The whole function; that of an expanded function answers `result`."""
+        """Return the whole function; a math function returns `result`."""
         func, fails = self.func, can_fail(self.func)
         params = {"ctx": "Ctx *"} if fails else {}
         restrict = "" if func.attrs.host or func.attrs.entry else "restrict "
@@ -142,7 +142,7 @@ class _Function(Expressions):
             params[parameter] = f"{pointer_type(b.dtype, b in self.constant)}{restrict}"
             if b in self.by_bytes and memory_type(b.dtype) != "uint8_t":
                 self.pointers[b] = f"(({pointer_type(u8, b in self.constant)}){parameter})"
-        for v in func.symbols:  # dims are never more
+        for v in func.symbols:  # the contract of dims
             self.facts = self.facts.with_range(v, 0, DIM_MAX)
         for v in (*func.symbols, *func.scalars):
             self.vars[v] = Val(self.name(v.name), "int32_t" if v.dtype is i64 and self.fits(v) else c_type(v.dtype))
@@ -157,11 +157,11 @@ class _Function(Expressions):
         return "\n".join([head, *unused, *lines, "}"])
 
     def line(self, text: str) -> None:
-        """Appends a line."""
+        """Append a line."""
         self.lines.append("  " * self.indent + text)
 
     def block(self, head: str, body: Stmt, orelse: Stmt | None = None) -> None:
-        """A statement between braces, one step further in."""
+        """Write a statement between braces, indented."""
         self.line(f"{head} {{")
         self.indent += 1
         self.stmt(body)
@@ -172,7 +172,7 @@ class _Function(Expressions):
             self.line("}")
 
     def constant_named(self, wanted: str, value: Val) -> Val:
-        """A local constant."""
+        """Define a local constant."""
         name = self.name(wanted)
         self.line(f"const {value.type} {name} = {value.text};")
         return Val(name, value.type)
@@ -180,7 +180,7 @@ class _Function(Expressions):
     # Memory.
 
     def offset(self, buffer: Buffer, number: Expr) -> str:
-        """A pointer to the element of that number, or, where that is of less than a byte or seen by bytes, to its byte."""
+        """Return a pointer to element `number`; for sub-byte types and buffers accessed by bytes, to its byte."""
         bits = buffer.dtype.bits
         if buffer in self.by_bytes or buffer.dtype.storage:
             number = number * (bits // 8) if bits >= 8 else number * bits // 8  # views begin at whole bytes
@@ -188,7 +188,7 @@ class _Function(Expressions):
         return self.pointers[buffer] if at.text == "0" else f"{self.pointers[buffer]} + {at.at(1)}"
 
     def accessor(self, b: Buffer, indices: tuple[Expr, ...]) -> tuple[str, str, str] | None:
-        """The helpers that read and write an element which has no type of its own there, and their first argument."""
+        """Return the load helper, the store helper and their arguments for an element without a C lvalue; None if it has one."""
         number = b.flat_index(indices)
         if b.dtype.storage:
             return f"pl_load_{b.dtype}", f"pl_store_{b.dtype}", f"{self.pointers[b]}, (size_t)({self.expr(number).text})"
@@ -197,7 +197,7 @@ class _Function(Expressions):
         return None
 
     def place(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """An element that C has a name for."""
+        """Return the lvalue of an element."""
         return self.pointers[b] if _is_variable(b) else f"{self.pointers[b]}[{self.expr(b.flat_index(indices)).text}]"
 
     def _load(self, e: Load) -> Val:
@@ -227,7 +227,7 @@ class _Function(Expressions):
         if _is_variable(b):
             self.line(f"{c_type(b.dtype)} {name} = 0;")
         elif b in self.by_bytes or b.dtype.storage:
-            packed = " = {0}" if b.dtype.bits < 8 else ""  # a store reads what its byte holds besides
+            packed = " = {0}" if b.dtype.bits < 8 else ""  # a store reads the other elements of its byte
             self.line(f"uint8_t {name}[{(elements * b.dtype.bits + 7) // 8}]{packed};")
         else:
             self.line(f"{memory_type(b.dtype)} {name}[{elements}];")
@@ -242,13 +242,13 @@ class _Function(Expressions):
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Writes a statement."""
+        """Write a statement."""
         match s:
             case Seq():
                 outside = self.facts
                 for inner in s.body:
                     self.stmt(inner)
-                self.facts = outside  # a copy of the sequence may bind its names to something else
+                self.facts = outside  # a copy of the sequence may bind the names to other values
             case Store():
                 self._store(s)
             case Let():
@@ -270,7 +270,7 @@ class _Function(Expressions):
             case Call():
                 self._launch(s)
             case Check():
-                # Casts are implicit here; what a check tells are at most six values.
+                # The ABI's error record holds six values.
                 values = ", ".join(converted(self.expr(v), v.dtype, i64).text for v in s.values[:6]) or "0"
                 fail = f"pl_fail(ctx, 2, {self.state.sites.setdefault(s, len(self.state.sites))}, (const int64_t[6]){{{values}}})"
                 self.line(f"if (!{self.expr(s.cond).at(2)}) return {fail};")
@@ -283,7 +283,7 @@ class _Function(Expressions):
             self.stmt(s.body)
             return
         start, stop = self.expr(s.start), self.expr(s.stop)
-        if not isinstance(s.stop, (Const, Var)):  # it is evaluated once
+        if not isinstance(s.stop, (Const, Var)):  # evaluate it once, not in each iteration
             stop = self.constant_named(f"{s.var.name}_end", stop)
         type_ = "int32_t" if start.type == stop.type == "int32_t" else "int64_t"
         self.vars[s.var] = Val(self.name(s.var.name), type_)
@@ -293,7 +293,7 @@ class _Function(Expressions):
         self.facts = outside
 
     def _instruction(self, s: For) -> None:
-        """The C form of a tensor instruction where the compiler has it, and the loop, lowered like any other, where not."""
+        """Write the C form of a tensor instruction, and under `#else` its loop, lowered like any other."""
         performed = c_places(s)
         if performed is not None:
             instruction, places = performed
@@ -309,7 +309,7 @@ class _Function(Expressions):
             self.line("#endif")
 
     def operand(self, b: Buffer, start: Expr, constant: bool) -> str:
-        """The address of an operand of an instruction, as a pointer to its elements."""
+        """Return the address of an instruction's operand, as a pointer to its elements."""
         place = f"({self.offset(b, start)})"
         return f"(({pointer_type(b.dtype, constant)}){place})" if b in self.by_bytes else place
 
@@ -334,17 +334,17 @@ class _Function(Expressions):
 
 
 def _is_variable(b: Buffer) -> bool:
-    """Whether a buffer is one register, a local variable in C."""
+    """True if a buffer is a single register, which is a local variable in C."""
     return b.scope == "register" and not b.ndim and not b.dtype.storage
 
 
 def _without_unread(lines: list[str]) -> tuple[list[str], set[str]]:
-    """The lines without constants that nothing reads, such as sizes that only a view's shape names, and the words that are left."""
-    kept: list[str] = []
+    """Return the lines without unused constants, such as sizes that only a view's shape names, and the identifiers in them."""
+    used: list[str] = []
     words: set[str] = set()
     for line in reversed(lines):
         constant = _CONSTANT.match(line)
         if not constant or constant[1] in words:
-            kept.append(line)
+            used.append(line)
             words.update(_WORD.findall(line))
-    return kept[::-1], words
+    return used[::-1], words

@@ -1,7 +1,7 @@
-"""What the C code generator says about types: names, literals, values with their C type, and the helper functions of `c_helpers.h`.
+"""Types of the C code generator: C names, literals, typed expressions, and the helper functions of `c_helpers.h`.
 
 In C code a bool is a `bool`, and f16 and bf16 are their 16 bits (`uint16_t`). In memory a bool and an element of a storage type are bytes.
-An i64 that is proven to fit is an `int32_t` (`Val.type` tells): microcontrollers add it in one instruction.
+An i64 that provably fits into 32 bits is an `int32_t` (see `Val.type`): microcontrollers add it in one instruction.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _C_NAMES = {"bool": "bool", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float
 
 
 class Val(NamedTuple):
-    """A C expression: its text, its C type, and how tightly it binds: 2 a name or a call, 1 a unary operator or a cast, 0 anything."""
+    """A C expression: its text, its C type, and its precedence: 2 a name or a call, 1 a unary operator or a cast, 0 anything else."""
 
     text: str
     type: str
     level: int = 2
 
     def at(self, level: int) -> str:
-        """The text, in parentheses if it binds less tightly."""
+        """Return the text, in parentheses if its precedence is lower than `level`."""
         return self.text if self.level >= level else f"({self.text})"
 
 
 def c_type(d: DType) -> str:
-    """The C type of a value of a compute type."""
+    """Return the C type of a value; raises an error for storage types, which have no values."""
     if d.storage:
         raise InternalError(f"a value of the storage type {d} in C code")
     return _C_NAMES.get(d.name) or f"{'u' if d.kind == 'u' else ''}int{d.bits}_t"
 
 
 def memory_type(d: DType) -> str:
-    """The C type of an element in memory; of less than a byte, that of the byte it is in."""
+    """Return the C type of an element in memory; a sub-byte element has the type of its byte."""
     return "uint8_t" if d is bool_ or d.storage else c_type(d)
 
 
 def arithmetic_type(d: DType) -> str:
-    """The unsigned type in which integers are added and multiplied: never one that C widens to int, whose overflow is undefined."""
+    """Return the unsigned type for integer sums and products: never below 32 bits, which C promotes to int, whose overflow is undefined."""
     return "uint64_t" if d.bits == 64 else "uint32_t"
 
 
 def literal(c: Const) -> Val:
-    """A constant of a program; a float is written by its bits, in hexadecimal."""
+    """Return a constant of a program; finite floats are written in hexadecimal, which is exact."""
     d, value = c.dtype, c.value
     if d is bool_:
         return Val("true" if value else "false", "bool")
@@ -81,7 +81,7 @@ _NAME = re.compile(r"\bprelude\b|\bpl_\w+")
 
 @cache
 def helper_texts() -> dict[str, str]:
-    """The helper functions of `c_helpers.h` by name, templates filled in, each before those that call it."""
+    """Return the helper functions of `c_helpers.h` by name, with templates instantiated, callees before callers."""
     source = (files(__package__) / "c_helpers.h").read_text(encoding="utf-8")
     types = {t: {"t": t, **dict(word.split("=") for word in words.split())} for t, words in _TYPE.findall(source)}
     texts: dict[str, str] = {}
@@ -94,7 +94,7 @@ def helper_texts() -> dict[str, str]:
 
 
 def helpers_for(text: Iterable[str]) -> list[str]:
-    """The helper functions that some text calls, and those that these call."""
+    """Return the helper functions that some text calls, directly or indirectly."""
     known = helper_texts()
     wanted: set[str] = set()
     open_ = [name for part in text for name in _NAME.findall(part)]

@@ -1,13 +1,13 @@
-"""LLVM IR text in, machine code out: the only place that runs LLVM.
+"""Compiles LLVM IR text to machine code: the only module that runs LLVM.
 
-Two promises are kept here for all code generators. *Floats are exact*: no fast-math, and a multiplication and an
-addition are never contracted. *No undefined symbols*: LLVM likes to turn loops into calls of memset and memcpy; every
-function is marked so that it does not. What LLVM can do only by a library call (fma without the instruction, f16
-without f16c, frem, i128 on wasm) must not be in the IR; the linkers refuse it.
+It keeps two promises for all code generators. *Floats are exact*: no fast-math, no FMA contraction.
+*No undefined symbols*: LLVM would turn loops into calls of memset and memcpy, so every function is marked "no-builtins".
+Operations that LLVM implements by a library call (fma without the instruction, f16 without f16c, frem, i128 on wasm) must not
+be in the IR; the linkers refuse them.
 
     code = emit_object(ir_text, target("native"))        # an ELF or wasm relocatable object
 
-LLVM's vectorizers and unroller are off: loop programs say what is a vector and what is unrolled.
+LLVM's vectorizers and unroller are off: schedules decide what is vectorized and unrolled.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def emit_object(ir_text: str, target: Target, level: int = 2) -> bytes:
-    """The relocatable object of a module, optimized at `level` 0 (no passes at all) to 3."""
+    """Compile a module to a relocatable object; `level` is 0 (no passes at all) to 3."""
     module, machine = _optimized(ir_text, target, level)
     return bytes(machine.emit_object(module))
 
 
 def emit_assembly(ir_text: str, target: Target, level: int = 2) -> str:
-    """The assembly text of a module, for people and tests to read."""
+    """Compile a module to assembly text, for people and tests."""
     module, machine = _optimized(ir_text, target, level)
     return str(machine.emit_assembly(module))
 
 
 def optimize(ir_text: str, target: Target, level: int = 2) -> str:
-    """The module's IR text after LLVM's passes, for people and tests to read."""
+    """Return the module's IR text after LLVM's passes, for people and tests."""
     module, _ = _optimized(ir_text, target, level)
     return str(module)
 
@@ -47,7 +47,7 @@ def _optimized(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef
 
     machine = _machine(target, level)
     try:
-        # A context of its own: types named in one module must not be renamed because another has the same name.
+        # Each module has its own context: otherwise LLVM renames types of one module that another one also names.
         module = llvm.parse_assembly(_with_attributes(ir_text, target), llvm.create_context())
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
@@ -62,8 +62,8 @@ def _optimized(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef
 def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int) -> None:
     """Run LLVM's passes over a module.
 
-    Each module has a pass builder of its own: running one registers callbacks of an object that llvmlite has on the stack, so that a second
-    run of the same builder would call into memory that is gone (it was seen to write "Skipping pass …" to stderr).
+    Each module has its own pass builder: a run registers callbacks of an object that llvmlite has on the stack, so a second run of the same
+    builder would call into freed memory (it was seen to write "Skipping pass …" to stderr).
     """
     import llvmlite.binding as llvm
 
@@ -81,7 +81,7 @@ def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int)
 
 
 def _free(manager: Any) -> None:
-    """Gives back the memory of passes. In llvmlite the method that does it stands behind an empty one of another base class."""
+    """Free the memory of a pass manager. In llvmlite, an empty `_dispose` of another base class hides the method that does it."""
     from llvmlite.binding import ffi, newpassmanagers
 
     if type(manager)._dispose is ffi.ObjectRef._dispose:
@@ -91,12 +91,12 @@ def _free(manager: Any) -> None:
 
 @functools.cache
 def _machine(target: Target, level: int) -> Any:
-    """LLVM's machine for the target, with only the needed part of LLVM initialized."""
+    """Return LLVM's target machine; initializes only the part of LLVM that it needs."""
     import llvmlite.binding as llvm
 
     _initialize(native=target.arch == _HOST_ARCHES.get(platform.machine().lower()))
     features = ",".join(f"+{feature}" for feature in target.features)
-    # A blob may lie anywhere; the memory of a wasm module is its own, so addresses there are plain numbers.
+    # A blob may be mapped anywhere; a wasm module owns its memory, so addresses are constants there.
     reloc = "static" if target.kind == "wasm" else "pic"
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=features, opt=level, reloc=reloc, codemodel="small"
@@ -116,8 +116,8 @@ def _initialize(*, native: bool) -> None:
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-    # Division of integers wider than a register is expanded in place instead of calling the compiler's library. This is
-    # a setting of the whole process, which changes no result for others who use LLVM in it.
+    # Expand division of integers wider than a register in place, instead of calling the compiler's library. This setting is
+    # process-wide; it changes no results of other users of LLVM.
     llvm.set_option("pliant", "--expand-div-rem-bits=64")
 
 
@@ -127,11 +127,11 @@ _ANY_DEFINE = re.compile(r"^[ \t]*define\b", re.MULTILINE)
 
 
 def _with_attributes(ir_text: str, target: Target) -> str:
-    """The module with what holds for every function of ours written at each of them."""
+    """Add our attributes to every function of a module."""
     attributes = f'nounwind "no-builtins" "tune-cpu"="{target.tune}"'
     if target.probes_stack:
         attributes += ' "probe-stack"="inline-asm"'
-    if target.call_conv == "win64cc":  # the system may write below the stack pointer
+    if target.call_conv == "win64cc":  # Windows may write below the stack pointer
         attributes += " noredzone"
     text, count = _DEFINE.subn(rf"\1 {attributes} {{", ir_text)
     if count != len(_ANY_DEFINE.findall(ir_text)):

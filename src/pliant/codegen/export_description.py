@@ -1,4 +1,4 @@
-"""The files of an export that every host needs: `NAME.json`, which describes a program, and `NAME.bin`, its constants (docs/targets.md)."""
+"""Export files for every embedder: `NAME.json`, the description of a program, and `NAME.bin`, its constants (docs/targets.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALIGNMENT = 64  # of each constant, as in compiled programs
 
 
 def constant_places(constants: Sequence[Array]) -> list[dict[str, int]]:
-    """Where each constant lies in the file, and its size in bytes."""
+    """Return the offset of each constant in the file, and its size in bytes."""
     places, end = [], 0
     for array in constants:
         places.append({"offset": end, "size": int(array.nbytes)})
@@ -29,7 +29,7 @@ def constant_places(constants: Sequence[Array]) -> list[dict[str, int]]:
 def data_files(
     name: str, machine: Target, interface: Interface, constants: Sequence[Array], entries: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """The description and the constants; `entries` are the names of the program's functions in its code."""
+    """Return the description and the constants (name -> content); `entries` maps the entry functions to their symbols."""
     content = b"".join(part for a in constants for part in (a.tobytes(), bytes(-a.nbytes % _ALIGNMENT)))
     layout = Layout(interface)
     record = json.loads(interface._replace(rules=(), kernels=(), constants=()).to_json())
@@ -58,7 +58,7 @@ def data_files(
 
 
 def _arguments(interface: Interface) -> list[dict[str, Any]]:
-    """The arguments, each with its place in `dims` (a tensor's shape, then its strides) and in `buffers`."""
+    """Return the arguments, each with its index in `dims` (a tensor's shape, then its strides) and in `buffers`."""
     layout = Layout(interface)
     at, buffer, scalar = 0, 0, layout.scalars
     arguments: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The C header of an exported library: the binary interface of docs/design/0001-abi.md, and the numbers of one program."""
+"""The C header of an exported library: the ABI of docs/design/0001-abi.md, and the buffer and dim indices of one program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ struct PliantCtx {
 
 
 def header(name: str, machine: Target, interface: Interface, constants: Sequence[Mapping[str, int]]) -> str:
-    """The text of the header of the program `name`."""
+    """Return the header of the program `name`."""
     layout, upper = Layout(interface), name.upper()
     lines = [f"/* {_comment(interface.name)}, compiled by Pliant for {_comment(machine.name)}.", "", *_contract(interface), "*/"]
     lines += [f"#ifndef PLIANT_{upper}_H", f"#define PLIANT_{upper}_H", "", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {']
@@ -66,13 +66,13 @@ def header(name: str, machine: Target, interface: Interface, constants: Sequence
 
 
 def _contract(interface: Interface) -> list[str]:
-    """What the program takes and gives, as a contract prints it."""
+    """Return the arguments, results and dims, as a contract prints them."""
     listed = [f"  {i}" for i in interface.inputs] + [f"  -> {o}" for o in interface.outputs] + [f"  {s}" for s in interface.symbols]
     return [_comment(line) for line in [*listed, f"  workspace: {interface.workspace} bytes"]]
 
 
 def _comment(text: str) -> str:
-    """A text that does not end the comment that it stands in."""
+    """Escape a text so that it cannot end the C comment around it."""
     return text.replace("*/", "* /").replace("\n", " ")
 
 

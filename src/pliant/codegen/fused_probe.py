@@ -1,15 +1,15 @@
-"""`fused`: whether the engine that runs a wasm module rounds a relaxed multiply-add once, as LLVM IR.
+"""`fused`, as LLVM IR: a function of wasm modules that returns 1 if the engine's relaxed multiply-add rounds once (FMA).
 
-WebAssembly leaves it to the engine whether `relaxed_madd` rounds a product before it adds to it. Engines take the machine's instruction,
-which rounds once, where it has one. A module that uses it for fused multiply-add computes what it promises there alone, so it exports
-this function, and a host asks it first: 1 means fused; 0 that the module for `wasm+simd128` is the one to run.
+WebAssembly lets the engine choose whether `relaxed_madd` rounds the product before the addition. Engines use the machine's FMA
+instruction if there is one. A module that relies on it is correct only there, so it exports this function. An embedder
+calls it first: 1 means fused, 0 means that it must run the module for `wasm+simd128` instead.
 """
 
 from __future__ import annotations
 
 NAME = "fused"
 
-# (1 + 2^-12)^2 is 1 + 2^-11 + 2^-24, whose last bit a rounding of the product drops.
+# (1 + 2^-12)^2 is 1 + 2^-11 + 2^-24. Rounding the product drops the last bit, and subtracting 1 + 2^-11 then gives 0.
 TEXT = """
 declare <4 x float> @llvm.wasm.relaxed.madd.v4f32(<4 x float>, <4 x float>, <4 x float>)
 

@@ -1,13 +1,13 @@
-"""Where a program performs a tensor instruction: which memory each parameter of its implementation stands for.
+"""Matches loops that `tensorize` marked with the instruction's implementation, to find the operands of a tensor instruction.
 
-`tensorize` puts the implementation of an instruction, over the program's buffers, in the place of a tile, and marks its loop:
+`tensorize` replaces a tile by the implementation of an instruction over the program's buffers, and marks its loop:
 
     for j in vector(4, instruction="mine.dot"):              # implementation:  for j in vector(4):
         c[i, 4 * v + j] += a[i, k] * b[v, k, j]              #                      c[j] += a[0] * b[j]
 
-Until code is made, the loop is a loop like any other, which every pass and the interpreter understand. A code generator that has a form of
-the instruction for its target asks here where the operands begin: `c` at c[i, 4 * v], `a` at a[i, k], `b` at b[v, k, 0]. The answer is None
-where the loop no longer is the implementation over operands that lie as the parameters do; it is then compiled as it stands.
+Until code generation it is a loop like any other, which every pass and the interpreter understand. A code generator that has a form of
+the instruction for its target asks here where the operands begin: `c` at c[i, 4 * v], `a` at a[i, k], `b` at b[v, k, 0]. The result is None
+if passes changed the loop, or if operands are not laid out as the parameters; then the loop itself is compiled.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..sym.poly import Poly, add, multiply, poly_of
 from ..target import Target
 from ..target.instructions import Instruction, find_instruction
 
-Flat = Callable[[tuple[Expr, ...], tuple[Expr, ...]], Poly]  # from indices and strides to the number of an element
+Flat = Callable[[tuple[Expr, ...], tuple[Expr, ...]], Poly]  # (indices, strides) -> offset of an element
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The operand for a parameter: the element of a program's buffer at which it begins, as a polynomial."""
+    """The operand for a parameter: a buffer of the program, and the offset in elements at which it begins, as a polynomial."""
 
     parameter: Buffer
     written: bool
@@ -40,7 +40,7 @@ class Place:
 
 
 def instruction_at(loop: For, target: Target) -> Instruction | None:
-    """The instruction that a loop is marked as, where the target has it."""
+    """Return the instruction that a loop is marked with, or None if there is none or the target lacks it."""
     name = loop.annotations.get(INSTRUCTION)
     instruction = find_instruction(name) if isinstance(name, str) else None
     return instruction if instruction is not None and instruction.is_on(target) else None
@@ -48,9 +48,9 @@ def instruction_at(loop: For, target: Target) -> Instruction | None:
 
 @cache
 def implementations(instruction: Instruction, expanded: bool) -> tuple[Func, ...]:
-    """The loop program that an instruction is put into programs as, after the passes that these have gone through.
+    """Return the implementations of an instruction to compare with, after the same passes as the programs that contain it.
 
-    Of math functions there are forms with fma and without: where the machine has none, a program was changed before it was scheduled.
+    There are two if it calls math functions: for machines without fma, a program was rewritten before it was scheduled.
     """
     func = parse_module(instruction.implementation)["f"]
     passes = () if expanded else ("expand_math",)
@@ -58,7 +58,10 @@ def implementations(instruction: Instruction, expanded: bool) -> tuple[Func, ...
 
 
 def places_of(loop: For, instruction: Instruction, flat: Flat | None = None, expanded: bool = True) -> list[Place] | None:
-    """The operands of the instruction that a loop performs, in the order of its parameters; are math functions expanded in the loop?"""
+    """Return the operands of a loop's instruction in the order of its parameters, or None if the loop does not match.
+
+    `expanded` says whether math functions are expanded in the loop.
+    """
     for func in implementations(instruction, expanded):
         match = _Match(func, flat or _flat)
         if match.stmt(only_loop(func.body), loop) and all(b in match.places for b in func.buffers):
@@ -67,7 +70,7 @@ def places_of(loop: For, instruction: Instruction, flat: Flat | None = None, exp
 
 
 def is_recognized(instruction: Instruction) -> bool:
-    """Whether an instruction is found in its own implementation: not where that has statements which are not compared."""
+    """True if an instruction matches its own implementation; false if that has statements that the matcher does not know."""
     (func, *_) = implementations(instruction, True)
     loop = only_loop(func.body)
     return isinstance(loop, For) and places_of(loop, instruction) is not None
@@ -81,12 +84,12 @@ def _flat(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Poly:
 
 
 def only_loop(s: Stmt) -> Stmt:
-    """The loop that an implementation is."""
+    """Return the loop of an implementation without the sequence around it."""
     return s.body[0] if isinstance(s, Seq) and len(s.body) == 1 else s
 
 
 class _Match:
-    """An implementation compared with a loop of a program."""
+    """Comparison of an implementation with a loop of a program."""
 
     def __init__(self, func: Func, flat: Flat) -> None:
         self.func = func
@@ -95,7 +98,7 @@ class _Match:
         self.places: dict[Buffer, Place] = {}
 
     def stmt(self, d: Stmt, p: Stmt) -> bool:
-        """Whether the program's statement is the implementation's."""
+        """True if the program's statement `p` matches the implementation's `d`."""
         if isinstance(d, For) and isinstance(p, For):
             self.vars[d.var] = p.var
             ends = ((d.start, p.start), (d.stop, p.stop))
@@ -113,7 +116,7 @@ class _Match:
         return False
 
     def expr(self, d: Expr, p: Expr) -> bool:
-        """Whether the program's expression is the implementation's."""
+        """True if the program's expression `p` matches the implementation's `d`."""
         if isinstance(d, Load) and isinstance(p, Load):
             return self.load(d, p)
         if isinstance(d, Var):
@@ -123,7 +126,7 @@ class _Match:
         return type(d) is type(p) and d.dtype is p.dtype and len(d.args) == len(p.args) and all(map(self.expr, d.args, p.args))
 
     def load(self, d: Load, p: Load) -> bool:
-        """Whether an element is the parameter's, at the same distance from where the operand begins as all others."""
+        """True if `p` is the element `d` of a parameter: all accesses to one parameter must agree on where its operand begins."""
         if d.buffer not in self.func.buffers or d.buffer.dtype is not p.buffer.dtype:
             return False
         within = poly_of(substitute(d.buffer.flat_index(d.indices), self.vars))
@@ -135,5 +138,5 @@ class _Match:
         return known.buffer is p.buffer and known.start == start
 
     def own_vars(self) -> set[Var]:
-        """The variables of the loops that the instruction replaces."""
+        """Return the variables of the loops that the instruction replaces; an operand must not begin at one of them."""
         return {v for v in self.vars.values() if isinstance(v, Var)}

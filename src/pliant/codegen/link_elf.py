@@ -1,14 +1,13 @@
-"""A small linker: relocatable ELF objects of LLVM in, a flat blob out.
+"""A small ELF linker: joins LLVM's relocatable objects into a flat, position-independent blob.
 
-The sections that exist at run time are laid one after the other, code first, and every reference between them is made
-relative to the place that holds it, so the blob runs wherever it is mapped at a page boundary. What such a blob cannot
-have is refused: undefined symbols, writable data, absolute addresses. References through a global offset table become
-direct ones, since all is in one piece.
+The sections that exist at run time are laid out one after the other, code first. Every relocation between them is resolved
+PC-relative, so the blob runs wherever it is mapped at a page boundary. The linker refuses what such a blob cannot have:
+undefined symbols, writable data, absolute addresses. References through a global offset table (GOT) become direct ones.
 
     blob = link(emit_object(ir_text, target("llvm:znver3")), ["run"])
-    blob.exports["run"]                                   # where `run` begins in blob.code
+    blob.exports["run"]                                   # the offset of `run` in blob.code
 
-Numbers are those of the ELF specification; what a reference becomes on each processor is in `relocations.py`.
+Numbers are those of the ELF specification; `relocations.py` resolves the relocations of each processor.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
 _SHN_UNDEF, _SHN_LORESERVE = 0, 0xFF00
 _STB_LOCAL = 0
-_CODE_ALIGNMENT = 64
+_CODE_ALIGNMENT = 64  # a cache line
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class _Symbol:
     name: str
     section: int
     value: int
-    shared: bool = False  # other objects may mean it
+    shared: bool = False  # visible to other objects
 
 
 class _Object:
-    """A parsed object; every offset in it has been checked against its size."""
+    """A parsed object; every offset in it is checked against its size."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -69,11 +68,11 @@ class _Object:
         self.symbols = list(self._read_symbols())
 
     def content(self, section: _Section) -> bytes:
-        """The bytes of a section."""
+        """Return the bytes of a section."""
         return self._bytes(section.offset, section.size)
 
     def relocations(self) -> Iterator[tuple[int, int, int, _Symbol, int]]:
-        """Each relocation of a section that exists at run time: section, offset, type, symbol, addend."""
+        """Yield each relocation of a section that exists at run time: section, offset, type, symbol, addend."""
         for section in self.sections:
             if section.type not in (_SHT_REL, _SHT_RELA) or not self._exists(section.info):
                 continue
@@ -88,14 +87,14 @@ class _Object:
                 yield section.info, offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
 
     def placed(self) -> list[int]:
-        """The sections that exist at run time."""
+        """Return the indices of the sections that exist at run time."""
         return [i for i in range(len(self.sections)) if self._exists(i)]
 
     def _exists(self, index: int) -> bool:
         if not 0 < index < len(self.sections):
             return False
         section = self.sections[index]
-        # Unwind tables serve a loader that a blob does not have.
+        # A loader would register unwind tables, and a blob has none, so they are dropped.
         return bool(section.flags & _SHF_ALLOC and section.size) and section.name != ".eh_frame"
 
     def _read_symbols(self) -> Iterator[_Symbol]:
@@ -118,7 +117,7 @@ class _Object:
 
 
 def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
-    """The flat blob of an object, or of several that refer to each other, with the offsets of the functions in `exports`."""
+    """Link one or several objects into a flat blob that exports the functions in `exports`; raises `InternalError` if it cannot."""
     parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
     defined = {s.name: (n, s) for n, obj in enumerate(parsed) for s in obj.symbols if s.shared and s.section != _SHN_UNDEF}
     if missing := sorted({name for obj in parsed for name in _undefined(obj)} - defined.keys()):
@@ -153,7 +152,7 @@ def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
 
 
 def undefined_symbols(object_bytes: bytes) -> list[str]:
-    """The names that an object (ELF or wasm) needs and does not define, sorted."""
+    """Return the undefined symbols of an object (ELF or wasm), sorted."""
     if object_bytes[:4] == b"\0asm":
         from .link_wasm import undefined_functions
 
@@ -166,7 +165,7 @@ def _undefined(obj: _Object) -> list[str]:
 
 
 def _lay_out(objects: Sequence[_Object]) -> tuple[bytearray, dict[tuple[int, int], int]]:
-    """The contents one after the other, all code first, and where each section of each object begins."""
+    """Concatenate the sections, code first; returns the bytes, and the offset of each (object, section)."""
     code = bytearray()
     base: dict[tuple[int, int], int] = {}
     placed = [(n, index) for n, obj in enumerate(objects) for index in obj.placed()]
@@ -179,7 +178,7 @@ def _lay_out(objects: Sequence[_Object]) -> tuple[bytearray, dict[tuple[int, int
             )
         if section.alignment > 4096 or section.alignment & section.alignment - 1:
             raise _broken(f"section {section.name} is aligned to {section.alignment} bytes")
-        # Constants begin on a cache line of their own, away from the last instructions.
+        # Sections begin at a cache line, so that constants do not share one with the last instructions.
         code += bytes(-len(code) % max(section.alignment, _CODE_ALIGNMENT))
         base[n, index] = len(code)
         code += objects[n].content(section)

@@ -1,15 +1,16 @@
-"""A small linker: relocatable wasm objects of LLVM in, a wasm module that runs out.
+"""A small wasm linker: joins LLVM's relocatable objects into a runnable module without imports.
 
 The objects import their memory, stack pointer and function table; the module owns and exports them:
 
     memory          [0, stack_bytes) the stack, growing down so that overflow traps; then constants; then free
-    table           slot 0 is null, then the functions whose address is taken; a host grows it and adds its own
-    __heap_base     the first address that belongs to the host, a multiple of 64
+    table           slot 0 is null, then the functions whose address is taken; an embedder grows it and adds its own
+    __heap_base     the first address that belongs to the embedder, a multiple of 64
 
     module = link_wasm(emit_object(ir_text, target("wasm+simd128")), ["run"])
     blob = link_blob(objects, ["prepare", "size", "run"])    # the same as a blob, whose exports are offsets of function bodies
 
-Objects may call functions of each other, by name. Each keeps its own types: wasm compares the types of indirect calls by structure.
+Objects may call functions of each other, by name. Equal function types are not merged, since wasm compares the types of indirect calls
+by structure.
 
 Numbers are those of the WebAssembly binary format and of its "Linking" tool convention.
 """
@@ -27,19 +28,19 @@ from ..support.record import dataclass
 _MAGIC = b"\0asm\x01\0\0\0"
 _PAGE = 65536
 _LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x02, 0x10, 0x40  # flags of symbols
-STACK = 2 * MOST_STACK  # a kernel with all that it may have, and what calls it
+STACK = 2 * MOST_STACK  # a kernel with the largest stack that it may have, and its callers
 _STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
 
 
 class _Id(IntEnum):
-    """Numbers of sections."""
+    """Section numbers of the binary format."""
 
     CUSTOM, TYPE, IMPORT, FUNCTION, TABLE, MEMORY, GLOBAL, EXPORT = range(8)
     ELEMENT, CODE, DATA = 9, 10, 11
 
 
 class _Kind(IntEnum):
-    """Kinds of symbols."""
+    """Symbol kinds of the linking convention."""
 
     FUNCTION, DATA, GLOBAL, SECTION, TAG, TABLE = range(6)
 
@@ -51,14 +52,14 @@ class _Symbol:
     defined: bool
     index: int  # of the function, global, table or data segment
     offset: int  # into the segment
-    local: bool = False  # no other object may mean it
+    local: bool = False  # not visible to other objects
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
     name: str
     alignment: int
-    begin: int  # where its bytes lie in the data section
+    begin: int  # offset of its bytes in the data section
     size: int
 
 
@@ -71,7 +72,7 @@ class _Relocation:
 
 
 class _Reader:
-    """Reads the encodings of wasm, within bounds."""
+    """Reads the encodings of wasm (LEB128, vectors, names) with bounds checks."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -139,11 +140,11 @@ class _Object:
         self.segments = self._read_segments()
 
     def count(self, section: _Id) -> int:
-        """How many entries the vector of a section has."""
+        """Return the number of entries in the vector of a section."""
         return _Reader(self.sections.get(section, b"\0")).unsigned()
 
     def function_types(self) -> list[int]:
-        """The type of each function that the object defines, as the object numbers types."""
+        """Return the type index of each function that the object defines, in the object's numbering."""
         reader = _Reader(self.sections.get(_Id.FUNCTION, b"\0"))
         return [reader.unsigned() for _ in range(reader.unsigned())]
 
@@ -208,7 +209,7 @@ class _Object:
 
     def _read_segments(self) -> list[_Segment]:
         reader = _Reader(self.sections.get(_Id.DATA, b"\0"))
-        found: list[_Segment] = []
+        segments: list[_Segment] = []
         if reader.unsigned() != len(self._segment_names):
             raise _broken("not every segment has a name")
         for name, alignment in self._segment_names:
@@ -218,17 +219,17 @@ class _Object:
             if reader.byte() != 0x0B:
                 raise _broken(f"segment {name} has no plain address")
             size = reader.unsigned()
-            found.append(_Segment(name, alignment, reader.at, size))
+            segments.append(_Segment(name, alignment, reader.at, size))
             reader.bytes(size)
-        return found
+        return segments
 
 
 class _Layout:
-    """Where everything of the objects is in the module: functions, types and segments are renumbered, one object after the other."""
+    """Numbering of the module: types, functions and data segments of the objects, one object after the other."""
 
     def __init__(self, objects: Sequence[_Object], stack_bytes: int) -> None:
         self.objects = objects
-        self.slots: dict[int, int] = {}  # function of the module -> place in the table
+        self.slots: dict[int, int] = {}  # function of the module -> slot in the table
         self.type_base, self.function_base = [], []
         types = functions = 0
         for obj in objects:
@@ -242,7 +243,7 @@ class _Layout:
         self.addresses, self.heap_base = _place([obj.segments for obj in objects], stack_bytes)
 
     def function(self, n: int, symbol: _Symbol) -> int:
-        """The module's number of a function that object `n` means by a symbol."""
+        """Return the module's index of the function that a symbol of object `n` refers to."""
         if not symbol.defined:
             n, symbol = self.defined[symbol.name]
         own = symbol.index - len(self.objects[n].imports[_Kind.FUNCTION])
@@ -251,17 +252,17 @@ class _Layout:
         return self.function_base[n] + own
 
     def slot(self, function: int) -> int:
-        """The place of a function in the table; it gets one when it is first asked for."""
+        """Return the slot of a function in the table; assigns one at the first request."""
         return self.slots.setdefault(function, len(self.slots) + 1)
 
 
 def link_wasm(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> bytes:
-    """The runnable module of one or several objects, exporting the functions in `exports`, its memory and its table."""
+    """Link one or several objects into a module that exports the functions in `exports`, its memory and its table."""
     return link_blob(objects, exports, stack_bytes).code
 
 
 def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> Blob:
-    """The same module as a blob of the form `wasm`: it knows where the body of each exported function begins."""
+    """Return the same module as a blob of the form `wasm`, with the offset of each exported function's body."""
     parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
     stack_bytes += -stack_bytes % 16
     layout = _Layout(parsed, stack_bytes)
@@ -307,14 +308,14 @@ def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_by
 
 
 def _joined(objects: Sequence[_Object], section: _Id) -> bytes:
-    """The vectors of one section of all objects as one vector."""
+    """Concatenate the vectors of one section of all objects."""
     counts = [_Reader(obj.sections.get(section, b"\0")) for obj in objects]
     total = sum(reader.unsigned() for reader in counts)
     return _leb(total) + b"".join(reader.data[reader.at :] for reader in counts)
 
 
 def _bodies(code: bytes, count: int) -> list[bytes]:
-    """The functions of a code section, each with its size."""
+    """Return the function bodies of a code section, each with its size prefix."""
     reader = _Reader(code)
     if reader.unsigned() != count:
         raise _broken("not every function has a body")
@@ -322,7 +323,7 @@ def _bodies(code: bytes, count: int) -> list[bytes]:
 
 
 def undefined_functions(object_bytes: bytes) -> list[str]:
-    """The names that an object needs and neither it nor the linker defines, sorted."""
+    """Return the symbols that neither an object nor the linker defines, sorted."""
     return _undefined(_Object(object_bytes))
 
 
@@ -331,7 +332,7 @@ def _undefined(obj: _Object) -> list[str]:
 
 
 def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list[int]], int]:
-    """The address of each segment of each object from `begin` on, and the first free one after them all."""
+    """Assign addresses to the data segments from `begin` on; returns them by object, and the first free address, a multiple of 64."""
     addresses: list[list[int]] = []
     for segments in objects:
         addresses.append([])
@@ -348,7 +349,7 @@ def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list
 
 
 def _patch(content: bytearray, r: _Relocation, n: int, layout: _Layout) -> None:
-    """Write the value of one relocation of object `n` into its code or data."""
+    """Resolve one relocation of object `n` in its code or data."""
     obj, addresses = layout.objects[n], layout.addresses[n]
     if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol
         return _write(content, r.offset, _padded(layout.type_base[n] + r.index))
@@ -383,12 +384,12 @@ def _read_relocation(section: _Reader) -> _Relocation:
 
 
 def _const(value: int) -> bytes:
-    """The expression of a constant: i32.const, the value as signed LEB128, end."""
+    """Encode a constant expression: i32.const, the value as signed LEB128, end."""
     return b"\x41" + _padded(value, signed=True) + b"\x0b"
 
 
 def _leb(value: int) -> bytes:
-    """The shortest LEB128 of a number that is not negative."""
+    """Encode a non-negative number as the shortest LEB128."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -397,7 +398,7 @@ def _leb(value: int) -> bytes:
 
 
 def _padded(value: int, *, signed: bool = False) -> bytes:
-    """LEB128 in five bytes, as LLVM reserves them; an address beyond 2 GiB has the sign of its 32 bits."""
+    """Encode LEB128 padded to five bytes, as LLVM reserves; with `signed`, an address beyond 2 GiB is sign-extended."""
     value &= 0xFFFFFFFF
     if signed and value >> 31:
         value |= 0x7 << 32

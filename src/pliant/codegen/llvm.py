@@ -1,8 +1,8 @@
-"""The LLVM code generator: loop programs in, LLVM IR text, objects and blobs out.
+"""The LLVM code generator: renders loop programs as LLVM IR text, and compiles them to blobs.
 
-Every program becomes two functions. The inner one takes its buffers as `noalias` pointers and its symbols and scalars as
-values; calls between programs go to it. The outer one, made for exported programs, has the signature of
-docs/design/0001-abi.md and loads these from its arrays.
+Every program becomes an inner function, which takes its buffers as `noalias` pointers and its symbols and scalars as
+values; calls between programs go to it. An exported program has an outer function too, with the signature of
+docs/design/0001-abi.md, which loads these arguments from its arrays.
 
     module = generate([f], target("native"))
     module.text                       # LLVM IR
@@ -28,23 +28,23 @@ from .llvm_float import Floats
 from .llvm_parallel import ParallelLoops
 from .llvm_types import Val, ctx_layout, register_type, symbol_text
 
-_SMALL = 8  # statements of a callee that is always inlined
+_SMALL = 8  # statements up to which a callee without loops is always inlined: the call would cost more than its body
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Generated code: the text, the exported names, and what its numbers mean."""
+    """Generated code: the text, the exported names, and the tables that its numbers index."""
 
     text: str
     target: Target
     exports: tuple[str, ...]
     sites: tuple[Check, ...]  # error[1] of a failed check is an index into it
     kernels: tuple[str, ...]  # so is the kernel of a profile event into this
-    parallel: bool  # whether anything in it calls `parallel_for`
+    parallel: bool  # True if anything in it calls `parallel_for`
 
 
 def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> Module:
-    """The LLVM IR of `funcs` and of what they call; `exports` names those with an outer function (all when not given)."""
+    """Render `funcs` and their callees as LLVM IR; `exports` names those with an outer function (all by default)."""
     names = tuple(f.name for f in funcs) if exports is None else tuple(exports)
     if len(set(names)) != len(names) or not {f.name for f in funcs} >= set(names):
         raise InternalError(f"exported functions must be given, each once: {', '.join(names)}")
@@ -56,7 +56,7 @@ def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | Non
 
 
 def compile_module(module: Module, level: int = 2) -> Blob:
-    """The machine code of a module for a CPU, ready to be mapped."""
+    """Compile a module to machine code for a CPU, ready to be mapped."""
     from .emit import emit_object
     from .link_elf import link
 
@@ -64,37 +64,37 @@ def compile_module(module: Module, level: int = 2) -> Blob:
 
 
 def machine_of(target: Target) -> Machine:
-    """What the passes before code generation ask of a target."""
+    """Return the facts about a target that the lowering passes use."""
     return Machine(lanes=max(1, target.vector_bits // 32))
 
 
 class State(ModuleState):
-    """The module at work: makes each called program once."""
+    """A module under construction; renders each called program once."""
 
     def inner(self, func: Func) -> str:
-        found = self.names.get(func)
-        if found is None:
-            found = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
+        name = self.names.get(func)
+        if name is None:
+            name = self.names[func] = symbol_text(self.unique(f"{func.name}.inner"))
             if func.attrs.external is not None:
-                self.functions.append(_thunk(func, found, self))
+                self.functions.append(_thunk(func, name, self))
             else:
-                _Function(self, lower_func(func, machine_of(self.target), self.watch), found).emit()
-        self.called[found] = None
-        return found
+                _Function(self, lower_func(func, machine_of(self.target), self.watch), name).emit()
+        self.called[name] = None
+        return name
 
     def function(self, func: Func, exported: bool) -> None:
-        """Make a program, with an outer function if it is exported."""
+        """Render a program, with an outer function if it is exported."""
         inner = self.inner(func)
         if exported:
             self.functions.append(_outer(func, inner, self.target, self.declarations))
 
     def text(self, elsewhere: Iterable[str] = ()) -> str:
-        """The LLVM IR of what was made; inner functions of the names in `elsewhere` are those of other modules."""
+        """Return the LLVM IR so far; the inner functions named in `elsewhere` are defined in other modules."""
         others = [f"declare hidden i32 {name}({self.signatures[name]})" for name in elsewhere]
         return "\n\n".join([*self.declarations.lines.values(), *others, _helpers(self.target), *self.functions, _METADATA])
 
     def module(self, exports: tuple[str, ...], elsewhere: Iterable[str] = ()) -> Module:
-        """What was made, as a module."""
+        """Return the finished module."""
         return Module(self.text(elsewhere), self.target, exports, tuple(self.sites), tuple(self.kernels), self.parallel)
 
 
@@ -111,7 +111,7 @@ class _Function(ParallelLoops):
         parameters = ["ptr %ctx"]
         for n, b in enumerate(func.buffers):
             self.pointers[b] = f"%b{n}"
-            # An output of a host program may be the state argument it replaces; kernels get disjoint memory.
+            # Legal for kernels, which get disjoint memory. An output of a host program may alias the state argument that it updates.
             alias = "" if self.is_host else " noalias readonly" if func.role(b) == "in" else " noalias"
             parameters.append(f"ptr{alias} %b{n}")
         for n, v in enumerate((*func.symbols, *func.scalars)):
@@ -133,7 +133,7 @@ def _is_small(func: Func) -> bool:
 
 
 def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -> str:
-    """The exported function: loads what the inner one takes from the arrays of the ABI."""
+    """Return the exported function, which loads the arguments of the inner one from the arrays of the ABI."""
     b = Floats(declarations)
     operands = ["ptr %ctx"]
     width = target.pointer_bits // 8
@@ -156,7 +156,7 @@ def _outer(func: Func, inner: str, target: Target, declarations: Declarations) -
 
 
 def _thunk(func: Func, name: str, state: ModuleState) -> str:
-    """The inner function of a program without a body: it calls what its first buffer holds the address of, by the ABI."""
+    """Return the inner function of a foreign call: it calls, by the ABI, the function whose address its first buffer holds."""
     b, target = Floats(state.declarations), state.target
     width = target.pointer_bits // 8
     tensors = func.buffers[1:]
@@ -191,7 +191,7 @@ def _helpers(target: Target) -> str:
     return _HELPERS.format(values=values, stores=stores, cc=convention, error=ctx.error, site=ctx.error + 8, profile=ctx.profile)
 
 
-# The first failure wins the record and alone writes the rest of it.
+# Several threads may fail: the one whose compare-and-swap succeeds writes the rest of the error record.
 _HELPERS = """define internal void @"pliant.fail"(ptr %ctx, i64 %code, i64 %site, {values}) cold noinline {{
   %error = getelementptr i8, ptr %ctx, i64 {error}
   %pair = cmpxchg ptr %error, i64 0, i64 %code seq_cst seq_cst

@@ -1,7 +1,7 @@
-"""Addresses: the pointers of buffers, and where the elements of lanes are.
+"""Address computation: pointers of buffers, and addresses of elements for scalars and for the lanes of a vector.
 
-The number of an element is a polynomial. For lanes its parts are told from each other: what they share becomes a pointer, what
-differs an index for each lane, of 32 bits where the size of the buffer proves that enough (machines gather twice as many then).
+The offset of an element is a polynomial. For lanes it is split: the part that all lanes share becomes a pointer, the part that
+differs an index per lane. The index has 32 bits if the buffer's size proves that they suffice, because machines then gather twice as many.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .llvm_types import Val, memory_type
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A vector loop at work: its variable, a stand-in for the value of the first lane, and the number of lanes."""
+    """The vector loop being emitted: its variable, a variable for the value of its first lane, and the number of lanes."""
 
     var: Var
     first: Var
@@ -29,7 +29,7 @@ class Lanes:
 
 
 class Parts(NamedTuple):
-    """The number of an element for lanes: at the first lane as far as lanes agree, growth from lane to lane, and what else differs."""
+    """The offset of an element, split for lanes: the part that lanes share, the stride from lane to lane, and other varying terms."""
 
     shared: Poly
     slope: Poly
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 
 
 class Addresses(Expressions):
-    """Finds out where elements are."""
+    """Emits addresses."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
@@ -47,28 +47,28 @@ class Addresses(Expressions):
     def value_of(self, var: Var) -> Val:
         if self.vector is None or var is not self.vector.var:
             return super().value_of(var)
-        found: Val | None = self.recall(("lanes", var))
-        if found is None:
+        lanes: Val | None = self.recall(("lanes", var))
+        if lanes is None:
             count = self.vector.count
             steps = Val("<" + ", ".join(f"i64 {n}" for n in range(count)) + ">", i64, count)
             first = super().value_of(self.vector.first)
-            found = steps if first.ref == "0" else self.binary("add", first, steps)
-            self.remember(("lanes", var), found, (var,))
-        return found
+            lanes = steps if first.ref == "0" else self.binary("add", first, steps)
+            self.remember(("lanes", var), lanes, (var,))
+        return lanes
 
     def pointer(self, buffer: Buffer) -> str:
-        """Where a buffer begins."""
-        found = self.pointers.get(buffer)
-        return found if found is not None else self.capture_buffer(buffer)
+        """Return the pointer to the begin of a buffer."""
+        known = self.pointers.get(buffer)
+        return known if known is not None else self.capture_buffer(buffer)
 
     def capture_buffer(self, buffer: Buffer) -> str:
-        """The pointer of a buffer that was not met yet: a parameter of a chunk."""
+        """Return the pointer of a buffer at its first use; the body of a parallel loop makes it a parameter, others raise an error."""
         raise InternalError(f"buffer `{buffer.name}` has no memory where it is used")
 
     # Addresses.
 
     def lane_stride(self, p: Poly) -> int | None:
-        """By how many elements an address grows from lane to lane; 0 when it is the same for all, None when it is no constant."""
+        """Return the stride from lane to lane in elements: 0 if the address is uniform, None if the stride is not a constant."""
         stride = 0
         for m, c in p.items():
             if not any(self.is_varying(a) for a in m):
@@ -79,7 +79,7 @@ class Addresses(Expressions):
         return stride
 
     def first_lane(self, p: Poly) -> Poly:
-        """The polynomial at the first lane."""
+        """Return the polynomial at the first lane."""
         if self.vector is None:
             return p
         stride = p.get((self.vector.var,), 0)
@@ -91,7 +91,7 @@ class Addresses(Expressions):
         return add(rest, first)
 
     def address(self, buffer: Buffer, p: Poly) -> str:
-        """The address of the element number `p`, the constant part last."""
+        """Emit the address of element `p`; adds the constant part last, so that LLVM folds it into the addressing mode."""
         element = memory_type(buffer.dtype)
         rest = p.get((), 0)
         pointer = self.pointer(buffer)
@@ -101,7 +101,7 @@ class Addresses(Expressions):
         return self.raw(f"getelementptr {element}, ptr {pointer}, i64 {rest}") if rest else pointer
 
     def parts_of(self, p: Poly) -> Parts:
-        """What lanes share and what differs in the number of an element."""
+        """Split the offset of an element into the parts that lanes share and those that differ."""
         parts = Parts({}, {}, {})
         for m, c in p.items():
             rest = None if self.vector is None else without(m, (self.vector.var,))
@@ -118,7 +118,7 @@ class Addresses(Expressions):
         return parts._replace(shared=add(parts.shared, first))
 
     def pointers_of(self, buffer: Buffer, indices: tuple[Expr, ...], parts: Parts) -> str:
-        """An address for each lane."""
+        """Emit a vector of addresses, one per lane."""
         narrow = self._is_small(buffer, indices, parts)
         index: Val | None = None
         if parts.moving:
@@ -136,7 +136,7 @@ class Addresses(Expressions):
         return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {self.address(buffer, parts.shared)}, {index.typed}")
 
     def _is_small(self, buffer: Buffer, indices: tuple[Expr, ...], parts: Parts) -> bool:
-        """Whether offsets from the shared address surely fit 32 bits; elements outside of the buffer are not touched."""
+        """True if the lanes' offsets from the shared address provably fit into 32 bits, given that every access is inside of the buffer."""
         bound = 0
         if parts.slope:
             bound = self.lanes * self._size(to_expr(parts.slope, i64))
@@ -147,7 +147,7 @@ class Addresses(Expressions):
             for index in indices:
                 p = self.poly(index)
                 same = {m: c for m, c in p.items() if not any(self.is_varying(a) for a in m)}
-                if same != p:  # the lanes' part of an index is the index, which is in the buffer, without the rest
+                if same != p:  # the varying part is the index, which is inside of the buffer, minus the uniform part
                     bound += size * (1 + self._size(to_expr(same, i64)))
         return bound < 2**31
 
@@ -156,7 +156,7 @@ class Addresses(Expressions):
         return max(-low, high)
 
     def each_lane(self, buffer: Buffer, parts: Parts) -> list[str] | None:
-        """Addresses of lanes at equal distances, where the machine would take a gather apart anyway; None elsewhere."""
+        """Emit scalar addresses of strided lanes, for machines that would split a gather anyway; None if a gather is better."""
         if parts.moving or self.mask is not None or ("avx512f" in self.target.features and buffer.dtype.itemsize >= 4):
             return None
         pointers = [self.address(buffer, parts.shared)]

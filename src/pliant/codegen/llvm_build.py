@@ -1,7 +1,7 @@
-"""The lowest layer of the LLVM code generator: lines of text, and single operations on values of any number of lanes.
+"""The lowest layer of the LLVM code generator: appends lines of LLVM IR, and single operations on scalars and vectors.
 
-`Builder` knows nothing of expressions and statements, nor what a dtype means (`llvm_float.py` does). A scalar meets a vector
-by being broadcast.
+`Builder` knows nothing about expressions, statements, and the meaning of dtypes (`llvm_float.py` does). An operation on a scalar and a
+vector broadcasts the scalar.
 
     b.binary("fadd", x, y)          # %v7 = fadd <8 x float> %v5, %v6
 """
@@ -21,13 +21,13 @@ class Declarations:
         self.lines: dict[str, str] = {}
 
     def declare(self, name: str, result: str, parameters: str) -> None:
-        """Note that the module uses an intrinsic."""
+        """Declare an intrinsic, once per module."""
         if name not in self.lines:
             self.lines[name] = f"declare {result} @{name}({parameters})"
 
 
 class Builder:
-    """Text of one function: its entry block's allocations, its lines, and operations that append to them."""
+    """The text of one function: the allocations of its entry block, and its instructions."""
 
     def __init__(self, declarations: Declarations) -> None:
         self.declarations = declarations
@@ -35,64 +35,64 @@ class Builder:
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.label = "entry"
-        self.form_bits = 0  # of the widest vector that a tensor instruction's form names
+        self.form_bits = 0  # width in bits of the widest vector in a tensor instruction's form
         self._next = 0
 
     # Lines and blocks.
 
     def name(self) -> str:
-        """A fresh register name."""
+        """Return a new register name."""
         self._next += 1
         return f"%v{self._next}"
 
     def line(self, text: str) -> None:
-        """Append an instruction that gives no value."""
+        """Append an instruction without a result."""
         self.lines.append("  " + text)
 
     def raw(self, text: str) -> str:
-        """Append an instruction; its register."""
+        """Append an instruction; returns its register."""
         self._next += 1
         ref = f"%v{self._next}"
         self.lines.append(f"  {ref} = {text}")
         return ref
 
     def value(self, text: str, dtype: DType, lanes: int = 0) -> Val:
-        """Append an instruction that gives a value of a dtype."""
+        """Append an instruction; returns its value with a dtype."""
         return Val(self.raw(text), dtype, lanes)
 
     def new_label(self, hint: str) -> str:
-        """A fresh block label."""
+        """Return a new block label."""
         self._next += 1
         return f"{hint}{self._next}"
 
     def start_block(self, label: str) -> None:
-        """Continue in the block `label`."""
+        """Begin the block `label`."""
         self.lines.append(f"{label}:")
         self.label = label
 
     def branch(self, label: str) -> None:
-        """End the block with a jump."""
+        """End the block with a branch."""
         self.line(f"br label %{label}")
 
     def branch_if(self, condition: Val, then: str, orelse: str, weights: str = "") -> None:
-        """End the block with a choice."""
+        """End the block with a conditional branch."""
         self.line(f"br i1 {condition.ref}, label %{then}, label %{orelse}{weights}")
 
     def alloca(self, type_name: str, align: int) -> str:
-        """Memory of the function's frame, allocated on entry."""
+        """Allocate stack memory in the entry block; returns its pointer."""
         self._next += 1
         ref = f"%m{self._next}"
         self.entry.append(f"  {ref} = alloca {type_name}, align {align}")
         return ref
 
     def offset(self, pointer: str, byte: int) -> str:
-        """`pointer` plus constant bytes."""
+        """Return `pointer` plus a constant number of bytes."""
         return self.raw(f"getelementptr i8, ptr {pointer}, i64 {byte}") if byte else pointer
 
     # Lanes.
 
     def splat(self, v: Val, lanes: int) -> Val:
-        """`v` in every lane."""
+        """Broadcast `v` to all lanes."""
         if v.lanes == lanes:
             return v
         if v.is_literal:
@@ -102,36 +102,36 @@ class Builder:
         return self.value(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer", v.dtype, lanes)
 
     def level(self, *values: Val) -> list[Val]:
-        """The values with the same number of lanes, scalars broadcast."""
+        """Return the values with one number of lanes; broadcasts scalars."""
         lanes = max(v.lanes for v in values)
         return [self.splat(v, lanes) for v in values] if lanes else list(values)
 
     # Operations.
 
     def binary(self, op: str, a: Val, b: Val, dtype: DType | None = None) -> Val:
-        """`op a, b`; the result has the operands' dtype unless said."""
+        """Emit `op a, b`; the result has the operands' dtype unless `dtype` is given."""
         a, b = self.level(a, b)
         return self.value(f"{op} {a.type} {a.ref}, {b.ref}", dtype or a.dtype, a.lanes)
 
     def compare(self, op: str, a: Val, b: Val) -> Val:
-        """`op` (icmp … or fcmp …) of two values."""
+        """Emit a comparison (`icmp …` or `fcmp …`)."""
         return self.binary(op, a, b, bool_)
 
     def convert(self, op: str, a: Val, dtype: DType) -> Val:
-        """A conversion instruction."""
+        """Emit a conversion instruction."""
         return self.value(f"{op} {a.typed} to {register_type(dtype, a.lanes)}", dtype, a.lanes)
 
     def select(self, c: Val, a: Val, b: Val) -> Val:
-        """`a` where `c`, else `b`; both are there."""
+        """Emit a select: `a` if `c`, else `b`; both are evaluated."""
         c, a, b = self.level(c, a, b) if c.lanes else (c, *self.level(a, b))
         return self.value(f"select {c.typed}, {a.typed}, {b.typed}", a.dtype, a.lanes)
 
     def not_(self, a: Val) -> Val:
-        """The negation of a bool."""
+        """Emit the negation of a bool."""
         return self.binary("xor", a, Val("true", bool_))
 
     def intrinsic(self, name: str, operands: list[Val], dtype: DType | None = None, flags: str = "") -> Val:
-        """A call of the intrinsic `llvm.<name>` overloaded on its first operand; `flags` are literal operands after them."""
+        """Call the intrinsic `llvm.<name>`, overloaded on its first operand; `flags` is a literal last operand."""
         operands = self.level(*operands)
         first = operands[0]
         result = dtype or first.dtype
@@ -147,11 +147,11 @@ class Builder:
         return self.value(f"call {result_type} @{full}({args})", result, first.lanes)
 
     def int_(self, number: int, like: Val) -> Val:
-        """An integer literal of the dtype of `like`."""
+        """Return an integer literal of the dtype of `like`."""
         return Val(str(number), like.dtype)
 
     def any_lane(self, mask: Val) -> Val:
-        """Whether any lane of a mask is set."""
+        """Emit a bool: true if any lane of a mask is set."""
         halves = self.halves(mask)
         if halves:
             return self.any_lane(self.binary("or", *halves))
@@ -159,16 +159,16 @@ class Builder:
         return self.value(f"icmp ne i{mask.lanes} {bits}, 0", bool_)
 
     def halves(self, mask: Val) -> tuple[Val, Val] | tuple[()]:
-        """The halves of a mask that LLVM cannot look at as a whole: wider ones than a register fail in its wasm part."""
+        """Split a mask wider than a register for wasm, where LLVM fails on such masks; returns () if it need not be split."""
         if self.target.kind != "wasm" or mask.lanes <= 16 or mask.lanes % 2:
             return ()
         return self.part(mask, 0, mask.lanes // 2), self.part(mask, mask.lanes // 2, mask.lanes // 2)
 
     def part(self, v: Val, begin: int, lanes: int) -> Val:
-        """Some neighboring lanes of a vector."""
+        """Extract `lanes` neighboring lanes of a vector."""
         return self.value(f"shufflevector {v.typed}, {v.type} poison, <{lanes} x i32> {places(begin, lanes)}", v.dtype, lanes)
 
 
 def places(begin: int, count: int) -> str:
-    """The operand of a shuffle that takes so many lanes from a place on."""
+    """Return the mask of a shuffle that takes `count` lanes from lane `begin` on."""
     return f"<{', '.join(f'i32 {n}' for n in range(begin, begin + count))}>"

@@ -1,11 +1,11 @@
-"""Sums of products of small integers as dot-product instructions.
+"""Selects dot-product instructions (VNNI, sdot, …) for sums of products of small integers.
 
     c[j] + (a[0] * b[j, 0] + a[1] * b[j, 1] + a[2] * b[j, 2] + a[3] * b[j, 3])        all factors cast to i32 from 8 bits
 
-over lanes `j` is one instruction for each register of `c` where the machine has one (VNNI, NEON's dot products), and a few where it
-multiplies pairs of 16 bits (vpmaddwd, wasm's i32x4.dot_i16x8) or of 8 bits (vpmaddubsw, which saturates: only where the ranges of the
-factors prove that it does not). Sums of i32 wrap, so any order of them is the same number, bit for bit: which instruction is used
-changes nothing but the time. Where there is none, nothing here applies and products and sums are emitted as they stand.
+over lanes `j` is one instruction for each register of `c` if the machine has dot products (VNNI, NEON). It is a few instructions if the
+machine multiplies pairs of 16-bit factors (vpmaddwd, wasm's i32x4.dot_i16x8) or of 8-bit factors (vpmaddubsw, which saturates, so it
+is used only if the factors' ranges exclude that). Sums of i32 wrap, so they are associative: every choice gives the same bits. Without
+such instructions, products and sums are emitted as they are.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BITWISE: dict[type[Expr], str] = {E.BitAnd: "and", E.Shr: "lshr"}
 
 
 class Row(NamedTuple):
-    """The factors of one side, those of a lane side by side: a vector of `lanes * group` small integers, and their range."""
+    """One side's factors, those of a lane next to each other: a vector of `lanes * group` small integers, and their range."""
 
     value: Val
     low: int
     high: int
-    word: str = ""  # the factors of a lane as one integer, where all lanes have the same
+    word: str = ""  # the factors of a lane as one integer, if all lanes share them
 
     @property
     def signed(self) -> bool:
@@ -39,10 +39,10 @@ class Row(NamedTuple):
 
 
 class Dots(Packed):
-    """Emits sums of products."""
+    """Emits sums of products by dot-product instructions."""
 
     def dot(self, e: Expr) -> Val | None:
-        """An i32 sum over lanes by dot products, None where that is not possible or does not help."""
+        """Emit an i32 sum by dot products; None if the expression does not match or the machine has no instruction."""
         if not self.lanes or self.mask is not None or not self.is_varying(e):
             return None
         terms = _terms(e)
@@ -65,22 +65,22 @@ class Dots(Packed):
     # Rows of factors.
 
     def _dot_row(self, factors: list[Expr]) -> Row:
-        """The factors of all lanes, side by side."""
+        """Emit the factors of all lanes as one vector: by one load, by one load and a bit operation, or by interleaving."""
         low = min(self._dot_range(f)[0] for f in factors)
         high = max(self._dot_range(f)[1] for f in factors)
-        found = self._dot_contiguous(factors) or self._dot_bits(factors)
-        if found is None:
-            found = self._dot_interleaved([self.splat(self.expr(f), self.lanes) for f in factors]), ""
-        return Row(found[0], low, high, found[1])
+        row = self._dot_contiguous(factors) or self._dot_bits(factors)
+        if row is None:
+            row = self._dot_interleaved([self.splat(self.expr(f), self.lanes) for f in factors]), ""
+        return Row(row[0], low, high, row[1])
 
     def _dot_bits(self, factors: list[Expr]) -> tuple[Val, str] | None:
-        """The row where every factor is the same bits of what follows each other in memory: one half of each byte, say."""
+        """Emit the row if every factor is the same bit field of consecutive elements, e.g. the low nibble of each byte; else None."""
         kind = type(factors[0])
         bits = factors[0].args[1] if kind in _BITWISE else None
         if not isinstance(bits, E.Const) or any(type(f) is not kind or f.args[1] is not bits for f in factors):
             return None
         dtype, by = bits.dtype, int(bits.value)
-        if kind is E.Shr and (dtype.kind == "i" or by >= dtype.bits):  # the sign's copies, or nothing, would come in
+        if kind is E.Shr and (dtype.kind == "i" or by >= dtype.bits):  # `lshr` is wrong for signed elements, undefined for such a shift
             return None
         whole = self._dot_contiguous([f.args[0] for f in factors])
         if whole is None:
@@ -92,7 +92,7 @@ class Dots(Packed):
         return self._dot_spread(one, dtype, len(factors)), one
 
     def _dot_word_bits(self, kind: type[Expr], word: str, dtype: DType, by: int, count: int) -> str:
-        """The bits of all factors of a word at once, before it is spread: see `_dot_flipped`."""
+        """Emit the bit field of all factors in a word at once, before it is broadcast (see `_dot_flipped`)."""
         wide = f"i{dtype.bits * count}"
         ones = (1 << dtype.bits) - 1
         if kind is E.Shr:
@@ -104,12 +104,12 @@ class Dots(Packed):
         if isinstance(f, Load) and f.buffer.dtype.storage:
             return int(f.buffer.dtype.min), int(f.buffer.dtype.max)
         if isinstance(f, E.Shr) and isinstance(f.args[0], E.Shl) and f.args[0].args[1] is f.args[1] and isinstance(f.args[1], E.Const):
-            bits = f.dtype.bits - int(f.args[1].value)  # a number of so many bits, widened with its sign
+            bits = f.dtype.bits - int(f.args[1].value)  # sign extension of that many bits
             return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
         return self.range_of(f)
 
     def _dot_contiguous(self, factors: list[Expr]) -> tuple[Val, str] | None:
-        """The row as one load, where its elements follow each other in memory; and the word for all lanes where they share it."""
+        """Emit the row as one load if its elements are consecutive in memory, with the word if lanes share it; else None."""
         loads = [f for f in factors if isinstance(f, Load) and f.buffer.dtype is f.dtype and f.buffer.scope != "register"]
         if len(loads) != len(factors) or any(f.buffer is not loads[0].buffer for f in loads):
             return None
@@ -130,7 +130,7 @@ class Dots(Packed):
         return self._dot_spread(one, dtype, count), one
 
     def _dot_spread(self, word: str, dtype: DType, count: int) -> Val:
-        """A word of `count` factors in every lane."""
+        """Broadcast a word of `count` factors to every lane."""
         element = f"i{dtype.bits * count}"
         wide = f"<{self.lanes} x {element}>"
         at = self.raw(f"insertelement {wide} poison, {element} {word}, i64 0")
@@ -138,14 +138,17 @@ class Dots(Packed):
         return self.value(f"bitcast {wide} {all_} to <{self.lanes * count} x i{dtype.bits}>", dtype, self.lanes * count)
 
     def _dot_flipped(self, row: Row, dtype: DType) -> Val:
-        """The bytes of a row with their highest bits flipped: 128 more or less. (Of a word before it is spread: LLVM 22 never ends to
-        combine such a flip of spread words into VNNI's operand.)"""
+        """Flip the highest bit of each byte of a row: adds or subtracts 128.
+
+        A shared word is flipped before it is broadcast: LLVM 22 does not terminate when it combines a flip of broadcast words into
+        VNNI's operand.
+        """
         if row.word:
             return self._dot_spread(self.raw(f"xor i32 {row.word}, {-0x7F7F7F80}"), dtype, 4)
         return self.binary("xor", Val(row.value.ref, dtype, row.value.lanes), Val("-128", dtype))
 
     def _dot_interleaved(self, parts: list[Val]) -> Val:
-        """Vectors of one factor for each lane, put side by side."""
+        """Interleave vectors of one factor per lane."""
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [self._dot_zipped(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
@@ -159,7 +162,7 @@ class Dots(Packed):
     # Instructions.
 
     def _dot_instruction(self, group: int) -> Callable[[Val, Row, Row], Val] | None:
-        """What adds the products of a group to each lane on this machine."""
+        """Return the method that adds the products of a group to each lane on this machine, or None."""
         if self.lanes % 4:
             return None
         arch, features = self.target.arch, self.target.features
@@ -178,7 +181,7 @@ class Dots(Packed):
         if vnni and not u.signed and s.signed:
             return self._dot_chunked("x86.vpdpbusd", total, u.value, s.value)
         if vnni and a.signed and b.signed and (a.word or b.word):
-            # With 128 added, one side is unsigned; what that adds is taken away again. It depends on `b` alone, and is shared by rows.
+            # vpdpbusd takes one unsigned side: add 128 to `a`, then subtract 128 * sum(b), which depends on `b` alone, so rows share it.
             a, b = (a, b) if a.word else (b, a)
             all_128 = Val("splat (i8 -128)", u8, a.value.lanes)
             more = self._dot_chunked("x86.vpdpbusd", Val("zeroinitializer", i32, self.lanes), all_128, b.value)
@@ -201,12 +204,12 @@ class Dots(Packed):
         u, s = (a, b) if b.signed else (b, a)
         if "i8mm" in self.target.features:
             return self._dot_chunked("neon.usdot", total, u.value, s.value)
-        # The unsigned side less 128 is signed; what that takes away is added again.
+        # sdot takes two signed sides: subtract 128 from the unsigned one, and add 128 * sum(s) again (`less` is negative).
         less = self._dot_chunked("neon.sdot", Val("zeroinitializer", i32, self.lanes), Val("splat (i8 -128)", i8, s.value.lanes), s.value)
         return self.binary("sub", self._dot_chunked("neon.sdot", total, self._dot_flipped(u, i8), s.value), less)
 
     def _dot_four_by_pairs(self, total: Val, a: Row, b: Row) -> Val:
-        """Products of 16 bits, added in pairs by the instruction, and these pairs by hand."""
+        """Widen to 16 bits: the instruction adds products in pairs, and a further addition joins two pairs."""
         name = "x86.pmaddwd" if self.target.arch == "x86_64" else "wasm.dot"
         sums = self._dot_chunked(name, None, self._dot_widened(a), self._dot_widened(b))
         halves = []
@@ -229,7 +232,7 @@ class Dots(Packed):
         return row.value if row.value.dtype is i16 else self.convert("sext" if row.signed else "zext", row.value, i16)
 
     def _dot_chunked(self, name: str, total: Val | None, a: Val, b: Val) -> Val:
-        """An instruction on whole vectors, in pieces of the machine's registers."""
+        """Apply an instruction to whole vectors, register by register."""
         spec = INSTRUCTIONS[name]
         lanes = a.lanes * a.dtype.bits // spec.result.bits
         most = min(self.target.vector_bits, max(spec.names)) // spec.result.bits
@@ -262,7 +265,7 @@ class Dots(Packed):
 
 
 class Dot(NamedTuple):
-    """An instruction: its name in LLVM for each width in bits, what it gives, and where its sum comes among its operands."""
+    """An instruction: its LLVM name for each width in bits, its result type, and whether the accumulator is its last operand."""
 
     names: dict[int, str]
     result: DType = i32
@@ -287,14 +290,14 @@ INSTRUCTIONS: dict[str, Dot] = {
 
 
 def _terms(e: Expr) -> list[Expr]:
-    """The terms of a sum, in order."""
+    """Return the terms of a sum of i32, in order."""
     if type(e) is E.Add and e.dtype is i32:
         return [t for a in e.args for t in _terms(a)]
     return [e]
 
 
 def _factors(e: Expr) -> tuple[Expr, Expr] | None:
-    """The small integers whose product a term is."""
+    """Return the two small integers whose product a term is, or None."""
     if type(e) is not E.Mul or e.dtype is not i32:
         return None
     a, b = e.args
@@ -304,5 +307,5 @@ def _factors(e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _is_even(group: list[tuple[Expr, Expr]]) -> bool:
-    """Whether the factors of each side have one dtype."""
+    """True if the factors of each side have one dtype."""
     return len({a.dtype for a, _ in group}) == 1 and len({b.dtype for _, b in group}) == 1

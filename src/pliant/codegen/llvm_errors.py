@@ -1,6 +1,6 @@
-"""What the functions of a module share, and how a function fails: the error record, the cancel flag, answers of what was called.
+"""Error exits of generated functions (failed checks, cancel flag, callees' codes), and the state that functions of a module share.
 
-A failure leaves the function at once with its code. `pliant.fail` (in `llvm.py`) writes the record if nobody did before.
+A failure returns its code at once. `pliant.fail` (in `llvm.py`) writes the error record unless there is an error already.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from .llvm_build import Declarations
 from .llvm_dot import Dots
 from .llvm_types import CANCELLED, Val, ctx_layout
 
-ERROR_VALUES = 6
+ERROR_VALUES = 6  # values in an error record
 _UNLIKELY = ", !prof !0"
 
 
 @dataclass(slots=True)
 class ModuleState:
-    """What the functions of a module share: declarations, check sites, kernels, and the text of the functions done."""
+    """State that the functions of a module share: declarations, check sites, kernels, and the text of finished functions."""
 
     target: Target
     declarations: Declarations
     sites: list[Check] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
-    parallel: bool = False  # has one of them a loop for the thread pool
+    parallel: bool = False  # True if one of them has a parallel loop
     names: dict[Func, str] = field(default_factory=dict)  # the inner function of each program
     used: set[str] = field(default_factory=lambda: {"pliant.fail", "pliant.profile"})
     linkage: str = "internal"  # of inner functions
-    signatures: dict[str, str] = field(default_factory=dict)  # the parameters' types of inner functions, by their text name
-    called: dict[str, None] = field(default_factory=dict)  # inner functions that were asked for since it was last emptied
-    watch: Watch | None = None  # is told of each pass over a program
+    signatures: dict[str, str] = field(default_factory=dict)  # parameter types of inner functions, by symbol
+    called: dict[str, None] = field(default_factory=dict)  # inner functions called since it was last cleared
+    watch: Watch | None = None  # called after each lowering pass
 
     def unique(self, name: str) -> str:
-        """A global name that nobody has yet."""
+        """Return an unused global name."""
         return unused_name(name, self.used, ".")
 
     def site(self, check: Check) -> int:
-        """The number of a check; its copies in an unrolled loop are one."""
+        """Return the index of a check; copies of it in an unrolled loop share one."""
         if check not in self.sites:
             self.sites.append(check)
         return self.sites.index(check)
 
     def inner(self, func: Func) -> str:
-        """The text name of the function that internal calls of `func` go to; its code is made if it is not there."""
+        """Return the symbol of a program's inner function; generates it at first use."""
         raise NotImplementedError
 
 
 class Failures(Dots):
-    """Emits ways out of a function, and the function's text."""
+    """Emits the error exits of a function, and its whole text."""
 
     def __init__(self, state: ModuleState) -> None:
         super().__init__(state.declarations)
@@ -64,15 +64,15 @@ class Failures(Dots):
         self.cancel_pointer = ""
 
     def function_text(self, head: str) -> str:
-        """The whole text of the function: allocations first, then its lines."""
+        """Return the whole text of the function: allocations first, then its instructions."""
         width = self.target.vector_bits
-        # Lanes are split into registers of this width, also where wider ones exist.
+        # LLVM splits vectors into registers of this width, even if the machine has wider ones.
         legal = max(width, self.form_bits)  # LLVM cannot split the operands of an intrinsic
         attributes = f' "prefer-vector-width"="{width}" "min-legal-vector-width"="{legal}"' if self.target.arch == "x86_64" else ""
         return "\n".join([f"define {head}{attributes} {{", "entry:", *self.entry, *self.register_lines(), *self.lines, "}"])
 
     def fail_unless(self, ok: Val, fail: Callable[[], str]) -> None:
-        """Go on if `ok`; else do what `fail` emits and return the code (text) that it answers."""
+        """Emit a branch: continue if `ok`, else run what `fail` emits and return the code (text) that it gives."""
         failed, fine = self.new_label("fail"), self.new_label("fine")
         self.branch_if(ok, fine, failed, _UNLIKELY)
         self.start_block(failed)
@@ -81,12 +81,12 @@ class Failures(Dots):
         self.start_block(fine)
 
     def set_code(self, code: int) -> str:
-        """Write a code without values into the error record; the code as text."""
+        """Emit a write of a code without values into the error record; returns the code as text."""
         self.line(f'call void @"pliant.fail"(ptr %ctx, i64 {code}, i64 0{", i64 0" * ERROR_VALUES})')
         return str(code)
 
     def look_at_cancel(self) -> None:
-        """Return CANCELLED if the caller wants the program to stop."""
+        """Emit a check of the cancel flag: return CANCELLED if it is set."""
         if not self.cancel_pointer:
             self.cancel_pointer = f"%m{self._next}.cancel"
             at = f"%m{self._next}.at"
@@ -97,5 +97,5 @@ class Failures(Dots):
         self.fail_unless(ok, lambda: self.set_code(CANCELLED))
 
     def answer(self, code: str) -> None:
-        """Return the code of something that was called unless it is 0."""
+        """Emit a check of a callee's code: return it unless it is 0."""
         self.fail_unless(self.compare("icmp eq", Val(code, i32), Val("0", i32)), lambda: code)

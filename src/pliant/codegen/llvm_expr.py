@@ -1,8 +1,8 @@
-"""Expressions: each node of `sym/expr.py` as LLVM instructions, over scalars or lanes.
+"""LLVM code generation for expressions: each node of `sym/expr.py` becomes instructions over scalars or lanes.
 
-An expression is emitted for all lanes at work if it depends on them, else once. What reads no memory is remembered and used
-again. A select whose arms read memory that is not proven to be there, and such a right side of `and`/`or`, becomes a
-branch; over lanes the branch is taken if any lane takes it, and inside only those lanes are active (`self.mask`).
+An expression is emitted as a vector if it depends on the lane, else as a scalar. Values of expressions without loads are reused (common
+subexpressions). A select whose arms load from addresses that may be out of bounds, and such a right side of `and`/`or`, becomes a
+branch. Over lanes, the branch is taken if any lane takes it, and inside only those lanes are active (`self.mask`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .llvm_types import HALVES, Val, float_literal, literal, register_type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEEP = 100  # levels of an expression beyond which it is emitted from the leaves up
+DEEP = 100  # levels beyond which an expression is emitted bottom-up, to bound Python's recursion
 _FLOAT_OPS: dict[type[Expr], str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv"}
 _INT_OPS: dict[type[Expr], str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.BitAnd: "and", E.BitOr: "or", E.BitXor: "xor"}
 _FLOAT_COMPARES: dict[type[Expr], str] = {E.Eq: "oeq", E.Ne: "une", E.Lt: "olt", E.Le: "ole"}
@@ -35,11 +35,11 @@ class Expressions(Scopes):
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
-        self.mask: Val | None = None  # the active lanes, at least one; None: all
+        self.mask: Val | None = None  # the active lanes, at least one; None if all are
         self.lanes = 0
 
     def expr(self, e: Expr) -> Val:
-        """The value of an expression where we are."""
+        """Emit an expression, or reuse its value."""
         if isinstance(e, Const):
             return literal(e)
         if isinstance(e, Var):
@@ -60,7 +60,7 @@ class Expressions(Scopes):
         return value
 
     def _settle(self, e: Expr) -> None:
-        """Emit the nodes below `e` from the leaves up, except those that may not be read, so that recursion stays shallow."""
+        """Emit the nodes below `e` bottom-up, so that recursion stays shallow; skips lazy arms, whose loads may be out of bounds."""
         stack, seen = [(e, False)], {e}
         while stack:
             node, done = stack.pop()
@@ -75,24 +75,24 @@ class Expressions(Scopes):
             stack.extend((a, False) for a in below)
 
     def load(self, e: Load) -> Val:
-        """The value of an element; see `llvm_memory.py`."""
+        """Emit a load; see `llvm_memory.py`."""
         raise NotImplementedError
 
     # Arithmetic.
 
     def dot(self, e: Expr) -> Val | None:
-        """A sum of products by an instruction for them; see `llvm_dot.py`."""
+        """Emit a sum of products by dot-product instructions, or return None; see `llvm_dot.py`."""
         raise NotImplementedError
 
     def _arithmetic(self, e: Expr) -> Val:
-        found = self.dot(e) if self.lanes and e.dtype is i32 and type(e) is E.Add else None
-        if found is not None:
-            return found
+        dot = self.dot(e) if self.lanes and e.dtype is i32 and type(e) is E.Add else None
+        if dot is not None:
+            return dot
         a, b = self.expr(e.args[0]), self.expr(e.args[1])
         return self.arithmetic(type(e), a, b)
 
     def arithmetic(self, kind: type[Expr], a: Val, b: Val) -> Val:
-        """One of + - * / min max & | ^ on two values."""
+        """Emit one of + - * / min max & | ^ on two values."""
         d = a.dtype
         if d in HALVES:
             return self.narrow(self.arithmetic(kind, self.widen(a), self.widen(b)), d)
@@ -106,7 +106,7 @@ class Expressions(Scopes):
         return self.binary((_FLOAT_OPS if d.is_float else _INT_OPS)[kind], a, b)
 
     def _extreme(self, least: bool, a: Val, b: Val) -> Val:
-        """min or max of floats; against a literal other than 0 and NaN, one comparison is all that is needed."""
+        """Emit min or max of floats; against a literal other than 0 and NaN, one comparison and a select are enough."""
         for x, c in ((a, b), (b, a)):
             if c.is_literal and not c.ref.startswith(("0x0000000000000000", "0x8000000000000000", "0x7FF8")):
                 return self.select(self.compare("fcmp olt" if least else "fcmp ogt", c, x), c, x)
@@ -128,7 +128,7 @@ class Expressions(Scopes):
         a, b, c = (self.expr(x) for x in e.args)
         return self.fma(a, b, c)
 
-    # Integer division: towards minus infinity, by zero 0.
+    # Integer division rounds towards minus infinity; by zero it is 0.
 
     def _floor_div(self, e: Expr) -> Val:
         return self._divide(e, quotient=True)
@@ -156,7 +156,7 @@ class Expressions(Scopes):
         return self.select(zero, self.int_(0, b), self.select(flipped, self.binary("sub", self.int_(0, a), a), result))
 
     def _at_least(self, e: Expr, least: int) -> bool:
-        """Whether an integer is known to be `least` or more; inactive lanes may be anything."""
+        """True if an integer is provably at least `least`; false for masked lanes, since inactive ones may have any value."""
         if self.mask is not None and self.is_varying(e):
             return False
         return e.dtype.is_int and (self.settled_range_of(e)[0] >= least or self.range_of(e)[0] >= least)
@@ -176,7 +176,7 @@ class Expressions(Scopes):
         return self._floor(a, Val(str(number), d), quotient)
 
     def _floor(self, a: Val, b: Val, quotient: bool) -> Val:
-        """Signed division by a divisor that is neither 0 nor -1."""
+        """Emit signed floor division or modulo by a divisor that is neither 0 nor -1."""
         rest = self.binary("srem", a, b)
         below = self.compare("icmp slt", self.binary("xor", rest, b), self.int_(0, b))
         fix = self.binary("and", self.compare("icmp ne", rest, self.int_(0, b)), below)
@@ -232,13 +232,13 @@ class Expressions(Scopes):
         return self._branch(c, a, self._branch(self.not_(c), b, Val("zeroinitializer", e.dtype, -1)))
 
     def is_risky(self, e: Expr, safe: set[Expr] | None = None) -> bool:
-        """Whether `e` reads memory that may not be there; `safe` are expressions that were found not to, by what is known here."""
+        """True if `e` may load out of bounds; `safe` collects expressions that provably do not."""
         safe = set() if safe is None else safe
-        if e in safe or e in self.loads or not has_load(e):  # what was read has its value
+        if e in safe or e in self.loads or not has_load(e):  # an earlier load has its value
             return False
         if isinstance(e, Load) and not self.is_present(e):
             return True
-        if isinstance(e, (E.Select, E.And, E.Or)):  # an arm is read where its own condition holds, which may not be enough
+        if isinstance(e, (E.Select, E.And, E.Or)):  # an arm is evaluated only if its condition holds, which may make its loads safe
             c = e.args[0]
             arms = zip(e.args[1:], (E.Not(c) if isinstance(e, E.Or) else c, E.Not(c)), strict=False)
             risky = self.is_risky(c, safe) or any(self._is_risky_where(condition, arm, safe) for arm, condition in arms)
@@ -249,8 +249,9 @@ class Expressions(Scopes):
         return risky
 
     def _is_risky_where(self, condition: Expr, e: Expr, safe: set[Expr]) -> bool:
-        """Whether `e` reads memory that may not be there even where the condition holds."""
-        if has_load(condition):  # nothing is known of memory: the selects of expanded functions, which share what they read, end here
+        """True if `e` may load out of bounds even if the condition holds."""
+        # Nothing is known about memory contents. This also cuts off the selects of expanded math functions, which share their loads.
+        if has_load(condition):
             return self.is_risky(e, safe)
         if not has_load(e):
             return False
@@ -258,7 +259,7 @@ class Expressions(Scopes):
             return self.is_risky(e)
 
     def is_present(self, e: Load) -> bool:
-        """Whether the element of a load is proven to lie in its buffer (of lanes, the active ones: only these are read)."""
+        """True if a load is provably in bounds (for all active lanes: only these load)."""
         if any(has_load(i) for i in e.indices):
             return False
         for index, size in zip(e.indices, e.buffer.shape, strict=True):
@@ -267,7 +268,7 @@ class Expressions(Scopes):
         return True
 
     def _branch(self, c: Val, taken: Expr, otherwise: Val) -> Val:
-        """`taken` where `c` holds, else `otherwise`; `taken` is not read elsewhere."""
+        """Emit a branch: `taken` if `c` holds, else `otherwise`; `taken` is not evaluated otherwise."""
         lanes = max(c.lanes, otherwise.lanes, self.lanes if self.is_varying(taken) else 0)
         dtype = taken.dtype
         if otherwise.lanes < 0:

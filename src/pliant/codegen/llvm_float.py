@@ -1,7 +1,7 @@
-"""Casts and floating-point functions made of instructions: what `sym/expr.py` says of them, on every target.
+"""Casts and floating-point functions with the exact semantics of `sym/expr.py`, on every target.
 
-Everything that a target cannot do with an instruction is made of ones it has (conversions of half floats, fma, rounding to
-integers), because emitted code calls nobody. All of it works on scalars and on lanes.
+If a target lacks an instruction (conversions of half floats, fma, rounding to integers), it is built from others, because generated
+code calls no library. Everything works on scalars and on vectors.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "
 
 
 class Floats(Builder):
-    """A builder that knows casts and functions of floats."""
+    """A builder with casts and functions of floats."""
 
     # Half floats: bits in registers, arithmetic in f32.
 
     def widen(self, a: Val) -> Val:
-        """An f16 or bf16 value as f32 (exact)."""
+        """Convert f16 or bf16 to f32 (exact)."""
         if a.dtype is bf16:
             bits = self.binary("shl", self.convert("zext", Val(a.ref, u16, a.lanes), u32), Val("16", u32))
             return self.convert("bitcast", bits, f32)
@@ -32,7 +32,7 @@ class Floats(Builder):
         exponent = self.binary("and", magnitude, Val(str(0x7C00 << 13), u32))
         normal = self.binary("add", magnitude, Val(str(112 << 23), u32))
         special = self.binary("add", magnitude, Val(str(224 << 23), u32))
-        # A denormal becomes a number by giving it an exponent and subtracting that again.
+        # A denormal is normalized by giving it an exponent and subtracting that power of two again.
         raised = self.convert("bitcast", self.binary("add", magnitude, Val(str(113 << 23), u32)), f32)
         small = self.convert("bitcast", self.binary("fsub", raised, Val(float_literal(2.0**-14), f32)), u32)
         bits = self.select(self.compare("icmp eq", exponent, Val(str(0x7C00 << 13), u32)), special, normal)
@@ -41,7 +41,7 @@ class Floats(Builder):
         return self.convert("bitcast", self.binary("or", bits, sign), f32)
 
     def narrow(self, a: Val, dtype: DType) -> Val:
-        """An f32 value rounded to f16 or bf16."""
+        """Round f32 to f16 or bf16, to nearest even."""
         bits = self.convert("bitcast", a, u32)
         if dtype is bf16:
             odd = self.binary("and", self.binary("lshr", bits, Val("16", u32)), Val("1", u32))
@@ -55,7 +55,7 @@ class Floats(Builder):
         magnitude = self.binary("and", bits, Val(str(0x7FFFFFFF), u32))
         nan = self.compare("icmp ugt", magnitude, Val(str(0x7F800000), u32))
         large = self.select(nan, Val(str(0x7E00), u32), Val(str(0x7C00), u32))
-        # Below the least normal f16 an addition of 0.5 does the rounding at the right bit.
+        # Below the least normal f16, adding 0.5 rounds at the right bit.
         sum_ = self.binary("fadd", self.convert("bitcast", magnitude, f32), Val(float_literal(0.5), f32))
         small = self.binary("sub", self.convert("bitcast", sum_, u32), Val(str(126 << 23), u32))
         odd = self.binary("and", self.binary("lshr", magnitude, Val("13", u32)), Val("1", u32))
@@ -68,7 +68,7 @@ class Floats(Builder):
         return self.convert("trunc", self.binary("or", result, sign), dtype)
 
     def odd_f32(self, a: Val) -> Val:
-        """An f64 value rounded to odd in f32: rounding that once more to fewer bits is a single rounding of the f64."""
+        """Round f64 to f32 by round-to-odd: a second rounding to fewer bits then equals a single rounding of the f64."""
         near = self.convert("fptrunc", a, f32)
         back = self.convert("fpext", near, f64)
         bits = self.convert("bitcast", near, u32)
@@ -81,7 +81,7 @@ class Floats(Builder):
     # Casts.
 
     def cast(self, a: Val, to: DType) -> Val:
-        """The value `a` in another dtype, as `sym/expr.py` defines it."""
+        """Convert `a` to another dtype, as `sym/expr.py` defines it."""
         if a.dtype is to:
             return a
         if a.dtype in HALVES:
@@ -105,17 +105,17 @@ class Floats(Builder):
         return self.convert("sext" if a.dtype.kind == "i" else "zext", a, to)
 
     def _saturated(self, a: Val, to: DType) -> Val:
-        """A float cut to an integer by instructions that x86 has for vectors, which it has not for LLVM's saturating conversion."""
+        """Convert a float to an integer, saturating. LLVM's saturating conversion has no vector code on x86, these instructions have."""
         low, high = (Val(float_literal(float(n)), a.dtype) for n in (to.min, to.max + 1))
         above = self.compare("fcmp oge", a, high)
         below = self.compare("fcmp olt", a, low)
         inside = self.not_(self.binary("or", self.binary("or", above, below), self.compare("fcmp uno", a, a)))
         safe = self.select(inside, a, Val(float_literal(0.0), a.dtype))
         if to.bits < 32:
-            found = self.convert("trunc", self.convert("fptosi", safe, i32), to)
+            converted = self.convert("trunc", self.convert("fptosi", safe, i32), to)
         else:
-            found = self.convert("fptosi" if to.kind == "i" else "fptoui", safe, to)
-        return self.select(above, Val(str(to.max), to), self.select(below, Val(str(to.min), to), found))
+            converted = self.convert("fptosi" if to.kind == "i" else "fptoui", safe, to)
+        return self.select(above, Val(str(to.max), to), self.select(below, Val(str(to.min), to), converted))
 
     def _to_half(self, a: Val, to: DType) -> Val:
         if a.dtype is f32:
@@ -123,14 +123,14 @@ class Floats(Builder):
         if a.dtype is f64:
             return self.narrow(self.odd_f32(a), to)
         if a.dtype is bool_ or a.dtype.bits <= 16 or to is f16:
-            # f32 holds every integer that f16 does not take to infinity.
+            # f32 holds exactly every integer that is finite in f16.
             return self.narrow(self.cast(a, f32), to)
         if a.dtype.bits == 64:
             a = self._sticky(a)
         return self.narrow(self.odd_f32(self.cast(a, f64)), to)
 
     def _sticky(self, a: Val) -> Val:
-        """A 64-bit integer with few enough digits for f64, which rounds to bf16 as `a` does: lost digits leave a 1 below."""
+        """Reduce a 64-bit integer to bits that f64 holds exactly and that round to bf16 as `a` does: lost bits set a sticky bit."""
         low = self.compare("icmp ne", self.binary("and", a, Val("4095", a.dtype)), Val("0", a.dtype))
         coarse = self.binary("and", a, Val("-4096", a.dtype))
         marked = self.select(low, self.binary("or", coarse, Val("4096", a.dtype)), coarse)
@@ -143,7 +143,7 @@ class Floats(Builder):
     # Fused multiply-add.
 
     def fma(self, a: Val, b: Val, c: Val) -> Val:
-        """a * b + c with one rounding (two for half types: f32's, then their own)."""
+        """Emit a * b + c with one rounding (half types: one to f32, then one to their own type)."""
         if a.dtype in HALVES:
             return self.narrow(self.fma(self.widen(a), self.widen(b), self.widen(c)), a.dtype)
         if self.target.has_fma:
@@ -168,7 +168,7 @@ class Floats(Builder):
         return self.convert("fptrunc", self.convert("bitcast", odd, f64), f32)
 
     def _relaxed_fma(self, a: Val, b: Val, c: Val) -> Val:
-        """The relaxed multiply-add of wasm, by registers of 128 bits; the module says whether the engine fuses (`fused_probe.py`)."""
+        """Emit wasm's relaxed multiply-add, in registers of 128 bits; `fused_probe.py` lets embedders check that the engine fuses it."""
         most = 128 // a.dtype.bits
         if a.lanes < most:
             return self._narrowed(self._relaxed_fma(*map(self._widened, (a, b, c))), a.lanes)
@@ -187,19 +187,19 @@ class Floats(Builder):
     # Extrema.
 
     def extreme(self, least: bool, a: Val, b: Val) -> Val:
-        """min or max: NaN if either is, and -0.0 < +0.0."""
+        """Emit min or max: NaN if either is NaN, and -0.0 < +0.0."""
         a, b = self.level(a, b)
         if not {"avx512dq", "avx512vl"} <= {*self.target.features}:
             return self.intrinsic("minimum" if least else "maximum", [a, b])
         if a.lanes * a.dtype.bits < 128:
             return self._narrowed(self.extreme(least, *map(self._widened, (a, b))), a.lanes)
-        # vrange sees to the zeros; where either is NaN, the bits of both together are one. LLVM takes 5 instructions in a chain.
+        # vrange orders the zeros. If either is NaN, the OR of both bit patterns is a NaN. LLVM's own code is a chain of 5 instructions.
         u = u32 if a.dtype is f32 else u64
         joined = self.binary("or", self.convert("bitcast", a, u), self.convert("bitcast", b, u))
         return self.select(self.compare("fcmp uno", a, b), self.convert("bitcast", joined, a.dtype), self._range(least, a, b))
 
     def _range(self, least: bool, a: Val, b: Val) -> Val:
-        """min or max of numbers, by registers as wide as the target wants them."""
+        """Emit min or max of operands without NaN by vrange, in registers of the target's preferred width."""
         most = self.target.vector_bits // a.dtype.bits
         if a.lanes > most:
             halves = [range(a.lanes // 2), range(a.lanes // 2, a.lanes)]
@@ -215,7 +215,7 @@ class Floats(Builder):
         return self.value(f"call {a.type} @{name}({', '.join(args)})", a.dtype, a.lanes)
 
     def _widened(self, a: Val) -> Val:
-        """A value as the first lanes of a register of 128 bits; the others are anything."""
+        """Put a value into the first lanes of a 128-bit register; the others are undefined."""
         most = 128 // a.dtype.bits
         if not a.lanes:
             return self.value(f"insertelement <{most} x {a.type}> poison, {a.typed}, i32 0", a.dtype, most)
@@ -223,18 +223,18 @@ class Floats(Builder):
         return self.value(f"shufflevector {a.typed}, {a.type} poison, <{most} x i32> <{places}>", a.dtype, most)
 
     def _narrowed(self, a: Val, lanes: int) -> Val:
-        """The first lanes of a value."""
+        """Extract the first lanes of a value (0: a scalar)."""
         return self._lanes_of(a, range(lanes)) if lanes else self.value(f"extractelement {a.typed}, i32 0", a.dtype, 0)
 
     def _lanes_of(self, a: Val, which: range, known: int = 1 << 30) -> Val:
-        """Some lanes of a value; from the lane `known` on they are anything."""
+        """Extract the lanes `which` of a value; those from lane `known` on are undefined."""
         places = ", ".join(f"i32 {n}" if n < known else "i32 poison" for n in which)
         return self.value(f"shufflevector {a.typed}, {a.type} poison, <{len(which)} x i32> <{places}>", a.dtype, len(which))
 
     # Functions.
 
     def primitive(self, fn: str, a: Val) -> Val:
-        """abs, floor, ceil, round, trunc or sqrt of a value."""
+        """Emit abs, floor, ceil, round, trunc or sqrt."""
         d = a.dtype
         if d in HALVES:
             return self.narrow(self.primitive(fn, self.widen(a)), d)
@@ -251,14 +251,14 @@ class Floats(Builder):
         return self.intrinsic(_ROUNDINGS[fn], [a])
 
     def _rounded_by_adding(self, fn: str, a: Val) -> Val:
-        """Rounding to an integer where the machine has no instruction: adding 2^(mantissa bits) leaves no room for a fraction."""
+        """Round to an integer without an instruction for it: adding 2^(mantissa bits) leaves no room for a fraction."""
         d = a.dtype
         magic = Val(float_literal(2.0**23 if d is f32 else 2.0**52), d)
         size = self.intrinsic("fabs", [a])
         near = self.binary("fsub", self.binary("fadd", size, magic), magic)
         one, zero = Val(float_literal(1.0), d), Val(float_literal(0.0), d)
         if fn != "round":
-            # Towards zero on magnitudes; floor and ceil then step away from zero on their side.
+            # First truncate the magnitude; floor of negative and ceil of positive numbers then step away from zero.
             over = self.compare("fcmp ogt", near, size)
             near = self.binary("fsub", near, self.select(over, one, zero))
             if fn != "trunc":
@@ -266,7 +266,7 @@ class Floats(Builder):
                 short = self.binary("and", side, self.compare("fcmp olt", near, size))
                 near = self.binary("fadd", near, self.select(short, one, zero))
         signed = self.intrinsic("copysign", [near, a])
-        return self.select(self.compare("fcmp olt", size, magic), signed, a)  # large ones, infinities and NaN stay
+        return self.select(self.compare("fcmp olt", size, magic), signed, a)  # larger numbers are integers already; NaN stays
 
 
 def _half(lanes: int) -> str:

@@ -1,11 +1,11 @@
-"""fma of f64 for machines without the instruction (wasm, old x86), made of 64-bit integer operations, scalar or over lanes.
+"""Software fma of f64 for machines without the instruction (wasm, old x86), by 64-bit integer operations, scalar or vector.
 
-Only an fma that somebody wrote comes here: functions and templates have forms without (docs/design/0016-functions-without-fma.md).
+Only an fma in a user's program comes here: math functions and templates have forms without it (docs/design/0016-functions-without-fma.md).
 
-The product of the two 53-bit significands is exact in two words, hi and lo. The third number is aligned with it; digits
-that fall off the low end leave a 1 there ("sticky"), which is all that rounding has to know of them. After the sum, the
-leading 63 bits are rounded once, to nearest even, at the place that the exponent says, so that denormals and overflow need
-no cases of their own. Nothing branches: cases are selected.
+The product of the two 53-bit significands is exact in two words, hi and lo. The third number is aligned with it; bits
+that are shifted out at the low end leave a 1 there (a sticky bit), which is all that rounding needs. After the sum, the
+leading 63 bits are rounded once, to nearest even, at the position that the exponent gives, so denormals and overflow need
+no separate cases. There are no branches: results of special cases are selected.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..dtype import f64, i64, u64
 from .llvm_build import Builder, Declarations
 from .llvm_types import Val, float_literal, register_type
 
-_ZERO = 0x800  # an exponent above all others
+_ZERO = 0x800  # stands for the exponent of 0: above all others
 _SPECIAL = 0x7FF - 0x3FF - 53  # the exponent, as `_unpack` gives it, of infinities and NaN; that of 0 is larger
 _Words = tuple[Val, Val]
 
 
 def fma64(declarations: Declarations, lanes: int) -> str:
-    """The name of the function that computes it for so many lanes (0: scalar), made at first use."""
+    """Return the symbol of the function for this number of lanes (0: scalar); generates it at first use."""
     name = f"pliant.fma64.{lanes}"
     if name not in declarations.lines:
         declarations.lines[name] = _Fma(declarations).function(name, lanes)
@@ -34,7 +34,7 @@ class _Fma(Builder):
         head = f'define internal {type_name} @"{name}"({type_name} %x, {type_name} %y, {type_name} %z) {{'
         return "\n".join([head, "entry:", *self.lines, f"  ret {result.typed}", "}"])
 
-    # Words: u64 with Python numbers as operands.
+    # Operations on u64 words; operands may be Python numbers.
 
     def _op(self, op: str, a: Val, b: Val | int) -> Val:
         return self.binary(op, a, b if isinstance(b, Val) else Val(str(b), a.dtype))
@@ -48,14 +48,14 @@ class _Fma(Builder):
         return self.select(c, *(v if isinstance(v, Val) else Val(str(v), like.dtype) for v in (a, b)))
 
     def _clamp(self, a: Val) -> Val:
-        """A shift that is not out of range."""
+        """Clamp a shift to 0..63."""
         return self.intrinsic("smin", [self.intrinsic("smax", [a, Val("0", i64)]), Val("63", i64)])
 
     def _shifted(self, op: str, a: Val, by: Val) -> Val:
         return self.binary(op, a, Val(by.ref, u64, by.lanes))
 
     def _carried(self, a: Val, by: Val, left: bool) -> Val:
-        """What a shift of `a` to the right (left) by 0..63 moves into the neighboring word."""
+        """Emit the bits that a shift of `a` to the right (left) by 0..63 moves into the neighboring word."""
         ops = ("lshr", "shl") if not left else ("shl", "lshr")
         return self._shifted(ops[1], self._op(ops[1], a, 1), self._op("sub", Val("63", i64), by))
 
@@ -63,7 +63,7 @@ class _Fma(Builder):
         return self.convert("zext", self._is("ne", lost, 0), u64)
 
     def _unpack(self, x: Val) -> tuple[Val, Val, Val]:
-        """Significand in [2^53, 2^54), exponent, and whether x is negative."""
+        """Split x into its significand in [2^53, 2^54), its exponent, and whether it is negative."""
         bits = self.convert("bitcast", x, u64)
         field = self._op("and", self._op("lshr", bits, 52), 0x7FF)
         scaled = self.convert("bitcast", self.binary("fmul", x, Val(float_literal(2.0**63), f64)), u64)
@@ -79,7 +79,7 @@ class _Fma(Builder):
         a1, a0 = self._op("lshr", a, 32), self._op("and", a, 0xFFFFFFFF)
         b1, b0 = self._op("lshr", b, 32), self._op("and", b, 0xFFFFFFFF)
         low, high = self._op("mul", a0, b0), self._op("mul", a1, b1)
-        # The significands have 22 bits above the low half, so the sum of the middle products does not overflow.
+        # The high halves of the significands have 22 bits, so the sum of the middle products does not overflow.
         middle = self._op("add", self._op("mul", a0, b1), self._op("mul", a1, b0))
         moved = self._op("shl", middle, 32)
         lo = self._op("add", low, moved)
@@ -87,7 +87,7 @@ class _Fma(Builder):
         return self._op("add", self._op("add", high, self._op("lshr", middle, 32)), carry), lo
 
     def _aligned(self, product: _Words, z: Val, d: Val) -> tuple[_Words, _Words]:
-        """Product and third number on one scale, where z lies d bits above the product's unit."""
+        """Shift the product and z to one scale; the unit of z is 2^d units of the product."""
         hi, lo = product
         far = self._is("sge", d, 64)
         by = self._clamp(self._op("sub", d, 64))
@@ -105,7 +105,7 @@ class _Fma(Builder):
         return (product_hi, product_lo), (self._pick(far, z, z_hi), self._pick(far, 0, z_lo))
 
     def _sum(self, a: _Words, b: _Words, same_sign: Val) -> tuple[_Words, Val]:
-        """|a + b| and whether the sign is the opposite of a's, where b counts negative unless `same_sign`."""
+        """Emit |a + b|, or |a - b| unless `same_sign`, and whether the result has the opposite sign of a."""
         plus = self._op("add", a[1], b[1])
         plus_hi = self._op("add", self._op("add", a[0], b[0]), self.convert("zext", self._is("ult", plus, b[1]), u64))
         minus = self._op("sub", a[1], b[1])
@@ -119,7 +119,7 @@ class _Fma(Builder):
         return (hi, lo), self.binary("and", negative, self.not_(same_sign))
 
     def _leading(self, words: _Words, e: Val) -> tuple[Val, Val]:
-        """The first 63 bits of a number, the last of them sticky, and the exponent of their unit."""
+        """Emit the leading 63 bits of a number, the last of them sticky, and the exponent of their unit."""
         hi, lo = words
         count = self.intrinsic("ctlz", [hi], flags="i1 false")
         by = self._clamp(self._op("sub", Val(count.ref, i64, hi.lanes), 1))
@@ -135,9 +135,9 @@ class _Fma(Builder):
         return self._pick(in_hi, upper, lower), exponent
 
     def _rounded(self, m: Val, e: Val) -> Val:
-        """The bits of the double nearest to m * 2^e, where m has 63 bits."""
+        """Emit the bits of the double nearest to m * 2^e, where m has 63 bits."""
         top = self._op("add", e, 62)
-        below = self.intrinsic("smax", [self._op("sub", Val("-1022", i64), top), Val("0", i64)])  # digits that a denormal lacks
+        below = self.intrinsic("smax", [self._op("sub", Val("-1022", i64), top), Val("0", i64)])  # bits that a denormal lacks
         shift = self._op("add", below, 10)
         by = self._clamp(shift)
         kept = self._shifted("lshr", m, by)
@@ -167,7 +167,7 @@ class _Fma(Builder):
         result = self.convert("bitcast", signed, f64)
         nothing = self._is("eq", self.binary("or", *total), 0)
         special = self.binary("or", self._is("sge", ex, _SPECIAL), self._is("sge", ey, _SPECIAL))
-        result = self.select(self._is("sgt", ez, _SPECIAL), product_only, result)  # z is 0: keep the sign of what underflows
+        result = self.select(self._is("sgt", ez, _SPECIAL), product_only, result)  # z is 0: the product keeps its sign when it underflows
         result = self.select(self.binary("or", nothing, special), plain, result)
         only_z = self.binary("and", self._is("eq", ez, _SPECIAL), self.not_(special))
         return self.select(only_z, z, result)

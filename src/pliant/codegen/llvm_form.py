@@ -1,16 +1,16 @@
-"""The text by which a tensor instruction asks LLVM for itself: its form.
+"""Parses the LLVM form of a tensor instruction: the lines of LLVM IR that it is emitted as.
 
     <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> {c}, <64 x i8> {a}, <64 x i8> {b})
 
-A form is one call of an intrinsic, or several lines of LLVM, of which each but the last names a value:
+A form is one call of an intrinsic, or several lines of LLVM IR; each but the last names a value:
 
     %low = shufflevector <16 x i8> {a}, <16 x i8> poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
     %wide = sext <8 x i8> %low to <8 x i16>
     call <4 x i32> @llvm.x86.sse2.pmadd.wd(<8 x i16> %wide, <8 x i16> {b})
 
-`{a}` is all elements of the parameter `a`, in the order of memory. The type in front says what the instruction takes: a type of as many
-bits as the operand is another view of it, one of twice or four times as many is the operand repeated. The last line is the new value of
-the parameter that is written. Floats are exact everywhere in Pliant, so there are no fast-math flags; memory is read and written around
+`{a}` is a vector of all elements of the parameter `a`, in memory order. The type in front is what the instruction takes: a type of as many
+bits as the operand is a bitcast, one of twice or four times as many is the operand repeated. The last line is the new value of
+the parameter that is written. Floats are exact everywhere in Pliant, so fast-math flags are refused. Loads and stores are emitted around
 the form, never in it.
 """
 
@@ -36,7 +36,7 @@ _HELP = 'for example "<4 x i32> @llvm.aarch64.neon.sdot.v4i32.v16i8(<4 x i32> {c
 
 
 class FormLine(NamedTuple):
-    """A line of a form: the value that it names ("" in the last line), and the instruction."""
+    """A line of a form: the name of its value ("" in the last line), and the instruction."""
 
     name: str
     text: str
@@ -51,22 +51,22 @@ class FormCall(NamedTuple):
 
 
 def lines_of(form: str) -> list[FormLine]:
-    """The lines of a form; raises an Error that says what is wrong with one."""
+    """Parse a form; raises an Error that says what is wrong with a line."""
     texts = [t.strip() for t in form.strip().splitlines() if t.strip()]
     if not texts:
         raise Error("an LLVM form has at least one line", help=_HELP)
-    found: list[FormLine] = []
+    lines: list[FormLine] = []
     for number, text in enumerate(texts):
         name, equals, rest = text.partition(" = ")
         if bool(equals) != (number < len(texts) - 1):
             what = "the last line of an LLVM form is the result, and names no value" if equals else "a line of an LLVM form names no value"
             raise Error(what, facts=[f"line {number + 1}: {text}"], help="every line but the last is `%name = …`")
-        if equals and (_LOCAL.fullmatch(name) is None or any(name[1:] == x.name for x in found)):
+        if equals and (_LOCAL.fullmatch(name) is None or any(name[1:] == x.name for x in lines)):
             raise Error("an LLVM form names a value anew, or not by `%name`", facts=[f"line {number + 1}: {text}"])
         text = rest if equals else text
-        found.append(FormLine(name[1:] if equals else "", f"call {text}" if _BARE.match(text) else text))
-        _check(found[-1].text, number + 1, [x.name for x in found[:-1]])
-    return found
+        lines.append(FormLine(name[1:] if equals else "", f"call {text}" if _BARE.match(text) else text))
+        _check(lines[-1].text, number + 1, [x.name for x in lines[:-1]])
+    return lines
 
 
 def _check(text: str, number: int, known: list[str]) -> None:
@@ -85,7 +85,7 @@ def _check(text: str, number: int, known: list[str]) -> None:
 
 
 def call_of(text: str) -> FormCall | None:
-    """The intrinsic that an instruction calls."""
+    """Return the intrinsic that an instruction calls, or None."""
     match = _CALL.search(text)
     if match is None:
         return None
@@ -99,7 +99,7 @@ def _type_of(argument: str) -> str:
 
 
 def _separate(text: str) -> list[str]:
-    """The arguments of a call: commas inside of brackets separate nothing."""
+    """Split the arguments of a call at commas outside of brackets."""
     parts, depth = [""], 0
     for ch in text:
         depth += (ch in "<({[") - (ch in ">)}]")
@@ -111,12 +111,12 @@ def _separate(text: str) -> list[str]:
 
 
 def operands_in(text: str) -> list[tuple[str, str]]:
-    """The parameters that a line uses, each with the type in front of it ("" where there is none)."""
+    """Return the parameters that a line uses, each with the type in front of it ("" if there is none)."""
     return [(name, type_name or "") for type_name, name in _OPERAND.findall(text)]
 
 
 def substituted(text: str, operands: dict[tuple[str, str], str], values: dict[str, str]) -> str:
-    """A line with registers for its parameters and for the values of lines before it."""
+    """Return a line with registers in place of its parameters and of the values of earlier lines."""
     text = _LOCAL.sub(lambda m: values[m[1]], text)
 
     def register(m: re.Match[str]) -> str:
@@ -127,7 +127,7 @@ def substituted(text: str, operands: dict[tuple[str, str], str], values: dict[st
 
 
 def bits_of(type_name: str) -> int | None:
-    """The size of an LLVM type, None if it is not known."""
+    """Return the size of an LLVM type in bits, or None if it is unknown."""
     match = re.fullmatch(r"<(\d+) x (\w+)>", type_name)
     if match is not None:
         element = bits_of(match[2])
@@ -136,5 +136,5 @@ def bits_of(type_name: str) -> int | None:
 
 
 def widest(text: str) -> int:
-    """The size of the widest vector that a line names, in bits."""
+    """Return the size of the widest vector type in a line, in bits."""
     return max((bits_of(t) or 0 for t in re.findall(r"<\d+ x \w+>", text)), default=0)

@@ -1,10 +1,10 @@
-"""Tensor instructions with a form, emitted: operands are loaded as whole vectors, the form computes, the result is stored.
+"""LLVM code generation for tensor instructions: loads the operands as whole vectors, emits the form, stores the result.
 
     for j in vector(4, instruction="mine.dot"):     ->     %c = load <4 x i32>, ptr …
         c[i, j] += …                                       %r = call <4 x i32> @llvm.…(<4 x i32> %c, …)
                                                            store <4 x i32> %r, ptr …
 
-An operand in a register buffer is taken from its rows, so that sums stay in registers from one instruction to the next.
+An operand in a register buffer is read from its rows, so that accumulators stay in registers from one instruction to the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def emit_instruction(b: Memory, s: For) -> bool:
-    """Emit the instruction that a loop is marked as; False where the loop has to be emitted as it stands."""
+    """Emit the instruction that a loop is marked with; returns False if the loop must be emitted as a loop."""
     instruction = instruction_at(s, b.target)
     if instruction is None or not instruction.llvm or b.lanes:
         return False
@@ -38,7 +38,7 @@ def emit_instruction(b: Memory, s: For) -> bool:
 
 
 def _result(b: Memory, instruction: Instruction, places: dict[str, Place]) -> str:
-    """The value of a form's last line, as the vector that its result is in memory."""
+    """Emit the lines of a form; returns the last value, as the vector that is stored."""
     lines = lines_of(instruction.llvm)
     used = {name for line in lines for name, _ in operands_in(line.text)}
     whole = {name: _load(b, p) for name, p in places.items() if name in used}
@@ -60,7 +60,7 @@ def _result(b: Memory, instruction: Instruction, places: dict[str, Place]) -> st
 
 
 def size_of(parameter: Buffer) -> int:
-    """The number of elements of a parameter."""
+    """Return the number of elements of a parameter."""
     size = 1
     for e in parameter.shape:
         assert isinstance(e, Const)
@@ -73,7 +73,7 @@ def _vector(parameter: Buffer) -> str:
 
 
 def _as_type(b: Memory, ref: str, have: str, want: str) -> str:
-    """A value under another type: the same bits, or several copies of them."""
+    """Convert a value to another type: a bitcast, after repeating it if the type is wider."""
     if want in ("", have):
         return ref
     times = (bits_of(want) or 0) // (bits_of(have) or 1)
@@ -101,7 +101,7 @@ def _load(b: Memory, p: Place) -> str:
 
 
 def _joined(b: Memory, p: Place, left: tuple[str, int], right: tuple[str, int]) -> str:
-    """Two vectors of any lengths as one: a shuffle takes operands of one type, so the shorter one is widened before."""
+    """Concatenate two vectors; a shuffle takes operands of one type, so the shorter one is widened first."""
     wide = max(left[1], right[1])
     refs = []
     for ref, count in (left, right):
@@ -128,7 +128,7 @@ def _store(b: Memory, p: Place, ref: str) -> None:
 
 
 def _rows(b: Memory, p: Place) -> list[tuple[str, int]]:
-    """The pointers into rows of a register buffer that the elements of an operand lie in, and how many in each."""
+    """Return a pointer and a number of elements for each row of a register buffer that an operand covers."""
     shape = [int(e.value) for e in p.buffer.shape if isinstance(e, Const)]
     width = shape[-1]
     at, left = p.start.get((), 0), size_of(p.parameter)

@@ -1,10 +1,9 @@
-"""Memory: where buffers are, and reading and writing their elements, one or a group of lanes.
+"""LLVM code generation for memory accesses: loads and stores of scalars and of lanes.
 
-A group of lanes whose elements follow each other is one vector access, backwards a reversed one, all the same element a
-broadcast, every second element two rows, anything else a gather or scatter. Buffers of scope `register` are rows of values: leading
-indices are constants where they are used, the last is a constant or the lanes from a constant on, so that LLVM turns each group
-into registers; or one leading index is the lanes from a constant on (`llvm_transpose.py`).
-Elements of less than a byte are in `llvm_subbyte.py`; in a register buffer each has a byte of its own.
+Lanes with stride 1 are one vector access, with stride -1 a reversed one, with stride 0 a broadcast, with stride 2 two vector loads and a
+shuffle, anything else a gather or scatter. Buffers of scope `register` are rows of values. Their leading indices must be constants, and
+the last one a constant or lanes that begin at a constant, so that LLVM promotes each row to registers; or one leading index is the lane
+(a transposed access: `llvm_transpose.py`). Sub-byte elements are in `llvm_subbyte.py`; in a register buffer each has its own byte.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
 @dataclass(slots=True)
 class Row:
-    """The last axis of a register buffer at constant leading indices: its name in the text, and how many elements are used."""
+    """The last axis of a register buffer at constant leading indices: its LLVM name, and the number of elements used."""
 
     name: str
     element: str
@@ -38,7 +37,7 @@ class Memory(Addresses):
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
         self.rows: dict[tuple[Buffer, tuple[int, ...]], Row] = {}
-        self.register_writes: dict[Buffer, int] = {}  # how often a register buffer was written
+        self.register_writes: dict[Buffer, int] = {}  # number of writes to each register buffer
 
     # Reading.
 
@@ -62,26 +61,26 @@ class Memory(Addresses):
             return self._from_memory(buffer, self._every_second(buffer, self.first_lane(p)), self.lanes)
         parts = self.parts_of(p)
         each = self.each_lane(buffer, parts)
-        found = self.gather(buffer, self.pointers_of(buffer, e.indices, parts)) if each is None else self._collect(buffer, each)
-        return self._from_memory(buffer, found, self.lanes)
+        elements = self.gather(buffer, self.pointers_of(buffer, e.indices, parts)) if each is None else self._collect(buffer, each)
+        return self._from_memory(buffer, elements, self.lanes)
 
     def _every_second(self, buffer: Buffer, first: Poly) -> str:
-        """Every second element from two rows that have one in common: nothing behind the last one is read."""
+        """Load every second element by two overlapping vector loads, so that nothing behind the last element is read."""
         n, whole = self.lanes, memory_type(buffer.dtype, self.lanes)
         rows = []
         for begin, lanes in ((0, range(n // 2)), (n - 1, range(n // 2, n))):
-            taken = {2 * k - begin: k for k in lanes}  # of the lanes that are taken from this row
+            taken = {2 * k - begin: k for k in lanes}  # element of this row -> lane
             with self.active(self._spread_mask([taken.get(e) for e in range(n)])):
                 rows.append(self._load_row(buffer, self.address(buffer, add(first, {(): begin})), n))
         order = ", ".join(f"i32 {2 * k if 2 * k < n else 2 * k + 1}" for k in range(n))
         return self.raw(f"shufflevector {whole} {rows[0]}, {whole} {rows[1]}, <{n} x i32> <{order}>")
 
     def _masks_rows(self, buffer: Buffer) -> bool:
-        """Whether the machine reads the active lanes of a row at once."""
+        """True if the machine has masked vector loads of these elements."""
         return buffer.dtype.itemsize >= 4 and "avx2" in self.target.features
 
     def _spread_mask(self, lanes: list[int | None]) -> Val | None:
-        """The mask of elements that these lanes read; None is an element of no lane."""
+        """Return the mask of a row, given the lane that reads each element (None: no lane)."""
         if self.mask is None:
             return None
         order = ", ".join(f"i32 {self.lanes if k is None else k}" for k in lanes)
@@ -89,19 +88,19 @@ class Memory(Addresses):
         return self.value(text, self.mask.dtype, self.lanes)
 
     def _collect(self, buffer: Buffer, pointers: list[str]) -> str:
-        """A vector of elements that are read one by one."""
-        element, whole, found = memory_type(buffer.dtype), memory_type(buffer.dtype, self.lanes), "poison"
+        """Load elements one by one into a vector."""
+        element, whole, vector = memory_type(buffer.dtype), memory_type(buffer.dtype, self.lanes), "poison"
         for n, pointer in enumerate(pointers):
             one = self.raw(f"load {element}, ptr {pointer}, align {buffer.dtype.itemsize}")
-            found = self.raw(f"insertelement {whole} {found}, {element} {one}, i64 {n}")
-        return found
+            vector = self.raw(f"insertelement {whole} {vector}, {element} {one}, i64 {n}")
+        return vector
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
-        """The value of elements that share bytes; see `llvm_subbyte.py`."""
+        """Load sub-byte elements; see `llvm_subbyte.py`."""
         raise NotImplementedError
 
     def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
-        """Write elements that share bytes; see `llvm_subbyte.py`."""
+        """Store sub-byte elements; see `llvm_subbyte.py`."""
         raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
@@ -113,7 +112,7 @@ class Memory(Addresses):
         return self._from_memory(buffer, self._load_row(buffer, pointer, lanes), lanes)
 
     def _load_row(self, buffer: Buffer, pointer: str, lanes: int) -> str:
-        """What is in memory at a place, of lanes the active ones."""
+        """Load a scalar or a vector; a masked load if not all lanes are active."""
         type_name, align = memory_type(buffer.dtype, lanes), buffer.dtype.itemsize
         if not lanes or self.mask is None:
             return self.raw(f"load {type_name}, ptr {pointer}, align {align}")
@@ -122,18 +121,18 @@ class Memory(Addresses):
         return self.raw(f"call {type_name} @{name}(ptr {pointer}, i32 {align}, {self.mask.typed}, {type_name} zeroinitializer)")
 
     def _halved(self, buffer: Buffer, pointer: str, lanes: int, masks: tuple[Val, Val]) -> list[Val]:
-        """The two halves of what is in memory at a place."""
-        found = []
+        """Load a vector in two halves, each with its mask."""
+        parts = []
         for mask, at in zip(masks, (pointer, self._further(buffer, pointer, lanes // 2)), strict=True):
             with self.active(mask):
-                found.append(self._read(buffer, at, lanes // 2))
-        return found
+                parts.append(self._read(buffer, at, lanes // 2))
+        return parts
 
     def _further(self, buffer: Buffer, pointer: str, elements: int) -> str:
         return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def gather(self, buffer: Buffer, pointers: str) -> str:
-        """What is in memory at the pointers of all active lanes."""
+        """Gather from the pointers of all active lanes."""
         type_name = memory_type(buffer.dtype, self.lanes)
         name = f"llvm.masked.gather.{overload(type_name)}.v{self.lanes}p0"
         self.declarations.declare(name, type_name, f"<{self.lanes} x ptr>, i32, <{self.lanes} x i1>, {type_name}")
@@ -163,7 +162,7 @@ class Memory(Addresses):
     # Writing.
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val) -> None:
-        """Write a value, or the active lanes of one."""
+        """Store a value, or its active lanes."""
         self.loads.clear()
         if buffer.scope == "register":
             self._store_register(buffer, indices, value)
@@ -192,7 +191,7 @@ class Memory(Addresses):
                 self._spread(buffer, each, value)
 
     def _spread(self, buffer: Buffer, pointers: list[str], value: Val) -> None:
-        """Write lanes one by one."""
+        """Store lanes one by one."""
         stored = self._to_memory(buffer, value)
         element = memory_type(buffer.dtype)
         for n, pointer in enumerate(pointers):
@@ -225,7 +224,7 @@ class Memory(Addresses):
     # Registers.
 
     def register_place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[tuple[int, ...], int, int] | None:
-        """Leading indices, first element and lanes (0 for one element) of an access to a register buffer, None if it has none."""
+        """Return leading indices, first element and lanes (0: scalar) of an access to a register buffer; None if they are not constant."""
         lead: list[int] = []
         for index in indices[:-1]:
             number = self.number_of(index)
@@ -235,7 +234,7 @@ class Memory(Addresses):
         p = self.poly(indices[-1]) if indices else {}
         stride = self.lane_stride(p)
         first = self.first_lane(p)
-        if stride not in (0, 1) or any(first):  # `any` of the monomials: some are not the constant
+        if stride not in (0, 1) or any(first):  # a monomial other than the constant
             return None
         return tuple(lead), first.get((), 0), self.lanes if stride else 0
 
@@ -252,7 +251,7 @@ class Memory(Addresses):
         return self.register_row(buffer, lead, first, max(1, lanes)), lanes
 
     def register_row(self, buffer: Buffer, lead: tuple[int, ...], first: int, count: int) -> str:
-        """The place of `count` elements of a row."""
+        """Return a pointer to `count` elements of a row; grows the row as needed."""
         row = self.rows.get((buffer, lead))
         if row is None:
             row = self.rows[buffer, lead] = Row(f"%r{len(self.rows)}", memory_type(buffer.dtype), 0)
@@ -277,13 +276,13 @@ class Memory(Addresses):
         self.line(f"store {stored.typed}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
     def register_lines(self) -> list[str]:
-        """The allocations of the rows of register buffers."""
+        """Return the allocations of the rows of register buffers."""
         return [f"  {row.name} = alloca [{row.size} x {row.element}], align 64" for row in self.rows.values()]
 
     # Names for memory.
 
     def allocate_stack(self, buffer: Buffer) -> None:
-        """Memory of the frame for a buffer of constant size."""
+        """Allocate stack memory for a buffer; raises an error if its size is not constant."""
         size = 1
         for extent in buffer.shape:
             number = self.number_of(extent)
@@ -297,7 +296,7 @@ class Memory(Addresses):
         self.pointers[buffer] = self.alloca(f"[{size} x {memory_type(buffer.dtype)}]", WORKSPACE_ALIGN)
 
     def view(self, s: View) -> None:
-        """Name a part of a buffer's memory."""
+        """Set the pointer of a view into a buffer."""
         if s.source.scope == "register":
             raise UnsupportedError(f"`{s.buffer.name}` is a view of register buffer `{s.source.name}`, which has no memory").at(s.span)
         p = self.flat(s.start, s.source.element_strides())

@@ -1,10 +1,11 @@
-"""Launches: parallel loops whose body is one call of a function over a range of iterations (`loop/passes/outline_parallel.py`).
+"""LLVM code generation for parallel loops whose body was outlined into a function over a range (`loop/passes/outline_parallel.py`).
 
     for i in parallel(n): f(x, m, i, i + 1)     ->     env = {x, m}
                                                        n <= grain ? f(ctx, env, 0, n) : ctx->parallel_for(ctx, f, env, n, grain)
 
-The function becomes two: one that the pool calls, which loads the arguments from the caller's frame, and one that takes them as
-parameters, so that pointers can be `noalias`. Parameters that its code does not use (of some, only facts are known) are not passed.
+The function becomes two: one that the thread pool calls, which loads the arguments from an environment in the caller's frame, and one
+that takes them as parameters, so that pointers can be `noalias`. Parameters that its code does not use are not passed: some serve
+only as facts for range analysis.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class ParallelLoops(VectorLoops):
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.binary("sub", stop, start)
         chunk = _Chunk(self.state, call.func)
-        taken = chunk.emit(start)
-        given: dict[Buffer | Var, Buffer | Expr] = dict(zip(call.func.symbols, call.dims, strict=True))
-        given |= {p.value: a for p, a in zip(call.func.params, call.args, strict=True)}
-        slots = [self._operand(given[p]) for p in taken] + ([] if start.is_literal else [start.typed])
+        parameters = chunk.emit(start)
+        arguments: dict[Buffer | Var, Buffer | Expr] = dict(zip(call.func.symbols, call.dims, strict=True))
+        arguments |= {p.value: a for p, a in zip(call.func.params, call.args, strict=True)}
+        slots = [self._operand(arguments[p]) for p in parameters] + ([] if start.is_literal else [start.typed])
         environment = self.alloca(f"[{max(1, len(slots))} x i64]", 8)
         launch, done = self.new_label("launch"), self.new_label("done")
         self.branch_if(self.compare("icmp sgt", extent, Val("0", i64)), launch, done)
@@ -66,19 +67,19 @@ class ParallelLoops(VectorLoops):
 
 
 class _Chunk(ParallelLoops):
-    """A function over a range of iterations. Its parameters get places in the environment in the order in which code first uses them."""
+    """The outlined body of a parallel loop. The environment holds its parameters in the order of their first use."""
 
     def __init__(self, state: ModuleState, func: Func) -> None:
         super().__init__(state, func)
         self.alias = "" if self.is_host else " noalias"
         self.is_host = False
-        self.cancel_nest = 2  # the pool looks at the flag before each chunk
+        self.cancel_nest = 2  # the pool polls the flag before each chunk, so only nested loops need to
         self.taken: dict[Buffer | Var, str] = {}
         stem = state.unique(func.name)
         self.symbol, self.inner_name = symbol_text(stem), symbol_text(stem + ".inner")
 
     def emit(self, start: Val) -> list[Buffer | Var]:
-        """Append both functions to the module; the parameters that are passed, in order. Numbers of chunks count from `start` on."""
+        """Append both functions to the module; returns the parameters that are passed, in order. Iterations count from `start` on."""
         *before, loop = self.func.body.body if isinstance(self.func.body, Seq) else (self.func.body,)
         assert isinstance(loop, For)
         for v in self.func.symbols:
@@ -111,7 +112,7 @@ class _Chunk(ParallelLoops):
         return self.function_text(f"internal i32 {self.inner_name}({', '.join(parameters)}) noinline")
 
     def _outer_text(self, start: Val) -> str:
-        """The function that the pool calls."""
+        """Return the function that the pool calls."""
         lines, operands = [], ["ptr %ctx", "i64 %begin", "i64 %end"]
         for n, t in enumerate([*self._types(), *([] if start.is_literal else ["i64"])]):
             lines.append(f"  %p{n} = getelementptr i8, ptr %environment, i64 {8 * n}")

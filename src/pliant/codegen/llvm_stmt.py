@@ -1,7 +1,7 @@
-"""Statements of loop programs (without blocks) as LLVM text: stores, lets, choices, serial loops, calls, checks.
+"""LLVM code generation for statements of loop programs (without blocks): stores, lets, ifs, serial loops, calls, checks.
 
-Failures leave the function at once: whoever calls looks at the answer, and the error record says what happened. Vector
-loops and launches are in `llvm_vector.py` and `llvm_parallel.py`.
+A failure returns from the function at once: the caller checks the code, and the error record says what happened. Vector
+loops and parallel loops are in `llvm_vector.py` and `llvm_parallel.py`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Mi
 
 
 class Statements(Failures):
-    """Emits statements; loops with lanes and threads are its subclasses' to add."""
+    """Emits statements; subclasses add vector and parallel loops."""
 
     def __init__(self, state: ModuleState, func: Func) -> None:
         super().__init__(state)
         self.func = func
         self.is_host = func.attrs.host
-        self.serial_depth = 0  # serial loops around what is being emitted
-        self.cancel_nest = 1  # an outermost serial loop looks at the cancel flag if loops are nested so deep in it
+        self.serial_depth = 0  # number of serial loops around the present statement
+        self.cancel_nest = 1  # an outermost serial loop polls the cancel flag if loops are nested this deep in it: a flat one ends soon
 
     def stmt(self, s: Stmt) -> None:
         """Emit a statement."""
@@ -62,15 +62,15 @@ class Statements(Failures):
             raise error.at(s.span) from error.__cause__
 
     def vector_loop(self, s: For) -> None:
-        """A loop whose iterations are lanes; see `llvm_vector.py`."""
+        """Emit a loop whose iterations are lanes; see `llvm_vector.py`."""
         raise NotImplementedError
 
     def parallel_loop(self, s: For) -> None:
-        """A launch of chunks of iterations; see `llvm_parallel.py`."""
+        """Emit a loop over the thread pool; see `llvm_parallel.py`."""
         raise NotImplementedError
 
     def know_at_least_zero(self, var: Var) -> None:
-        """A symbol is a dim."""
+        """Note that a symbol, which is a dim, is not negative."""
         self._known.append(lambda facts: facts.with_range(var, 0, None))
 
     # Straight-line statements.
@@ -93,9 +93,9 @@ class Statements(Failures):
             self.store(target.buffer, target.indices, self.expr(value))
             return
         combiner = s.combiner
-        given = [self.expr(e) for e in (*s.targets, *s.values)]
+        operands = [self.expr(e) for e in (*s.targets, *s.values)]
         with self.scope(*combiner.left, *combiner.right, open=True):
-            for var, value_ in zip((*combiner.left, *combiner.right), given, strict=True):
+            for var, value_ in zip((*combiner.left, *combiner.right), operands, strict=True):
                 self._bind_value(var, value_)
             results = [self.expr(e) for e in combiner.result]
         for target, result in zip(s.targets, results, strict=True):
@@ -122,12 +122,12 @@ class Statements(Failures):
             self.allocate_stack(buffer)
 
     def _workspace(self, s: Alloc) -> None:
-        """The workspace of the call: one piece of bytes, at the top of a host function."""
+        """Set the pointer of the call's workspace, which a host function allocates first; emits a check of its size."""
         if not self.is_host or s.buffer.dtype is not u8 or len(self.scopes) != 1:
             raise InternalError(f"workspace buffer `{s.buffer.name}` was not lifted into the memory plan of the host program")
         size = self.expr(product(s.buffer.shape))
-        given = self.value(f"load i64, ptr {self.offset('%ctx', self.ctx.workspace_size)}, align 8", i64)
-        self.fail_unless(self.compare("icmp sle", size, given), lambda: self.set_code(NO_MEMORY))
+        available = self.value(f"load i64, ptr {self.offset('%ctx', self.ctx.workspace_size)}, align 8", i64)
+        self.fail_unless(self.compare("icmp sle", size, available), lambda: self.set_code(NO_MEMORY))
         pointer = self.raw(f"load ptr, ptr {self.offset('%ctx', self.ctx.workspace)}, align {self.target.pointer_bits // 8}, !align !1")
         self.pointers[s.buffer] = pointer
 
@@ -153,7 +153,7 @@ class Statements(Failures):
         self.start_block(join)
 
     def _masked(self, c: Val, condition: Expr, body: Stmt) -> None:
-        """`body` for the lanes where `c` holds, if there are any."""
+        """Emit `body` for the lanes where `c` holds, under a branch that skips it if there are none."""
         active = c if self.mask is None else self.binary("and", c, self.mask)
         then, join = self.new_label("then"), self.new_label("join")
         self.branch_if(self.any_lane(active), then, join)
@@ -184,7 +184,7 @@ class Statements(Failures):
 
     def _for(self, s: For) -> None:
         if is_instruction(s):
-            if not emit_instruction(self, s):  # it was left as it is until now
+            if not emit_instruction(self, s):  # the passes left the marked loop as it was: lower it now
                 self.stmt(settle_lanes(unroll(self.func.with_(body=without_mark(s)))).body)
         elif s.kind == "vector" and self.lanes and self.extent_of(s) is not None:
             self.one_by_one(s)
@@ -198,12 +198,12 @@ class Statements(Failures):
             self.serial(s)
 
     def extent_of(self, s: For) -> tuple[int, int] | None:
-        """Start and extent of a loop if both are constants here."""
+        """Return start and extent of a loop if both are constants here, else None."""
         start, stop = self.number_of(s.start), self.number_of(s.stop)
         return None if start is None or stop is None else (start, max(0, stop - start))
 
     def one_by_one(self, s: For) -> None:
-        """Every iteration of a loop over a constant range, by the lanes of the loop around it."""
+        """Emit a vector loop of constant extent inside of another one: unrolled, each iteration over the outer loop's lanes."""
         constant = self.extent_of(s)
         assert constant is not None
         start, extent = constant
@@ -211,14 +211,14 @@ class Statements(Failures):
             self.iteration(s, n)
 
     def iteration(self, s: For, number: int) -> None:
-        """The body of a loop with a number for its variable."""
+        """Emit the body of a loop with a constant for its variable."""
         with self.scope(s.var, open=True):
             self.numbers[s.var] = number
             self.stmt(s.body)
         del self.numbers[s.var]
 
     def serial(self, s: For) -> None:
-        """A loop one iteration after the other."""
+        """Emit a serial loop."""
         outermost = not self.serial_depth and not self.lanes and self._nest(s.body) >= self.cancel_nest
 
         def body() -> None:
@@ -233,14 +233,14 @@ class Statements(Failures):
         self.loop(s.var, self.expr(s.start), self.expr(s.stop), body, certain=constant is not None and constant[1] > 0)
 
     def _nest(self, s: Stmt) -> int:
-        """How deep the loops of a statement are nested in the emitted code, where some are unrolled or a few lanes."""
+        """Return the nesting depth of the loops in the emitted code; unrolled loops and vector loops of constant extent do not count."""
         below = max((self._nest(x) for x in children(s)), default=0)
         if isinstance(s, For):
             return below + (s.kind != "unroll" and not (s.kind == "vector" and self.extent_of(s) is not None))
         return below + isinstance(s, While)
 
     def loop(self, var: Var, start: Val, stop: Val, body: Callable[[], None], certain: bool = False, step: int = 1) -> None:
-        """`body` for var = start, start + step, … below stop; `certain` if that is at least once."""
+        """Emit a loop: `body` for var = start, start + step, … below stop; `certain` if there is at least one iteration."""
         top, latch, done = self.new_label("loop"), self.new_label("latch"), self.new_label("done")
         before = self.label
         if certain:
@@ -273,15 +273,15 @@ class Statements(Failures):
 
         def fail() -> str:
             values = [self.expr(v) for v in s.values[:ERROR_VALUES]]
-            found = [self.cast(v, i64).ref for v in values] + ["0"] * (ERROR_VALUES - len(values))
-            self.line(f'call void @"pliant.fail"(ptr %ctx, i64 2, i64 {site}, {", ".join(f"i64 {v}" for v in found)})')
+            words = [self.cast(v, i64).ref for v in values] + ["0"] * (ERROR_VALUES - len(values))
+            self.line(f'call void @"pliant.fail"(ptr %ctx, i64 2, i64 {site}, {", ".join(f"i64 {v}" for v in words)})')
             return "2"
 
         self.fail_unless(self.expr(s.cond), fail)
         self.know(s.cond)
 
     def _assume(self, condition: Expr) -> None:
-        """A condition that is relied on. `m == n // 8` is what `m` stands for, so that indices are seen through it like through a let."""
+        """Note an assumed condition. `m == n // 8` defines `m`, so that indices are simplified through it as through a let."""
         var, value = condition.args if isinstance(condition, E.Eq) else (condition, condition)
         if isinstance(var, Var) and var.dtype.is_int and not has_load(value) and var not in free_vars(self.resolve(value)):
             self.definitions.setdefault(var, value)

@@ -1,6 +1,6 @@
-"""Codes below a byte in registers: between the bytes in memory and one u8 for each element.
+"""Unpacks and packs sub-byte codes (u4, u2): between bytes as in memory and one u8 per element in registers.
 
-Only u4 and u2 are left of the storage types (`loop/passes/decode_storage.py`). A code is a `u8` value (of any number of lanes), whose bits
+The pass `loop/passes/decode_storage.py` leaves only these two storage types. A code is a `u8` value (scalar or vector) whose bits
 above the element are 0 once it is loaded.
 """
 
@@ -12,7 +12,7 @@ from .llvm_types import Val
 
 
 def code_of(b: Floats, value: Val, stored: DType) -> Val:
-    """The low bits of values, as many as an element has."""
+    """Mask values to the bits of an element."""
     return b.binary("and", Val(value.ref, u8, value.lanes), _u8((1 << stored.bits) - 1))
 
 
@@ -21,7 +21,7 @@ def _u8(number: int) -> Val:
 
 
 def expand(b: Floats, packed: Val, stored: DType) -> Val:
-    """The codes of the elements in a row of bytes."""
+    """Unpack a vector of bytes to a vector of codes."""
     per = stored.per_byte
     lanes = packed.lanes * per
     order = ", ".join(f"i32 {n // per}" for n in range(lanes))
@@ -31,12 +31,12 @@ def expand(b: Floats, packed: Val, stored: DType) -> Val:
 
 
 def at_shift(b: Floats, byte: Val, shift: Val, stored: DType) -> Val:
-    """The code that begins at bit `shift` of a byte."""
+    """Extract the code that begins at bit `shift` of a byte."""
     return b.binary("and", b.binary("lshr", byte, shift), _u8((1 << stored.bits) - 1))
 
 
 def squeeze(b: Floats, codes: Val, stored: DType) -> Val:
-    """The bytes of a row of codes."""
+    """Pack a vector of codes to a vector of bytes."""
     per = stored.per_byte
     count = codes.lanes // per
     total: Val | None = None
@@ -50,7 +50,7 @@ def squeeze(b: Floats, codes: Val, stored: DType) -> Val:
 
 
 def merged(b: Floats, old: Val, code: Val, shift: Val, stored: DType) -> Val:
-    """The byte `old` with a code at bit `shift`."""
+    """Return the byte `old` with a code inserted at bit `shift`."""
     hole = b.binary("shl", _u8((1 << stored.bits) - 1), shift)
-    kept = b.binary("and", old, b.binary("xor", hole, _u8(255)))
-    return b.binary("or", kept, b.binary("shl", code, shift))
+    others = b.binary("and", old, b.binary("xor", hole, _u8(255)))
+    return b.binary("or", others, b.binary("shl", code, shift))

@@ -1,8 +1,8 @@
-"""Elements of less than a byte in memory: which byte an element is in, and reading and writing it there.
+"""LLVM code generation for loads and stores of sub-byte elements (u4, u2), several of which share a byte.
 
-The number of an element from the start of its buffer is a polynomial. Terms that are whole bytes go into the address; what is left
-tells the bit. A group of lanes that follow each other from a whole byte on is one access to a row of bytes; all other groups read a byte
-for each lane, and write one lane after the other, since two of them may share a byte. Writing an element keeps its neighbors.
+The offset of an element from the start of its buffer is a polynomial. Terms that are whole bytes go into the address; the rest selects the
+bit. Lanes with stride 1 that begin at a whole byte are one vector access to bytes. Other lanes gather a byte each, and store one after the
+other, since two of them may share a byte. A store keeps the other elements of its byte.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from .llvm_types import Val
 
 
 class Split(NamedTuple):
-    """An element's number in parts: whole bytes, terms of elements that are known to be whole bytes, and others."""
+    """An element's offset, split: terms in whole bytes, terms in elements that are provably whole bytes, and other terms in elements."""
 
     whole: Poly
     proven: Poly
     rest: Poly
-    element: int  # in its byte, when there is no rest
+    element: int  # index in its byte, if there is no rest
 
     @property
     def aligned(self) -> bool:
-        """Whether it is the first element of a byte."""
+        """True if it is the first element of a byte."""
         return not self.rest and not self.element
 
 
 class Packed(Memory):
-    """Emits loads and stores of packed elements."""
+    """Emits loads and stores of sub-byte elements."""
 
     def split(self, p: Poly, stored: DType) -> Split:
-        """The parts of an element's number."""
+        """Split an element's offset."""
         per = stored.per_byte
         whole: Poly = {}
         proven: Poly = {}
@@ -58,7 +58,7 @@ class Packed(Memory):
         return self.proves(Eq(FloorMod(product(m) * c, Const(per, i64)), Const(0, i64)))
 
     def _place(self, buffer: Buffer, parts: Split) -> tuple[str, Val]:
-        """The address of the byte (or one for each lane), and the bit in it where the element begins."""
+        """Emit the address of the byte (a vector of them for lanes), and the bit in it at which the element begins."""
         stored = buffer.dtype
         up = Val(str(stored.per_byte.bit_length() - 1), i64)
         index = self.emit_poly(parts.whole)
@@ -73,7 +73,7 @@ class Packed(Memory):
         return self.raw(f"getelementptr i8, ptr {self.pointer(buffer)}, {index.typed}"), shift
 
     def _row(self, stride: int | None, p: Poly, stored: DType) -> Split | None:
-        """The place of the first lane, if all lanes fill whole bytes from there on."""
+        """Return the offset of the first lane if the lanes fill whole bytes from there on, else None."""
         if stride != 1 or self.mask is not None or self.lanes % stored.per_byte:
             return None
         parts = self.split(self.first_lane(p), stored)
@@ -108,12 +108,12 @@ class Packed(Memory):
             self._put_lanes(pointer, code, shift, stored)
 
     def _put(self, pointer: str, code: Val, shift: Val, stored: DType) -> None:
-        """Write one element into its byte."""
+        """Store one element into its byte."""
         old = self.value(f"load i8, ptr {pointer}, align 1", u8)
         self.line(f"store {merged(self, old, code, shift, stored).typed}, ptr {pointer}, align 1")
 
     def _put_lanes(self, pointers: str, code: Val, shift: Val, stored: DType) -> None:
-        """Write the active lanes, one after the other."""
+        """Store the active lanes, one after the other."""
         top, write, latch, done = (self.new_label(hint) for hint in ("lane", "write", "latch", "done"))
         before, following = self.label, self.name()
         self.branch(top)

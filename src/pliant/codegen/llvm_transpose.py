@@ -1,6 +1,6 @@
-"""Lanes that go across the rows of a register buffer: with `j` the lane, `tile[j, 3]` is a column of a square of registers.
+"""Transposed reads of a register buffer: with `j` the lane, `tile[j, 3]` is a column of a square of registers.
 
-All columns of a square are made at once, by exchanging the bits of row and lane one after the other, and kept until a row is written:
+All columns of a square are computed at once, by a transpose in log2(n) steps of shuffles, and reused until a row is written:
 
     a0 a1 a2 a3        a0 b0 a2 b2        a0 b0 c0 d0
     b0 b1 b2 b3   ->   a1 b1 a3 b3   ->   a1 b1 c1 d1        each row is one shuffle of two rows
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Across(NamedTuple):
-    """The rows that the lanes are in, and the element of each."""
+    """A transposed read: the row of each lane, and the element of all rows."""
 
     rows: tuple[tuple[int, ...], ...]
     element: int
 
 
 def across(b: Memory, e: Load) -> Across | None:
-    """Where the lanes of a register buffer's element are, if one of the leading indices is the lane from a constant on; else None."""
+    """Return the rows of a transposed read: one leading index is the lane plus a constant, the others are constants; else None."""
     lead: list[int] = []
     at = None
     for k, index in enumerate(e.indices):
@@ -44,21 +44,21 @@ def across(b: Memory, e: Load) -> Across | None:
 
 
 def column(b: Memory, buffer: Buffer, place: Across) -> str:
-    """The elements of the lanes, as they would be in memory."""
+    """Emit the column of a transposed read, in its memory type; transposes the square if that was not done."""
     begin = place.element // b.lanes * b.lanes
     key = ("across", buffer, place.rows, begin, b.register_writes.get(buffer, 0))
-    found: list[str] | None = b.recall(key)
-    if found is None:
+    columns: list[str] | None = b.recall(key)
+    if columns is None:
         whole = memory_type(buffer.dtype, b.lanes)
         rows = [b.register_row(buffer, row, begin, b.lanes) for row in place.rows]
         loaded = [b.raw(f"load {whole}, ptr {row}, align {buffer.dtype.itemsize}") for row in rows]
-        found = transposed(b, whole, loaded)
-        b.remember(key, found, ())
-    return found[place.element - begin]
+        columns = transposed(b, whole, loaded)
+        b.remember(key, columns, ())
+    return columns[place.element - begin]
 
 
 def transposed(b: Memory, whole: str, rows: list[str]) -> list[str]:
-    """The columns of a square of registers."""
+    """Transpose a square of registers: step k swaps bit k of the row with bit k of the lane."""
     count, bit = len(rows), 1
     while bit < count:
         low = ", ".join(f"i32 {n if not n & bit else count + n - bit}" for n in range(count))

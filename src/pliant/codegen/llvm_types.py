@@ -1,8 +1,8 @@
-"""What the LLVM code generator says about types: names, literals, values in registers, and the layout of `Ctx`.
+"""Types of the LLVM code generator: LLVM type names, literals, values in registers, and the layout of `Ctx`.
 
-A value in a register is a `Val`: the LLVM text that names it, its dtype, and its lanes (0 for a scalar). In registers a
+A value in a register is a `Val`: its LLVM text, its dtype, and its lanes (0 for a scalar). In registers a
 bool is an `i1`, and the half types f16 and bf16 are their 16 bits (`i16`): arithmetic on them widens to f32 and rounds
-back, so nothing is lost by keeping bits, and a copy keeps every NaN as it is. In memory a bool is a byte. Storage types are
+back anyway, and a copy of bits preserves every NaN. In memory a bool is a byte. Storage types exist
 in memory only (`llvm_storage.py`).
 
     >>> Val("%v1", f32, 8).type
@@ -20,8 +20,8 @@ from ..sym.expr import Const
 from ..target import Target
 
 HALVES = (f16, bf16)
-WORKSPACE_ALIGN = 64
-CANCELLED, CHECK, NO_MEMORY = 1, 2, 3
+WORKSPACE_ALIGN = 64  # what the runtime guarantees for the workspace; stack buffers have the same
+CANCELLED, CHECK, NO_MEMORY = 1, 2, 3  # codes of runtime/ctx.py
 
 _REGISTER = {
     "bool": "i1",
@@ -42,21 +42,21 @@ _SUFFIX = {"float": "f32", "double": "f64"}
 
 
 def register_type(dtype: DType, lanes: int = 0) -> str:
-    """The LLVM type of a value of `dtype` in a register."""
-    found = _REGISTER.get(dtype.name)
-    if found is None:
+    """Return the LLVM type of a value of `dtype` in a register."""
+    scalar = _REGISTER.get(dtype.name)
+    if scalar is None:
         raise InternalError(f"a value of the storage type {dtype} in a register")
-    return f"<{lanes} x {found}>" if lanes else found
+    return f"<{lanes} x {scalar}>" if lanes else scalar
 
 
 def memory_type(dtype: DType, lanes: int = 0) -> str:
-    """The LLVM type of an element of `dtype` in memory; of less than a byte, that of the byte it is in."""
+    """Return the LLVM type of an element of `dtype` in memory; a sub-byte element has the type of its byte."""
     scalar = "i8" if dtype.name == "bool" or dtype.storage else register_type(dtype)
     return f"<{lanes} x {scalar}>" if lanes else scalar
 
 
 def overload(type_name: str) -> str:
-    """How an LLVM type is written in the name of an overloaded intrinsic: `<8 x float>` is `v8f32`."""
+    """Return an LLVM type as it appears in the name of an overloaded intrinsic: `<8 x float>` is `v8f32`."""
     if type_name.startswith("<"):
         lanes, _, element = type_name[1:-1].partition(" x ")
         return f"v{lanes}{overload(element)}"
@@ -82,17 +82,17 @@ class Val(NamedTuple):
 
     @property
     def is_literal(self) -> bool:
-        """Whether this is a scalar literal."""
+        """True if this is a scalar literal."""
         return self.ref[0] != "%" and not self.lanes
 
 
 def float_literal(value: float) -> str:
-    """A float or double as LLVM reads it exactly: the bits of the double."""
+    """Return a float or double as an exact LLVM literal: the bits of the double."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 def literal(c: Const) -> Val:
-    """A constant of a program."""
+    """Return a constant of a program as a literal."""
     if c.dtype in HALVES:
         return Val(str(c.payload), c.dtype)
     if c.dtype.is_float:
@@ -117,11 +117,11 @@ _LAYOUTS = {64: CtxLayout(0, 8, 16, 24, 32, 40, 48, 56), 32: CtxLayout(0, 8, 16,
 
 
 def ctx_layout(target: Target) -> CtxLayout:
-    """The layout of `Ctx` where pointers have the target's width."""
+    """Return the layout of `Ctx` for the target's pointer width."""
     return _LAYOUTS[target.pointer_bits]
 
 
 def symbol_text(name: str) -> str:
-    """A global name as LLVM text: quoted, so that any name will do."""
+    """Return a global name as LLVM text, quoted and escaped, so that any name is valid."""
     escaped = "".join(ch if ch.isalnum() or ch in "._$-" else "".join(f"\\{b:02X}" for b in ch.encode()) for ch in name)
     return f'@"{escaped}"'

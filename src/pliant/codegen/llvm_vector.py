@@ -1,13 +1,13 @@
-"""Vector loops: iterations become lanes.
+"""LLVM code generation for vector loops: iterations become lanes.
 
 A constant extent of up to 64 is one group of that many lanes (a power of two, else several groups), which LLVM splits over
-registers. Other loops are cut into groups of one register's lanes; the rest is one masked group where the machine has masked
-loads and stores for the elements, else a scalar loop:
+registers. Other loops are strip-mined by the lanes of one register. The remainder is one masked group (predication) if the machine
+has masked loads and stores of the elements, else a scalar tail loop:
 
     for j in vector(n):                     for j0 in 0, 8, … while j0 + 8 <= n:  y[j0 : j0+8] = f(x[j0 : j0+8])
         y[j] = f(x[j])             ->       y[j0 : n] = f(x[j0 : n])             (masked)
 
-Every vector loop that comes here can be done by lanes (`loop/passes/settle_lanes.py`).
+Every vector loop that comes here is legal to vectorize (`loop/passes/settle_lanes.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .llvm_address import Lanes
 from .llvm_stmt import Statements
 from .llvm_types import Val
 
-MAX_LANES = 64
+MAX_LANES = 64  # LLVM splits a group over registers, so code grows with its lanes; longer loops are strip-mined
 
 
 class VectorLoops(Statements):
@@ -36,21 +36,21 @@ class VectorLoops(Statements):
         widest = max(8 * loaded_dtype(a.buffer.dtype).itemsize for a in loop_body(s).laned)
         self._strips(s, self.target.vector_bits // widest, self._masks(s))
 
-    # How lanes are made.
+    # Choice of lanes and masks.
 
     def _slope(self, access: Access, s: For) -> Poly | None:
-        """The distance between the elements of lanes, None if it is not the same for all."""
+        """Return the stride between the elements of neighboring lanes, or None if it is not uniform."""
         indices, buffer = access.indices, access.buffer
         place = self.poly(indices[-1]) if buffer.scope == "register" else self.flat(indices, buffer.element_strides())
         return slope(place, s.var, loop_body(s).varying)
 
     def _masks(self, s: For) -> bool:
-        """Whether a masked group is cheap here: AVX2 has masked rows of 4 and 8 bytes, AVX-512 gathers and scatters of them too."""
+        """True if a masked group is cheap: AVX2 has masked vectors of 4- and 8-byte elements, AVX-512 masked gathers and scatters too."""
         features = self.target.features
         if "avx2" not in features:
             return False
         with self.scope():
-            self.definitions.update(loop_body(s).definitions)  # so that indices are seen through lets
+            self.definitions.update(loop_body(s).definitions)  # to see through lets in indices
             for a in loop_body(s).laned:
                 row = self._slope(a, s) in ({(): 1}, {(): -1})
                 if a.buffer.dtype.itemsize < 4:
@@ -64,7 +64,7 @@ class VectorLoops(Statements):
     # Emitting.
 
     def _groups(self, s: For, start: int, extent: int) -> None:
-        """All lanes of a constant extent, in groups whose sizes are powers of two: LLVM keeps no others in registers."""
+        """Emit a constant extent in groups whose sizes are powers of two: LLVM does not keep vectors of other sizes in registers."""
         while extent:
             count = min(MAX_LANES, 1 << (extent.bit_length() - 1))
             if count == 1:
@@ -74,7 +74,7 @@ class VectorLoops(Statements):
             start, extent = start + count, extent - count
 
     def _group(self, s: For, first: int | Val, count: int, multiple: int = 1) -> None:
-        """The body for `count` lanes from `first` on, which `multiple` divides."""
+        """Emit the body for `count` lanes from `first` on, which is a multiple of `multiple`."""
         start = Var(s.var.name)
         with self.scope(s.var, start, open=True):
             if isinstance(first, int):
@@ -91,7 +91,7 @@ class VectorLoops(Statements):
             self.varying.clear()
 
     def _strips(self, s: For, lanes: int, masks: bool) -> None:
-        """Groups of `lanes` as long as they are full, then the rest."""
+        """Emit a loop over full groups of `lanes`, then the remainder."""
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.intrinsic("smax", [self.binary("sub", stop, start), Val("0", i64)])
         rest = self.binary("urem", extent, Val(str(lanes), i64))

@@ -1,7 +1,7 @@
-"""Relocations: what each reference in LLVM's objects becomes when the addresses are known, for each processor.
+"""Resolves the relocations of LLVM's ELF objects for each processor.
 
 Numbers and formulas are those of the processors' supplements to the ELF specification (S symbol, A addend, P place). Everything is
-relative to the place, since a blob may be mapped anywhere.
+PC-relative, since a blob may be mapped anywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..support.record import dataclass
 
 @dataclass(slots=True)
 class Place:
-    """One reference to patch: the code, the place P, the type, the symbol S, the addend A, and a name for messages."""
+    """One relocation: the code, the place P, the type, the symbol S, the addend A, and a name for messages."""
 
     code: bytearray
     p: int
@@ -24,7 +24,7 @@ class Place:
     name: str
 
     def fit(self, value: int, bits: int, unit: int = 1) -> int:
-        """`value` in units as a signed field of `bits` bits; it must fit."""
+        """Return `value`, in units, as a signed field of `bits` bits; raises an error if it does not fit."""
         if value % unit or not -(1 << bits - 1) <= value // unit < 1 << bits - 1:
             raise InternalError(f"the reference to `{self.name}` does not reach: {value} bytes")
         return value // unit & (1 << bits) - 1
@@ -54,7 +54,7 @@ def _patch_x86_64(at: Place) -> None:
 
 
 def _skip_got_x86_64(at: Place) -> None:
-    """Rewrite an instruction that reads an address from the table into one that computes it, as the psABI tells."""
+    """Relax an instruction that loads an address from the GOT into one that computes it, as the psABI describes."""
     if at.p < 2 or at.a != -4:
         raise at.refused()
     opcode, operand = at.code[at.p - 2], at.code[at.p - 1]
@@ -110,7 +110,7 @@ def _patch_aarch64(at: Place) -> None:
 
 
 def _adr(old: int, value: int) -> int:
-    """`adr` or `adrp` with a new 21-bit value: its low two bits stand apart from the rest."""
+    """Encode `adr` or `adrp` with a new 21-bit immediate, whose low two bits are apart from the rest."""
     return old & 0x9F00001F | (value & 3) << 29 | (value >> 2) << 5
 
 
@@ -118,14 +118,14 @@ _PCREL_HI = (20, 23)  # GOT_HI20, PCREL_HI20
 
 
 def _patch_riscv64(places: Sequence[Place]) -> None:
-    """An address takes two instructions, `auipc` and one that adds the low 12 bits; the second names the first, not the symbol."""
+    """Patch RISC-V code: an address is an `auipc` and the low 12 bits in a second instruction, whose relocation names the `auipc`."""
     high = {at.p: at for at in places if at.kind in _PCREL_HI}
     added, taken = ({at.p for at in places if at.kind == kind} for kind in (35, 39))
     for at in places:
         match at.kind:
             case 20 | 23:
                 distance = at.s + at.a - at.p
-                # The low part is signed, so the high one is rounded.
+                # The low part is signed, so the high part is rounded to compensate.
                 at.write(at.read() & 0xFFF | at.fit(distance + 0x800 & ~0xFFF, 32) & ~0xFFF)
             case 24 | 25 if at.s in high:  # PCREL_LO12_I, PCREL_LO12_S
                 first = high[at.s]
@@ -143,7 +143,7 @@ def _patch_riscv64(places: Sequence[Place]) -> None:
                 at.write(at.read() & 0xFFF | at.fit(distance + 0x800 & ~0xFFF, 32) & ~0xFFF)
                 at.p += 4
                 at.write(at.read() & 0xFFFFF | (distance & 0xFFF) << 20)
-            case 35 | 39 if at.p in added & taken:  # ADD32, SUB32: the distance of two places, in tables of jumps
+            case 35 | 39 if at.p in added & taken:  # ADD32, SUB32: the distance of two addresses, in jump tables
                 at.write(at.read() + (at.s + at.a if at.kind == 35 else -at.s - at.a) & 0xFFFFFFFF)
             case 57:  # 32_PCREL
                 at.write(at.fit(at.s + at.a - at.p, 32))
@@ -152,7 +152,7 @@ def _patch_riscv64(places: Sequence[Place]) -> None:
 
 
 def _each(patch: Callable[[Place], None]) -> Callable[[Sequence[Place]], None]:
-    """A patcher of all places from one of a single place."""
+    """Return a patcher of all places, given one of a single place."""
 
     def run(places: Sequence[Place]) -> None:
         for at in places:
@@ -161,5 +161,5 @@ def _each(patch: Callable[[Place], None]) -> Callable[[Sequence[Place]], None]:
     return run
 
 
-# By the machine's number in the head of an object.
+# By the machine number (e_machine) in the header of an object.
 PATCHERS: dict[int, Callable[[Sequence[Place]], None]] = {62: _each(_patch_x86_64), 183: _each(_patch_aarch64), 243: _patch_riscv64}

@@ -1,8 +1,8 @@
-"""`serial_for`: a `parallel_for` for hosts without threads, as LLVM IR for any target. It runs the chunks one after the other.
+"""`serial_for`: a `parallel_for` for embedders without threads, as LLVM IR for any target. It runs the chunks one after the other.
 
     blob = with_serial_for(package.blob, machine)       # exports `serial_for` beside `prepare`, `size` and `run`
 
-Results do not depend on it: the grid of chunks is the same, and so is what each chunk computes (docs/design/0001-abi.md).
+Results do not depend on it: the chunks are the same, and each computes the same (docs/design/0001-abi.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..target import Target
 from .llvm_types import CANCELLED, ctx_layout
 
 NAME = "serial_for"
-_PAGE = 4096  # code on aarch64 counts its addresses in pages from the begin of its blob
+_PAGE = 4096  # aarch64 addresses constants by page (adrp), so appended code must keep its offset in the page
 _BAD_CALL = 4
 
 _TEXT = """
@@ -58,7 +58,7 @@ done:
 
 
 def serial_for_text(target: Target) -> str:
-    """The LLVM IR of the function for a target."""
+    """Return the LLVM IR of the function for a target."""
     ctx = ctx_layout(target)
     cc = f"{target.call_conv} " if target.call_conv else ""
     numbers = {"cancel": ctx.cancel, "error": ctx.error, "width": target.pointer_bits // 8, "bad_call": _BAD_CALL, "cancelled": CANCELLED}
@@ -66,7 +66,7 @@ def serial_for_text(target: Target) -> str:
 
 
 def with_serial_for(blob: Blob, target: Target) -> Blob:
-    """Machine code with the function behind it, in one blob."""
+    """Append the function to a blob of machine code."""
     from .emit import emit_object
     from .link_elf import link
 

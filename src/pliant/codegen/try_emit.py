@@ -1,9 +1,9 @@
-"""Whether LLVM makes machine code of a text, asked in a child process.
+"""Tries in a child process whether LLVM can compile a text.
 
-LLVM ends the whole process when it is asked for an instruction that the target lacks ("Cannot select …"). Code of our own never asks for
-one; a form that a user wrote may.
+LLVM aborts the whole process if it is asked for an instruction that the target lacks ("Cannot select …"). Our own code never asks for
+one, but an instruction form written by a user may.
 
-    problem_of(module.text, target("llvm:x86-64-v3"))       # "" where all is well
+    problem_of(module.text, target("llvm:x86-64-v3"))       # "" if LLVM compiles it
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..support.errors import Error
 from ..target import Target
 from .emit import emit_object
 
-SECONDS = 60  # more than any form needs, also on a slow machine at work
+SECONDS = 60  # more than any form needs, even on a slow and busy machine
 _CHILD = "from pliant.codegen.try_emit import main; main()"
 
 
 def problem_of(text: str, target: Target) -> str:
-    """What LLVM says against a module, "" where it makes code of it."""
+    """Return LLVM's error message for a module, or "" if it compiles."""
     try:
         child = subprocess.run(
             [sys.executable, "-c", _CHILD], input=pickle.dumps((text, target)), capture_output=True, timeout=SECONDS, check=False
@@ -35,12 +35,12 @@ def problem_of(text: str, target: Target) -> str:
 
 
 def main() -> None:
-    """The child: reads a module and its target, and makes code."""
+    """Main function of the child: reads a module and its target, and compiles it."""
     text, target = pickle.loads(sys.stdin.buffer.read())
     try:
         code = emit_object(text, target)
     except Error as error:
         sys.exit("error: " + "; ".join(error.facts or [error.what]))
-    called = re.search(rb"llvm\.[a-z][\w.]+", code)  # what LLVM does not know as an intrinsic is a call of a function of that name
+    called = re.search(rb"llvm\.[a-z][\w.]+", code)  # an unknown intrinsic becomes a call of an undefined symbol of that name
     if called is not None:
         sys.exit(f"error: LLVM has no intrinsic `{called[0].decode()}` of these types")

@@ -1,9 +1,9 @@
-"""ELF files of a blob, written without a linker: an object that other linkers take, and a shared library that loaders open.
+"""Writes a blob as ELF files, without a linker: a relocatable object and a shared library.
 
     shared_library(blob, "x86_64", {"model_run": blob.exports["run"]}, "libmodel.so")
 
-A blob has neither relocations nor undefined symbols nor writable data, so both files are its code, a table of symbols, and heads. The
-library's segments begin at multiples of 16 KiB, the largest page of the systems that open such files (Android asks for it). Numbers are
+A blob has no relocations, no undefined symbols and no writable data, so both files are its code, a symbol table, and headers. The
+library's segments begin at multiples of 16 KiB, the largest page size of the supported systems (Android demands it). Numbers are
 those of the ELF specification.
 """
 
@@ -17,8 +17,8 @@ from ..support.record import dataclass
 from ..target import Target
 
 PAGE = 16384
-MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 5)}  # number, flags: RISC-V has compressed code, floats in registers
-_CODE_ALIGNMENT = 4096  # as a blob is mapped
+MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 5)}  # e_machine, e_flags (RVC, double-float ABI)
+_CODE_ALIGNMENT = 4096  # a blob is mapped at a page boundary, and its code may rely on it
 _REL, _DYN = 1, 3
 _PROGBITS, _SYMTAB, _STRTAB, _HASH, _DYNAMIC, _DYNSYM = 1, 2, 3, 5, 6, 11
 _WRITE, _ALLOC, _EXEC = 1, 2, 4
@@ -40,20 +40,20 @@ class _Section:
 
 
 class _Strings:
-    """A table of strings, each once."""
+    """A string table."""
 
     def __init__(self) -> None:
         self.content = b"\0"
 
     def add(self, text: str) -> int:
-        """Where a string begins in the table."""
+        """Append a string; returns its offset in the table."""
         at = len(self.content)
         self.content += text.encode() + b"\0"
         return at
 
 
 def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name: str) -> dict[str, bytes]:
-    """An object that exports `symbols`, offsets into the blob, and a shared library where there is a system to open it."""
+    """Return an object that exports `symbols` (name -> offset in the blob), and a shared library unless the target has no system."""
     files = {f"{name}.o": object_file(blob, machine.arch, symbols)}
     if machine.os != "none":
         files[f"lib{name}.so"] = shared_library(blob, machine.arch, symbols, f"lib{name}.so")
@@ -61,20 +61,20 @@ def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name:
 
 
 def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:
-    """A relocatable object whose global functions are `symbols`, offsets into the blob."""
+    """Return a relocatable object whose global functions are `symbols` (name -> offset in the blob)."""
     strings = _Strings()
     table = bytes(24) + b"".join(_symbol(strings.add(name), 1, at) for name, at in symbols.items())
     sections = [
         _Section(".text", _PROGBITS, blob.code, _ALLOC | _EXEC, alignment=_CODE_ALIGNMENT),
-        _Section(".symtab", _SYMTAB, table, link=3, info=1, entry=24, alignment=8),  # one local symbol, the empty one
+        _Section(".symtab", _SYMTAB, table, link=3, info=1, entry=24, alignment=8),  # info: one local symbol, the empty one
         _Section(".strtab", _STRTAB, strings.content),
-        _Section(".note.GNU-stack", _PROGBITS, b""),  # its being there says that no stack needs to be executable
+        _Section(".note.GNU-stack", _PROGBITS, b""),  # its presence says that the stack need not be executable
     ]
     return _file(_REL, arch, sections, [])
 
 
 def shared_library(blob: Blob, arch: str, symbols: Mapping[str, int], soname: str) -> bytes:
-    """A shared library that exports `symbols`, offsets into the blob, and needs no other library."""
+    """Return a shared library that exports `symbols` (name -> offset in the blob), without dependencies."""
     strings = _Strings()
     own_name = strings.add(soname)
     names = {name: strings.add(name) for name in symbols}
@@ -89,7 +89,7 @@ def shared_library(blob: Blob, arch: str, symbols: Mapping[str, int], soname: st
             _Section(".dynamic", _DYNAMIC, dynamic, _ALLOC | _WRITE, link=2, entry=16, alignment=PAGE),
         ]
 
-    # Sizes are known before the addresses that stand in the tables.
+    # Sections are laid out first with empty tables of the right size, because the tables contain the addresses.
     table_at, strings_at, hash_at, code_at, dynamic_at = _places(sections(bytes(24 + 24 * len(names)), bytes(_DYNAMIC_BYTES)), 5)
     table = bytes(24) + b"".join(_symbol(names[name], 4, code_at + at) for name, at in symbols.items())
     # HASH, STRTAB, SYMTAB, STRSZ, SYMENT, SONAME, NULL
@@ -97,7 +97,7 @@ def shared_library(blob: Blob, arch: str, symbols: Mapping[str, int], soname: st
     segments = [
         _segment(1, _READ_SEGMENT, 0, hash_at + len(hashes), PAGE),
         _segment(1, _CODE_SEGMENT, code_at, len(blob.code), PAGE),
-        # glibc before 2.35 writes addresses into this table, so that it may not be read-only.
+        # glibc before 2.35 writes addresses into this table, so it must be writable.
         _segment(1, _DATA_SEGMENT, dynamic_at, _DYNAMIC_BYTES, PAGE),
         _segment(2, _DATA_SEGMENT, dynamic_at, _DYNAMIC_BYTES, 8),
         _segment(0x6474E551, _DATA_SEGMENT, 0, 0, 16),  # GNU_STACK: not executable
@@ -106,7 +106,7 @@ def shared_library(blob: Blob, arch: str, symbols: Mapping[str, int], soname: st
 
 
 def _file(kind: int, arch: str, sections: Sequence[_Section], segments: Sequence[bytes]) -> bytes:
-    """A file of these sections after the heads; their own heads stand at its end. Addresses are offsets in the file."""
+    """Assemble a file: headers, sections, section headers. Addresses are offsets in the file."""
     names = _Strings()
     offsets = [names.add(s.name) for s in sections]
     own = names.add(".shstrtab")
@@ -128,7 +128,7 @@ def _file(kind: int, arch: str, sections: Sequence[_Section], segments: Sequence
 
 
 def _places(sections: Sequence[_Section], segments: int) -> list[int]:
-    """Where each section begins, in a file with so many segments."""
+    """Return the offset of each section in a file with this number of segments."""
     end, places = 64 + 56 * segments, []
     for s in sections:
         places.append(end + -end % s.alignment)
@@ -145,6 +145,6 @@ def _symbol(name: int, section: int, value: int) -> bytes:
 
 
 def _hash_table(names: Sequence[str]) -> bytes:
-    """The table by which loaders find the symbols 1, 2, … of these names: one chain for all, since they are few."""
+    """Return the hash table in which loaders look up the symbols 1, 2, …: one bucket with one chain, since they are few."""
     chain = [*range(2, len(names) + 1), 0]
     return struct.pack(f"<{3 + 1 + len(chain)}I", 1, 1 + len(names), 1, 0, *chain)

@@ -1,9 +1,9 @@
-"""Files of a blob for Windows, written without a linker: an object (COFF) that linkers take, and a DLL (PE32+) that the loader opens.
+"""Writes a blob as files for Windows, without a linker: an object (COFF) and a DLL (PE32+).
 
     dynamic_library(blob, "x86_64", {"model_run": blob.exports["run"]}, "model.dll")
 
-A blob has neither relocations nor undefined symbols nor writable data, so both files are its code, a table of symbols, and heads. The DLL
-imports nothing and has no entry point: loading it runs nothing. Functions have no unwind tables, so an exception of a callback must not
+A blob has no relocations, no undefined symbols and no writable data, so both files are its code, a symbol table, and headers. The DLL
+imports nothing and has no entry point: loading it runs no code. Functions have no unwind tables, so an exception of a callback must not
 pass through them. Numbers are those of Microsoft's "PE Format".
 """
 
@@ -17,13 +17,13 @@ from ..runtime.blob import Blob
 from ..target import Target
 
 MACHINES = {"x86_64": 0x8664, "aarch64": 0xAA64}
-_PAGE, _FILE_UNIT = 4096, 512  # what sections are aligned to in memory, which code for ARM needs, and in the file
-_BASE = 0x1_8000_0000  # where linkers ask for DLLs of 64 bits; the loader takes another place
+_PAGE, _FILE_UNIT = 4096, 512  # alignment of sections in memory (code for ARM relies on it) and in the file
+_BASE = 0x1_8000_0000  # the usual preferred base of 64-bit DLLs; the loader chooses another address
 _CODE, _DATA, _ALIGN_4096, _DISCARD, _EXECUTE, _READ = 0x20, 0x40, 0x00D0_0000, 0x0200_0000, 0x2000_0000, 0x4000_0000
 _EXECUTABLE, _LARGE_ADDRESSES, _DLL = 0x2, 0x20, 0x2000
 _HIGH_ENTROPY, _ANYWHERE, _NO_EXECUTE = 0x20, 0x40, 0x100
 _DIRECTORIES, _EXPORTS, _RELOCATIONS = 16, 0, 5
-_HEADS = 64 + 4 + 20 + 112 + 8 * _DIRECTORIES  # of DOS, the signature, of COFF, and the optional one
+_HEADS = 64 + 4 + 20 + 112 + 8 * _DIRECTORIES  # DOS header, signature, COFF header, optional header
 
 
 class _Section(NamedTuple):
@@ -33,13 +33,13 @@ class _Section(NamedTuple):
 
 
 def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name: str) -> dict[str, bytes]:
-    """An object and a DLL that export `symbols`, offsets into the blob."""
+    """Return an object and a DLL that export `symbols` (name -> offset in the blob)."""
     library = dynamic_library(blob, machine.arch, symbols, f"{name}.dll")
     return {f"{name}.obj": object_file(blob, machine.arch, symbols), f"{name}.dll": library}
 
 
 def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:
-    """A relocatable object whose external functions are `symbols`."""
+    """Return a relocatable object whose external functions are `symbols`."""
     strings = b""
     table = b""
     for name, at in symbols.items():
@@ -54,12 +54,12 @@ def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:
 
 
 def dynamic_library(blob: Blob, arch: str, symbols: Mapping[str, int], file: str) -> bytes:
-    """A DLL that exports `symbols` and needs no other."""
+    """Return a DLL that exports `symbols` and has no dependencies."""
     code_at = _PAGE
     exports_at = code_at + _up(len(blob.code), _PAGE)
     exports = _export_table({name: code_at + at for name, at in symbols.items()}, file, exports_at)
     relocations_at = exports_at + _up(len(exports), _PAGE)
-    # Code does not ask where it is. A table that says so, of entries that mean nothing, lets every loader choose the place.
+    # The code is position-independent. A relocation table of padding entries says so, and lets the loader choose the address (ASLR).
     relocations = struct.pack("<IIHH", code_at, 12, 0, 0)
     sections = [
         _Section(".text", blob.code, _CODE | _EXECUTE | _READ),
@@ -79,7 +79,7 @@ def dynamic_library(blob: Blob, arch: str, symbols: Mapping[str, int], file: str
     whole = b"MZ".ljust(60, b"\0") + struct.pack("<I", 64) + b"PE\0\0"
     whole += struct.pack("<HHIIIHH", MACHINES[arch], len(sections), 0, 0, 0, 112 + 8 * _DIRECTORIES, traits)
     whole += struct.pack("<HBBIIIII", 0x20B, 14, 0, _up(len(blob.code), _FILE_UNIT), len(body), 0, 0, code_at)
-    whole += struct.pack("<QIIHHHHHHI", _BASE, _PAGE, _FILE_UNIT, 6, 0, 0, 0, 6, 0, 0)  # for Windows Vista and later
+    whole += struct.pack("<QIIHHHHHHI", _BASE, _PAGE, _FILE_UNIT, 6, 0, 0, 0, 6, 0, 0)  # Windows Vista and later
     image = relocations_at + _up(len(relocations), _PAGE)
     whole += struct.pack("<IIIHH", image, heads_size, 0, 3, _HIGH_ENTROPY | _ANYWHERE | _NO_EXECUTE)
     whole += struct.pack("<QQQQII", 1 << 20, 1 << 12, 1 << 20, 1 << 12, 0, _DIRECTORIES)
@@ -88,13 +88,13 @@ def dynamic_library(blob: Blob, arch: str, symbols: Mapping[str, int], file: str
 
 
 def _section_head(s: _Section, address: int, offset: int, size: int) -> bytes:
-    """The head of a section; one of an object has no size in memory."""
+    """Return the header of a section; in an object (address 0) it has no size in memory."""
     in_memory = len(s.content) if address else 0
     return s.name.encode().ljust(8, b"\0") + struct.pack("<IIIIIIHHI", in_memory, address, size, offset, 0, 0, 0, 0, s.flags)
 
 
 def _export_table(symbols: Mapping[str, int], file: str, at: int) -> bytes:
-    """The table by which the loader finds functions; it searches names by halves, so that they are in order."""
+    """Return the export table. The loader does a binary search for names, so they are sorted."""
     names = sorted(symbols, key=str.encode)
     count = len(names)
     functions_at = at + 40

@@ -193,14 +193,14 @@ def read(path: str | os.PathLike[str]) -> Container:
 
 def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Container:
     try:
-        fields = json.loads(index)
+        root = json.loads(index)
     except (ValueError, RecursionError):
         raise broken(file, "its index is not JSON") from None
-    if not isinstance(fields, dict) or set(fields) != _KEYS or not isinstance(fields["pliant"], str) or not isinstance(fields["sections"], list):
+    if not isinstance(root, dict) or set(root) != _KEYS or not isinstance(root["pliant"], str) or not isinstance(root["sections"], list):
         raise broken(file, "its index has not the fields of one")
     sections, data = [], memoryview(mapped)
     at = _HEAD.size
-    for entry in fields["sections"]:
+    for entry in root["sections"]:
         if not isinstance(entry, dict) or set(entry) != _FIELDS or not isinstance(entry["facts"], dict):
             raise broken(file, "a section is not described as one")
         kind, name, offset, size, digest = (entry[k] for k in ("kind", "name", "offset", "size", "sha256"))
@@ -210,7 +210,7 @@ def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Containe
             raise broken(file, f"its {shown(kind)} {shown(name)} of {size} bytes at {offset} is not where a section can be")
         at = offset + size
         sections.append(Section(kind, name, entry["facts"], offset, data[offset:at], digest, file))
-    return Container(file, len(data), VERSION, fields["pliant"], tuple(sections), mapped)
+    return Container(file, len(data), VERSION, root["pliant"], tuple(sections), mapped)
 
 
 def shown(text: str) -> str:
