@@ -105,7 +105,7 @@ class _Fma(Builder):
         return (product_hi, product_lo), (self._pick(far, z, z_hi), self._pick(far, 0, z_lo))
 
     def _sum(self, a: _Words, b: _Words, same_sign: Val) -> tuple[_Words, Val]:
-        """Emit |a + b|, or |a - b| unless `same_sign`, and whether the result has the opposite sign of a."""
+        """Emit |a + b| if `same_sign`, else |a - b|, and whether the result has the opposite sign of a."""
         plus = self._op("add", a[1], b[1])
         plus_hi = self._op("add", self._op("add", a[0], b[0]), self.convert("zext", self._is("ult", plus, b[1]), u64))
         minus = self._op("sub", a[1], b[1])
@@ -140,12 +140,12 @@ class _Fma(Builder):
         below = self.intrinsic("smax", [self._op("sub", Val("-1022", i64), top), Val("0", i64)])  # bits that a denormal lacks
         shift = self._op("add", below, 10)
         by = self._clamp(shift)
-        kept = self._shifted("lshr", m, by)
+        truncated = self._shifted("lshr", m, by)
         lost = self._carried(m, by, left=False)
         half = Val(str(1 << 63), u64)
-        odd = self._is("eq", self._op("and", kept, 1), 1)
+        odd = self._is("eq", self._op("and", truncated, 1), 1)
         up = self.binary("or", self._is("ugt", lost, half), self.binary("and", self._is("eq", lost, half), odd))
-        significand = self._op("add", kept, self.convert("zext", up, u64))
+        significand = self._op("add", truncated, self.convert("zext", up, u64))
         field = self.intrinsic("smax", [self._op("add", top, 1022), Val("0", i64)])
         bits = self._op("add", self._op("shl", Val(field.ref, u64, field.lanes), 52), significand)
         bits = self._pick(self._is("sgt", shift, 63), 0, bits)

@@ -150,8 +150,8 @@ class Caller:
             taken = self.marshal.write(slot, args, out)
             if self.prepare(*slot.addresses):
                 raise self.failure(slot.take_error())
-            given = self.marshal.place(slot, taken)
-            results = self._make_outputs(slot, args, given, taken.torch)
+            outputs = self.marshal.place(slot, taken)
+            results = self._make_outputs(slot, args, outputs, taken.torch)
             if self.interface.parallel:
                 slot.use_threads(self.threads)
             self._run(slot)

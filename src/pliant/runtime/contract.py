@@ -54,8 +54,8 @@ class Contract:
     def __str__(self) -> str:
         interface = self._program.interface
         lines = [interface.name]
-        lines += [f"  {given}" for given in interface.inputs]
-        lines += [f"  -> {made}" for made in interface.outputs]
+        lines += [f"  {x}" for x in interface.inputs]
+        lines += [f"  -> {y}" for y in interface.outputs]
         lines += [f"  {symbol}" for symbol in interface.symbols]
         lines += [f"  {count}: counted while it runs" for count in interface.counts]
         most = f", at most {interface.workspace_max}" if interface.workspace_max is not None else ""

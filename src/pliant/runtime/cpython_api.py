@@ -145,12 +145,12 @@ def _numpy_functions() -> dict[str, int] | None:
     dtype, shape = np.dtype(np.float32), (ctypes.c_int64 * 2)(3, 5)
     memory = np.zeros(60, np.uint8)
 
-    def made(address: int | None, flags: int) -> np.ndarray[Any, Any]:
+    def new(address: int | None, flags: int) -> np.ndarray[Any, Any]:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function steals a reference
         return make(id(np.ndarray), dtype, 2, ctypes.addressof(shape), None, address, flags, None)  # type: ignore[no-any-return]
 
-    whole, part = made(None, 0), made(memory.ctypes.data, ArrayFlag.PLAIN)
+    whole, part = new(None, 0), new(memory.ctypes.data, ArrayFlag.PLAIN)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # so does this one
-    kept = set_base(part, memory) == 0 and part.base is memory
+    owns_base = set_base(part, memory) == 0 and part.base is memory
     good = all(type(x) is np.ndarray and x.shape == (3, 5) and x.dtype is dtype and x.flags.carray for x in (whole, part))
-    return {"new_array": table[_NEW_FROM_DESCR], "set_base": table[_SET_BASE]} if good and kept and whole.flags.owndata else None
+    return {"new_array": table[_NEW_FROM_DESCR], "set_base": table[_SET_BASE]} if good and owns_base and whole.flags.owndata else None

@@ -268,12 +268,12 @@ def _check(made: Interface) -> None:
     names = [i.name for i in made.inputs] + [o.name for o in made.outputs if o.alias is None]
     if len(set(names)) != len(names):
         raise _broken("interface", "two arguments or outputs have one name")
-    for at, given in enumerate(made.inputs):
-        if given.kind not in ("tensor", "scalar") or given.dtype not in ALL:
-            raise _broken(f"interface.inputs[{at}]", f"unknown kind `{given.kind}` or data type `{given.dtype}`")
-        if given.kind == "scalar" and (given.shape or given.consumed):
+    for at, argument in enumerate(made.inputs):
+        if argument.kind not in ("tensor", "scalar") or argument.dtype not in ALL:
+            raise _broken(f"interface.inputs[{at}]", f"unknown kind `{argument.kind}` or data type `{argument.dtype}`")
+        if argument.kind == "scalar" and (argument.shape or argument.consumed):
             raise _broken(f"interface.inputs[{at}]", "a scalar has no shape and is not consumed")
-        if given.strides and len(given.strides) != len(given.shape):
+        if argument.strides and len(argument.strides) != len(argument.shape):
             raise _broken(f"interface.inputs[{at}]", "it has not one stride for each dim")
     for at, output in enumerate(made.outputs):
         path = f"interface.outputs[{at}]"

@@ -32,8 +32,8 @@ class Marshal:
     def __init__(self, interface: Interface) -> None:
         self.layout = Layout(interface)
         self.inputs = interface.inputs
-        self.tensors = [i for i, given in enumerate(interface.inputs) if given.kind == "tensor"]
-        self.scalars = [i for i, given in enumerate(interface.inputs) if given.kind == "scalar"]
+        self.tensors = [i for i, x in enumerate(interface.inputs) if x.kind == "tensor"]
+        self.scalars = [i for i, x in enumerate(interface.inputs) if x.kind == "scalar"]
         self.plans = [TensorPlan(interface.inputs[i]) for i in self.tensors]
         self.results = [TensorPlan(Input(o.name, "tensor", o.dtype, o.shape), "output") for o in interface.outputs]
         # For each output the index in `tensors` of the state that it updates, or None.
@@ -75,15 +75,15 @@ class Marshal:
         """Write the addresses of given outputs and of state, after `prepare` computed the shapes; returns the given objects."""
         placed: list[Any] = []
         at = self.layout.c
-        for index, (plan, alias, given) in enumerate(zip(self.results, self.aliases, taken.outputs, strict=True)):
+        for index, (plan, alias, output) in enumerate(zip(self.results, self.aliases, taken.outputs, strict=True)):
             shape = tuple(slot.dims[at : at + plan.rank])
             at += plan.rank
             if alias is not None:
                 slot.buffers[self.layout.inputs + index] = slot.buffers[alias]
-            elif given is not None:
-                _check_fits(plan, given, shape)
-                slot.buffers[self.layout.inputs + index] = given.address
-            placed.append(None if given is None else given.owner)
+            elif output is not None:
+                _check_fits(plan, output, shape)
+                slot.buffers[self.layout.inputs + index] = output.address
+            placed.append(None if output is None else output.owner)
         return placed
 
     def _write_scalars(self, slot: CallFrame, values: Sequence[Any]) -> None:

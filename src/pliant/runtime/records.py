@@ -34,7 +34,7 @@ class Kind(IntEnum):
 
 
 class Launch(IntEnum):
-    """What sets the number of threads of a program's parallel loops: it has no such loops, the caller, the program itself."""
+    """Source of a program's number of threads: none needed (no parallel loops), the caller's present choice, or fixed by the executable."""
 
     NONE = 0
     CHOSEN = 1
