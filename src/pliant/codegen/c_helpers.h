@@ -1,7 +1,7 @@
 /* Functions that generated C code calls. Only those that a program uses are copied into it, in this order.
 
    A section begins with a line `//: NAME` or `//: NAME for TYPES`. The second kind is a template, copied once for each type that is used,
-   with the words of that type's line `//= TYPE WORD=VALUE...` in the place of $WORD, and the type's name in that of $t:
+   with $WORD replaced by the value in that type's line `//= TYPE WORD=VALUE...`, and $t by the type's name:
 
    T, U, W     the C type, the unsigned type that its arithmetic is done in, and the unsigned type of its width; B its bits
    LIMIT       the least power of two above MAX
@@ -92,7 +92,7 @@ static inline double pl_f64_from_bits(uint64_t u) {
 }
 
 //: pl_fail
-/* Keeps the first failure: its code, the number of its check, and the values that the check tells. */
+/* Records the first failure: its code, the number of its check, and the values of the check. */
 static int32_t pl_fail(Ctx *ctx, int32_t code, int32_t site, const int64_t *values) {
   if (ctx->error[0] == 0) {
     ctx->error[0] = code;
@@ -103,11 +103,11 @@ static int32_t pl_fail(Ctx *ctx, int32_t code, int32_t site, const int64_t *valu
 }
 
 //: pl_status
-/* The status that the functions of a header answer: each check has its own. */
+/* Converts a code to the status that the functions of the header return: each check has its own. */
 static int32_t pl_status(const Ctx *ctx, int32_t code) { return code == 2 ? 16 + (int32_t)ctx->error[1] : code; }
 
 //: pl_read_$t for i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64
-/* Memory that is seen as several types is read and written by bytes. */
+/* Memory that is accessed as several types is read and written by bytes: strict aliasing allows only that. */
 static inline $T pl_read_$t(const uint8_t *p) {
   $T x;
   memcpy(&x, p, sizeof x);
@@ -124,7 +124,7 @@ static inline $T pl_min_$t($T a, $T b) { return a < b ? a : b; }
 static inline $T pl_max_$t($T a, $T b) { return a < b ? b : a; }
 
 //: pl_min_$t for f32 f64
-/* NaN if either is; of two zeros the negative one: where a == b, the bits differ in the sign of zeros only. */
+/* NaN if either is NaN; -0.0 is less than +0.0: if a == b, the bits differ only in the sign of zeros. */
 static inline $T pl_min_$t($T a, $T b) {
   if (a < b) return a;
   if (b < a) return b;
@@ -191,7 +191,7 @@ static inline $T pl_$t_of_f64(double x) { return x >= $LIMIT ? $MAX : x > -1.0 ?
 static inline $T pl_abs_$t($T x) { return pl_$t_from_bits(pl_$t_bits(x) & ~(($W)1 << ($B - 1))); }
 
 //: pl_signed_$t for f32 f64
-/* The number of `size`, which is not negative, with the sign of x. */
+/* `size`, which is not negative, with the sign of x (copysign). */
 static inline $T pl_signed_$t($T size, $T x) { return pl_$t_from_bits(pl_$t_bits(size) | (pl_$t_bits(x) & (($W)1 << ($B - 1)))); }
 
 //: pl_round_$t for f32 f64
@@ -220,7 +220,7 @@ static inline $T pl_ceil_$t($T x) {
 }
 
 //: pl_sqrt_$t for f32 f64
-/* Correctly rounded, by the machine's instruction where there is one, since the library's function would be linked for its error number. */
+/* Correctly rounded, by the machine's instruction if there is one: compilers would link the library's function, because it sets errno. */
 #if !defined(PLIANT_PORTABLE) && defined(__GNUC__) && defined(__SSE2__)
 static inline $T pl_sqrt_$t($T x) {
   $T y;
@@ -254,7 +254,7 @@ static inline $T pl_sqrt_$t($T x) {
   e -= (1 << ($E - 1)) - 1;
   m <<= $B - $D - 2 + (e & 1); /* an even exponent */
   e = (e - (e & 1)) / 2;
-  for (n = 0; n < $D + 2; ++n) { /* a digit of the root for two of the number; the last one says how to round */
+  for (n = 0; n < $D + 2; ++n) { /* one bit of the root for two bits of the number; the last bit is for rounding */
     rest = (rest << 2) | (m >> ($B - 2));
     m <<= 2;
     root <<= 1;
@@ -263,12 +263,12 @@ static inline $T pl_sqrt_$t($T x) {
       root += 1;
     }
   }
-  return pl_$t_from_bits((($W)(e + (1 << ($E - 1)) - 2) << $D) + ((root + 1) >> 1)); /* the leading digit adds 1 to the exponent */
+  return pl_$t_from_bits((($W)(e + (1 << ($E - 1)) - 2) << $D) + ((root + 1) >> 1)); /* the leading bit adds 1 to the exponent */
 }
 #endif
 
 //: pl_fma_f32
-/* One rounding. In software: the product is exact in f64, the sum is rounded to odd there, so that the cast rounds as if alone. */
+/* One rounding. In software: the product is exact in f64, the sum is rounded to odd there, so that the cast equals a single rounding. */
 static inline float pl_fma_f32(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF) && !defined(PLIANT_PORTABLE)
   return __builtin_fmaf(a, b, c);
@@ -281,8 +281,8 @@ static inline float pl_fma_f32(float a, float b, float c) {
 }
 
 //: pl_fma_f64
-/* One rounding. In software: the product of the significands in two words, the third number aligned with it (digits that fall off leave
-   a 1 in the last place), their sum, and its leading bits rounded at the place that the exponent says. */
+/* One rounding. In software: the product of the significands in two words, the third number aligned with it (bits that are shifted out
+   leave a sticky 1 in the last place), their sum, and its leading bits rounded at the position that the exponent gives. */
 static inline double pl_fma_f64(double x, double y, double z) {
 #if defined(__FP_FAST_FMA) && !defined(PLIANT_PORTABLE)
   return __builtin_fma(x, y, z);
@@ -305,7 +305,7 @@ static inline double pl_fma_f64(double x, double y, double z) {
     } else {
       m[n] |= UINT64_C(1) << 52;
     }
-    m[n] <<= 1; /* the product then ends in two zeros: a 1 in the last place stands for what is lost, also after a subtraction */
+    m[n] <<= 1; /* the product then ends in two zeros, so a sticky 1 in the last place stays correct after a subtraction */
     e[n] -= 1023 + 53;
   }
   if (n == 2) return x * y; /* z is 0: a product that underflows keeps its sign */
@@ -316,10 +316,10 @@ static inline double pl_fma_f64(double x, double y, double z) {
   lo += middle;
   hi += lo < middle;
   unit = e[0] + e[1];
-  d = e[2] - unit; /* the unit of z lies d bits above that of the product */
+  d = e[2] - unit; /* the unit of z is 2^d units of the product */
   zh = 0;
   zl = m[2];
-  if (d >= 64) { /* the product sinks to the unit of z less 64 */
+  if (d >= 64) { /* shift the product down to 64 bits below the unit of z */
     n = d - 64;
     unit = e[2] - 64;
     zh = zl;
@@ -380,7 +380,7 @@ static inline double pl_fma_f64(double x, double y, double z) {
 }
 
 //: pl_odd_f32
-/* f64 to f32 rounded to odd: rounding that to fewer bits is a single rounding of the f64. */
+/* f64 to f32 by round-to-odd: a second rounding to fewer bits then equals a single rounding of the f64. */
 static inline float pl_odd_f32(double x) {
   const float near = (float)x;
   uint32_t bits = pl_f32_bits(near);
@@ -389,7 +389,7 @@ static inline float pl_odd_f32(double x) {
 }
 
 //: pl_sticky_i64
-/* A number with few enough digits for f64 that rounds to bf16 as x does: lost digits leave a 1. */
+/* A number that f64 holds exactly and that rounds to bf16 as x does: lost bits leave a sticky 1. */
 static inline int64_t pl_sticky_i64(int64_t x) {
   const uint64_t u = (uint64_t)x, low = u & 4095;
   return u + UINT64_C(0x100000000) < UINT64_C(0x200000000) ? x : (int64_t)((u - low) | (low != 0 ? 4096 : 0));
@@ -411,7 +411,7 @@ static inline uint16_t pl_bf16_of_f32(float x) {
 }
 
 //: pl_f32_of_f16
-/* A denormal becomes a number by giving it an exponent and subtracting that again. */
+/* A denormal is normalized by giving it an exponent and subtracting that power of two again. */
 static inline float pl_f32_of_f16(uint16_t h) {
   const uint32_t size = (uint32_t)(h & 0x7fff) << 13;
   uint32_t bits = size + (112u << 23);
@@ -431,7 +431,7 @@ static inline uint16_t pl_f16_of_f32(float x) {
 }
 
 //: pl_f16_of_$t for bool i8 i16 i32 i64 u8 u16 u32 u64
-/* f32 holds every integer that f16 does not take to infinity. */
+/* f32 holds exactly every integer that is finite in f16. */
 static inline uint16_t pl_f16_of_$t($T x) { return pl_f16_of_f32((float)x); }
 
 //: pl_bf16_of_$t for bool i8 i16 u8 u16
@@ -447,7 +447,7 @@ static inline uint16_t pl_bf16_of_$t($T x) { return pl_bf16_of_f32(pl_odd_f32((d
 static inline uint16_t pl_$t_of_f64(double x) { return pl_$t_of_f32(pl_odd_f32(x)); }
 
 //: pl_code_$t for i4 u4 i2 u2 f4e2m1
-/* Element k of packed ones: $S bits each, low bits first. */
+/* Element k of packed elements of $S bits, low bits first. */
 static inline uint8_t pl_code_$t(const uint8_t *p, size_t k) { return (uint8_t)(p[k / $N] >> (k % $N * $S) & $MASK); }
 
 //: pl_pack_$t for i4 u4 i2 u2 f4e2m1
@@ -495,7 +495,7 @@ static inline float pl_decode_f8e8m0(uint8_t code) {
 }
 
 //: pl_encode_f8e8m0
-/* The exponent of the nearest power of two, the larger one from the middle on; zero, negative numbers, infinity and NaN are NaN. */
+/* The exponent of the nearest power of two (a tie takes the larger one); zero, negative numbers, infinity and NaN become NaN. */
 static inline uint8_t pl_encode_f8e8m0(float x) {
   const uint32_t bits = pl_f32_bits(x);
   if (bits - 1 >= 0x7f7fffffu) return 255;
