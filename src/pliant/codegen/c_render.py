@@ -188,7 +188,7 @@ class _Function(Expressions):
         return self.pointers[buffer] if at.text == "0" else f"{self.pointers[buffer]} + {at.at(1)}"
 
     def accessor(self, b: Buffer, indices: tuple[Expr, ...]) -> tuple[str, str, str] | None:
-        """Return the load helper, the store helper and their arguments for an element without a C lvalue; None if it has one."""
+        """Return the load helper, the store helper and their first arguments for an element without a C lvalue; None if it has one."""
         number = b.flat_index(indices)
         if b.dtype.storage:
             return f"pl_load_{b.dtype}", f"pl_store_{b.dtype}", f"{self.pointers[b]}, (size_t)({self.expr(number).text})"

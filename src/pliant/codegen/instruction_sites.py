@@ -138,5 +138,5 @@ class _Match:
         return known.buffer is p.buffer and known.start == start
 
     def own_vars(self) -> set[Var]:
-        """Return the variables of the loops that the instruction replaces; an operand must not begin at one of them."""
+        """Return the variables of the loops that the instruction replaces; where an operand begins must not depend on them."""
         return {v for v in self.vars.values() if isinstance(v, Var)}

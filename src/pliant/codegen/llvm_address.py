@@ -156,7 +156,7 @@ class Addresses(Expressions):
         return max(-low, high)
 
     def each_lane(self, buffer: Buffer, parts: Parts) -> list[str] | None:
-        """Emit scalar addresses of strided lanes, for machines that would split a gather anyway; None if a gather is better."""
+        """Emit scalar addresses of strided lanes, for machines that would split a gather anyway; None if masked, or not strided."""
         if parts.moving or self.mask is not None or ("avx512f" in self.target.features and buffer.dtype.itemsize >= 4):
             return None
         pointers = [self.address(buffer, parts.shared)]

@@ -139,7 +139,7 @@ class Timespec(ctypes.Structure):
 
 
 class Worker(ctypes.Structure):
-    """One worker's record; times are in ticks. It fills 128 bytes, so that workers never share a cache line."""
+    """One worker's record. Times are in ticks, except `ran`, its CPU time in nanoseconds. 128 bytes, so workers share no cache line."""
 
     _fields_ = [
         ("semaphore", ctypes.c_void_p),

@@ -121,7 +121,7 @@ def _of_linux(name: str) -> int:
 
 
 class _Semaphores(NamedTuple):
-    """The system's semaphore functions, called as wait(s, -1, 0) and post(s, 1, 0): Windows uses all arguments, others ignore the rest."""
+    """The system's semaphore functions, called as wait(s, -1, 0) and post(s, 1, 0): all but Windows ignore the further arguments."""
 
     wait: int
     post: int
