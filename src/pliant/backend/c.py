@@ -16,7 +16,7 @@ from .base import Assembly, Backend, Code, Exported
 
 
 class CAssembly:
-    """A program whose whole text is rendered by `finish`."""
+    """A program during C code generation; `finish` renders its whole text."""
 
     def __init__(self, watch: Watch | None) -> None:
         self.watch = watch

@@ -17,7 +17,7 @@ Link = Callable[[Sequence[bytes], Sequence[str]], Blob]  # (objects, exported na
 
 
 class LlvmAssembly:
-    """A program whose objects LLVM emits and `link` joins."""
+    """A program during LLVM code generation: LLVM emits its objects, and `link` joins them."""
 
     def __init__(self, target: Target, level: int, link: Link, watch: Watch | None = None) -> None:
         self.pieces, self.link = BackgroundCompile(target, level, watch), link

@@ -52,7 +52,7 @@ def _woken_soon() -> Iterator[None]:
 
 
 class BackgroundCompile:
-    """Compilation of one program."""
+    """Compiles one program with LLVM: its kernels in a background thread, then its host program."""
 
     def __init__(self, target: Target, level: int = 2, watch: Watch | None = None) -> None:
         self.target, self.level = target, level

@@ -23,7 +23,7 @@ RESERVED = frozenset(_KEYWORDS.split())
 
 
 class Expressions:
-    """Writes the expressions of one function."""
+    """Writes the expressions of one C function; keeps the names and known ranges of its variables."""
 
     def __init__(self, function: Callable[[str, DType], str]) -> None:
         self.names = set(RESERVED)  # C names used in this function
@@ -171,12 +171,12 @@ class Expressions:
 
 
 def cast(type_: str, a: Val) -> Val:
-    """Return the value cast to a C type."""
+    """Return a C expression cast to a C type; unchanged if it has that type."""
     return a if a.type == type_ else Val(f"({type_}){a.at(1)}", type_, 1)
 
 
 def converted(a: Val, source: DType, to: DType) -> Val:
-    """Return the value of `a` converted to another dtype."""
+    """Return a C expression converted from one dtype to another, with the semantics of a loop program's cast."""
     if source is to:
         return a
     if source in HALVES and to is not f32:

@@ -68,7 +68,7 @@ def _identifier(name: str) -> str:
 
 
 class _Files:
-    """Writes the files of one program."""
+    """Writes the header, the source and the weights file of one exported C program."""
 
     def __init__(self, prefix: str, module: CModule, interface: Interface, weights: list[Array], inside: bool) -> None:
         self.prefix, self.upper = prefix, prefix.upper()
@@ -108,7 +108,7 @@ class _Files:
         return ", ".join(p.declared + p.name for p in self.symbols) or "void"
 
     def header(self) -> str:
-        """Return the text of the header."""
+        """Return the text of the C header."""
         i, u = self.interface, self.upper
         most = (
             [f"#define {u}_ARENA_BYTES {i.workspace_max} /* at the largest dims of the contract */"] if i.workspace_max is not None else []
@@ -157,7 +157,7 @@ const char *{self.prefix}_status_text(int32_t status);
     # The source.
 
     def source(self) -> str:
-        """Return the text of the source."""
+        """Return the text of the C source file."""
         entries = "\n\n".join([self._arena_function(), self._function(), self._status_function()])
         have = self.module.text
         more = [text for text in helpers_for([entries]) if text not in have]
@@ -224,7 +224,7 @@ const char *{self.prefix}_status_text(int32_t status);
     # The weights as a file.
 
     def offsets(self) -> list[int]:
-        """Return the offset of each weight in the file."""
+        """Return the offset of each weight in the weights file."""
         ends = [0]
         for a in self.weights:
             ends.append(ends[-1] + a.nbytes + -a.nbytes % _ALIGNMENT)

@@ -65,7 +65,7 @@ def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None)
 
 @dataclass(slots=True)
 class State:
-    """State that the functions of a module share."""
+    """State that the C functions of a module share: check sites, names, finished texts."""
 
     used: set[str]
     watch: Watch | None
@@ -121,7 +121,7 @@ def pointer_type(d: DType, constant: bool, by_bytes: bool = False) -> str:
 
 
 class _Function(Expressions):
-    """The inner function of a program."""
+    """Renders the inner C function of a loop program."""
 
     def __init__(self, state: State, func: Func) -> None:
         super().__init__(state.function)
@@ -157,7 +157,7 @@ class _Function(Expressions):
         return "\n".join([head, *unused, *lines, "}"])
 
     def line(self, text: str) -> None:
-        """Append a line."""
+        """Append a line of C with the present indentation."""
         self.lines.append("  " * self.indent + text)
 
     def block(self, head: str, body: Stmt, orelse: Stmt | None = None) -> None:
@@ -172,7 +172,7 @@ class _Function(Expressions):
             self.line("}")
 
     def constant_named(self, wanted: str, value: Val) -> Val:
-        """Define a local constant."""
+        """Append the definition of a local C constant; returns it."""
         name = self.name(wanted)
         self.line(f"const {value.type} {name} = {value.text};")
         return Val(name, value.type)
@@ -197,7 +197,7 @@ class _Function(Expressions):
         return None
 
     def place(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """Return the lvalue of an element."""
+        """Return the C lvalue of a buffer's element."""
         return self.pointers[b] if _is_variable(b) else f"{self.pointers[b]}[{self.expr(b.flat_index(indices)).text}]"
 
     def _load(self, e: Load) -> Val:
@@ -242,7 +242,7 @@ class _Function(Expressions):
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Write a statement."""
+        """Append the C code of a statement."""
         match s:
             case Seq():
                 outside = self.facts

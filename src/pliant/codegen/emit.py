@@ -127,7 +127,7 @@ _ANY_DEFINE = re.compile(r"^[ \t]*define\b", re.MULTILINE)
 
 
 def _with_attributes(ir_text: str, target: Target) -> str:
-    """Add our attributes to every function of a module."""
+    """Add LLVM attributes (nounwind, no-builtins, tune-cpu, stack probes) to every function of a module."""
     attributes = f'nounwind "no-builtins" "tune-cpu"="{target.tune}"'
     if target.probes_stack:
         attributes += ' "probe-stack"="inline-asm"'

@@ -18,7 +18,7 @@ _ALIGNMENT = 64  # of each constant, as in compiled programs
 
 
 def constant_places(constants: Sequence[Array]) -> list[dict[str, int]]:
-    """Return the offset of each constant in the file, and its size in bytes."""
+    """Return the offset of each constant in the exported `.bin` file, and its size in bytes."""
     places, end = [], 0
     for array in constants:
         places.append({"offset": end, "size": int(array.nbytes)})

@@ -28,7 +28,7 @@ struct PliantCtx {
 
 
 def header(name: str, machine: Target, interface: Interface, constants: Sequence[Mapping[str, int]]) -> str:
-    """Return the header of the program `name`."""
+    """Return the C header of an exported program: the ABI, and the indices of its buffers and dims."""
     layout, upper = Layout(interface), name.upper()
     lines = [f"/* {_comment(interface.name)}, compiled by Pliant for {_comment(machine.name)}.", "", *_contract(interface), "*/"]
     lines += [f"#ifndef PLIANT_{upper}_H", f"#define PLIANT_{upper}_H", "", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {']

@@ -89,7 +89,7 @@ def only_loop(s: Stmt) -> Stmt:
 
 
 class _Match:
-    """Comparison of an implementation with a loop of a program."""
+    """Structural match of an instruction's implementation with a loop of a program."""
 
     def __init__(self, func: Func, flat: Flat) -> None:
         self.func = func

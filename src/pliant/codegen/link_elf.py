@@ -68,7 +68,7 @@ class _Object:
         self.symbols = list(self._read_symbols())
 
     def content(self, section: _Section) -> bytes:
-        """Return the bytes of a section."""
+        """Return the bytes of a section of the object."""
         return self._bytes(section.offset, section.size)
 
     def relocations(self) -> Iterator[tuple[int, int, int, _Symbol, int]]:

@@ -33,14 +33,14 @@ _STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
 
 
 class _Id(IntEnum):
-    """Section numbers of the binary format."""
+    """Section numbers of the wasm binary format."""
 
     CUSTOM, TYPE, IMPORT, FUNCTION, TABLE, MEMORY, GLOBAL, EXPORT = range(8)
     ELEMENT, CODE, DATA = 9, 10, 11
 
 
 class _Kind(IntEnum):
-    """Symbol kinds of the linking convention."""
+    """Symbol kinds of the wasm linking convention."""
 
     FUNCTION, DATA, GLOBAL, SECTION, TAG, TABLE = range(6)
 
@@ -115,7 +115,7 @@ class _Reader:
 
 
 class _Object:
-    """A parsed object."""
+    """A parsed wasm object: sections, symbols, relocations, imports."""
 
     def __init__(self, data: bytes) -> None:
         if data[:8] != _MAGIC:
@@ -308,7 +308,7 @@ def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_by
 
 
 def _joined(objects: Sequence[_Object], section: _Id) -> bytes:
-    """Concatenate the vectors of one section of all objects."""
+    """Concatenate the vectors of one wasm section of all objects."""
     counts = [_Reader(obj.sections.get(section, b"\0")) for obj in objects]
     total = sum(reader.unsigned() for reader in counts)
     return _leb(total) + b"".join(reader.data[reader.at :] for reader in counts)

@@ -64,7 +64,7 @@ def compile_module(module: Module, level: int = 2) -> Blob:
 
 
 def machine_of(target: Target) -> Machine:
-    """Return the facts about a target that the lowering passes use."""
+    """Return the facts about a target that the lowering passes use: the number of f32 lanes of a vector register."""
     return Machine(lanes=max(1, target.vector_bits // 32))
 
 
@@ -94,19 +94,19 @@ class State(ModuleState):
         return "\n\n".join([*self.declarations.lines.values(), *others, _helpers(self.target), *self.functions, _METADATA])
 
     def module(self, exports: tuple[str, ...], elsewhere: Iterable[str] = ()) -> Module:
-        """Return the finished module."""
+        """Return the generated LLVM text with its tables as a `Module`."""
         return Module(self.text(elsewhere), self.target, exports, tuple(self.sites), tuple(self.kernels), self.parallel)
 
 
 class _Function(ParallelLoops):
-    """The inner function of a program."""
+    """Generates the inner LLVM function of a loop program."""
 
     def __init__(self, state: ModuleState, func: Func, name: str) -> None:
         super().__init__(state, func)
         self.text_name = name
 
     def emit(self) -> None:
-        """Append the function's text to the module."""
+        """Generate the function and append its text to the module."""
         func = self.func
         parameters = ["ptr %ctx"]
         for n, b in enumerate(func.buffers):

@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 
 
 class Addresses(Expressions):
-    """Emits addresses."""
+    """Emits the addresses of buffer elements, for scalars and for lanes."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
@@ -79,7 +79,7 @@ class Addresses(Expressions):
         return stride
 
     def first_lane(self, p: Poly) -> Poly:
-        """Return the polynomial at the first lane."""
+        """Return an index polynomial with the vector loop's variable replaced by its value in the first lane."""
         if self.vector is None:
             return p
         stride = p.get((self.vector.var,), 0)

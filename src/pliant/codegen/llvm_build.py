@@ -41,41 +41,41 @@ class Builder:
     # Lines and blocks.
 
     def name(self) -> str:
-        """Return a new register name."""
+        """Return a new LLVM register name."""
         self._next += 1
         return f"%v{self._next}"
 
     def line(self, text: str) -> None:
-        """Append an instruction without a result."""
+        """Append an LLVM instruction without a result."""
         self.lines.append("  " + text)
 
     def raw(self, text: str) -> str:
-        """Append an instruction; returns its register."""
+        """Append an LLVM instruction; returns the name of its result register."""
         self._next += 1
         ref = f"%v{self._next}"
         self.lines.append(f"  {ref} = {text}")
         return ref
 
     def value(self, text: str, dtype: DType, lanes: int = 0) -> Val:
-        """Append an instruction; returns its value with a dtype."""
+        """Append an LLVM instruction; returns its result as a value of a dtype."""
         return Val(self.raw(text), dtype, lanes)
 
     def new_label(self, hint: str) -> str:
-        """Return a new block label."""
+        """Return a new label of a basic block."""
         self._next += 1
         return f"{hint}{self._next}"
 
     def start_block(self, label: str) -> None:
-        """Begin the block `label`."""
+        """Begin the basic block `label`."""
         self.lines.append(f"{label}:")
         self.label = label
 
     def branch(self, label: str) -> None:
-        """End the block with a branch."""
+        """End the basic block with a branch to `label`."""
         self.line(f"br label %{label}")
 
     def branch_if(self, condition: Val, then: str, orelse: str, weights: str = "") -> None:
-        """End the block with a conditional branch."""
+        """End the basic block with a conditional branch."""
         self.line(f"br i1 {condition.ref}, label %{then}, label %{orelse}{weights}")
 
     def alloca(self, type_name: str, align: int) -> str:
@@ -86,13 +86,13 @@ class Builder:
         return ref
 
     def offset(self, pointer: str, byte: int) -> str:
-        """Return `pointer` plus a constant number of bytes."""
+        """Emit the address `pointer` plus a constant number of bytes."""
         return self.raw(f"getelementptr i8, ptr {pointer}, i64 {byte}") if byte else pointer
 
     # Lanes.
 
     def splat(self, v: Val, lanes: int) -> Val:
-        """Broadcast `v` to all lanes."""
+        """Broadcast a scalar to a vector of `lanes` lanes."""
         if v.lanes == lanes:
             return v
         if v.is_literal:
@@ -118,7 +118,7 @@ class Builder:
         return self.binary(op, a, b, bool_)
 
     def convert(self, op: str, a: Val, dtype: DType) -> Val:
-        """Emit a conversion instruction."""
+        """Emit a conversion instruction (`zext`, `trunc`, `bitcast`, …) to another dtype."""
         return self.value(f"{op} {a.typed} to {register_type(dtype, a.lanes)}", dtype, a.lanes)
 
     def select(self, c: Val, a: Val, b: Val) -> Val:

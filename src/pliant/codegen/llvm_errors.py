@@ -40,7 +40,7 @@ class ModuleState:
     watch: Watch | None = None  # called after each lowering pass
 
     def unique(self, name: str) -> str:
-        """Return an unused global name."""
+        """Return a global name that the module does not use yet."""
         return unused_name(name, self.used, ".")
 
     def site(self, check: Check) -> int:

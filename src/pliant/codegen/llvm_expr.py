@@ -31,7 +31,7 @@ _INT_COMPARES: dict[type[Expr], str] = {E.Eq: "eq", E.Ne: "ne", E.Lt: "lt", E.Le
 
 
 class Expressions(Scopes):
-    """Emits expressions."""
+    """Emits expressions as LLVM instructions, over scalars or lanes."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
@@ -39,7 +39,7 @@ class Expressions(Scopes):
         self.lanes = 0
 
     def expr(self, e: Expr) -> Val:
-        """Emit an expression, or reuse its value."""
+        """Emit an expression as LLVM instructions, or reuse the value from an earlier evaluation."""
         if isinstance(e, Const):
             return literal(e)
         if isinstance(e, Var):

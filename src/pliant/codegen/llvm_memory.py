@@ -32,7 +32,7 @@ class Row:
 
 
 class Memory(Addresses):
-    """Emits loads and stores."""
+    """Emits loads and stores of buffer elements, for scalars and lanes."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
@@ -162,7 +162,7 @@ class Memory(Addresses):
     # Writing.
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val) -> None:
-        """Store a value, or its active lanes."""
+        """Emit a store of a value, or of its active lanes, to an element of a buffer."""
         self.loads.clear()
         if buffer.scope == "register":
             self._store_register(buffer, indices, value)
@@ -191,7 +191,7 @@ class Memory(Addresses):
                 self._spread(buffer, each, value)
 
     def _spread(self, buffer: Buffer, pointers: list[str], value: Val) -> None:
-        """Store lanes one by one."""
+        """Store the lanes of a vector one by one, each to its own pointer."""
         stored = self._to_memory(buffer, value)
         element = memory_type(buffer.dtype)
         for n, pointer in enumerate(pointers):
@@ -296,7 +296,7 @@ class Memory(Addresses):
         self.pointers[buffer] = self.alloca(f"[{size} x {memory_type(buffer.dtype)}]", WORKSPACE_ALIGN)
 
     def view(self, s: View) -> None:
-        """Set the pointer of a view into a buffer."""
+        """Compute the pointer of a view into a buffer; raises an error for register buffers, which have no memory."""
         if s.source.scope == "register":
             raise UnsupportedError(f"`{s.buffer.name}` is a view of register buffer `{s.source.name}`, which has no memory").at(s.span)
         p = self.flat(s.start, s.source.element_strides())

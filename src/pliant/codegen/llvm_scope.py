@@ -93,7 +93,7 @@ class Scopes(Floats):
         self.scopes[-1].vars.add(var)
 
     def value_of(self, var: Var) -> Val:
-        """Return the value of a variable."""
+        """Return the value of a variable: a constant, a bound register, or a captured parameter."""
         number = self.numbers.get(var)
         if number is not None:
             return Val(str(number), var.dtype)
@@ -132,13 +132,13 @@ class Scopes(Floats):
             del self._facts[known + 1 :]
 
     def facts(self) -> Facts:
-        """Return all facts known here."""
+        """Return the facts that hold at this point: ranges of variables and conditions."""
         for step in self._known[len(self._facts) - 1 :]:
             self._facts.append(step(self._facts[-1]))
         return self._facts[-1]
 
     def range_of(self, e: Expr) -> tuple[int, int]:
-        """Return the constant range of an integer expression."""
+        """Return the constant range of an integer expression by all facts known here."""
         return int_range(self.resolve(e), self.facts())
 
     def settled_range_of(self, e: Expr) -> tuple[int, int]:
@@ -146,7 +146,7 @@ class Scopes(Floats):
         return int_range(self.resolve(e), self._facts[-1])
 
     def proves(self, condition: Expr) -> bool:
-        """True if the condition provably holds."""
+        """True if the facts known here prove the condition."""
         return prove(self.resolve(condition), self.facts())
 
     # Index polynomials.
@@ -172,7 +172,7 @@ class Scopes(Floats):
         return None
 
     def poly(self, e: Expr) -> Poly:
-        """Return the polynomial of an index."""
+        """Return an index expression as a polynomial, with constants and definitions substituted."""
         return poly_of(self.resolve(e))
 
     def number_of(self, e: Expr) -> int | None:

@@ -42,7 +42,7 @@ _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Mi
 
 
 class Statements(Failures):
-    """Emits statements; subclasses add vector and parallel loops."""
+    """Emits statements as LLVM instructions; subclasses add vector and parallel loops."""
 
     def __init__(self, state: ModuleState, func: Func) -> None:
         super().__init__(state)
@@ -52,7 +52,7 @@ class Statements(Failures):
         self.cancel_nest = 1  # an outermost serial loop polls the cancel flag if loops are nested this deep in it: a flat one ends soon
 
     def stmt(self, s: Stmt) -> None:
-        """Emit a statement."""
+        """Emit a statement; adds its source position to errors."""
         emit = _EMIT.get(type(s))
         if emit is None:
             raise InternalError(f"{type(s).__name__} reaches the code generator")
@@ -218,7 +218,7 @@ class Statements(Failures):
         del self.numbers[s.var]
 
     def serial(self, s: For) -> None:
-        """Emit a serial loop."""
+        """Emit a serial loop; an outermost one with nested loops polls the cancel flag."""
         outermost = not self.serial_depth and not self.lanes and self._nest(s.body) >= self.cancel_nest
 
         def body() -> None:

@@ -12,7 +12,7 @@ from .llvm_types import Val
 
 
 def code_of(b: Floats, value: Val, stored: DType) -> Val:
-    """Mask values to the bits of an element."""
+    """Mask values to the bits of a sub-byte element."""
     return b.binary("and", Val(value.ref, u8, value.lanes), _u8((1 << stored.bits) - 1))
 
 

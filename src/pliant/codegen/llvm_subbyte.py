@@ -29,7 +29,7 @@ class Split(NamedTuple):
 
     @property
     def aligned(self) -> bool:
-        """True if it is the first element of a byte."""
+        """True if the offset is the first element of a byte."""
         return not self.rest and not self.element
 
 
@@ -37,7 +37,7 @@ class Packed(Memory):
     """Emits loads and stores of sub-byte elements."""
 
     def split(self, p: Poly, stored: DType) -> Split:
-        """Split an element's offset."""
+        """Split a sub-byte element's offset into whole bytes and the element in its byte."""
         per = stored.per_byte
         whole: Poly = {}
         proven: Poly = {}
@@ -108,12 +108,12 @@ class Packed(Memory):
             self._put_lanes(pointer, code, shift, stored)
 
     def _put(self, pointer: str, code: Val, shift: Val, stored: DType) -> None:
-        """Store one element into its byte."""
+        """Store one sub-byte element by a read-modify-write of its byte."""
         old = self.value(f"load i8, ptr {pointer}, align 1", u8)
         self.line(f"store {merged(self, old, code, shift, stored).typed}, ptr {pointer}, align 1")
 
     def _put_lanes(self, pointers: str, code: Val, shift: Val, stored: DType) -> None:
-        """Store the active lanes, one after the other."""
+        """Store the active lanes of sub-byte elements in a loop, one after the other, since they may share bytes."""
         top, write, latch, done = (self.new_label(hint) for hint in ("lane", "write", "latch", "done"))
         before, following = self.label, self.name()
         self.branch(top)

@@ -72,12 +72,12 @@ class Val(NamedTuple):
 
     @property
     def type(self) -> str:
-        """The LLVM type."""
+        """The LLVM type, for example `<8 x float>`."""
         return register_type(self.dtype, self.lanes)
 
     @property
     def typed(self) -> str:
-        """Type and text, as an operand is written."""
+        """LLVM type and text, as an operand is written: `<8 x float> %v1`."""
         return f"{register_type(self.dtype, self.lanes)} {self.ref}"
 
     @property
@@ -92,7 +92,7 @@ def float_literal(value: float) -> str:
 
 
 def literal(c: Const) -> Val:
-    """Return a constant of a program as a literal."""
+    """Return a constant of a program as an LLVM literal."""
     if c.dtype in HALVES:
         return Val(str(c.payload), c.dtype)
     if c.dtype.is_float:

@@ -26,7 +26,7 @@ MAX_LANES = 64  # LLVM splits a group over registers, so code grows with its lan
 
 
 class VectorLoops(Statements):
-    """Emits vector loops."""
+    """Emits vector loops: groups of lanes, and a masked or scalar remainder."""
 
     def vector_loop(self, s: For) -> None:
         constant = self.extent_of(s)

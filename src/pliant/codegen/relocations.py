@@ -152,7 +152,7 @@ def _patch_riscv64(places: Sequence[Place]) -> None:
 
 
 def _each(patch: Callable[[Place], None]) -> Callable[[Sequence[Place]], None]:
-    """Return a patcher of all places, given one of a single place."""
+    """Turn a function that patches one relocation into one that patches all."""
 
     def run(places: Sequence[Place]) -> None:
         for at in places:

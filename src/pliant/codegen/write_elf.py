@@ -40,7 +40,7 @@ class _Section:
 
 
 class _Strings:
-    """A string table."""
+    """An ELF string table under construction."""
 
     def __init__(self) -> None:
         self.content = b"\0"

@@ -30,7 +30,7 @@ from .records import LARGE, PAGE, Array
 
 
 class Taken(NamedTuple):
-    """A tensor argument in the form that compiled code reads."""
+    """A tensor argument in the form that compiled code reads: address, shape and strides in elements, owner."""
 
     address: int
     region: tuple[int, ...]  # shape, then strides in elements
@@ -87,7 +87,7 @@ class Taken(NamedTuple):
 
 
 class TensorPlan:
-    """Checks and conversion of one tensor argument or output."""
+    """Checks one tensor argument or output against its signature, and converts it for compiled code."""
 
     __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what", "written")
 

@@ -49,7 +49,7 @@ class Layout:
 
 
 class CallFrame:
-    """The memory of one call."""
+    """The memory of one call: context, buffer pointers, dims, workspace."""
 
     __slots__ = ("address", "addresses", "buffers", "ctx", "dims", "flag", "frame", "held", "within", "workspace")
 
@@ -91,7 +91,7 @@ class CallFrame:
         self.ctx.workspace, self.ctx.workspace_size = address, size
 
     def take_error(self) -> bytes:
-        """Return the error record, and clear it."""
+        """Return the error record of the call, and clear it."""
         record = bytes(self.ctx.error)
         ctypes.memset(ctypes.addressof(self.ctx.error), 0, len(record))
         return record

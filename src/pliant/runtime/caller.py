@@ -94,7 +94,7 @@ class Caller:
         return cpython_api.builtin(descriptor) or slow_path
 
     def new_slot(self) -> CallFrame:
-        """Allocate the memory of one call."""
+        """Allocate a call frame, the memory of one call."""
         return CallFrame(self.layout, self._constants)
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -128,7 +128,7 @@ class Caller:
         return outputs
 
     def failure(self, record: bytes) -> BaseException:
-        """Return the exception for an error record."""
+        """Return the exception that an error record of compiled code stands for."""
         code, site, *values = _RECORD.unpack(record)
         return failure(self.interface, code, site, values)
 

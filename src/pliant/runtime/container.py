@@ -135,7 +135,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file that was read, with its sections in order."""
+    """A mapped `.pliant` file with its sections in order."""
 
     file: str
     size: int

@@ -32,7 +32,7 @@ def workspace_text(interface: Interface) -> str:
 
 
 class _Program(Protocol):
-    """The part of an executable that is used here."""
+    """The part of an executable that a contract uses."""
 
     interface: Interface
 
@@ -78,7 +78,7 @@ class Workspace:
         return self._program.interface.workspace_max
 
     def __call__(self, *unnamed: int, **dims: int) -> int:
-        """Return the number of bytes for these dims."""
+        """Return the size of the workspace in bytes for these values of the dims."""
         symbols = self._program.interface.symbols
         known = [s.name for s in symbols]
         if unnamed:

@@ -44,7 +44,7 @@ _PYTHON = {
 
 
 class _MethodDef(ctypes.Structure):
-    """PyMethodDef."""
+    """CPython's `PyMethodDef`: the description of a builtin function."""
 
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 

@@ -21,7 +21,7 @@ WORKSPACE_ALIGNMENT = 64  # a cache line and the widest vector: compiled code re
 
 
 class Code(IntEnum):
-    """Return code of a compiled function."""
+    """Return code of a compiled function; anything but OK is an error."""
 
     OK = 0
     CANCELLED = 1

@@ -66,7 +66,7 @@ class Symbol(NamedTuple):
         return f"{self.name} in {self.min}..{'' if self.max is None else self.max}{step}"
 
     def admits(self, value: int) -> bool:
-        """True if the contract allows this value."""
+        """True if the contract allows this value of the dim."""
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
 
@@ -129,7 +129,7 @@ class Rule(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """The metadata of one compiled program."""
+    """The metadata of one compiled program: signature, symbols, check sites, constants, schedules."""
 
     name: str
     inputs: tuple[Input, ...]

@@ -42,7 +42,7 @@ class StoredProgram(NamedTuple):
 
 
 class ProgramStore:
-    """A bounded folder of programs, shared between processes."""
+    """A size-bounded folder of ready-to-run programs, shared between processes."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class ProgramStore:
         return True
 
     def files(self) -> list[Path]:
-        """Return the files, least recently used first."""
+        """Return the files of the store, least recently used first."""
         return [path for _, _, path in self._scan()]
 
     def size(self) -> int:
@@ -109,7 +109,7 @@ class ProgramStore:
                 _unlink(path)
 
     def clear(self) -> None:
-        """Remove every file."""
+        """Remove every file of the store."""
         self.remove()
 
     def _path(self, name: str) -> Path:
@@ -187,7 +187,7 @@ def _arrays(file: container.Container) -> list[Any]:
 
 
 def _array(section: container.Section, data: Any) -> Any:
-    """Return the array in the bytes of a section, without a copy."""
+    """Return the array that a section's facts describe, over the given bytes, without a copy; raises `ModelFileError`."""
     kind, shape = section.facts.get("dtype"), section.facts.get("shape")
     if kind not in _KINDS or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise container.broken(section.file, f"array {container.shown(section.name)} is not described as one")

@@ -26,7 +26,7 @@ MAX_THREADS = 256  # workers of the pool; each has a record of 128 bytes, whethe
 
 
 class Kind(IntEnum):
-    """Kind of an argument."""
+    """Kind of an argument: a tensor, a float or an integer."""
 
     TENSOR = 0
     FLOAT = 1
