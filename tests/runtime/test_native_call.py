@@ -38,7 +38,7 @@ class LongWay:
             self.count += 1
             return plain(caller, *args, **named)
 
-        monkeypatch.setattr(Caller, "_long_way", counting)
+        monkeypatch.setattr(Caller, "_slow_path", counting)
 
     def taken(self, call: Callable[[], Any]) -> bool:
         """Does this call go the long way? (The second time: the first may find no slot.)"""
