@@ -1,4 +1,4 @@
-"""Loop programs as the graph sees them, and all calls of them in a function."""
+"""Helpers for graph nodes that call loop programs: converting between Func and Callee, and rewriting all calls of a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..sym.expr import Expr, Var, all_of, free_vars, substitute
 
 
 def callee_of(func: Func) -> Callee:
-    """The signature of a loop program, for graph functions to call."""
+    """Returns the callee (signature and program) by which a graph function calls a loop program."""
     params = tuple(
         Parameter(p.value.name, p.value.dtype, p.value.shape, p.role, strides=p.value.strides)
         if isinstance(p.value, Buffer)
@@ -23,13 +23,13 @@ def callee_of(func: Func) -> Callee:
 
 
 def func_of(callee: Callee) -> Func:
-    """The loop program behind a callee."""
+    """Returns the loop program of a callee."""
     assert isinstance(callee.program, Func)
     return callee.program
 
 
 def given_by(call: g.CallLoop) -> Expr:
-    """What a call checks before it runs its loop program, over the symbols of that program."""
+    """Returns the conditions that a call checks before it runs its loop program, expressed over the symbols of that program."""
     names: dict[Var, Expr] = {}
     for symbol, value in zip(call.callee.symbols, call.dims, strict=True):
         if isinstance(value, Var):
@@ -38,7 +38,7 @@ def given_by(call: g.CallLoop) -> Expr:
 
 
 def map_calls(nodes: tuple[g.Node, ...], change: Callable[[g.CallLoop], g.Node]) -> tuple[g.Node, ...]:
-    """The nodes with every call of a loop program changed, those inside of branches and loops too."""
+    """Returns the nodes with `change` applied to every call of a loop program, also inside branches and loops."""
 
     def body(b: g.Body) -> g.Body:
         return g.Body(b.params, map_calls(b.nodes, change), b.results)

@@ -1,6 +1,6 @@
-"""Loop programs of a function made ready for code generation: scheduled for the target, their workspace lifted, equal ones shared.
+"""Prepares the loop programs of a function for code generation: schedules them, lifts their workspace, and shares equal ones.
 
-In checked mode the scheduled programs get their checks here, before the workspace is lifted: what checks need is workspace too.
+In checked mode the scheduled programs get their checks here. This comes before workspace is lifted, because the checks need workspace too.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledKernel:
-    """A scheduled loop program: what of its parameters is scratch memory, and which scalars became symbols of that memory's shapes."""
+    """A scheduled loop program, its scratch parameters, and the scalar arguments that became symbols because scratch shapes use them."""
 
     func: Func
-    before: Func  # with its workspace, whose lifetimes tell what blocks may do
+    before: Func  # still with its workspace allocations: analyses of blocks need their lifetimes
     scratch: tuple[Buffer, ...]
-    sizes: tuple[tuple[int, Var], ...]  # position among the arguments, and the symbol
+    sizes: tuple[tuple[int, Var], ...]  # (position among the arguments, symbol)
     rule: Rule
 
 
-# What happens to each kernel between its schedule and the passes of `loop/lowering.py`.
+# The passes that each kernel goes through between its schedule and the passes of `loop/lowering.py`.
 KERNEL_PASSES: tuple[Named, ...] = (
-    Named("reuse_outputs", "workspace that a last block turns into an output is that output's memory"),
-    Named("add_checks", "a checked program fails where it would do something undefined"),
-    Named("lift_workspace", "memory of a kernel is a parameter, which the memory plan of the host program places"),
+    Named("reuse_outputs", "replaces workspace by the output that the last block computes from it elementwise"),
+    Named("add_checks", "in checked mode, adds checks that fail where the program would do something undefined"),
+    Named("lift_workspace", "turns workspace of a kernel into parameters, which the memory plan of the host program places"),
 )
 
 
 class Kernels:
-    """The loop programs of one compilation, by structure: what is scheduled once serves every call of its like."""
+    """The kernels of one compilation by structural hash: structurally equal loop programs are scheduled and compiled once."""
 
     def __init__(
         self,
@@ -64,21 +64,21 @@ class Kernels:
         watch: Watch | None = None,
     ) -> None:
         self.target = target
-        self.watch = watch  # is told of each of KERNEL_PASSES
+        self.watch = watch  # called after each of KERNEL_PASSES
         self.decisions = decisions or Decisions()
         self.backend = backend_of(target)
         self.checked = checked
-        self.assembly = assembly  # the code that they will be part of, if it is made at once
+        self.assembly = assembly  # if set, code generation of each kernel starts as soon as it is scheduled
         self.ready: dict[bytes, ScheduledKernel] = {}
-        self.known: dict[tuple[Func, bool], bytes] = {}  # hashes of programs that were met before
+        self.known: dict[tuple[Func, bool], bytes] = {}  # cache of hashes
 
     def function(self, f: g.Function) -> g.Function:
-        """The function with each of its loop programs ready."""
+        """Returns the function with each of its loop programs replaced by the scheduled kernel."""
         return f.with_(nodes=map_calls(f.nodes, self.call))
 
     def call(self, n: g.CallLoop) -> g.Node:
         called = func_of(n.callee)
-        if self.checked and called.span is None:  # an operator: its place is that of the call
+        if self.checked and called.span is None:  # the program of an operator: messages point at the call
             called = called.with_(span=n.span)
         ready = self.schedule_kernel(called, self.checked)
         values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
@@ -92,7 +92,7 @@ class Kernels:
         )
 
     def schedule_kernel(self, func: Func, checked: bool) -> ScheduledKernel:
-        """The scheduled program that serves `func`."""
+        """Returns the scheduled kernel for `func`; schedules it if no structurally equal program was scheduled before."""
         key = self.known.get((func, checked))
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
@@ -105,9 +105,9 @@ class Kernels:
             lifted, scratch = lift_workspace(before)
             self._told("lift_workspace", before, lifted)
             used = {v for b in scratch for e in b.shape for v in free_vars(e)}
-            given = [p.value for p in scheduled.params if p.role != "out"]
-            sizes = tuple((i, v) for i, v in enumerate(given) if isinstance(v, Var) and v in used)
-            params = tuple(p for p in lifted.params if p.value not in used)  # a scalar in a shape is a symbol
+            inputs = [p.value for p in scheduled.params if p.role != "out"]
+            sizes = tuple((i, v) for i, v in enumerate(inputs) if isinstance(v, Var) and v in used)
+            params = tuple(p for p in lifted.params if p.value not in used)  # a scalar that a shape uses becomes a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
             rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()))
             self.ready[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
@@ -116,34 +116,34 @@ class Kernels:
         return self.ready[key]
 
     def _told(self, name: str, before: Func, after: Func) -> Func:
-        """What a pass made, once whoever watches was told of it."""
+        """Reports a pass to `watch`, if any, and returns `after`."""
         if self.watch is not None:
             self.watch(next(p for p in KERNEL_PASSES if p.name == name), before, after)
         return after
 
     def rules(self) -> tuple[Rule, ...]:
-        """What was scheduled, how and why."""
+        """Returns the scheduling rule of each kernel, with its reason."""
         return tuple(dict.fromkeys(r.rule for r in self.ready.values()))
 
     def layouts(self) -> tuple[Choice, ...]:
-        """How values lie that kernels read, as it was decided before these were scheduled."""
-        made = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
-        return choices(made.values())
+        """Returns the memory layouts that were chosen before scheduling."""
+        layouts = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
+        return choices(layouts.values())
 
     def copy(self, t: g.Tensor) -> tuple[Func, tuple[Expr, ...]]:
-        """A loop program that copies a tensor (and has nothing to check), and the values of its symbols: the variables of the shape."""
+        """Returns a scheduled kernel that copies a tensor, and the values of its symbols: the variables of the shape."""
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape, t.strides),), (stage,), 1)
-        return self.schedule_kernel(func, checked=False).func, func.symbols  # an equal one may be ready, over other variables
+        return self.schedule_kernel(func, checked=False).func, func.symbols  # an equal kernel over other variables may be reused
 
 
 def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
-    """Decisions that could have been otherwise, as texts."""
+    """Returns the decisions that had more than one possible value, as text."""
     return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if d.domain.size > 1)
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:
-    """The value of a scalar argument that memory is sized by."""
+    """Returns the value of a scalar argument that a scratch size depends on; raises if it is not known from dims."""
     value = n.args[position]
     if isinstance(value, g.Value) and isinstance(value.annotation, g.Scalar) and value.annotation.value is not None:
         value = value.annotation.value
@@ -157,7 +157,7 @@ def _size(n: g.CallLoop, position: int) -> Expr:
 
 
 def named_hash(func: Func) -> bytes:
-    """What the code of a program in checked mode depends on: also its names and its places in the source, which messages tell."""
+    """Returns a hash for checked mode: it also covers names and source positions, because error messages contain them."""
     places = [func.span, *(s.span for s in walk_stmts(func.body))]
     callees = [named_hash(s.func) for s in walk_stmts(func.body) if isinstance(s, Call)]
     return structural_hash(func) + hashlib.sha256(repr((print_func(func), places, callees)).encode()).digest()

@@ -1,10 +1,10 @@
-"""The two entry functions about numbers: `prepare` checks the arguments' shapes and finds the symbols, `size` computes what follows.
+"""Builds the entry functions that work on shapes: `prepare` checks the arguments and binds the symbols, `size` computes output sizes.
 
 Both are loop programs over the `dims` array of the ABI (docs/design/0001-abi.md), their only buffer:
 
-    A  for each tensor argument its shape, then its strides in elements; then each scalar argument's value
-    B  the symbols          C  the outputs' shapes          D  the workspace's bytes
-    E  the dims of outputs that only `run` knows; their places in C hold what they are at most
+    A  for each tensor argument its shape, then its strides in elements; then the value of each scalar argument
+    B  the symbols          C  the shapes of the outputs          D  the bytes of the workspace
+    E  the dims of outputs that only `run` knows; C holds their upper bounds
 
     @kernel
     def prepare(dims: InOut[i64, 9]) -> None:
@@ -34,20 +34,21 @@ from ...sym.facts import EMPTY
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 
-_CERTAIN = 2**48  # elements of a tensor that nothing checks: sums of the bytes of thousands of such still fit into i64
-LIMIT = 2**40  # elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could wrap
+# A tensor that has at most this many elements by its contract needs no run-time check: the bytes of thousands of them still fit into i64.
+_CERTAIN = 2**48
+LIMIT = 2**40  # most elements of one tensor: far above any memory, far below where i64 arithmetic on sizes could overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things lie in the `dims` array of a function."""
+    """The layout of the `dims` array of a function: where its parts A to E begin."""
 
     params: tuple[g.Value, ...]
     symbols: tuple[Var, ...]
     outputs: tuple[g.Tensor, ...]
     names: tuple[str, ...]  # of the outputs
-    counts: tuple[Expr, ...] = ()
-    narrowed: Mapping[Var, g.Require] = field(default_factory=dict)  # why dims have a narrower contract than they declare
+    counts: tuple[Expr, ...] = ()  # part E
+    narrowed: Mapping[Var, g.Require] = field(default_factory=dict)  # the requirement that narrowed a dim below its declared contract
 
     @property
     def at_symbols(self) -> int:
@@ -74,14 +75,14 @@ class Layout:
         return Buffer("dims", i64, (const(self.at_counts + len(self.counts)),))
 
     def arguments(self) -> Iterator[tuple[g.Value, int]]:
-        """Each parameter with the number of its first slot."""
+        """Yields each parameter with the index of its first slot: tensors first, then scalars."""
         at = 0
         for p in sorted(self.params, key=lambda p: not isinstance(p.annotation, g.Tensor)):
             yield p, at
             at += slots_of(p)
 
     def load_symbols(self, dims: Buffer) -> list[Stmt]:
-        """Lets that bind the symbols to their slots, and checks of their contracts, so that what follows can rely on them."""
+        """Returns lets that load the symbols from B, and checks of their contracts, so that later statements can rely on them."""
         lets = [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
         return [*lets, *(contract_check(v) for v in self.symbols if isinstance(v, Dim))]
 
@@ -92,12 +93,15 @@ def const(value: int) -> Const:
 
 
 def slots_of(param: g.Value) -> int:
-    """How many slots of A an argument takes."""
+    """Returns the number of slots of A that an argument takes."""
     return 2 * len(param.annotation.shape) if isinstance(param.annotation, g.Tensor) else 1
 
 
 def layout_of(function: g.Function, outputs: Sequence[g.Tensor], counts: Sequence[Expr] = ()) -> Layout:
-    """The layout of a function's `dims`; every variable of its parameters must stand alone as a dim or a stride somewhere."""
+    """Returns the layout of the `dims` array of a function.
+
+    Raises if a variable of a parameter's annotation is nowhere a dim or a stride by itself: nothing would define it.
+    """
     parts = [part(p.annotation) for part in (_dims_of, stride_exprs) for p in function.params]
     bound = dict.fromkeys(e for exprs in parts for e in exprs if isinstance(e, Var))
     for p in function.params:
@@ -121,11 +125,11 @@ def _dims_of(a: g.Annotation) -> tuple[Expr, ...]:
     return (a.value,) if isinstance(a, g.Scalar) and a.value is not None else ()
 
 
-Shapes = Sequence[tuple[str, tuple[Expr, ...]]]  # what has the shape, for messages, and the shape
+Shapes = Sequence[tuple[str, tuple[Expr, ...]]]  # pairs (name for messages, shape)
 
 
 def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, workspace: Expr) -> Func:
-    """The function that checks the arguments and fills B, C and D; `shapes` are those of the memory that the program makes."""
+    """Returns the function that checks the arguments and fills B, C and D; `shapes` are those of outputs, temporaries and views."""
     dims = layout.buffer()
     body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_declared_strides(layout, dims), *_check_contiguous(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
@@ -142,14 +146,14 @@ def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], host: bool
 
 
 def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
-    """The function that fills C and D from B."""
+    """Returns the function that fills C and D from B."""
     dims = layout.buffer()
     body = (*layout.load_symbols(dims), *_check_sizes(shapes), *_sizes(layout, dims, workspace))
     return entry("size", (Param(dims, "inout"),), body)
 
 
 def shapes_func(layout: Layout) -> Func:
-    """The function that fills the shapes and strides of A from B, for callers that know dims and pass plain pointers."""
+    """Returns the function that fills the shapes and strides of A from B, for callers that know the dims and pass plain pointers."""
     dims = layout.buffer()
     body = list(layout.load_symbols(dims))
     for p, at in layout.arguments():
@@ -161,29 +165,30 @@ def shapes_func(layout: Layout) -> Func:
 
 
 def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load]]:
-    """Each dimension of each argument: the argument, the number of the dim, what it should be, what it is."""
+    """Yields each dimension of each argument: the argument, the index of the dim, its expected value, its actual value."""
     for p, at in layout.arguments():
         for i, e in enumerate(_dims_of(p.annotation)):
             yield p, i, e, dims.load(const(at + i))
 
 
 def _bind(layout: Layout, dims: Buffer) -> list[Stmt]:
-    found: dict[Var, Expr] = {}
+    bound: dict[Var, Expr] = {}
     for _, _, e, slot in _slots(layout, dims):
         if isinstance(e, Var):
-            found.setdefault(e, slot)
-    strides: dict[Var, Expr] = {}  # from the first argument that makes a step along its dim, else they mean nothing
+            bound.setdefault(e, slot)
+    # A stride symbol is read from the first argument with more than one element along the dim: numpy may put any stride on other dims.
+    strides: dict[Var, Expr] = {}
     for _, _, e, slot, counts in reversed(list(_stride_slots(layout, dims))):
-        if isinstance(e, Var) and e not in found:
+        if isinstance(e, Var) and e not in bound:
             least = -(-e.min // e.multiple_of) * e.multiple_of if isinstance(e, Dim) else 0
             strides[e] = Select(counts, slot, strides.get(e, const(least)))
-    return [Let(v, e) for v, e in (found | strides).items()]
+    return [Let(v, e) for v, e in (bound | strides).items()]
 
 
 def _stride_slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, Load, Expr]]:
-    """Each declared stride: the argument, the number of the dim, what it should be, what it is, and when it says something.
+    """Yields each declared stride: the argument, the index of the dim, the expected and the actual stride, and when it is meaningful.
 
-    It does where steps are made along it: not along a dim of one element, nor in an empty tensor.
+    It is not meaningful along a dim of one element, nor in an empty tensor: no access uses it there.
     """
     for p, at in layout.arguments():
         strides = stride_exprs(p.annotation)
@@ -193,7 +198,7 @@ def _stride_slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, 
 
 
 def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Fixed dims first, then the contract of each symbol, then relations between them: the plainest reason is told."""
+    """Checks fixed dims, then the contract of each symbol, then relations between dims: the first error is the simplest one."""
     fixed: list[Stmt] = []
     contracts: list[Stmt] = []
     relations: list[Stmt] = []
@@ -214,7 +219,7 @@ def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
 
 
 def contract_check(d: Dim, subject: str = "", asked: g.Require | None = None) -> Stmt:
-    """The check that a dim has a value of its contract; `subject` says where the value comes from, `asked` why it is so narrow."""
+    """Returns the check that a dim is within its contract; `subject` says where the value is from, `asked` what narrowed the contract."""
     cond = all_of(Le(const(d.min), d), Le(d, const(d.max)))
     if d.multiple_of > 1:
         cond = all_of(cond, Eq(FloorMod(d, const(d.multiple_of)), const(0)))
@@ -227,7 +232,7 @@ def contract_check(d: Dim, subject: str = "", asked: g.Require | None = None) ->
 
 
 def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Strides are what the parameters declare; the contracts of those that only strides show come first."""
+    """Checks declared strides; the contracts of dims that occur only as strides come first."""
     shown = {e for p in layout.params for e in _dims_of(p.annotation)}
     contracts: list[Stmt] = []
     relations: list[Stmt] = []
@@ -242,7 +247,10 @@ def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
 
 
 def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Other arguments are row-major contiguous; the stride of a dim of at most one element says nothing, nor any of an empty tensor."""
+    """Checks that arguments without declared strides are row-major contiguous.
+
+    It ignores the strides of dims of at most one element, and all strides of empty tensors, as numpy does.
+    """
     checks: list[Stmt] = []
     for p, at in layout.arguments():
         if not isinstance(p.annotation, g.Tensor) or not p.annotation.shape or p.annotation.strides is not None:
@@ -260,7 +268,7 @@ def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
         strides = tuple(dims.load(const(at + len(shape) + i)) for i in range(len(shape)))[:6]
         shown = ", ".join(f"{{{i}}}" for i in range(len(strides)))
         message = f"argument `{p.name}` is not contiguous: its strides are ({shown}) elements"
-        # Of state, a contiguous copy would be updated and lost.
+        # For state the help is another one: the call would update a contiguous copy, and the caller would never see it.
         kept = f"allocate a contiguous array of {p.annotation.dtype.long_name} with the values of the state and pass that"
         help_ = f"{kept}: the call writes into it" if p.annotation.state else f"pass np.ascontiguousarray({p.name})"
         checks.append(Check(cond, message, strides, help_, "shape"))
@@ -268,7 +276,7 @@ def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
 
 
 def _check_packed(layout: Layout) -> list[Stmt]:
-    """Rows of elements below a byte are whole bytes, in arguments and outputs."""
+    """Checks that rows of sub-byte elements fill whole bytes, in arguments and outputs."""
     tensors = [(f"argument `{p.name}`", p.annotation) for p in layout.params if isinstance(p.annotation, g.Tensor)]
     tensors += [(f"output `{name}`", t) for name, t in zip(layout.names, layout.outputs, strict=True)]
     checks: list[Stmt] = []
@@ -282,7 +290,10 @@ def _check_packed(layout: Layout) -> list[Stmt]:
 
 
 def _check_sizes(shapes: Shapes) -> list[Stmt]:
-    """Memory of a size that arithmetic could not hold, or below zero, is refused; one dim, times small literals, always fits."""
+    """Checks that no dim is negative and that no tensor exceeds `LIMIT` elements, without overflow in the check itself.
+
+    A tensor of one dim times small literals is not checked: its contract proves that it fits.
+    """
     checks: dict[Expr, Stmt] = {}
     for what, shape in shapes:
         for i, e in enumerate(shape):
@@ -290,7 +301,7 @@ def _check_sizes(shapes: Shapes) -> list[Stmt]:
                 checks.setdefault(e, Check(Le(const(0), e), f"dim {i} of {what} would be {{0}} (`{e}`)", (e,), "", "shape"))
         parts = [f for e in shape for f in _factors(e)]
         factors = [f for f in parts if not isinstance(f, Const)]
-        literal = math.prod(f.value for f in parts if isinstance(f, Const))  # exact: as an expression it might wrap
+        literal = math.prod(f.value for f in parts if isinstance(f, Const))  # a Python int: an i64 expression could overflow
         if len(factors) < 2 and all(isinstance(f, Var) for f in factors) and literal * math.prod(map(_most, factors)) <= _CERTAIN:
             continue
         if literal > LIMIT:

@@ -1,7 +1,7 @@
-"""How large things can be whose sizes only a run tells: memory is planned for that.
+"""Upper bounds of data-dependent sizes, by symbolic interval arithmetic: the memory plan reserves that capacity.
 
-A dim that `bind_dim` defines lies between 0 and its `most`, an expression over other dims. What a shape made of such dims is at most
-follows by arithmetic of intervals with symbolic ends.
+A dim that `bind_dim` defines is between 0 and its `most`, an expression over other dims. The bound of a shape expression over such dims
+follows by interval arithmetic with symbolic ends.
 
     limits = run_time_dims(function)            # {u: n * 4}
     capacity((u + 3) // 4 * 4, limits)          # (n * 4 + 3) // 4 * 4
@@ -23,7 +23,7 @@ Range = tuple[Expr, Expr]
 
 
 def run_time_dims(function: g.Function) -> dict[Var, Expr]:
-    """The dims that are known only while the function runs, each with what it is at most in terms of the others' capacities."""
+    """Returns the dims that are known only while the function runs, each with its upper bound over dims known before."""
     limits: dict[Var, Expr] = {}
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.Op) and n.op == "bind_dim":
@@ -32,15 +32,15 @@ def run_time_dims(function: g.Function) -> dict[Var, Expr]:
 
 
 def capacity(e: Expr, limits: Limits) -> Expr:
-    """What an expression over dims is at most."""
+    """Returns an upper bound of an expression over dims; raises UnsupportedError if interval arithmetic finds none."""
     return e if free_vars(e).isdisjoint(limits) else simplify(_range(e, limits)[1])
 
 
 def at_capacity(t: g.Tensor, limits: Limits) -> g.Tensor:
-    """The largest tensor that a value of this annotation may be."""
-    found = map_dims(t, lambda e: capacity(e, limits))
-    assert isinstance(found, g.Tensor)
-    return found
+    """Returns the annotation with each dim at its upper bound."""
+    largest = map_dims(t, lambda e: capacity(e, limits))
+    assert isinstance(largest, g.Tensor)
+    return largest
 
 
 def _range(e: Expr, limits: Limits) -> Range:
@@ -51,14 +51,14 @@ def _range(e: Expr, limits: Limits) -> Range:
     if isinstance(e, Select):
         (a, b), (c, d) = (_range(arm, limits) for arm in e.args[1:])
         return Min(a, c), Max(b, d)
-    found = _binary(e, *(_range(a, limits) for a in e.args)) if len(e.args) == 2 else None
-    if found is None:
+    interval = _binary(e, *(_range(a, limits) for a in e.args)) if len(e.args) == 2 else None
+    if interval is None:
         raise UnsupportedError(
             f"memory cannot be planned for a size of {e}",
             facts=["its largest value does not follow from those of the dims in it"],
             help="bind_dim makes a dim of a number, with what it is at most",
         )
-    return found
+    return interval
 
 
 def _binary(e: Expr, a: Range, b: Range) -> Range | None:

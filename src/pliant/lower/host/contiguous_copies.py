@@ -1,12 +1,11 @@
-"""Calls that only move ranges of memory: which range of which operand each range of their result is.
+"""Recognizes loop programs that only copy contiguous ranges (concat, slice, split): which range of which operand goes where.
 
     y = concat(a, b)        # along channels, of one image          y[0 : 4096] is a[0 : 4096], y[4096 : 6144] is b[0 : 2048]
     z = slice(y)            # its last channels                     z[0 : 1024] is y[5120 : 6144]
 
-Such a call need not run: what makes `a` can write it where `y` has it, and `z` is a part of `y` as it lies there
-(`lower.host.copy_elision`). What an operator is called does not matter, nor how images lie: indices are compared as they count elements.
-Where an outer dim has more than one element a result is no row of ranges; so ranges are also looked for under the assumption that some dims
-are 1 (`ones`).
+Such a call need not run: the producer of `a` can write it straight into `y`, and `z` can be a view of `y` (`lower.host.copy_elision`).
+The test compares linearized indices, so operator names and memory layouts do not matter. A result is usually not a sequence of contiguous
+ranges if an outer dim (the batch) has more than one element. So ranges are also sought under the assumption that some dims are 1 (`ones`).
 """
 
 from __future__ import annotations
@@ -29,21 +28,24 @@ from ..fusion.fold_data_movement import one_store
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`count` elements of a result from `at` on, which are those of `source` from `start` on."""
+    """Says that elements `at` to `at + count` of a result are elements `start` to `start + count` of `source`."""
 
     source: g.Value
     start: Expr
     at: Expr
     count: Expr
-    whole: bool  # they are all that `source` has
+    whole: bool  # the range covers all of `source`
 
 
 class _NoRanges(Exception):
-    """Says nothing: the caller gives None."""
+    """Raised inside this module if a call is more than copies of contiguous ranges; `ranges_of` then returns None."""
 
 
 def ranges_of(n: g.CallLoop, ones: frozenset[Var] = frozenset()) -> tuple[Range, ...] | None:
-    """The ranges that a call's only result consists of, in order, where all of the dims `ones` are 1; None where it is something else."""
+    """Returns the contiguous ranges that make up the only result of a call, in order, if the dims `ones` are 1.
+
+    Returns None if the call does anything but copy ranges.
+    """
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
     plain = all(isinstance(v.annotation, g.Tensor) and not v.tensor.state and v.tensor.strides is None for v in values)
     if len(n.outs) != 1 or not plain or n.outs[0].tensor.dtype.bits < 8 or func_of(n.callee).attrs.scheduled:
@@ -55,12 +57,12 @@ def ranges_of(n: g.CallLoop, ones: frozenset[Var] = frozenset()) -> tuple[Range,
 
 
 class _Reading:
-    """One call: its program with `ones` put in, and what symbols stand for."""
+    """Analysis of one call: its loop program with the dims `ones` replaced by 1."""
 
     def __init__(self, n: g.CallLoop, ones: frozenset[Var]) -> None:
         func = func_of(n.callee)
-        given = [p.value for p in func.params if p.role != "out"]
-        self.sources = {b: v for b, v in zip(given, n.args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value)}
+        inputs = [p.value for p in func.params if p.role != "out"]
+        self.sources = {b: v for b, v in zip(inputs, n.args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value)}
         (self.out,) = (p.value for p in func.params if p.role == "out" and isinstance(p.value, Buffer))
         self.dims = dict(zip(func.symbols, n.dims, strict=True))
         self.known: dict[Var, Expr] = {v: const(1) for v, e in self.dims.items() if e in ones}
@@ -72,15 +74,15 @@ class _Reading:
                 self.known[v] = const(0)
 
     def see(self, e: Expr) -> Expr:
-        """An expression where the dims that are assumed to be 1 are."""
+        """Returns the expression with the assumed dims replaced by 1."""
         return simplify(substitute(e, self.known))
 
     def shape(self, b: Buffer) -> tuple[Expr, ...]:
-        """The extents of a buffer; of those that are checked to be the same, one."""
+        """Returns the extents of a buffer; extents that the call checks to be equal get the same expression."""
         return tuple(self.see(self.same.get(e, e)) for e in b.shape)
 
     def number(self, b: Buffer, indices: tuple[Expr, ...]) -> Expr:
-        """Which element of a buffer stands at some indices."""
+        """Returns the linearized (row-major) index."""
         shape = self.shape(b)
         total: Expr = const(0)
         for k, e in enumerate(indices):
@@ -102,7 +104,7 @@ class _Reading:
             yield self.range(load, cut, simplify(lo * inner), simplify((hi - lo) * inner))
 
     def leaves(self, e: Expr, cut: _Cut | None) -> Iterator[tuple[Load, _Cut | None]]:
-        """What a value is, and between which bounds of which iterator it is that."""
+        """Yields the loads that a nest of selects chooses from, each with the interval of the iterator in which it is chosen."""
         if isinstance(e, Load) and e.buffer in self.sources and e.buffer.dtype is self.out.dtype:
             yield e, cut
             return
@@ -117,19 +119,22 @@ class _Reading:
         yield from self.leaves(orelse, _Cut(var, bound, hi))
 
     def bound(self, cond: Expr) -> tuple[Var, Expr]:
-        """The iterator and the number that it has to be below for a condition to hold."""
+        """Returns the iterator and the bound of a condition `iterator < bound`.
+
+        The iterator may be the leading digit of a mixed-radix sum (`16 * i + j < 48` with `j < 16` is `i < 3`).
+        """
         parts = linear(self.see(cond.args[0]), list(self.iters)) if isinstance(cond, Lt) else None
         if parts is None or not parts[0] or not all(isinstance(c, Const) and c.value > 0 for c in parts[0].values()):
             raise _NoRanges
         (var, step), *inner = sorted(((v, _number(c)) for v, c in parts[0].items()), key=lambda x: -x[1])
         bound = simplify(self.see(cond.args[1]) - parts[1])
-        inside = sum(step * (_number(self.iters[v]) - 1) for v, step in inner)  # digits below the iterator
+        inside = sum(step * (_number(self.iters[v]) - 1) for v, step in inner)  # largest value of the lower digits
         if inside >= step or multiple(bound, EMPTY) % step:
             raise _NoRanges
         return var, simplify(bound // step)
 
     def range(self, load: Load, cut: _Cut | None, at: Expr, count: Expr) -> Range:
-        """The elements that a load reads, which must be as far apart as those that they are stored to."""
+        """Returns the range that a load copies; the distance between source and target index must not depend on any iterator."""
         apart = self.number(load.buffer, load.indices) - self.number(self.out, self.store.indices)
         if cut is not None and _is(simplify(cut.hi - cut.lo), 1):
             apart = substitute(apart, {cut.var: cut.lo})
@@ -144,7 +149,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where an iterator is between two bounds."""
+    """The part of the iteration space with `lo <= var < hi`."""
 
     var: Var
     lo: Expr
@@ -152,28 +157,28 @@ class _Cut:
 
 
 def _same(n: g.CallLoop, buffers: Mapping[Buffer, g.Value]) -> dict[Expr, Expr]:
-    """For extents of buffers those that the call is checked to have the same value for."""
+    """Maps extents of buffers to equal extents, by the equalities that the call requires."""
     here = {there: e for b, v in buffers.items() for e, there in zip(b.shape, v.tensor.shape, strict=True)}
     equal = [e.args for r in n.requires for e in conjuncts(r.cond) if isinstance(e, Eq)]
     return {here[a]: here[b] for a, b in equal if a in here and b in here}
 
 
 def _inlined(func: Func, out: Buffer) -> tuple[dict[Var, Expr], Store]:
-    """The iterators, with their extents, and the store of a program that stores each element of its result once, without temporaries."""
+    """Returns the iterators with their extents and the final store of a program, with its temporaries inlined into that store."""
     stored: dict[Buffer, Store] = {}
     iters: dict[Var, Expr] = {}
     for s in _statements(func.body):
-        found = one_store(s)
-        if found is None or found[1].buffer in stored:
+        nest = one_store(s)
+        if nest is None or nest[1].buffer in stored:
             raise _NoRanges
-        iters, stored[found[1].buffer] = found
+        iters, stored[nest[1].buffer] = nest
 
     def read(load: Load) -> Expr | None:
-        made = stored.get(load.buffer)
-        if made is None:
+        store = stored.get(load.buffer)
+        if store is None:
             return None
-        at = {i: e for i, e in zip(made.indices, load.indices, strict=True) if isinstance(i, Var)}
-        return replacer.expr(substitute(made.value, at))
+        at = {i: e for i, e in zip(store.indices, load.indices, strict=True) if isinstance(i, Var)}
+        return replacer.expr(substitute(store.value, at))
 
     replacer = Replacer(loads=read)
     if not stored or list(stored)[-1] is not out:

@@ -1,14 +1,14 @@
-"""The host program: a graph function whose nodes are calls of loop programs becomes a loop program that makes these calls.
+"""Builds the host program: the loop program `run` that calls the kernels of a lowered graph function in order.
 
-`run` binds the symbols, gives the raw argument and output pointers their shapes by views, slices the workspace by the
-memory plan, and calls the kernels in order; `if` on a value read back from a kernel is an `if` here, arithmetic of host scalars
-is an expression. Its first buffer is the `dims` array of the ABI, the others are raw bytes: arguments, outputs, constants.
+`run` binds the symbolic dims, puts shaped views over the raw argument and output pointers, slices the workspace by the memory plan, and
+calls the kernels. A graph `if` on a value that a kernel computed becomes an `if` statement. Arithmetic on host scalars becomes
+expressions. The first buffer of `run` is the `dims` array of the ABI; the others are raw bytes: arguments, outputs, constants.
 
-Calls that only move ranges of memory are left out where what they move can lie in place (`lower.host.copy_elision`); where that is so if a
-dim is 1, `run` has two ways, each with a plan of its own.
+Copy elision (`lower.host.copy_elision`) removes calls that only copy contiguous ranges. If it removes more of them when a dim is 1, `run`
+has two variants, each with its own memory plan, and chooses between them at run time.
 
-A plan that reuses memory too early, or a kernel that reads what nobody wrote, shows in poison mode: every temporary is filled with
-bytes 0xFF (NaN, for floats) before its first write and after its last use.
+Poison mode finds memory-plan bugs: it fills every temporary with bytes 0xFF (NaN for floats) before its first write and after its last
+use. So a plan that reuses memory too early, or a kernel that reads uninitialized memory, gives visibly wrong results.
 
     @kernel
     def run(dims: InOut[i64, 9], x_raw: Tensor[u8, 2147483647], y_raw: Out[u8, 2147483647]) -> None:
@@ -51,16 +51,16 @@ from .state_versions import alias_of, versions
 from .while_loops import emit_while
 
 if TYPE_CHECKING:
-    from ...graph.ops.dynamic_dims import BindAttrs  # the operators are imported by who uses one
+    from ...graph.ops.dynamic_dims import BindAttrs  # for annotations only: a module imports an operator only if it uses it
 
-CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # also gives the values of its symbols
+CopyKernel = Callable[[g.Tensor], tuple[Func, tuple[Expr, ...]]]  # returns the kernel and the values of its symbols
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result: its name and annotation, and the number of the argument whose memory it is, if it is a state's.
+    """A result: its name, its annotation, and the index of the state argument that it aliases (None if it aliases none).
 
-    Of a dim that only `run` knows, `counted_by` has the number of the count.
+    For each dim that only `run` knows, `counted_by` has the index of its count in `Layout.counts`.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class HostProgram:
-    """The three entry functions and what the package must know of them."""
+    """The three entry functions of a compiled function, with the facts that its package records."""
 
     prepare: Func
     size: Func
@@ -79,9 +79,9 @@ class HostProgram:
     layout: Layout
     outputs: tuple[Output, ...]
     constants: tuple[g.Const, ...]
-    plan: Plan  # of the first way, but for the size
+    plan: Plan  # offsets of the first variant; the size covers all variants
     temporaries: tuple[Temporary, ...]
-    launches: tuple[tuple[g.CallLoop | None, ...], ...]  # what each call is for, way by way; None for a copy that no node asked for
+    launches: tuple[tuple[g.CallLoop | None, ...], ...]  # the graph node of each kernel call, per variant; None for an inserted copy
 
 
 def build_host(
@@ -92,7 +92,10 @@ def build_host(
     checked: bool = False,
     moves: CopyElision = NO_ELISION,
 ) -> HostProgram:
-    """The host program of a lowered function; `copy_kernel` makes a kernel that copies a tensor; temporaries `share` memory if wished."""
+    """Returns the host program of a lowered function.
+
+    `copy_kernel` makes a kernel that copies a tensor. With `share`, temporaries that are not alive together share memory.
+    """
     limits = run_time_dims(function)
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
@@ -122,7 +125,7 @@ def build_host(
 
 
 def _views(function: g.Function) -> list[tuple[str, tuple[Expr, ...]]]:
-    """The shapes under which memory is seen: a product that wraps must not pass for the number of elements that are there."""
+    """The shapes of reshapes, to be checked for overflow: a wrapped product could equal the true number of elements by accident."""
     known = {v for p in function.params for e in annotation_exprs(p.annotation) for v in free_vars(e)}
     views = [n.outs[0] for n in g.walk_nodes(function.nodes) if is_view(n) and isinstance(n.outs[0].annotation, g.Tensor)]
     return [(f"`{v.name}`", v.tensor.shape) for v in views if all(free_vars(e) <= known for e in v.tensor.shape)]
@@ -133,7 +136,7 @@ def _all_1(dims: Iterable[Var]) -> Expr:
 
 
 def is_view(node: g.Node) -> bool:
-    """True for a node whose out is its first argument's memory under another shape."""
+    """True if the node's result aliases its first argument under another shape."""
     return isinstance(node, g.MatchCast) or (isinstance(node, g.Op) and TABLE[node.op].view)
 
 
@@ -150,7 +153,7 @@ class _Temp:
 
 
 def poison_kernel() -> Func:
-    """A loop program that fills memory with bytes of which no float is a number."""
+    """Returns a loop program that fills memory with bytes 0xFF: every float format reads them as NaN."""
     memory, i = Buffer("memory", u8, (Var("size", i64),)), Var("i", i64)
     fill = For(i, const(0), memory.shape[0], "serial", Store(memory, (i,), Const(0xFF, u8)))
     return Func("poison", (Param(memory, "out"),), fill, SCHEDULED)
@@ -158,7 +161,7 @@ def poison_kernel() -> Func:
 
 @dataclass(slots=True)
 class Run:
-    """Builds `run`: walks the nodes once, numbering steps, so that lifetimes are known when the plan is made."""
+    """Builds `run`: walks the nodes once and numbers the steps, which gives the lifetime of each temporary for the memory plan."""
 
     function: g.Function
     outputs: tuple[Output, ...]
@@ -166,26 +169,26 @@ class Run:
     copy_kernel: CopyKernel
     sizes: RunTimeDims
     values: dict[g.Value, Buffer | Expr] = field(default_factory=dict)
-    home: dict[Buffer, _Temp] = field(default_factory=dict)  # the temporary that a buffer, or what it is a view of, lies in
+    home: dict[Buffer, _Temp] = field(default_factory=dict)  # the temporary whose memory a buffer (or view) uses
     temps: list[_Temp] = field(default_factory=list)
-    placed: dict[g.Value, Buffer] = field(default_factory=dict)  # values that are written straight to where they are wanted
+    placed: dict[g.Value, Buffer] = field(default_factory=dict)  # values that are written straight into a result instead of being copied
     constants: list[g.Const] = field(default_factory=list)
     raw: list[Param] = field(default_factory=list)
     prologue: list[Stmt] = field(default_factory=list)
-    wanted: list[View] = field(default_factory=list)  # views by which values are written to where they are wanted
+    wanted: list[View] = field(default_factory=list)  # the views through which `placed` values are written
     places: Places = field(default_factory=Places)
-    flat: dict[Buffer, Buffer] = field(default_factory=dict)  # the same memory with one dim
+    flat: dict[Buffer, Buffer] = field(default_factory=dict)  # one-dimensional views of buffers
     launched: dict[Call, g.CallLoop] = field(default_factory=dict)
     targets: list[Buffer | None] = field(default_factory=list)
-    consumed: set[g.Value] = field(default_factory=set)  # state that some node updates
-    ends: Sequence[int] | None = None  # in poison mode, the last step of each temporary
+    consumed: set[g.Value] = field(default_factory=set)  # state that some node updates in place
+    ends: Sequence[int] | None = None  # last step of each temporary; set only in poison mode
     fill: Func = field(default_factory=poison_kernel)
-    checked: bool = False  # arithmetic of host scalars is checked
+    checked: bool = False  # checks arithmetic on host scalars for overflow and division by zero
     dims: Buffer = field(default_factory=lambda: Buffer("dims", i64, (const(0),)))
     step: int = 0
 
     def outside(self) -> None:
-        """Gives the arguments, the results and the literals their memory, once for all ways."""
+        """Creates the buffers of arguments, results and constants, which all variants share."""
         self.dims = self.layout.buffer()
         for p, at in self.layout.arguments():
             self.argument(p, at)
@@ -194,7 +197,7 @@ class Run:
         self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in versions(n)}
 
     def ways(self, moves: CopyElision, share: bool, poison: bool) -> list[Way]:
-        """The way for dims that are 1, if more lies in place there, and the one for all."""
+        """Returns the general variant, preceded by one for dims of 1 if that one elides more copies."""
         first = self.fresh_way()
         general = first.variant(moves.always, frozenset(), share, poison)
         if not moves.case:
@@ -204,18 +207,18 @@ class Run:
         return [special, general] if len(second.places.joined) > len(first.places.joined) else [general]
 
     def fresh_way(self) -> Run:
-        """A walk over the nodes that knows nothing but what is outside."""
+        """Returns a new walk over the nodes that has only the buffers of arguments, results and constants."""
         clean: dict[str, Any] = {"home": {}, "temps": [], "placed": {}, "wanted": [], "flat": {}, "step": 0}
         return replace(self, values=dict(self.values), sizes=RunTimeDims(self.sizes.limits), places=Places(), **clean)
 
     def variant(self, moved: Ranges, ones: frozenset[Var], share: bool, poison: bool) -> Way:
-        """All that is done, with what `moved` says in place where `ones` are 1."""
+        """Builds one variant: copies in `moved` are elided, under the assumption that the dims `ones` are 1."""
         again = self.fresh_way() if poison else None
         body = self.body(moved, ones)
         known: dict[Var, Expr] = {d: const(1) for d in ones}
         temporaries = tuple(Temporary(simplify(substitute(_bytes(t.buffer), known)), t.first, t.last) for t in self.temps)
         plan = plan_memory(temporaries, share)
-        if again is not None:  # once more, now that the end of every temporary is known
+        if again is not None:  # poison needs the last use of each temporary, which only the first walk has found
             again.ends = [t.last for t in temporaries]
             return Way(again, again.body(moved, ones), plan, temporaries)
         return Way(self, body, plan, temporaries)
@@ -235,7 +238,7 @@ class Run:
         return [self.sizes.with_views(Seq(tuple(body)))] if self.sizes.bound else body
 
     def finish(self, ways: Sequence[Way], first: Expr, size: Expr) -> Func:
-        """The function: the one way, or the first of two where a condition holds."""
+        """Returns the function `run`: the only variant, or both under the condition `first`."""
         workspace = Buffer("workspace", u8, (size,), scope="workspace")
         bodies = [Seq(w.statements(workspace)) for w in ways]
         body = bodies[0].body if len(ways) == 1 else (If(first, bodies[0], bodies[1]),)
@@ -243,7 +246,7 @@ class Run:
         dims = Param(self.dims, "inout" if self.layout.counts else "in")
         return entry("run", (dims, *self.raw), (*self.layout.load_symbols(self.dims), *self.prologue, *memory, *body), host=True)
 
-    # Memory that comes from outside.
+    # Arguments, results and constants: memory that the caller or the package owns.
 
     def pointer(self, name: str, t: g.Tensor, role: str) -> Buffer:
         raw = Buffer(f"{name}_raw", u8, (const(DIM_MAX),))
@@ -268,7 +271,7 @@ class Run:
     def output(self, number: int, o: Output) -> Buffer | None:
         if o.alias is None:
             return self.pointer(f"result_{number}", self.layout.outputs[number], "out")
-        self.pointer(f"result_{number}", o.annotation, "inout")  # the state's pointer once more, which nobody uses
+        self.pointer(f"result_{number}", o.annotation, "inout")  # the ABI passes a pointer per output; this one aliases the state
         return None
 
     def find_constants(self, nodes: Sequence[g.Node]) -> None:
@@ -285,7 +288,7 @@ class Run:
     # Temporaries and lifetimes.
 
     def place(self, value: g.Value, target: Buffer, defined: dict[g.Value, g.Node]) -> None:
-        """Has `value` written straight into `target`, if it is the fresh result of a kernel that is wanted only there."""
+        """Has the producer of `value` write straight into `target`, if the value is a fresh result of a kernel or of an `if`."""
         node = defined.get(value)
         if node is None or value in self.placed or not isinstance(value.annotation, g.Tensor) or value.annotation.state:
             return
@@ -296,7 +299,7 @@ class Run:
                 return
             shape = self.sizes.at_capacity(source.tensor).shape
             if simplify(product(shape)) is not simplify(product(target.shape)):
-                return  # the target has room for a part of it
+                return  # the source needs more memory than the target has
             buffer = Buffer(source.name, source.tensor.dtype, shape, scope=target.scope)
             view = View(buffer, target, zeros(target))
             self.wanted.append(view)
@@ -309,7 +312,7 @@ class Run:
             self.placed[value] = target
 
     def fresh(self, value: g.Value) -> Buffer:
-        """The buffer for a new value: where it is wanted, or a temporary."""
+        """Returns the buffer of a new value: its chosen place in a result, or a new temporary."""
         if value in self.placed:
             return self.part(self.placed[value], value.name, tensor_of(value.annotation).shape)
         if value in self.places.within:
@@ -321,13 +324,13 @@ class Run:
         return self.temporary(value.name, tensor_of(value.annotation))
 
     def joined(self, whole: g.Value) -> Buffer:
-        """The memory of a value that others are part of, from the first of these on."""
+        """Returns the memory of a concatenated value; it is allocated when the first of its parts is written."""
         if whole not in self.values:
             self.values[whole] = self.fresh(whole)
         return self.buffer(whole)
 
     def flattened(self, b: Buffer, views: list[View]) -> Buffer:
-        """The memory of a buffer with one dim; the view that it needs comes to `views`."""
+        """Returns a one-dimensional view of a buffer; appends the view statement to `views` if it is new."""
         if b not in self.flat:
             self.flat[b] = flat = Buffer(f"{b.name}_flat", b.dtype, (simplify(product(b.shape)),), scope=b.scope)
             views.append(View(flat, b, zeros(b)))
@@ -335,13 +338,13 @@ class Run:
         return self.flat[b]
 
     def in_home_of(self, source: Buffer, buffer: Buffer) -> Buffer:
-        """`buffer`, which lies where `source` does."""
+        """Records that `buffer` aliases the temporary of `source`, and returns `buffer`."""
         if source in self.home:
             self.home[buffer] = self.home[source]
         return buffer
 
     def temporary(self, name: str, t: g.Tensor) -> Buffer:
-        """Memory of the workspace that is alive at this step."""
+        """Allocates a temporary in the workspace that is alive from this step on."""
         buffer = Buffer(name, t.dtype, self.sizes.at_capacity(t).shape, scope="workspace")
         temp = _Temp(buffer, Buffer(f"{name}_raw", u8, (_bytes(buffer),)), self.step, self.step)
         self.temps.append(temp)
@@ -349,27 +352,27 @@ class Run:
         return self.part(buffer, name, t.shape)
 
     def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
-        """Memory of a capacity under the shape that the value has."""
+        """Returns a buffer of the given shape over memory that was sized for the capacity."""
         return self.in_home_of(whole, self.sizes.part(whole, name, shape))
 
     def bind(self, n: g.Op, attrs: BindAttrs) -> list[Stmt]:
-        """A number that was computed becomes a dim."""
+        """Binds a computed number to a run-time dim (operator `bind_dim`)."""
         self.values[n.outs[0]] = attrs.dim
         return self.sizes.bind(attrs.dim, attrs.most, self.scalar(n.args[0]), n.span)
 
     def buffer(self, value: g.Value) -> Buffer:
-        """The memory of a value that is used at this step."""
-        found = self.values[value]
-        if not isinstance(found, Buffer):
+        """Returns the memory of a value, and extends its lifetime to this step."""
+        buffer = self.values[value]
+        if not isinstance(buffer, Buffer):
             raise InternalError(f"`{value.name}` is a scalar where a tensor is wanted")
-        if found in self.home:
-            self.home[found].last = self.step
-        return found
+        if buffer in self.home:
+            self.home[buffer].last = self.step
+        return buffer
 
     def copy(self, value: g.Value, target: Buffer) -> list[Stmt]:
-        """A copy of `value` to `target`, unless it is there already."""
-        found = self.values[value]
-        if isinstance(found, Buffer) and self.sizes.whole(found) is self.sizes.whole(target):
+        """Returns statements that copy `value` to `target`; none if it is there already."""
+        current = self.values[value]
+        if isinstance(current, Buffer) and self.sizes.whole(current) is self.sizes.whole(target):
             return []
         self.step += 1
         if isinstance(value.annotation, g.Scalar):
@@ -381,14 +384,14 @@ class Run:
         func, dims = self.copy_kernel(g.Tensor(source.dtype, source.shape, strides=source.strides))
         return Call(func, (source, target), dims)
 
-    # Poison: the values of `ends` are those of a walk before this one, which took the same steps.
+    # Poison mode: `ends` comes from a previous walk over the same nodes, so its step numbers are those of this walk.
 
     def poison_new(self, known: int) -> list[Stmt]:
-        """Fills the temporaries that there are since `known`, in poison mode."""
+        """In poison mode: fills the temporaries after the first `known` ones, which are those that were just created."""
         return [self.poison(t) for t in self.temps[known:]] if self.ends is not None else []
 
     def poison_dead(self) -> list[Stmt]:
-        """Fills the temporaries whose last use is this step, in poison mode."""
+        """In poison mode: fills the temporaries whose last use is this step."""
         return [self.poison(t) for t, end in zip(self.temps, self.ends, strict=False) if end == self.step] if self.ends is not None else []
 
     def poison(self, t: _Temp) -> Stmt:
@@ -405,13 +408,13 @@ class Run:
             if isinstance(n, g.Const):
                 continue
             if is_view(n):
-                made = self.view(n)
+                node_stmts = self.view(n)
             elif n.outs and n.outs[0] in self.places.views:
-                made = self.range_view(n.outs[0], self.places.views[n.outs[0]])
+                node_stmts = self.range_view(n.outs[0], self.places.views[n.outs[0]])
             elif n.outs and n.outs[0] in self.places.joined:
-                made = self.join(n.outs[0])
+                node_stmts = self.join(n.outs[0])
             elif isinstance(n, g.CallLoop):
-                made = self.call(n)
+                node_stmts = self.call(n)
             elif isinstance(n, g.If):
                 stmts += self.branch(n)
                 continue
@@ -419,16 +422,16 @@ class Run:
                 stmts += emit_while(self, n)
                 continue
             elif isinstance(n, g.Op) and n.op == "bind_dim":
-                made = self.bind(n, n.attrs)
+                node_stmts = self.bind(n, n.attrs)
             elif isinstance(n, g.Op) and isinstance(n.outs[0].annotation, g.Scalar):
-                made = self.host_scalar(n, n.outs[0].annotation)
+                node_stmts = self.host_scalar(n, n.outs[0].annotation)
             else:
                 raise UnsupportedError(f"{type(n).__name__} cannot be compiled yet", where=n.span)
-            stmts += [*self.poison_new(known), *made, *self.poison_dead()]
+            stmts += [*self.poison_new(known), *node_stmts, *self.poison_dead()]
         return stmts
 
     def host_scalar(self, n: g.Op, out: g.Scalar) -> list[Stmt]:
-        """An operator on host scalars: its value is known from the dims, or computed by its formula."""
+        """Emits an operator on host scalars: an expression over dims if its value is known, else its formula."""
         if out.value is not None:
             self.values[n.outs[0]] = out.value
             return size_checks(n, out.value) if self.checked else []
@@ -442,7 +445,7 @@ class Run:
         return [*checks, self.let(n.outs[0], formula((), (), lambda k, *_: args[int(k)]))]
 
     def let(self, value: g.Value, e: Expr) -> Stmt:
-        """Has a host scalar computed now: what it is read from may be gone when it is used."""
+        """Evaluates a host scalar now: the memory that it is read from may be reused before its first use."""
         var = Var(value.name, e.dtype)
         self.values[value] = var
         return Let(var, e)
@@ -456,7 +459,8 @@ class Run:
         if out in self.placed:
             self.values[out] = self.part(self.placed[out], out.name, out.tensor.shape)
             return []
-        later = is_state(value) and not is_state(out) and value in self.consumed  # what is updated later must not show here
+        # A view of state must not show later in-place updates, so it is a copy.
+        later = is_state(value) and not is_state(out) and value in self.consumed
         if later or (source.strides is not None and not is_state(out)):
             self.values[out] = buffer = self.fresh(out)
             same = Buffer(value.name, source.dtype, source.shape, scope=buffer.scope)
@@ -469,20 +473,20 @@ class Run:
         return [View(buffer, source, zeros(source))]
 
     def range_view(self, out: g.Value, r: Range) -> list[Stmt]:
-        """A value that is a part of another one, as it lies there."""
+        """Emits a value that is a contiguous range of another one, as a view."""
         views: list[View] = []
         buffer = self.cut(self.buffer(r.source), r.start, out.name, out.tensor.shape, views)
         self.values[out] = buffer
         return [*views]
 
     def cut(self, source: Buffer, start: Expr, name: str, shape: tuple[Expr, ...], views: list[View]) -> Buffer:
-        """Memory of a buffer from an element on, under a shape; the views that it needs come to `views`."""
+        """Returns a view of `source` with the given shape that begins at element `start`; appends the view statements to `views`."""
         buffer = Buffer(name, source.dtype, shape, scope=source.scope)
         views.append(View(buffer, self.flattened(source, views), (start,)))
         return self.in_home_of(source, buffer)
 
     def join(self, out: g.Value) -> list[Stmt]:
-        """A value whose parts are where they belong, but for some that are copied there."""
+        """Emits a concatenated value: copies only the parts that their producers did not write in place."""
         whole, stmts = self.joined(out), []
         for r in self.places.joined[out]:
             views: list[View] = []
@@ -494,7 +498,7 @@ class Run:
     def call(self, n: g.CallLoop) -> list[Stmt]:
         func = func_of(n.callee)
         dims = dict(zip(func.symbols, n.dims, strict=True))
-        given, outs = iter(n.args), iter(n.outs)
+        inputs, outs = iter(n.args), iter(n.outs)
         args: list[Buffer | Expr] = []
         before: list[Stmt] = []
         after: list[Stmt] = []
@@ -505,7 +509,7 @@ class Run:
                 self.values[out] = target = self.fresh(out)
                 args.append(self.strided(p.value, target, dims, before, after))
                 continue
-            value = next(given)
+            value = next(inputs)
             if isinstance(p.value, Buffer):
                 assert isinstance(value, g.Value)
                 source = self.buffer(value)
@@ -523,7 +527,10 @@ class Run:
         return [*before, call, *after]
 
     def strided(self, p: Buffer, target: Buffer, dims: dict[Var, Expr], before: list[Stmt], after: list[Stmt]) -> Buffer:
-        """Where a kernel writes an output: `target`, or where other strides are declared, memory that is copied there after it."""
+        """Returns the buffer that a kernel writes an output to.
+
+        It is `target`, or a temporary if the kernel declares other strides; `after` then copies it to `target`.
+        """
         strides = tuple(simplify(substitute(e, dims)) for e in p.strides) if p.strides is not None else None
         if strides is None or all(a is simplify(b) for a, b in zip(strides, target.element_strides(), strict=True)):
             return target
@@ -531,18 +538,18 @@ class Run:
         for e, s in zip(target.shape, strides, strict=True):
             last = last + Max(e - const(1), const(0)) * s
         whole = self.temporary(f"{target.name}_whole", g.Tensor(target.dtype, (simplify(last + const(1)),)))
-        lying = Buffer(target.name, target.dtype, target.shape, strides, scope="workspace")
-        before.append(View(lying, whole, zeros(whole)))
-        after.append(self.copy_tensor(lying, target))
-        return lying
+        strided = Buffer(target.name, target.dtype, target.shape, strides, scope="workspace")
+        before.append(View(strided, whole, zeros(whole)))
+        after.append(self.copy_tensor(strided, target))
+        return strided
 
     def scalar(self, value: g.Value | Expr) -> Expr:
         if isinstance(value, Expr):
             return value
-        found = self.values[value]
-        if isinstance(found, Expr):
-            return found
-        return Load(self.buffer(value), zeros(found))
+        known = self.values[value]
+        if isinstance(known, Expr):
+            return known
+        return Load(self.buffer(value), zeros(known))
 
     def branch(self, n: g.If) -> list[Stmt]:
         cond = self.scalar(n.cond)
@@ -580,7 +587,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way through a program, planned: the walk that has made it, its statements, its memory."""
+    """One variant of `run`: the walk that built it, its statements, and its memory plan."""
 
     run: Run
     body: list[Stmt]
@@ -588,16 +595,16 @@ class Way:
     temporaries: tuple[Temporary, ...]
 
     def statements(self, workspace: Buffer) -> tuple[Stmt, ...]:
-        """All that is done: first the workspace is sliced."""
-        found = list(zip(self.run.temps, self.plan.offsets, strict=True))
-        raw = [View(t.raw, workspace, (at,)) for t, at in found] if self.run.ends is not None else []
-        return (*(View(t.buffer, workspace, (at,)) for t, at in found), *raw, *self.run.wanted, *self.body)
+        """Returns all statements of the variant; views that slice the workspace come first."""
+        placed = list(zip(self.run.temps, self.plan.offsets, strict=True))
+        raw = [View(t.raw, workspace, (at,)) for t, at in placed] if self.run.ends is not None else []
+        return (*(View(t.buffer, workspace, (at,)) for t, at in placed), *raw, *self.run.wanted, *self.body)
 
     def launches(self) -> tuple[g.CallLoop | None, ...]:
-        """What each call is for."""
+        """Returns the graph node of each kernel call, in order; None for a copy that no node stands for."""
         return tuple(self.run.launched.get(s) for s in walk_stmts(Seq(tuple(self.body))) if isinstance(s, Call))
 
 
 def zeros(b: Buffer) -> tuple[Expr, ...]:
-    """The indices of the first element."""
+    """Returns the indices of the first element of a buffer."""
     return tuple(const(0) for _ in b.shape)

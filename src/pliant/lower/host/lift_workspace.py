@@ -1,11 +1,11 @@
-"""Workspace of a loop program becomes parameters, so that it joins the memory plan of the host program.
+"""Turns the workspace allocations of a loop program into parameters, so that the host program's memory plan places them.
 
     def f(x, y):                                def f(x, y, t):                    # t: out
         t = alloc((n,), f32, "workspace")   ->      for i in range(n): t[i] = …
         for i in range(n): t[i] = …
 
-Under parallel loops each iteration needs memory of its own: the parameter then has a leading dimension for each of them, and the
-program loses its blocks, because these do not see what changes with a loop.
+An allocation inside parallel loops needs separate memory per iteration. The parameter then has a leading dimension for each of these
+loops, and the program is lowered to plain loops: a block cannot hold a view that changes with an outer loop variable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from ...sym.expr import Const, free_vars, product
 
 
 def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
-    """`func` with its workspace as further `out` parameters, and these."""
+    """Returns `func` with its workspace as additional `out` parameters, and the buffers of these parameters.
+
+    Raises UnsupportedError if a workspace size depends on a value known only inside the loops.
+    """
     scratch: list[Buffer] = []
     lifted: dict[Buffer, Buffer] = {}
     known = {*func.symbols, *func.scalars}
@@ -27,7 +30,7 @@ def lift_workspace(func: Func) -> tuple[Func, tuple[Buffer, ...]]:
         if isinstance(s, Alloc) and _is_workspace(s):
             b = s.buffer
             own = b.shape
-            if around and b.dtype.bits < 8:  # every iteration has bytes of its own
+            if around and b.dtype.bits < 8:  # parallel iterations must not share a byte, so each part is rounded up to whole bytes
                 per = b.dtype.per_byte
                 own = (((product(b.shape) + (per - 1)) // per) * per,)
             whole = Buffer(b.name, b.dtype, (*(loop.extent for loop in around), *own))

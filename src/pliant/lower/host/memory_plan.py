@@ -1,9 +1,10 @@
-"""The memory plan: where in one workspace the temporaries of a host program lie.
+"""Memory planning by liveness: assigns each temporary of a host program an offset in one workspace, as a formula over the dims.
 
-Temporaries that are alive at one step must not overlap. A plan is an order in which they are stacked: each begins where the highest of
-those below it ends that are alive together with it, so an offset is a maximum of sums of sizes, a formula of the dims that is right for
-all of them. Orders are found by packing the temporaries at sampled points of the contract, where sizes are numbers: the order of the
-offsets there is a plan everywhere. The one whose workspace is smallest, relative to the largest live set, over all points is taken.
+Temporaries with overlapping lifetimes must not overlap in memory. A plan is an order in which temporaries are stacked. Each one begins
+above all earlier temporaries of the order that are alive together with it. So an offset is a maximum of sums of sizes, which is valid for
+all values of the dims. Candidate orders come from packing the temporaries at sampled points of the contract, where sizes are numbers; the
+order of the offsets there is a valid plan everywhere. The planner takes the order with the smallest workspace relative to the largest live
+set, over all points.
 
     a: n*1024 bytes, steps 0..1      c above nothing      offset 0
     b: n*4096 bytes, steps 1..2      a above nothing      offset 0
@@ -25,15 +26,15 @@ from ...sym.prove import prove
 from ...sym.semantics import evaluate
 from ...sym.simplify import simplify
 
-ALIGNMENT = 64
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector (AVX-512), so no vector of an aligned temporary straddles two lines
 Point = dict[Var, int]
-Values = np.ndarray[Any, np.dtype[np.int64]]  # at the sampled points
+Values = np.ndarray[Any, np.dtype[np.int64]]  # one number per sampled point
 _ZERO = Const(0, i64)
 
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Memory that a host program needs from step `first` to step `last`, both included."""
+    """Memory that is alive from step `first` to step `last` of a host program, both included."""
 
     bytes: Expr
     first: int
@@ -42,7 +43,7 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each temporary lies, and the size of it all, as formulas."""
+    """The offset of each temporary and the size of the workspace, as formulas over the dims."""
 
     offsets: tuple[Expr, ...]  # for each temporary, in bytes
     size: Expr  # bytes
@@ -54,7 +55,7 @@ def aligned(size: Expr) -> Expr:
 
 
 def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
-    """Places the temporaries; each in memory of its own where they do not `share`."""
+    """Returns a plan for the temporaries; without `share`, none of them share memory."""
     sizes = [aligned(t.bytes) for t in temporaries]
     if not share:
         return _one_after_the_other(sizes)
@@ -73,13 +74,13 @@ def _one_after_the_other(sizes: Sequence[Expr]) -> Plan:
 
 
 def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Expr]) -> Plan:
-    """The plan that an order is, as formulas."""
+    """Returns the plan of an order, as formulas."""
     offsets: list[Expr] = [_ZERO] * len(sizes)
     ends: dict[int, Expr] = {}
     rank = {t: k for k, t in enumerate(order)}
     for t in order:
         below = [u for u in near[t] if u in ends]
-        # What lies below another one that is below ends lower than it.
+        # A temporary below another one of `below` ends no higher than that one begins, so it cannot decide the maximum.
         highest = [u for u in below if not any(rank[w] > rank[u] and w in near[u] for w in below)]
         offsets[t] = largest([ends[u] for u in highest]) if highest else _ZERO
         ends[t] = simplify(offsets[t] + sizes[t])
@@ -88,20 +89,20 @@ def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Exp
 
 
 def largest(sizes: Iterable[Expr]) -> Expr:
-    """The maximum of some sizes; those proven not above another one are left out."""
-    kept: list[Expr] = []
+    """Returns the maximum of the sizes, without those that are provably not larger than another one."""
+    candidates: list[Expr] = []
     for size in dict.fromkeys(sizes):
-        if any(prove(size <= other) for other in kept):
+        if any(prove(size <= other) for other in candidates):
             continue
-        kept = [other for other in kept if not prove(other <= size)] + [size]
-    result = kept[0]
-    for size in kept[1:]:
+        candidates = [other for other in candidates if not prove(other <= size)] + [size]
+    result = candidates[0]
+    for size in candidates[1:]:
         result = Max(result, size)
     return result
 
 
 def sample_points(sizes: Sequence[Expr], limit: int = 36) -> list[Point]:
-    """Points of the contract at which plans are compared: small, typical and large values of each dim, mixed."""
+    """Returns at most `limit` points of the contract at which plans are compared: combinations of small, typical and large dims."""
     dims = sorted({v for size in sizes for v in free_vars(size)}, key=lambda v: v.payload)
     choices = [_typical(d) for d in dims]
     count = 1
@@ -109,7 +110,7 @@ def sample_points(sizes: Sequence[Expr], limit: int = 36) -> list[Point]:
         count *= len(c)
     if count <= limit:
         return [dict(zip(dims, values, strict=True)) for values in combinations(*choices)]
-    # Too many to take all: walk the choices with coprime strides, so that each value of each dim is met with several of the others.
+    # Too many to take all: walk the choices with different odd strides, so that each value of a dim meets several values of the others.
     return [
         {d: c[(step * (2 * i + 1) + step // len(c)) % len(c)] for i, (d, c) in enumerate(zip(dims, choices, strict=True))}
         for step in range(limit)
@@ -124,13 +125,13 @@ def _typical(v: Var) -> list[int]:
 
 
 def _at_points(sizes: Sequence[Expr], points: Sequence[Point]) -> dict[Expr, Values]:
-    """Each size at all points."""
+    """Evaluates each size at all points."""
     env = {v: np.array([point[v] for point in points], np.int64) for v in points[0]}
     return {size: np.broadcast_to(np.asarray(evaluate(size, env), np.int64), (len(points),)) for size in sizes}
 
 
 def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) -> int:
-    """The most memory that is alive at one step, which no plan can go below."""
+    """Returns the largest number of bytes alive at one step: a lower bound for every plan."""
     change: dict[int, int] = {}
     for t, v in zip(temporaries, values, strict=True):
         change[t.first] = change.get(t.first, 0) + v
@@ -143,7 +144,7 @@ def largest_live_set(temporaries: Sequence[Temporary], values: Sequence[int]) ->
 
 
 def _alive_together(temporaries: Sequence[Temporary]) -> list[set[int]]:
-    """For each temporary, those that are alive at a step at which it is."""
+    """Returns for each temporary the set of temporaries whose lifetimes overlap with its own (the interference graph)."""
     near: list[set[int]] = [set() for _ in temporaries]
     alive: list[int] = []
     for t in sorted(range(len(temporaries)), key=lambda t: temporaries[t].first):
@@ -156,7 +157,7 @@ def _alive_together(temporaries: Sequence[Temporary]) -> list[set[int]]:
 
 
 def _best(temporaries: Sequence[Temporary], near: Sequence[set[int]], values: Sequence[Values]) -> list[int]:
-    """The order, of those that are tried, that wastes the least: its worst ratio over the points counts, then the sum of them."""
+    """Returns the candidate order that wastes least: smallest worst ratio of workspace to live set over the points, then smallest sum."""
     best: list[int] = []
     least_waste = (float("inf"), float("inf"))
     points = range(len(values[0]) if values else 0)
@@ -179,7 +180,7 @@ def _best(temporaries: Sequence[Temporary], near: Sequence[set[int]], values: Se
 
 
 def _firsts(temporaries: Sequence[Temporary], sizes: Sequence[int]) -> list[list[int]]:
-    """Orders in which to pack: those that are alive where the most is, the longest lived or the earliest of them first; or the largest."""
+    """Returns greedy packing orders: by peak memory during the lifetime (ties: longest-lived, or earliest), by size, by size x lifetime."""
     load = np.zeros(1 + max((t.last for t in temporaries), default=0), np.int64)
     for t, size in zip(temporaries, sizes, strict=True):
         load[t.first : t.last + 1] += size
@@ -195,7 +196,7 @@ def _firsts(temporaries: Sequence[Temporary], sizes: Sequence[int]) -> list[list
 
 
 def _packed(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[int]) -> list[int]:
-    """The temporaries by their offsets, after each was put into the smallest gap that it fits into, or else on top."""
+    """Best-fit packing: puts each temporary into the smallest gap that it fits into, else on top; returns them sorted by offset."""
     at: dict[int, int] = {}
     for t in order:
         top = 0
@@ -209,7 +210,7 @@ def _packed(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[int]
 
 
 def _height(order: Sequence[int], near: Sequence[set[int]], values: Sequence[Values]) -> Values:
-    """How large the workspace of an order is, at each point."""
+    """Returns the workspace size of an order at each point."""
     ends: dict[int, Values] = {}
     height = np.zeros_like(values[0])
     for t in order:

@@ -1,4 +1,4 @@
-"""The package of a compiled function: its host program and kernels as machine code, and the interface that describes them."""
+"""Builds the package of a compiled function: the machine code of its host program and kernels, and the interface that describes them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Array = np.ndarray[Any, Any]
 def make_package(
     function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: ForeignCalls | None = None
 ) -> Package:
-    """The finished code of the host program and all kernels, with its interface; `constants` are the program's, in their order."""
+    """Returns the package of the code of the host program and all kernels; `constants` are the literals of the program, in order."""
     return Package(code.blob, interface_of(function, host, code, constants, leaving))
 
 
 def interface_of(
     function: g.Function, host: HostProgram, code: Code, constants: Sequence[Array], leaving: ForeignCalls | None = None
 ) -> Interface:
-    """What the runtime must know of a compiled function; `leaving` are its calls of functions outside."""
+    """Returns the interface of a compiled function for the runtime; `leaving` are its calls of Python and library functions."""
     number = {id(array): str(i) for i, array in enumerate(constants)}
     number |= {id(array): f"call:{i}" for i, array in enumerate(leaving.entries if leaving else ())}
     return Interface(
@@ -49,13 +49,13 @@ def interface_of(
         workspace=str(host.plan.size),
         workspace_max=_largest(host.plan.size),
         kernels=code.kernels,
-        parallel=code.parallel or bool(leaving and leaving.calls),  # a library's function may use the threads too
+        parallel=code.parallel or bool(leaving and leaving.calls),  # a library function may use threads too
         calls=leaving.calls if leaving else (),
     )
 
 
 def _constant(array: Array, name: str | None) -> Constant:
-    """A literal of the program by its number, an address by its call; what a pass has computed goes with the code."""
+    """Returns a constant of the interface: a literal or a function address by name, data that a pass computed inline as base64."""
     return Constant("", array.nbytes, b64encode(array.tobytes()).decode()) if name is None else Constant(name, array.nbytes)
 
 
@@ -83,7 +83,7 @@ def _symbol(v: Var) -> Symbol:
 
 
 def _largest(size: Expr) -> int | None:
-    """The size at the upper end of the contract, where sizes are largest (they grow with every dim); None if a dim has no end."""
+    """Returns the size with all dims at their maximum (sizes grow with every dim), or None if a dim has no maximum."""
     if isinstance(size, Const):
         return int(size.value)
     ends: dict[Var, int] = {v: v.max for v in free_vars(size) if isinstance(v, Dim)}

@@ -1,4 +1,4 @@
-"""Workspace that one last block turns into an output, element by element, becomes that output's memory.
+"""Replaces a workspace buffer of a kernel by the output that its last block computes from it elementwise.
 
     e = alloc((n, m), f32, "workspace")                       for i in parallel(n):
     for i in parallel(n):                                         for j in vector(m): out[i, j] = exp(x[i, j])
@@ -6,8 +6,8 @@
         for j in range(m): total[i] += e[i, j]                    for j in vector(m): out[i, j] = out[i, j] / total[i]
         for j in vector(m): out[i, j] = e[i, j] / total[i]
 
-The memory of a row is then written once and read while it is in the caches. It may be done where the last block reads the workspace at
-the very index that it writes, everybody else is before it, and rounds of loops around both touch parts of their own.
+The kernel then touches one buffer instead of two, so a row stays in the cache. This is legal if the last block reads the workspace at the
+very index that it writes, all other accesses come before that block, and different iterations of shared outer loops touch disjoint parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...sym.expr import Const, Expr, FloorDiv, FloorMod, Var, free_vars
 
 
 def reuse_outputs(func: Func) -> Func:
-    """`func` with workspace in the memory of its outputs where that is right."""
+    """Returns `func` with workspace buffers replaced by outputs where that is legal."""
     if not isinstance(func.body, Seq):
         return func
     bare = bare_uses(func)
@@ -41,7 +41,7 @@ def _without(body: Stmt, s: Alloc) -> Stmt:
 
 
 def _may_hold(func: Func, out: Buffer, work: Buffer) -> bool:
-    """Whether `out` may have what `work` has until the block that writes it."""
+    """True if `out` may hold the contents of `work` until the block that writes `out`."""
     if out.dtype is not work.dtype or out.shape != work.shape or out.strides is not None or work.strides is not None:
         return False
     order = blocks(func.body)
@@ -56,14 +56,14 @@ def _may_hold(func: Func, out: Buffer, work: Buffer) -> bool:
 
 
 def _apart(func: Func, a: Access, written: Access) -> bool:
-    """Whether rounds of the loops around both accesses touch parts of their own."""
+    """True if different iterations of the loops around both accesses touch disjoint parts."""
     around = [x.var for x in loops_above(func, a.block) if x in loops_above(func, written.block)]
     shared = [(e, w) for e, w in zip(a.over_loops(), written.over_loops(), strict=True) if not free_vars(w).isdisjoint(around)]
     return all(e is w for e, w in shared) and all(_told_by(v, [w for _, w in shared]) for v in around)
 
 
 def _told_by(v: Var, indices: list[Expr]) -> bool:
-    """Whether indices tell the value of a loop's variable: it is one of them, or its quotient and its remainder are."""
+    """True if the indices determine the loop variable: it is one of them, or both its quotient and its remainder are."""
     if v in indices:
         return True
     by = {e.args[1] for e in indices if isinstance(e, FloorDiv) and e.args[0] is v and isinstance(e.args[1], Const)}

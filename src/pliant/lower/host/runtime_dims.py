@@ -1,7 +1,7 @@
-"""Dims of a host program that are known only while it runs: what binds them, and memory under shapes that have them.
+"""Data-dependent dims of a host program: emits their binding, and the views that give memory its true shape.
 
-A number that a kernel has counted is bound by a `let` and checked to be within its capacity. Memory that is planned for the capacity
-gets its true shape by a view, which stands right behind the check of the last dim that the shape needs:
+A number that a kernel counted is bound by a `let` and checked against its capacity. Memory is planned for the capacity and gets its true
+shape by a view. The view comes right after the check of the last dim that its shape needs:
 
     u = u_count[()]
     check(0 <= u and u <= n * 4, …)
@@ -26,42 +26,42 @@ from .capacity import Limits, at_capacity
 
 @dataclass(slots=True)
 class RunTimeDims:
-    """The dims that are bound so far; see the module."""
+    """The run-time dims bound so far, and the views that depend on them."""
 
-    limits: Limits  # what each of them is at most
-    bound: dict[Var, tuple[Stmt, list[Stmt]]] = field(default_factory=dict)  # what binds one, and views that wait for that
-    memory: dict[Buffer, Buffer] = field(default_factory=dict)  # of such a view: what it is a view of, in which there is room for more
+    limits: Limits  # the upper bound of each run-time dim
+    bound: dict[Var, tuple[Stmt, list[Stmt]]] = field(default_factory=dict)  # dim -> (statement that completes its binding, views after it)
+    memory: dict[Buffer, Buffer] = field(default_factory=dict)  # view -> the buffer of full capacity behind it
 
     def at_capacity(self, t: g.Tensor) -> g.Tensor:
-        """The largest tensor that a value may be."""
+        """Returns the annotation with each dim at its upper bound."""
         return at_capacity(t, self.limits)
 
     def whole(self, b: Buffer) -> Buffer:
-        """All of the memory that a buffer lies in."""
+        """Returns the buffer of full capacity behind a view, or the buffer itself."""
         return self.memory.get(b, b)
 
     def bind(self, dim: Var, most: Expr, value: Expr, span: Span | None) -> list[Stmt]:
-        """The statements that give a dim its value."""
+        """Returns the statements that bind a dim to a value and check it against its contract and its upper bound."""
         message = f"`{dim.name}` is {{0}}, and can be at most {{1}}"
         check = Check(all_of(Le(Const(0, i64), dim), Le(dim, most)), message, (dim, most), "", "check", span)
         self.bound[dim] = (check, [])
         return [Let(dim, value), *([contract_check(dim)] if isinstance(dim, Dim) else []), check]
 
     def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
-        """Memory of a capacity under the shape that a value has."""
+        """Returns a view of `whole` (which has the capacity) with the true shape; `whole` itself if the shape has no run-time dim."""
         used = frozenset().union(*(free_vars(e) for e in shape))
         last = next((v for v in reversed(self.bound) if v in used), None)
         if last is None or whole.shape == shape:
             return whole
-        made = Buffer(name, whole.dtype, shape, scope=whole.scope)
+        view = Buffer(name, whole.dtype, shape, scope=whole.scope)
         fits = [Le(e, most) for e, most in zip(shape, whole.shape, strict=True) if e is not most and not isinstance(e, Var)]
         checks = [Check(c, f"the room of `{name}` is too small: {{0}} elements where {{1}} are", c.args) for c in fits]
-        self.bound[last][1].extend([*checks, View(made, whole, tuple(Const(0, i64) for _ in whole.shape))])
-        self.memory[made] = whole
-        return made
+        self.bound[last][1].extend([*checks, View(view, whole, tuple(Const(0, i64) for _ in whole.shape))])
+        self.memory[view] = whole
+        return view
 
     def with_views(self, s: Stmt) -> Stmt:
-        """The statement with each view behind what defines the dims of its shape."""
+        """Inserts each view after the statement that binds the last dim of its shape."""
         s = map_children(s, self.with_views)
         if not isinstance(s, Seq):
             return s
@@ -70,7 +70,10 @@ class RunTimeDims:
 
 
 def counted_by(t: g.Tensor, counts: Sequence[Expr]) -> tuple[int | None, ...]:
-    """For each dim of a result the number of the count that it is; nothing where none is one."""
+    """Returns for each dim of a result the index of its count, or None; an empty tuple if no dim is a count.
+
+    Raises UnsupportedError for a packed sub-byte result whose last dim is a count.
+    """
     number = {e: i for i, e in enumerate(counts)}
     if t.dtype.bits < 8 and t.shape and t.shape[-1] in number:
         raise UnsupportedError(f"a result of {t} whose last dim is known only while the program runs", facts=[f"{t.dtype} is packed"])

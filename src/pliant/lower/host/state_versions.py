@@ -1,6 +1,6 @@
-"""Versions of state in a graph function: which value is the new version of which, and whose memory a result is.
+"""Tracks versions of state (such as a KV cache) through a graph function: which value updates which, and which parameter a result aliases.
 
-State is updated in place, so all versions of one are the same memory: a call that updates it, branches and loops hand it on.
+State is updated in place, so all versions of one state share one memory. Calls, branches and loops pass it on.
 
     k1 = update(k0, x); return k1        # versions(update) is [(k0, k1)]: the result is the memory of the parameter k0
 """
@@ -13,7 +13,7 @@ from ...support.errors import UnsupportedError
 
 
 def alias_of(function: g.Function, result: g.Value) -> int | None:
-    """The number of the state parameter that `result` is the last version of."""
+    """Returns the index of the state parameter that `result` aliases, or None if `result` is not state."""
     if not is_state(result):
         return None
     source = {new: old for n in function.nodes for old, new in versions(n)}
@@ -25,12 +25,15 @@ def alias_of(function: g.Function, result: g.Value) -> int | None:
 
 
 def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
-    """Pairs (consumed state, its new version) of a node."""
+    """Returns the pairs (consumed state, its new version) of a node.
+
+    Raises UnsupportedError if branches or rounds of a loop would make one state alias two memories.
+    """
     if isinstance(node, g.CallLoop):
         inputs = [(p, a) for p, a in zip([p for p in node.callee.params if p.role != "out"], node.args, strict=True)]
         consumed = [a for p, a in inputs if p.role == "inout" and isinstance(a, g.Value)]
-        kept = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
-        return list(zip(consumed, kept, strict=True))
+        updated = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
+        return list(zip(consumed, updated, strict=True))
     if isinstance(node, g.If):
         then, orelse = ([_first_version(b, r) for r in b.results] for b in (node.then, node.orelse))
         pairs = [(a, b, out) for a, b, out in zip(then, orelse, node.outs, strict=True) if is_state(out)]
@@ -55,7 +58,7 @@ def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
 
 
 def _first_version(body: g.Body, value: g.Value) -> g.Value:
-    """What a result of a body was before the body changed it."""
+    """Returns the version of a state that entered the body."""
     older = {new: old for n in body.nodes for old, new in versions(n)}
     while value in older:
         value = older[value]

@@ -1,4 +1,4 @@
-"""Loops of a graph function in its host program: what is carried has memory of its own, which each round reads and then overwrites.
+"""Lowers graph while loops into the host program: loop-carried values get buffers that each iteration reads and then overwrites.
 
     while k < times:                 k_carried[()] = 1; copy(x, y_carried); go[()] = True
         y = y @ x                    while go[()]:
@@ -8,8 +8,8 @@
                                              k_1 = k_carried[()]
                                              matmul(y_carried, x, y_1); copy(y_1, y_carried); k_carried[()] = k_1 + 1
 
-State is carried in place: every round updates the same memory. The memory of everything that is alive before the loop and used in it is
-kept until the loop ends, because the next round uses it again; what a round makes lives within the round.
+State is carried in place: every iteration updates the same memory. Liveness: a value from before the loop that the loop uses stays alive
+until the loop ends, because the next iteration uses it again. A value that an iteration computes is alive only within that iteration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def emit_while(run: Run, n: g.While) -> list[Stmt]:
-    """The statements of a loop."""
+    """Returns the statements of a graph while loop."""
     known = len(run.temps)
     carried = [run.buffer(v) if is_state(v) else run.temporary(out.name, _memory(out)) for v, out in zip(n.init, n.outs, strict=True)]
     go = run.temporary("go", g.Tensor(bool_, ()))
@@ -55,7 +55,7 @@ def _memory(value: g.Value) -> g.Tensor:
 
 
 def _bind(run: Run, values: Sequence[g.Value], carried: Sequence[Buffer]) -> list[Stmt]:
-    """Has the values stand for the carried memory; scalars are read now, because the memory changes."""
+    """Binds the values to the carried buffers; loads scalars now, because the buffers change before their uses."""
     lets: list[Stmt] = []
     for value, buffer in zip(values, carried, strict=True):
         if isinstance(value.annotation, g.Scalar):
@@ -66,7 +66,7 @@ def _bind(run: Run, values: Sequence[g.Value], carried: Sequence[Buffer]) -> lis
 
 
 def _next_round(run: Run, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
-    """Moves the results of a round into the carried memory; what lies in memory that is about to change is moved away first."""
+    """Copies the results of an iteration into the carried buffers; a result that aliases a carried buffer is first copied aside."""
     run.step += 1
     known = len(run.temps)
     lets: list[Stmt] = []
@@ -82,18 +82,18 @@ def _next_round(run: Run, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
             continue
         source = run.buffer(result)
         home = run.home.get(source)
-        if home is run.home[target]:  # it is there already, if under another shape
+        if home is run.home[target]:  # the result already is in the carried buffer, possibly under another shape
             continue
         if home in homes:
-            kept = run.temporary(result.name, g.Tensor(source.dtype, source.shape))
-            aside.append(run.copy_tensor(source, kept))
-            source = kept
+            saved = run.temporary(result.name, g.Tensor(source.dtype, source.shape))
+            aside.append(run.copy_tensor(source, saved))
+            source = saved
         moves.append(run.copy_tensor(source, target))
     return [*run.poison_new(known), *lets, *aside, *moves, *run.poison_dead()]
 
 
 def _keep(run: Run, first: int, used: Sequence[Buffer]) -> None:
-    """Memory from before the loop that is used in it is alive until its end."""
+    """Extends the lifetimes of buffers from before the loop that are used inside it to the end of the loop."""
     for buffer in used:
         if buffer in run.home:
             run.home[buffer].last = run.step
