@@ -1,8 +1,8 @@
-"""Moves (slices, permutes, whatever is one load) done where a template reads or writes what is moved, instead of in memory.
+"""Folds data movement (slice, permute, any program that is one load) into the index expressions of the template that reads or writes it.
 
-A template is scheduled as it stands, so nothing joins it; but it may say of operands that it touches each element once, so that it does
-not matter how they lie (`moved` of its loop program). A move of such an operand is done in the indices of its loads; a result that is
-only permuted is stored at its place at once.
+A template comes with its schedule, so other programs cannot fuse into it. But it may declare operands whose memory order is free because
+it touches each element once (attribute `moved` of its loop program). A data movement of such an operand becomes part of the load indices.
+A result that is only permuted is stored at its permuted place.
 
     q = permute(x, (1, 0, 2)); y = attention(q, …)      ->      y = attention(x, …)       # x[i, h, d] where it had q[h, i, d]
 """
@@ -28,7 +28,7 @@ def fold_data_movement(function: g.Function) -> g.Function:
 
 
 def moves_into_templates(nodes: Sequence[g.Node], users: Users) -> tuple[g.Node, ...]:
-    """The nodes without moves of what a template reads or writes, where nobody else reads what is moved."""
+    """Returns the nodes with data movements folded into templates, where the template is the only reader of the moved value."""
     maker = {v: n for n in nodes for v in n.outs}
     stands: dict[g.Node, tuple[g.Node, ...]] = {}
     for n in nodes:
@@ -40,39 +40,39 @@ def moves_into_templates(nodes: Sequence[g.Node], users: Users) -> tuple[g.Node,
 
 
 def _free(n: g.CallLoop) -> set[Param]:
-    """The parameters that may lie in any order, of a call whose other arguments lie as its program takes them."""
+    """Returns the parameters whose memory order is free; none if the host program has to copy an argument for its strides."""
     func = func_of(n.callee)
-    given = [p for p in func.params if p.role != "out"]
-    for p, a in zip(given, n.args, strict=True):
+    inputs = [p for p in func.params if p.role != "out"]
+    for p, a in zip(inputs, n.args, strict=True):
         if isinstance(p.value, Buffer) and isinstance(a, g.Value) and a.tensor.strides != p.value.strides:
             return set()  # the host program makes a copy for it
     return {p for p in func.params if p.value.name in func.attrs.moved}
 
 
 def _before(n: g.CallLoop, maker: dict[g.Value, g.Node], users: Users) -> list[g.CallLoop]:
-    """The moves that lead to arguments, in order."""
+    """Returns the chains of data movements that produce free arguments, producers first."""
     free = _free(n)
-    given = [p for p in func_of(n.callee).params if p.role != "out"]
-    fixed = {a for p, a in zip(given, n.args, strict=True) if p not in free}
+    inputs = [p for p in func_of(n.callee).params if p.role != "out"]
+    fixed = {a for p, a in zip(inputs, n.args, strict=True) if p not in free}
     reached = [a for a in n.args if isinstance(a, g.Value) and a not in fixed]
-    found: list[g.CallLoop] = []
+    moves: list[g.CallLoop] = []
     for value in reached:
-        made = maker.get(value)
-        if isinstance(made, g.CallLoop) and made not in found and is_move(made) and all(u is n or u in found for u in users[value]):
-            found.append(made)
-            reached += [a for a in made.args if isinstance(a, g.Value)]
-    return found[::-1]
+        move = maker.get(value)
+        if isinstance(move, g.CallLoop) and move not in moves and is_move(move) and all(u is n or u in moves for u in users[value]):
+            moves.append(move)
+            reached += [a for a in move.args if isinstance(a, g.Value)]
+    return moves[::-1]
 
 
 def _after(n: g.CallLoop, users: Users) -> list[g.CallLoop]:
-    """The permutations of results."""
+    """Returns the permutations that are the only readers of free results."""
     written = [p for p in func_of(n.callee).params if p.role != "in"]
     only = [users.get(out, []) for p, out in zip(written, n.outs, strict=True) if p in _free(n)]
     return [u[0] for u in only if len(u) == 1 and isinstance(u[0], g.CallLoop) and is_move(u[0], permutes=True)]
 
 
 def is_move(n: g.CallLoop, permutes: bool = False) -> bool:
-    """Whether a call stores elements of one tensor at other indices; if it `permutes`, all of them, their indices in another order."""
+    """True if a call only copies elements of one tensor to other indices; with `permutes`, only if it permutes whole dims."""
     func = func_of(n.callee)
     tensors = [p for p in func.params if isinstance(p.value, Buffer)]
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
@@ -84,24 +84,24 @@ def is_move(n: g.CallLoop, permutes: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A nest of loops that does `target[at] = source`."""
+    """A loop nest that only does `target[at] = source`."""
 
     target: Buffer
     at: tuple[Var, ...]
     source: Load
 
     def permutes(self) -> bool:
-        """Whether all elements of the source are moved, their indices in another order."""
+        """True if the nest copies the whole source and only permutes its dims."""
         indices, extents = self.source.indices, dict(zip(self.at, self.target.shape, strict=True))
         same = all(extents.get(i) is e for i, e in zip(indices, self.source.buffer.shape, strict=True) if isinstance(i, Var))
         return same and set(indices) == set(self.at) and len(indices) == len(self.at)
 
     @staticmethod
     def of(s: Stmt) -> _Move | None:
-        found = one_store(s)
-        if found is None:
+        nest = one_store(s)
+        if nest is None:
             return None
-        iters, store = found
+        iters, store = nest
         source = store.value
         at = tuple(e for e in store.indices if isinstance(e, Var))
         plain = len(set(at)) == len(store.indices) == len(iters)
@@ -111,7 +111,7 @@ class _Move:
 
 
 def one_store(s: Stmt) -> tuple[dict[Var, Expr], Store] | None:
-    """The iterators, with their extents, and the store of a nest of loops that does nothing else."""
+    """Returns the iterators with their extents and the store of a loop nest that is one store; None for any other statement."""
     loops: dict[Expr, For] = {}
     while isinstance(s, For):
         loops[s.var] = s
@@ -128,7 +128,7 @@ def _starts_at_0(loop: For) -> bool:
 
 
 def _joined(before: Sequence[g.CallLoop], n: g.CallLoop, after: Sequence[g.CallLoop]) -> g.CallLoop:
-    """The call that does the moves in its own loads and stores."""
+    """Returns the template call `n` with the data movements folded into its loads and stores."""
     moved = [out for m in after for out in m.outs]
     kept = [out for out in n.outs if not any(out in m.args for m in after)]
     call = merge([*before, n, *after], [*kept, *moved])
@@ -138,7 +138,7 @@ def _joined(before: Sequence[g.CallLoop], n: g.CallLoop, after: Sequence[g.CallL
 
 
 def _in_place(func: Func) -> Func:
-    """A program of moves and of what is between them, without the moves."""
+    """Removes the data movements from a merged program by substituting their indices into the loads and stores between them."""
     assert isinstance(func.body, Seq)
     moves = {s: move for s in func.body.body if (move := _Move.of(s)) is not None}
     into = {m.target: m for m in moves.values() if m.target not in func.buffers}

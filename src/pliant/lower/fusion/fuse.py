@@ -1,4 +1,4 @@
-"""Fusion: loop programs join the loop program that produces what they read, or that reads what they produce.
+"""Operator fusion: merges loop programs with the producers of what they read.
 
 What may join is decided by what the loops are (`loop.analysis.pattern`), not by what an operator was called:
 - an epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program),
@@ -15,8 +15,9 @@ there by
 Two steps come first: `fold_data_movement` has templates do moves in their own loads and stores, `rematerialize` gives every reader of a
 cheap value a copy of its producer.
 
-Otherwise the value between two programs must have no reader outside of the group. But for reductions over the same rows, a group
-has at most one program that is more than elementwise. It stands where its last member stood: readers of its results come after that.
+In all other cases the value between two programs must have no reader outside of the group. Except for row fusion, a group has at most one
+program that is more than elementwise (its anchor). The merged call stands at the place of the last member, so readers of the group's
+results must come after that.
 
     c = matmul(a, b); s = sigmoid(c); y = mul(c, s)      ->      y = matmul_sigmoid_mul(a, b)
 """
@@ -58,13 +59,13 @@ def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.
 @dataclass(slots=True, eq=False)
 class _Group:
     nodes: list[g.CallLoop]
-    anchor: bool  # whether one of the programs is more than elementwise
-    rows: Extents | None = None  # over which all of those are reductions
+    anchor: bool  # True if one of the programs is more than elementwise
+    rows: Extents | None = None  # if all of those are reductions over the same rows: the extents of the rows
 
 
 @dataclass(slots=True)
 class _Groups:
-    """Which nodes of a list are merged; a group stands where its last node stood."""
+    """The fusion groups of a list of nodes; a merged call replaces the last node of its group."""
 
     nodes: Sequence[g.Node]
     results: Sequence[g.Value]
@@ -73,7 +74,7 @@ class _Groups:
     group: dict[g.CallLoop, _Group] = field(default_factory=dict)
     kind: dict[g.CallLoop, Kind] = field(default_factory=dict)
     order: dict[g.Node | None, int] = field(default_factory=dict)
-    side_by_side: dict[g.CallLoop, bool] = field(default_factory=dict)  # as far as it was asked
+    side_by_side: dict[g.CallLoop, bool] = field(default_factory=dict)  # cache of `joins_products`
 
     def __post_init__(self) -> None:
         self.users = users_of(self.nodes, self.results)
@@ -85,33 +86,33 @@ class _Groups:
                 self.group[n] = _Group([n], self.kind[n] not in PROLOGUES, rows)
                 self.maker.update((out, n) for out in n.outs)
             elif isinstance(n, g.CallLoop) and updates_state(n):
-                kind = pattern_kind(func_of(n.callee))  # it stays where it is, and others come to it
+                kind = pattern_kind(func_of(n.callee))  # the update keeps its place in the order; producers may join it
                 self.kind[n] = kind if kind in (Kind.ELEMENTWISE, Kind.BROADCAST) else Kind.OPAQUE
                 self.group[n] = _Group([n], self.kind[n] is Kind.OPAQUE)
 
     def join(self, n: g.CallLoop) -> None:
-        """Has the makers of the node's arguments join its group where that is right, until none is."""
+        """Lets producers of the node's arguments join its group until no more may."""
         while n in self.group and any(self.join_maker(n, v) for v in self.read_by(n)):
             pass
 
     def read_by(self, n: g.CallLoop) -> list[g.Value]:
-        """What a node reads; with a reduction also what those read that it is preceded by."""
+        """Returns the values that a node reads; for a reduction, those of all members of its group."""
         members = self.group[n].nodes if self.kind[n] is Kind.REDUCTION else [n]
         return list(dict.fromkeys(a for m in members for a in m.args if isinstance(a, g.Value)))
 
     def join_maker(self, n: g.CallLoop, value: g.Value) -> bool:
-        """Has the maker of an argument join the node's group; whether it did."""
-        made = self.maker.get(value)
-        if made is None or len(made.outs) != 1:
+        """Lets the producer of an argument join the node's group if that is legal; returns True if it joined."""
+        producer = self.maker.get(value)
+        if producer is None or len(producer.outs) != 1:
             return False
-        mine, other = self.group[n], self.group[made]
+        mine, other = self.group[n], self.group[producer]
         inside = [u for u in self.users[value] if isinstance(u, g.CallLoop) and self.group.get(u) is mine]
         if mine is other:
             return False
-        by_rows = self.by_rows(made, value, mine, inside)
-        if not by_rows and ((mine.anchor and other.anchor) or not self.fits(made, value, n, inside)):
+        by_rows = self.by_rows(producer, value, mine, inside)
+        if not by_rows and ((mine.anchor and other.anchor) or not self.fits(producer, value, n, inside)):
             return False
-        if len(inside) < len(self.users[value]) and not by_rows and not self.may_be_sibling(made, n):
+        if len(inside) < len(self.users[value]) and not by_rows and not self.may_be_sibling(producer, n):
             return False
         joined = _Group(other.nodes + mine.nodes, mine.anchor or other.anchor, other.rows if other.anchor else mine.rows)
         if not self.in_order(joined) or (by_rows and not self.leads_to(joined, mine)):
@@ -120,7 +121,7 @@ class _Groups:
         return True
 
     def fits(self, made: g.CallLoop, value: g.Value, n: g.CallLoop, inside: Sequence[g.CallLoop]) -> bool:
-        """Whether the producer's program can be computed together with those that read its value in the consumer's group."""
+        """True if the producer `made` can be fused with `n` and the other readers of its value in that group."""
         if self.kind[n] is Kind.MATMUL:
             return not self.group[made].anchor and self.is_decoded(made, value, n)
         if self.kind[n] in (Kind.OPAQUE, Kind.SCATTER):
@@ -134,17 +135,17 @@ class _Groups:
         return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
 
     def joins_products(self, n: g.CallLoop) -> bool:
-        """Whether a node does nothing but put values side by side, for products to read, and products have made some of them."""
+        """True if a node is a concat that only matmuls read and that has the result of an anchor among its operands."""
         if n not in self.side_by_side:
             makers = [self.maker.get(a) for a in n.args if isinstance(a, g.Value)]
             readers = [u for v in n.outs for u in self.users.get(v, [])]
-            made = any(m is not None and self.group[m].anchor for m in makers)
+            has_anchor = any(m is not None and self.group[m].anchor for m in makers)
             read = all(isinstance(u, g.CallLoop) and self.kind.get(u) is Kind.MATMUL for u in readers)
-            self.side_by_side[n] = made and read and self.kind[n] is Kind.INJECTIVE and ranges_at_1(n) > 1
+            self.side_by_side[n] = has_anchor and read and self.kind[n] is Kind.INJECTIVE and ranges_at_1(n) > 1
         return self.side_by_side[n]
 
     def by_rows(self, made: g.CallLoop, value: g.Value, mine: _Group, inside: Sequence[g.CallLoop]) -> bool:
-        """Whether a value comes from a group of reductions over rows, and those that read it go over the same rows, one by one."""
+        """True if a value comes from a group of row reductions and each of its readers in `inside` reads only its own row of it."""
         rows = self.group[made].rows
         if rows is None or (mine.anchor and mine.rows != rows) or not has_rows(value.tensor.shape, rows):
             return False
@@ -154,7 +155,7 @@ class _Groups:
         return all(reads_by_rows(func_of(u.callee), p, rows) for u, p in reads)
 
     def is_decoded(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
-        """Whether a value is the right-hand side of a matmul, and is made of at most half as many bits."""
+        """True if a value is the right-hand side of the matmul `n` and its sources have at most half as many bits."""
         members = self.group[made].nodes
         inner = {v for m in members for v in m.outs}
         sources = {a for m in members for a in m.args if isinstance(a, g.Value) and a not in inner}
@@ -167,28 +168,28 @@ class _Groups:
         return right_operand(func_of(n.callee), n.args.index(value)) and prove(Le(total * 2, _bits(value.tensor)))
 
     def is_read_once(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
-        """Whether a value is elementwise, and its reader, of whatever kind, would compute each element of it once."""
+        """True if the producer is cheap and `n`, whatever its kind, reads each element of the value once."""
         places = [p for p, a in enumerate(n.args) if a is value]
         simple = self.kind[made] in PROLOGUES and not self.group[made].anchor
         return simple and len(places) == 1 and reads_each_once(func_of(n.callee), places[0])
 
     def may_be_sibling(self, made: g.CallLoop, n: g.CallLoop) -> bool:
-        """Whether what comes before a reduction may stay a result of its own: it is computed row by row like the reduction."""
+        """True if the producer before a reduction may keep its value as a second result: both go over the same rows."""
         return self.kind[n] is Kind.REDUCTION and self.kind[made] is Kind.ELEMENTWISE and self.group[made].nodes[-1] is made
 
     def leads_to(self, group: _Group, last: _Group) -> bool:
-        """Whether everything in a group is read inside of it, but for what its last part gives: rows are computed where they are read."""
-        made = [v for m in group.nodes if m not in last.nodes for v in m.outs]
-        return all(any(u in group.nodes for u in self.users.get(v, [])) for v in made)
+        """True if each value of the group has a reader inside it, except those of `last`: rows are computed where they are read."""
+        earlier = [v for m in group.nodes if m not in last.nodes for v in m.outs]
+        return all(any(u in group.nodes for u in self.users.get(v, [])) for v in earlier)
 
     def in_order(self, group: _Group) -> bool:
-        """Whether everybody outside who reads a result of the group comes after its last member."""
+        """True if every outside reader of a result of the group comes after its last member, where the merged call will stand."""
         members = set(group.nodes)
         last = max(self.order[m] for m in members)
         return all(self.order[u] > last for m in members for v in m.outs for u in self.users.get(v, []) if u not in members)
 
     def emit(self, n: g.Node) -> tuple[g.Node, ...]:
-        """What stands in the place of `n`: itself, nothing, or the group that ends with it."""
+        """Returns the replacement of `n`: itself, nothing, or the merged call of the group that ends with it."""
         if not isinstance(n, g.CallLoop) or n not in self.group:
             return (n,)
         group = self.group[n]

@@ -1,8 +1,8 @@
-"""Several calls of loop programs as one: the program that does what they do one after the other.
+"""Merges several calls of loop programs into one call of a program that does their work in sequence.
 
-The merged program has the blocks of its members, with buffers between them; the default rules inline the elementwise ones and keep a
-reduction's result in registers until its epilogue. For that blocks are one store where they can be: lets are put in, and what a gather
-checks of its indices is checked in loops of their own, before.
+The merged program has the blocks of its members with temporary buffers between them. The default schedule rules then inline elementwise
+blocks and keep the result of a reduction in registers until its epilogue. These rules need blocks of a single store, so lets are
+substituted, and the index checks of a gather move into a loop nest of their own before it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ..ops.lower_ops import free_variables
 
 
 def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
-    """One call that does what the members do one after the other and gives `outs` of theirs, new versions of state before others."""
-    made = {v for m in members for v in m.outs}
+    """Returns one call that does the work of the members in sequence and has the results `outs`, new versions of state first."""
+    inner = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
     names: set[str] = set()
-    block_names: set[str] = set()  # apart: a block's name tells equal programs from others, a value's does not
+    block_names: set[str] = set()  # a set of its own: block names are part of the structural hash, names of values are not
     body: list[Stmt] = []
     for m in members:
         for a in m.args:
-            if isinstance(a, g.Value) and a not in made and a not in sources:
+            if isinstance(a, g.Value) and a not in inner and a not in sources:
                 sources[a] = _source(a, names)
     local: dict[g.Value, Buffer | Var] = dict(sources)
     updated = {out: a for m in members for out, a in _updates(m)}
     local |= {out: sources[a] for out, a in updated.items()}
     for m in members:
         for out in [v for v in m.outs if v not in updated]:
-            kept = out in outs
-            buffer = Buffer(unused_name(out.name, names), out.tensor.dtype, out.tensor.shape, scope="global" if kept else "workspace")
+            is_result = out in outs
+            buffer = Buffer(unused_name(out.name, names), out.tensor.dtype, out.tensor.shape, scope="global" if is_result else "workspace")
             local[out] = buffer
-            if not kept:
+            if not is_result:
                 body.append(Alloc(buffer))
         part = _rename_blocks(instantiate(func_of(m.callee), _arguments(m, local), m.dims), block_names)
         body.append(_checks_first(_without_lets(part)) if m is not members[-1] else part)
@@ -60,18 +60,18 @@ def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
 
 
 def _updates(m: g.CallLoop) -> list[tuple[g.Value, g.Value]]:
-    """The new versions of state that a call gives, each with the one that it updates."""
-    given, outs, found = iter(m.args), iter(m.outs), []
+    """Returns the pairs (new version of a state, the version it updates) of a call."""
+    inputs, outs, pairs = iter(m.args), iter(m.outs), []
     for p in func_of(m.callee).params:
-        old = next(given) if p.role != "out" else None
+        old = next(inputs) if p.role != "out" else None
         new = next(outs) if p.role != "in" else None
         if isinstance(old, g.Value) and new is not None:
-            found.append((new, old))
-    return found
+            pairs.append((new, old))
+    return pairs
 
 
 def _without_lets(s: Stmt) -> Stmt:
-    """The statement with blocks of lets and a store as the store alone."""
+    """Substitutes the lets in blocks that consist of lets and a final store."""
     s = map_children(s, _without_lets)
     if not isinstance(s, Block) or not isinstance(s.body, Seq) or not all(isinstance(x, Let) for x in s.body.body[:-1]):
         return s
@@ -83,7 +83,7 @@ def _without_lets(s: Stmt) -> Stmt:
 
 
 def _checks_first(s: Stmt) -> Stmt:
-    """A nest whose block checks something and stores, as two: loops that check, then the nest that stores."""
+    """Splits a nest whose block checks and then stores into two nests: one that checks, then one that stores."""
     loops: list[For] = []
     inner: Stmt = s
     while isinstance(inner, For):
@@ -102,7 +102,7 @@ def _checks_first(s: Stmt) -> Stmt:
     tests: Stmt = seq(*checked)
     for loop in reversed([x for x in loops if x.var in used]):
         tests = loop.with_(body=tests)
-    for loop in (x for x in loops if x.var not in used):  # where one of them has no rounds, nothing is checked
+    for loop in (x for x in loops if x.var not in used):  # the original nest checks nothing if one of its loops is empty
         runs = simplify(Lt(loop.start, loop.stop))
         tests = tests if runs is TRUE else If(runs, tests)
     stores: Stmt = inner.with_(body=store)
@@ -112,9 +112,9 @@ def _checks_first(s: Stmt) -> Stmt:
 
 
 def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
-    given, outs = iter(m.args), iter(v for v in m.outs if v not in dict(_updates(m)))
+    inputs, outs = iter(m.args), iter(v for v in m.outs if v not in dict(_updates(m)))
     return [
-        local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(given), g.Value) else a)
+        local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(inputs), g.Value) else a)
         for p in func_of(m.callee).params
     ]
 

@@ -1,8 +1,8 @@
-"""Programs that go row by row, as fusion asks: several reductions over the same rows are one kernel, with what stands between them.
+"""Row fusion: decides whether reductions over the same rows, and the programs between them, can be one kernel (as in layer norm).
 
     mean[i] = sum of x[i, k] / m; c[i, j] = x[i, j] - mean[i]; var[i] = sum of c[i, k]^2 / m      # rows: (n,)
 
-A row is what belongs to the leading dims of a result, those of 1 aside; reductions run along the dims behind them.
+The rows are the leading dims of a result, without dims of 1. Reductions run along the dims after them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Extents = tuple[Expr, ...]
 
 
 def rows_of(func: Func) -> Extents | None:
-    """The extents of the rows over which all reductions of a program go; None where they are not of the same rows, or there are none."""
+    """Returns the extents of the rows that all reductions of a program share; None if they differ or there are no reductions."""
     sums = [b for b in blocks(func.body) if any(i.kind == "R" for i in b.iters)]
-    found = {_own_rows(func, b) for b in sums}
-    rows = found.pop() if len(found) == 1 else None
+    candidates = {_own_rows(func, b) for b in sums}
+    rows = candidates.pop() if len(candidates) == 1 else None
     if not rows:
         return None
     by_rows = all(_row_iters(func, b, rows) is not None for b in blocks(func.body))
@@ -31,7 +31,7 @@ def rows_of(func: Func) -> Extents | None:
 
 
 def reads_by_rows(func: Func, position: int, rows: Extents) -> bool:
-    """Whether each row that a program computes reads that row alone of its argument at `position` (of those that are passed in)."""
+    """True if each row that a program computes reads only the same row of its input at `position`."""
     buffer = [p for p in func.params if p.role != "out"][position].value
     if not isinstance(buffer, Buffer):
         return False
@@ -43,26 +43,26 @@ def reads_by_rows(func: Func, position: int, rows: Extents) -> bool:
 
 
 def has_rows(shape: Sequence[Expr], rows: Extents) -> bool:
-    """Whether a tensor has such rows."""
+    """True if the leading dims of a shape, without dims of 1, are the rows."""
     return tuple(e for e in shape if not _is_one(e))[: len(rows)] == rows
 
 
 def _own_rows(func: Func, block: Block) -> Extents | None:
-    """The extents of what a reduction gives, without dims of 1."""
-    found = _iters(func, block)
-    return None if found is None else tuple(e for _, e in found)
+    """Returns the extents of the result of a reduction, without dims of 1."""
+    iters = _iters(func, block)
+    return None if iters is None else tuple(e for _, e in iters)
 
 
 def _row_iters(func: Func, block: Block, rows: Extents) -> tuple[Expr, ...] | None:
-    """The iterators of a block that run over the rows."""
-    found = _iters(func, block)
-    if found is None or tuple(e for _, e in found[: len(rows)]) != rows:
+    """Returns the iterators of a block that run over the rows; None if its result does not have these rows."""
+    iters = _iters(func, block)
+    if iters is None or tuple(e for _, e in iters[: len(rows)]) != rows:
         return None
-    return tuple(v for v, _ in found[: len(rows)])
+    return tuple(v for v, _ in iters[: len(rows)])
 
 
 def _iters(func: Func, block: Block) -> list[tuple[Var, Expr]] | None:
-    """The iterators that index what a block writes, in order, with their extents; those of one round left out."""
+    """Returns the iterators that index the result of a block, in order, with their extents, without those of extent 1."""
     loops, body = plain_loops(func, block), block.body
     if isinstance(loops, Refusal) or not isinstance(body, Store | Reduce):
         return None
@@ -71,7 +71,7 @@ def _iters(func: Func, block: Block) -> list[tuple[Var, Expr]] | None:
 
 
 def _along_rows(func: Func, block: Block, rows: Extents) -> bool:
-    """Whether what a reduction reads along a row lies behind the row's own indices."""
+    """True if the reduced dims of each operand come after its row dims (or the operand does not depend on the row)."""
     own = _row_iters(func, block, rows)
     reduced = {i.var for i in block.iters if i.kind == "R"}
     for a in accesses(block):
@@ -83,7 +83,7 @@ def _along_rows(func: Func, block: Block, rows: Extents) -> bool:
 
 
 def _leading(a: Access, count: int) -> tuple[Expr, ...]:
-    """The first indices of an access, without those of dims of 1."""
+    """Returns the first `count` indices of an access, without those of dims of 1."""
     kept = [e for e, n in zip(a.indices, a.buffer.shape, strict=True) if not _is_one(n)]
     return tuple(kept[:count])
 

@@ -119,7 +119,7 @@ def sample_points(sizes: Sequence[Expr], limit: int = 36) -> list[Point]:
 
 def _typical(v: Var) -> list[int]:
     lo, hi, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 4096, 1)
-    wanted = (1, 16, 64, 256, 1024, 4096)
+    wanted = (1, 16, 64, 256, 1024, 4096)  # from a single row to long sequences; the contract clips them
     rounded = {min(max(lo, -(-w // step) * step), hi // step * step) for w in wanted}
     return sorted(rounded)
 

@@ -1,9 +1,9 @@
-"""Weights lie as the kernels that read them like best: what is known before the program runs is packed once, not at every call.
+"""Weight packing: chooses memory layouts of constant operands for the kernels that read them, so that packing runs once, not at every call.
 
     c = matmul(x, w)        ->        w_packed = pack(w);  c = matmul(x, w_packed)          # w a literal, or computed from literals
 
-The layout is an index map chosen by the rules that will schedule the reader (`Rule.layouts`), applied to the reader by
-`transform_layout`, and shared by all readers of a weight that want the same. `lift_constants` has packing done when a program is loaded.
+The layout is an index map chosen by the rule that will schedule the reader (`Rule.layouts`). `transform_layout` applies it to the reader,
+and all readers that choose the same map share one packed weight. `lift_constants` moves the packing to load time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .lift_constants import known_values
 
 
 def choose_layouts(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
-    """The function with its weights packed for the target; how each lies is a decision `<value>.pack`, which all of its readers share."""
+    """Returns the function with its weights packed for the target; the layout of each is a decision `<value>.pack`."""
     known = known_values(function)
     layouts = (decisions or Decisions()).of_kernel(function.name)
     packed: dict[tuple[g.Value, str], g.Value] = {}
@@ -42,7 +42,7 @@ def choose_layouts(function: g.Function, target: Target, decisions: Decisions | 
 def _packed(
     n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target, layouts: OfKernel
 ) -> Iterator[g.Node]:
-    """The call with operands in the layouts it wants, after the packing of those that nobody has packed yet."""
+    """Yields the packing calls that are still missing, then the call `n` over packed operands."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     operands = [p.value for p in func.params if p.role != "out"]
     values = {b: v for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
@@ -64,22 +64,22 @@ def _packed(
         assert not isinstance(layout, Refusal), layout
         key = (value, str(map_))
         if key not in packed:
-            made = g.Value(f"{value.name}_packed", g.Tensor(buffer.dtype, layout.shape))
-            packed[key] = made
-            yield _pack(value, made, layout, n)
+            packed_value = g.Value(f"{value.name}_packed", g.Tensor(buffer.dtype, layout.shape))
+            packed[key] = packed_value
+            yield _pack(value, packed_value, layout, n)
         args[position] = packed[key]
         func, _ = transform_layout(func, buffer.name, map_, 0)
     yield n.with_(callee=callee_of(func), args=tuple(args)) if args != list(n.args) else n
 
 
 def _pack(value: g.Value, made: g.Value, layout: Layout, reader: g.CallLoop) -> g.CallLoop:
-    """The call that brings a tensor into a layout, zeros in between."""
+    """Returns the call that copies a tensor into a layout; padding is zero."""
     t = value.tensor
 
     def element(place: Indices, _: Indices, read: Read) -> Expr:
         there = layout.is_element(place)
-        found = read(0, *layout.inverse(place))
-        return Select(there, found, Const(0, found.dtype)) if layout.has_padding() else found
+        value_there = read(0, *layout.inverse(place))
+        return Select(there, value_there, Const(0, value_there.dtype)) if layout.has_padding() else value_there
 
     stage = Stage("packed", t.dtype, layout.shape, element)
     func, _ = func_of_stages("pack", (Buffer("x0", t.dtype, t.shape),), (stage,), 1)

@@ -1,11 +1,12 @@
-"""Images between convolutions lie in blocks of channels, `[n, c // 16, h, w, c % 16]`: what is a vector is a constant, whatever their size.
+"""NCHWc layout `[n, c // 16, h, w, c % 16]` for activations between convolutions: the vectorized dim is constant for any image size.
 
-    y = conv(x, w); z = relu(y); u = conv(concat(z, v), w2)        ->        the same calls, over y, z, v in blocks
+    y = conv(x, w); z = relu(y); u = conv(concat(z, v), w2)        ->        the same calls, with y, z, v in NCHWc
 
-A layout belongs to a value, and every loop program goes through it (`transform_layout`), so no operator has to know of it. Values whose
-channels are gone through by one iterator of some program (sums, activations, pools, concat, slices, resizes) are a class, which
-lies one way; a convolution separates its operand from its result. A class lies in blocks if a convolution makes a part of it, and if all
-numbers of channels, and all places where parts begin, are multiples of a block. Arguments and results of the function stay as they are.
+A layout belongs to a value, and `transform_layout` rewrites every loop program that accesses the value, so operators know nothing about
+it. Values whose channels are indexed by the same iterator of some program (sums, activations, pools, concat, slices, resizes) form an
+equivalence class with one layout. A convolution separates the class of its operand from that of its result. A class is blocked if a
+convolution produces one of its values and the block size divides every number of channels and every channel offset of a concat or slice.
+Arguments and results of the function keep their layout.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from ..callee import callee_of, func_of
 from .lift_constants import known_values
 
 Key = g.Value | tuple[g.CallLoop, Buffer]  # a value of the function, or a temporary of one loop program
-_Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # programs over buffers in layouts
+_Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # cache: (program, layouts of its buffers) -> rewritten program
 
 
 def layout_nchwc(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
     """The function with images in blocks of channels, where convolutions make them; how large blocks are is a decision for each class."""
     known, layouts = known_values(function), (decisions or Decisions()).of_kernel(function.name)
     left_out: set[g.CallLoop] = set()
-    made: _Made = {}
+    programs: _Made = {}
     while True:
         maps = _Classes(function, known, left_out).maps(target, layouts)
         if not maps:
             return function
-        changed = _Change(maps, made)
+        changed = _Change(maps, programs)
         nodes = tuple(changed.node(n) for n in function.nodes)
         if not changed.refused:
             return function.with_(nodes=nodes)
@@ -52,33 +53,33 @@ def layout_nchwc(function: g.Function, target: Target, decisions: Decisions | No
 
 
 def _stays(n: g.CallLoop) -> bool:
-    """Whether a program is compiled as it stands, or updates state, which lies as its owner has it."""
+    """True if a program must not be rewritten: it has a schedule of its own, or updates state, whose layout the caller owns."""
     func = func_of(n.callee)
     return func.attrs.scheduled or any(p.role == "inout" for p in func.params)
 
 
 def _buffers(n: g.CallLoop) -> dict[Buffer, Key]:
-    """The buffers of the loop program that is called, and what they are outside; temporaries belong to the call."""
+    """Maps the buffers of the called loop program to graph values; temporaries map to (call, buffer)."""
     func = func_of(n.callee)
-    given = [p.value for p in func.params if p.role != "out"]
-    made = zip((p for p in func.params if p.role != "in"), n.outs, strict=True)
-    written = [(p.value, v) for p, v in made if p.role == "out"]
-    found: dict[Buffer, Key] = {b: (n, b) for b in index(func.body).allocations}
-    pairs = [*zip(given, n.args, strict=True), *written]
-    found.update((b, v) for b, v in pairs if isinstance(b, Buffer) and isinstance(v, g.Value))
-    return found
+    inputs = [p.value for p in func.params if p.role != "out"]
+    outputs = zip((p for p in func.params if p.role != "in"), n.outs, strict=True)
+    written = [(p.value, v) for p, v in outputs if p.role == "out"]
+    keys: dict[Buffer, Key] = {b: (n, b) for b in index(func.body).allocations}
+    pairs = [*zip(inputs, n.args, strict=True), *written]
+    keys.update((b, v) for b, v in pairs if isinstance(b, Buffer) and isinstance(v, g.Value))
+    return keys
 
 
 class _Classes:
-    """Which buffers and values lie alike: sets that are joined as programs are looked at."""
+    """Union-find over values and temporaries: a class has one layout."""
 
     def __init__(self, function: g.Function, known: set[g.Value], left_out: set[g.CallLoop]) -> None:
         self.parents: dict[Key, Key] = {}
-        self.steps: dict[Key, int] = {}  # what a block has to divide, for each key
-        self.wanted: set[Key] = set()
+        self.steps: dict[Key, int] = {}  # the gcd of channel counts and offsets: a block size must divide it
+        self.wanted: set[Key] = set()  # results of convolutions
         self.shapes: dict[Key, tuple[Expr, ...]] = {}
         self.calls = [n for n in function.nodes if isinstance(n, g.CallLoop)]
-        self.fixed: set[Key] = {*function.params, *function.results, *known}
+        self.fixed: set[Key] = {*function.params, *function.results, *known}  # these keep their layout
         for n in function.nodes:
             if not isinstance(n, g.CallLoop) or n in left_out or _stays(n):
                 self.fixed.update(g.all_uses(n), n.outs)
@@ -96,7 +97,7 @@ class _Classes:
             self.parents[self.root(a)] = self.root(b)
 
     def look(self, n: g.CallLoop) -> None:
-        """Join what one program goes through together."""
+        """Joins the buffers of one program whose channels share an iterator, and fixes those with accesses outside of blocks."""
         func = func_of(n.callee)
         keys = {b: k for b, k in _buffers(n).items() if _is_image(b)}
         bare = bare_uses(func)
@@ -114,30 +115,30 @@ class _Classes:
             self.channels(block, keys, _single(func, block))
 
     def channels(self, block: Block, keys: dict[Buffer, Key], single: set[Var]) -> None:
-        """Join the buffers whose channels an iterator goes through."""
+        """Joins the buffers of one block whose channels share an iterator."""
         together: dict[Var, list[Key]] = {}
         iters = {i.var for i in block.iters} - single
         for a in accesses(block):
             if a.buffer not in keys:
                 continue
-            found = _channel(a.indices, iters, single)
-            if found is None:
+            channel = _channel(a.indices, iters, single)
+            if channel is None:
                 self.fixed.add(keys[a.buffer])
                 continue
-            together.setdefault(found[0], []).append(keys[a.buffer])
-            self.steps[keys[a.buffer]] = gcd(self.steps[keys[a.buffer]], found[1])
+            together.setdefault(channel[0], []).append(keys[a.buffer])
+            self.steps[keys[a.buffer]] = gcd(self.steps[keys[a.buffer]], channel[1])
         for same in together.values():
             self.join([k for k in same if k not in self.fixed])
         if makes_image(block):
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
 
     def maps(self, target: Target, layouts: OfKernel) -> dict[Key, IndexMap]:
-        """How the members of classes lie that are worth blocks."""
+        """Returns the index maps of the members of all classes that become blocked."""
         members: dict[Key, list[Key]] = {}
         for k in self.parents:
             if k not in self.fixed:
                 members.setdefault(self.root(k), []).append(k)
-        found: dict[Key, IndexMap] = {}
+        maps: dict[Key, IndexMap] = {}
         for same in members.values():
             sizes = [n for n in block_sizes(target) if gcd(*(self.steps[k] for k in same)) % n == 0]
             first = next((k.name for k in same if isinstance(k, g.Value)), None)
@@ -145,30 +146,33 @@ class _Classes:
                 continue
             why = "channels of a block: as many as a vector has lanes, or a half or a quarter of that; 0 is no blocks"
             decide = layouts.about(first, target)
-            size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # parts of long sums begin elsewhere
+            size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # it changes where partial sums begin
             if size:
-                found.update((k, _map(self.shapes[k], size)) for k in same)
-        return found
+                maps.update((k, _map(self.shapes[k], size)) for k in same)
+        return maps
 
 
 def _is_image(b: Buffer) -> bool:
-    """Whether a buffer may be one of (n, channels, …)."""
+    """True if a buffer may be an activation (n, channels, …): contiguous f32 with a constant number of channels."""
     return b.dtype is f32 and b.ndim >= 3 and b.strides is None and _extent(b.shape[1]) > 1
 
 
 def _single(func: Func, block: Block) -> set[Var]:
-    """The iterators of a block that can only be 0."""
+    """Returns the iterators of a block with extent 1, which are always 0."""
     loops = {x.var: x for x in loops_above(func, block)}
     return {i.var for i in block.iters if isinstance(i.value, Var) and i.value in loops and _extent(loops[i.value].extent) == 1}
 
 
 def _extent(e: Expr) -> int:
-    """A constant; 0 for what is none."""
+    """Returns the value of a constant; 0 for any other expression."""
     return int(e.value) if isinstance(e, Const) else 0
 
 
 def _channel(indices: tuple[Expr, ...], iters: set[Var], single: set[Var]) -> tuple[Var, int] | None:
-    """The iterator that goes through the channels of an access one by one, and where it begins; `single` ones are 0."""
+    """Returns the iterator that indexes the channels of an access with stride 1, and its constant offset; None if there is no such one.
+
+    The iterators in `single` are taken as 0.
+    """
     used = free_vars(indices[1]) & iters
     if len(used) != 1:
         return None
@@ -180,7 +184,7 @@ def _channel(indices: tuple[Expr, ...], iters: set[Var], single: set[Var]) -> tu
 
 
 def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
-    """The map of an image in blocks, without the dims that have one element only."""
+    """Returns the index map to NCHWc; dims of one element are dropped."""
     inputs = tuple(Var(f"d{k}") for k in range(len(shape)))
     n, c, *places = inputs
     one = _extent(shape[1]) == size
@@ -190,7 +194,7 @@ def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
 
 
 class _Change:
-    """The calls over values in their new layouts."""
+    """Rewrites calls for values in their new layouts; `refused` collects those that cannot be rewritten."""
 
     def __init__(self, maps: dict[Key, IndexMap], made: _Made) -> None:
         self.maps = maps
@@ -208,16 +212,16 @@ class _Change:
         if func is None:
             self.refused.add(n)
             return n
-        given = dict(zip(n.callee.symbols, n.dims, strict=True))
+        dims = dict(zip(n.callee.symbols, n.dims, strict=True))
         return n.with_(
             callee=callee_of(func),
             args=tuple(self.value(a) if isinstance(a, g.Value) else a for a in n.args),
             outs=tuple(map(self.value, n.outs)),
-            dims=tuple(given[v] for v in func.symbols),
+            dims=tuple(dims[v] for v in func.symbols),
         )
 
     def program(self, func: Func, maps: dict[Buffer, IndexMap]) -> Func | None:
-        """A program over buffers in blocks, the same one for each of its calls; None where that cannot be."""
+        """Returns the program rewritten for blocked buffers (cached); None if a schedule primitive refuses."""
         key = func, tuple((b, str(m)) for b, m in maps.items())
         if key not in self.made:
             try:
@@ -227,7 +231,7 @@ class _Change:
         return self.made[key]
 
     def value(self, v: g.Value) -> g.Value:
-        """A value in its layout."""
+        """Returns the value with the shape of its new layout."""
         if v not in self.maps:
             return v
         if v not in self.values:
@@ -238,7 +242,7 @@ class _Change:
 
 
 def _with_blocks(func: Func, maps: dict[Buffer, IndexMap]) -> Func:
-    """A program over buffers in blocks, with iterators of its own for blocks and for what is inside of them."""
+    """Rewrites a program for blocked buffers, and splits its channel iterators into block and lane iterators."""
     s = Schedule(func)
     users = {a.buffer: b.name for b in blocks(func.body) for a in accesses(b)}
     for buffer, map_ in maps.items():
@@ -253,7 +257,10 @@ def _with_blocks(func: Func, maps: dict[Buffer, IndexMap]) -> Func:
 
 
 def _iterators(block: Block, sizes: set[int], single: set[Var]) -> IndexMap | None:
-    """New iterators of a block: those inside of blocks of channels last, none that is always 0 and in no result; None where that is so."""
+    """Returns the new order of a block's iterators, or None if it does not change.
+
+    Lane iterators (inside a block of channels) come last, before reductions. Iterators that are always 0 and index no result are dropped.
+    """
     named = {v for a in accesses(block) if a.write for e in a.indices for v in free_vars(e)}
     inputs = tuple(Var(f"d{k}") for k in range(len(block.iters)))
     lasts = [a.indices[-1] for a in accesses(block) if a.indices]

@@ -1,9 +1,9 @@
-"""What depends on literals alone is computed once, when a program is loaded: the function is taken apart into a part for then and the rest.
+"""Moves computations on literals (such as weight packing) to load time: splits a function into a `load` function and the rest.
 
     w_packed = pack(w); y = matmul(x, w_packed)      ->      load: w_packed = pack(w)        rest: y = matmul(x, <w_packed>)
 
-`load` is a function without parameters, whose results are the tensors that the rest needs. In the rest they are literals whose values are
-not known yet (`graph/stand_in.py`). `whole` puts the two parts together again, for the text of a program at this stage.
+`load` has no parameters; its results are the tensors that the rest needs. In the rest they are literals whose values are not known yet
+(`graph/stand_in.py`). `whole` joins the two parts again, to print the program at this stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """A function taken apart: what is done once, the rest, and the arrays that stand in the rest for the results of the first."""
+    """A split function: `load` runs once, `rest` at every call; `derived` are the placeholders in `rest` for the results of `load`."""
 
     load: g.Function | None
     rest: g.Function
@@ -32,7 +32,7 @@ class Lifted:
 
 
 def known_values(function: g.Function) -> set[g.Value]:
-    """The values that are known before the function is called: literals, and what is computed from them alone."""
+    """Returns the values that do not depend on arguments: literals, and pure computations on literals."""
     known: set[g.Value] = set()
     for n in function.nodes:
         if isinstance(n, g.Const) or (_is_pure(n) and g.node_args(n) and all(a in known for a in g.node_args(n))):
@@ -41,7 +41,7 @@ def known_values(function: g.Function) -> set[g.Value]:
 
 
 def lift_constants(function: g.Function) -> Lifted:
-    """The function taken apart; `load` is None where there is nothing to do beforehand."""
+    """Splits the function; `load` is None if nothing can be computed at load time."""
     known = known_values(function)
     literals = {out for n in function.nodes if isinstance(n, g.Const) for out in n.outs}
     early = [n for n in function.nodes if n.outs and all(v in known and v not in literals for v in n.outs)]
@@ -66,16 +66,16 @@ def lift_constants(function: g.Function) -> Lifted:
 
 
 def whole(rest: g.Function, load: g.Function, derived: Sequence[Array]) -> g.Function:
-    """The two parts as one function again: `rest` calls `load` for the literals that stand in it without values."""
+    """Joins the two parts: `rest` calls `load` in place of its placeholder literals."""
     places = {id(n.array): n for n in rest.nodes if isinstance(n, g.Const)}
-    found = [places.get(id(a)) for a in derived]
-    outs = tuple(g.Value(r.name, r.annotation) if n is None else n.outs[0] for n, r in zip(found, load.results, strict=True))
+    stand_ins = [places.get(id(a)) for a in derived]
+    outs = tuple(g.Value(r.name, r.annotation) if n is None else n.outs[0] for n, r in zip(stand_ins, load.results, strict=True))
     call = g.CallFunction(outs=outs, function=load, args=(), span=rest.span)
-    return rest.with_(nodes=(call, *(n for n in rest.nodes if n not in found)))
+    return rest.with_(nodes=(call, *(n for n in rest.nodes if n not in stand_ins)))
 
 
 def _is_pure(n: g.Node) -> bool:
-    """Whether a node may be done early: it computes tensors of constant size from its arguments, and nothing else."""
+    """True if a node may run at load time: it only computes tensors of constant size from its arguments, and has no checks that could fail."""
     if any(not isinstance(v.annotation, g.Tensor) or v.annotation.state or not _constant(v.annotation.shape) for v in n.outs):
         return False
     if n.requires:

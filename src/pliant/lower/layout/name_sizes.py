@@ -1,13 +1,13 @@
-"""Sizes that a loop program uses only as a whole become symbols of its own.
+"""Replaces compound size expressions in loop programs by fresh symbols, so that equal kernels with different size formulas are shared.
 
     def f(x: f32[(height + 1) // 2, 8], …)      ->      def f(x: f32[height, 8], …)      # called with (height + 1) // 2
 
-What is known of the size is known of the symbol; nobody can ask for more, because the variables inside stand nowhere else. Proofs about
-such programs are short, and layers that differ only in where their sizes come from are one program.
+An expression is replaced only if the program uses its variables nowhere else, so nothing can be lost: the symbol gets the range and the
+divisibility of the expression. Proofs about such programs are shorter, and layers that differ only in size formulas become one kernel.
 
-    named, sizes = name_dims(func)              # sizes: what each new symbol stands for
+    named, sizes = name_dims(func)              # sizes: the expression behind each new symbol
 
-`name_sizes` does so for the programs of a function, before anything is asked about them that has to be proven.
+`name_sizes` does this for all programs of a function, before any analysis that needs proofs.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..callee import callee_of, func_of, map_calls
 
 
 def name_sizes(function: g.Function) -> g.Function:
-    """The function with symbols for the sizes in its loop programs; programs that are alike then are one."""
+    """Returns the function with symbols for the compound sizes in its loop programs; structurally equal programs become one object."""
     nodes = map_calls(function.nodes, _Programs().call)
     return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)
 
 
 class _Programs:
-    """The programs of a function, by structure."""
+    """The renamed programs of a function, shared by structural hash."""
 
     def __init__(self) -> None:
-        self.named: dict[Func, tuple[Func, tuple[Expr, ...]]] = {}  # what stands for a program, and the values of its symbols
+        self.named: dict[Func, tuple[Func, tuple[Expr, ...]]] = {}  # program -> (its replacement, the values of that one's symbols)
         self.alike: dict[bytes, Func] = {}
 
     def call(self, n: g.CallLoop) -> g.Node:
-        """The call of the program that stands for all of its like."""
+        """Returns the call with its program replaced by the shared one."""
         func = func_of(n.callee)
         if func.attrs.scheduled:
             return n
@@ -50,27 +50,27 @@ class _Programs:
         one, values = self.named[func]
         if one is func:
             return n
-        given = dict(zip(func.symbols, n.dims, strict=True))
-        return n.with_(callee=callee_of(one), dims=tuple(substitute(e, given) for e in values))
+        dims = dict(zip(func.symbols, n.dims, strict=True))
+        return n.with_(callee=callee_of(one), dims=tuple(substitute(e, dims) for e in values))
 
 
 def name_dims(func: Func) -> tuple[Func, dict[Var, Expr]]:
-    """`func` with a symbol for each size that it uses only as a whole, and what these stand for; itself where there is none."""
-    found = _sizes(func)
-    if not found:
+    """Returns `func` with a symbol for each replaceable size expression, and the expression behind each symbol."""
+    sizes = _sizes(func)
+    if not sizes:
         return func, {}
-    packed = any(b.dtype.bits < 8 for b in func.buffers)  # whose rows are whole bytes
-    symbols = {e: _symbol(e, packed) for e in found}
+    packed = any(b.dtype.bits < 8 for b in func.buffers)  # rows of sub-byte elements must stay provably whole bytes
+    symbols = {e: _symbol(e, packed) for e in sizes}
     return with_symbols(func, symbols), {v: e for e, v in symbols.items()}
 
 
 def with_symbols(func: Func, symbols: Mapping[Expr, Expr]) -> Func:
-    """`func` with symbols, or what is made of them, in the place of these sizes."""
+    """Returns `func` with the keys of `symbols` replaced by their values, in expressions and buffer shapes."""
     return WithSymbols(symbols).func(func)
 
 
 def _sizes(func: Func) -> list[Expr]:
-    """The largest such sizes, none of them part of another one."""
+    """Returns the largest replaceable size expressions of a program; none of them is part of another one."""
     symbols = set(func.symbols)
     shapes = [e for b in func.buffers for e in (*b.shape, *(b.strides or ()))]
     if not any(e.args for e in shapes):
@@ -90,7 +90,7 @@ def _sizes(func: Func) -> list[Expr]:
 
 
 def _users(roots: list[Expr]) -> dict[Expr, set[Expr | None]]:
-    """The nodes that each node is an operand of; None where it stands for itself."""
+    """Maps each expression node to its parents; None as a parent marks a root."""
     users: dict[Expr, set[Expr | None]] = {}
     for root in dict.fromkeys(roots):
         stack = [] if root in users else [root]
@@ -111,9 +111,9 @@ def _is_dim(e: Expr, facts: Facts) -> bool:
 
 
 def _symbol(e: Expr, packed: bool) -> Dim:
-    """A dim of which is known what is known of `e`, as far as somebody has said so.
+    """Returns a dim with the range and divisibility of `e`.
 
-    Of sizes of dims without a contract only matters whether they may be 0: what else their formula tells would make programs differ.
+    If no dim in `e` has a contract, only the fact whether it may be 0 is kept: more would make otherwise equal programs differ.
     """
     facts = Facts()
     lo, hi = int_range(e, facts)
@@ -126,7 +126,7 @@ def _symbol(e: Expr, packed: bool) -> Dim:
 
 
 class WithSymbols(Replacer):
-    """Puts symbols in the place of expressions, in the shapes of buffers too."""
+    """Replaces expressions by symbols, also in the shapes of buffers."""
 
     def __init__(self, symbols: Mapping[Expr, Expr]) -> None:
         self.made: dict[Buffer, Buffer] = {}
@@ -134,25 +134,25 @@ class WithSymbols(Replacer):
         self._memo.update(symbols)
 
     def func(self, f: Func) -> Func:
-        """The program over the symbols."""
+        """Returns the program over the symbols."""
         params = tuple(Param(self.buffer(p.value), p.role) if isinstance(p.value, Buffer) else p for p in f.params)
         for b in _own_buffers(f.body):
             self.made[b] = self.buffer(b)
         return f.with_(params=params, body=self.stmt(f.body))
 
     def buffer(self, b: Buffer) -> Buffer:
-        """The buffer with its shape over the symbols."""
+        """Returns the buffer with its shape over the symbols."""
         strides = None if b.strides is None else tuple(map(self.expr, b.strides))
         self.made[b] = Buffer(b.name, b.dtype, self.shape(b), strides, b.scope)
         return self.made[b]
 
     def shape(self, b: Buffer) -> tuple[Expr, ...]:
-        """The shape of a buffer over the symbols."""
+        """Returns the shape of a buffer over the symbols."""
         return tuple(map(self.expr, b.shape))
 
 
 def _own_buffers(body: Stmt) -> Iterator[Buffer]:
-    """What a program allocates and looks at, in order."""
+    """Yields the buffers that a program allocates or defines as views, in order."""
     for s in walk_stmts(body):
         if isinstance(s, Alloc | View):
             yield s.buffer

@@ -1,14 +1,14 @@
-"""Which constant sizes of a loop program its schedule does not need to know: they may be arguments as well.
+"""Finds constant sizes of a loop program that its schedule does not depend on, so that they can become arguments ("free" sizes).
 
-    y[n, t, h, w, 16] += x[n, s, h + a, w + b, 16] * w[t, s * 16 + c, a, b, 16]        # s and t: how many blocks of channels there are
+    y[n, t, h, w, 16] += x[n, s, h + a, w + b, 16] * w[t, s * 16 + c, a, b, 16]        # s and t: numbers of channel blocks
 
-A loop is free if it goes from one large part of memory to the next: in every index that it is in, it is the digit of most weight, and
-never along neighboring elements, which are vectors. So are not free: lanes, windows, what a quotient is taken of, and the loops that
-a rule keeps in registers. An axis of a buffer is free if free loops go along it, and if it is no distance between the rows of a tile:
-these are constants in addresses, and would be a register each.
+A loop is free if it steps over large parts of memory: in every index expression its iterator is the most significant digit, and it never
+steps over adjacent elements, which are vector lanes. Not free are lanes, filter windows, iterators under a division, and the loops that a
+rule keeps in a register tile. An axis of a buffer is free if only free loops index it, and if it does not determine the distance between
+rows of a register tile: such distances are constants in addresses, and would take a register each.
 
-Which loops a rule keeps in registers it says itself (`Rule.promotable`), with what its schedule must be told where others are free: the
-tile that it takes (`tiles`), what an extent stays a multiple of (`steps`), in which parts it sums (`parts`).
+The rule itself says which loops it keeps in registers (`Rule.promotable`). It also returns the choices that it would otherwise derive from
+the sizes: its register tile (`tiles`), the required divisors of extents (`steps`), and how it splits its sums (`parts`).
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ Nest = dict[Var, For]
 
 @dataclass(frozen=True, slots=True)
 class FreeSizes:
-    """What may be an argument: extents of loops and of axes of buffers, and what is compared with or added to free iterators."""
+    """The sizes that may become arguments: extents of loops and buffer axes, and constants next to free iterators."""
 
     loops: frozenset[Var]
     iterators: frozenset[Var]
     axes: frozenset[Axis]
-    steps: dict[Var, int]  # what the extent of a loop stays a multiple of
-    tiles: dict[str, Tile]  # which blocks keep in registers, whatever the free sizes are
-    parts: dict[str, Parts]  # in which blocks sum, whatever the free sizes are
+    steps: dict[Var, int]  # the required divisor of the extent of a loop
+    tiles: dict[str, Tile]  # the register tile of a block, whatever the free sizes are
+    parts: dict[str, Parts]  # how a block splits its sum, whatever the free sizes are
 
 
 def free_sizes(func: Func, target: Target, decisions: OfKernel | None = None) -> FreeSizes:
-    """The sizes of a program that its schedule does not need to know; `decisions` has the tiles that it will take."""
-    found = _Free(func, target, decisions)
-    return FreeSizes(frozenset(found.loops), frozenset(found.iterators), frozenset(found.axes()), found.steps, found.tiles, found.parts)
+    """Returns the sizes of a program that its schedule does not depend on; `decisions` fixes the register tiles."""
+    free = _Free(func, target, decisions)
+    return FreeSizes(frozenset(free.loops), frozenset(free.iterators), frozenset(free.axes()), free.steps, free.tiles, free.parts)
 
 
 class _Free:
-    """The free loops and iterators of a program, and the iterators that are rows of tiles."""
+    """The free loops and iterators of a program, and the iterators over the rows of register tiles."""
 
     def __init__(self, func: Func, target: Target, decisions: OfKernel | None) -> None:
         self.func, self.target = func, target
@@ -68,7 +68,7 @@ class _Free:
                 self._take(b, nest, sizes)
 
     def _take(self, block: Block, nest: Nest, sizes: Promotable) -> None:
-        """The free iterators of a block, and what its rule must be told."""
+        """Adds the free iterators of a block and the choices of its rule."""
         free = {v for v in sizes.iterators if _extent(nest[v]) > 1 and _is_free(v, block, nest)}
         self.iterators |= free
         self.loops |= {nest[v].var for v in free}
@@ -80,27 +80,27 @@ class _Free:
             self.parts[block.name] = sizes.parts
 
     def axes(self) -> Iterator[Axis]:
-        """The axes that only free loops go along, none of them inside of the rows of a tile."""
+        """Returns the axes that only free loops index and that are not inside the rows of a register tile."""
         fixed: set[Axis] = set()
-        found: set[Axis] = set()
+        candidates: set[Axis] = set()
         for b in self.blocks:
             for a in accesses(b):
                 inside = False
                 for k, e in enumerate(a.indices):
                     used = free_vars(e)
-                    (fixed if inside or (used and used.isdisjoint(self.iterators)) else found).add((a.buffer, k))
+                    (fixed if inside or (used and used.isdisjoint(self.iterators)) else candidates).add((a.buffer, k))
                     inside = inside or not used.isdisjoint(self.rows)
-        return (x for x in found - fixed if _is_size(*x))
+        return (x for x in candidates - fixed if _is_size(*x))
 
 
 def _is_size(b: Buffer, axis: int) -> bool:
-    """Whether an axis has a constant extent from which all distances in a buffer follow."""
+    """True if an axis has a constant extent above 1 and the buffer is contiguous with elements of whole bytes."""
     size = b.shape[axis]
     return isinstance(size, Const) and size.value > 1 and b.strides is None and b.dtype.bits >= 8
 
 
 def _is_plain(func: Func) -> bool:
-    """Whether a program is nests of blocks that are one statement each, over all of its memory."""
+    """True if a program consists of loop nests around blocks of one store or reduction, without declared regions."""
     inner = [s for b in blocks(func.body) for s in (b.body, b.init) if s is not None]
     plain = all(isinstance(s, Store | Reduce) for s in inner) and all(b.reads is None and b.writes is None for b in blocks(func.body))
     rest = [s for s in walk_stmts(func.body) if s not in inner]
@@ -108,12 +108,12 @@ def _is_plain(func: Func) -> bool:
 
 
 def _extent(loop: For) -> int:
-    """A constant; 0 for what is none."""
+    """Returns the constant extent of a loop; 0 if it is symbolic."""
     return int(loop.stop.value) if isinstance(loop.stop, Const) else 0
 
 
 def _is_free(v: Var, block: Block, nest: Nest) -> bool:
-    """Whether an iterator goes from one large part of memory to the next, wherever it is in an index."""
+    """True if an iterator is the most significant digit of every index that it occurs in."""
     for a in accesses(block):
         for k, e in enumerate(a.indices):
             if v in free_vars(e) and not _is_first_digit(v, e, nest, last=k == len(a.indices) - 1):
@@ -122,7 +122,7 @@ def _is_free(v: Var, block: Block, nest: Nest) -> bool:
 
 
 def _is_first_digit(v: Var, e: Expr, nest: Nest, last: bool) -> bool:
-    """Whether everything else in an index stays within one step of `v`; more than one element, where elements are neighbors."""
+    """True if the other terms of an index stay within one step of `v`; in the `last` index a step must be more than one element."""
     parts = linear(e, v)
     if parts is None or set(parts[0]) != {()}:
         return False

@@ -1,10 +1,10 @@
-"""Loop programs that differ only in sizes which no schedule needs to know become one program, with these sizes as dims.
+"""Merges loop programs that differ only in sizes that their schedule does not depend on; these sizes become symbolic dims.
 
     conv(x: f32[b, 4, h, w, 16], w: f32[8, 64, 3, 3, 16], …)        ->    conv(x: f32[b, s, h, w, 16], w: f32[t, s * 16, 3, 3, 16], …)
     conv(x: f32[b, 8, h, w, 16], w: f32[16, 128, 3, 3, 16], …)            # called with s = 4, t = 8 and with s = 8, t = 16
 
-Which sizes these are the loops tell that go through them (`promotable_sizes.py`). Others, and those in which no two programs differ, stay
-constants. Every program that is replaced is the new one at its own sizes.
+This makes fewer kernels to compile. `promotable_sizes.py` finds the sizes. All other sizes, and those in which no two programs differ, stay
+constants. Each replaced program is the new program called with its own sizes.
 
     promote_sizes(function, target)      # before programs are scheduled
 """
@@ -29,12 +29,12 @@ from ..callee import callee_of, func_of, map_calls
 from .name_sizes import WithSymbols, with_symbols
 from .promotable_sizes import FreeSizes, free_sizes
 
-_BESIDE = (Add, Sub, Lt, Le, Eq, Ne)  # a constant next to a free iterator is a size, too
-_Sizes = tuple[int, ...]  # what stands in one place of each program
+_BESIDE = (Add, Sub, Lt, Le, Eq, Ne)  # a constant that is added to or compared with a free iterator is a size, too
+_Sizes = tuple[int, ...]  # the constants that the programs of a group have at one place
 
 
 def promote_sizes(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
-    """The function with one program in the place of those that differ only in sizes no schedule needs."""
+    """Returns the function with one program for each group of programs that differ only in free sizes."""
     decisions = decisions or Decisions()
     opened: dict[Func, _Opened] = {}
 
@@ -48,52 +48,52 @@ def promote_sizes(function: g.Function, target: Target, decisions: Decisions | N
     promoted = {p.func: p for p in _promoted(opened.values())}
 
     def call(n: g.CallLoop) -> g.Node:
-        found = promoted.get(func_of(n.callee))
-        return n if found is None else found.call(n)
+        replacement = promoted.get(func_of(n.callee))
+        return n if replacement is None else replacement.call(n)
 
     return function.with_(nodes=map_calls(function.nodes, call)) if promoted else function
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A program with a variable in each place where a size may be an argument."""
+    """A program with a variable at each place of a free size."""
 
     func: Func
     open: Func
     places: tuple[Var, ...]
-    sizes: _Sizes  # what stood there
-    steps: tuple[int, ...]  # what sizes of loops stay a multiple of
-    tiles: dict[str, Tile]  # which its blocks keep in registers
-    parts: dict[str, Parts]  # in which they sum
+    sizes: _Sizes  # the constants at these places
+    steps: tuple[int, ...]  # required divisors of loop extents
+    tiles: dict[str, Tile]  # register tile of each block
+    parts: dict[str, Parts]  # how each block splits its sum
 
     def own_symbols(self) -> list[Var]:
-        """The symbols that the program had before, in an order that all programs of its form share."""
+        """Returns the symbols that the program had before, in an order that all structurally equal programs share."""
         return [v for v in self.open.symbols if v not in self.places]
 
 
 @dataclass(frozen=True, slots=True)
 class _Promoted:
-    """What stands for a program: another one, and a value for each of its symbols, over those of the program."""
+    """A replacement: `func` is `by` called with `values` (over the symbols of `func`) for its symbols."""
 
     func: Func
     by: Func
     values: tuple[Expr, ...]
 
     def call(self, n: g.CallLoop) -> g.Node:
-        """The call of what stands for the program."""
-        given = dict(zip(self.func.symbols, n.dims, strict=True))
-        return n.with_(callee=callee_of(self.by), dims=tuple(given[e] if isinstance(e, Var) else e for e in self.values))
+        """Returns the call of the replacement."""
+        dims = dict(zip(self.func.symbols, n.dims, strict=True))
+        return n.with_(callee=callee_of(self.by), dims=tuple(dims[e] if isinstance(e, Var) else e for e in self.values))
 
 
 def _open(func: Func, target: Target, decisions: OfKernel) -> _Opened:
     free = free_sizes(func, target, decisions)
     opener = _Opener(free)
-    made = opener.func(func)
-    return _Opened(func, made, tuple(opener.places), tuple(opener.places.values()), tuple(opener.steps), free.tiles, free.parts)
+    opened = opener.func(func)
+    return _Opened(func, opened, tuple(opener.places), tuple(opener.places.values()), tuple(opener.steps), free.tiles, free.parts)
 
 
 class _Opener(WithSymbols):
-    """Puts variables in the place of free sizes."""
+    """Replaces free sizes by variables."""
 
     def __init__(self, free: FreeSizes) -> None:
         super().__init__({})
@@ -104,19 +104,19 @@ class _Opener(WithSymbols):
     def place(self, size: Expr) -> Expr:
         if not isinstance(size, Const):
             return size
-        made = Var(f"size_{len(self.places)}", i64)
-        self.places[made] = int(size.value)
-        return made
+        variable = Var(f"size_{len(self.places)}", i64)
+        self.places[variable] = int(size.value)
+        return variable
 
     def shape(self, b: Buffer) -> tuple[Expr, ...]:
         return tuple(self.place(e) if (b, k) in self.free.axes else self.expr(e) for k, e in enumerate(b.shape))
 
     def stmt(self, s: Stmt) -> Stmt:
-        made = super().stmt(s)
-        if not isinstance(made, For) or made.var not in self.free.loops:
-            return made
-        self.steps.append(self.free.steps.get(made.var, 1))
-        return made.with_(stop=self.place(made.stop))
+        result = super().stmt(s)
+        if not isinstance(result, For) or result.var not in self.free.loops:
+            return result
+        self.steps.append(self.free.steps.get(result.var, 1))
+        return result.with_(stop=self.place(result.stop))
 
     def _leaf(self, e: Expr) -> Expr | None:
         if isinstance(e, _BESIDE) and e.args[0].dtype is i64 and not free_vars(e).isdisjoint(self.free.iterators):
@@ -134,7 +134,7 @@ def _promoted(opened: Iterable[_Opened]) -> Iterator[_Promoted]:
 
 
 def _one_for(group: Sequence[_Opened]) -> Iterator[_Promoted]:
-    """One program for those of a form, or for each part of them whose sizes hang together alike."""
+    """Yields replacements by one program; splits the group if the sizes are not linear combinations of common symbols."""
     first = group[0]
     if all(o.sizes == first.sizes for o in group):
         return
@@ -157,26 +157,26 @@ def _one_for(group: Sequence[_Opened]) -> Iterator[_Promoted]:
 
 
 def _with_choices(s: Stmt, chosen: _Opened) -> Stmt:
-    """The statement with blocks that ask for their tiles and parts: the rules choose them by sizes, which are not there any more."""
+    """Annotates blocks with their tile and parts: the rules can no longer derive them, because the sizes became symbols."""
     s = map_children(s, lambda inner: _with_choices(inner, chosen))
     if not isinstance(s, Block):
         return s
-    asked = {what: of[s.name] for what, of in (("tile", chosen.tiles), ("parts", chosen.parts)) if s.name in of}
-    return s.with_(annotations={**s.annotations, **asked}) if asked else s
+    annotations = {what: of[s.name] for what, of in (("tile", chosen.tiles), ("parts", chosen.parts)) if s.name in of}
+    return s.with_(annotations={**s.annotations, **annotations}) if annotations else s
 
 
 def _symbols(shapes: Iterable[_Sizes], step: int) -> dict[_Sizes, Dim]:
-    """A dim for each extent of buffers that programs differ in, and that is no multiple nor sum of others."""
-    found: dict[_Sizes, Dim] = {}
+    """Returns a dim for each buffer extent in which the programs differ, except multiples and sums of other such extents."""
+    symbols: dict[_Sizes, Dim] = {}
     for sizes in sorted(dict.fromkeys(shapes), key=sum):
-        if _over(sizes, found) is None:
+        if _over(sizes, symbols) is None:
             multiple = gcd(step, *sizes)
-            found[sizes] = Dim(f"size{len(found)}", multiple, multiple_of=multiple)
-    return found
+            symbols[sizes] = Dim(f"size{len(symbols)}", multiple, multiple_of=multiple)
+    return symbols
 
 
 def _over(sizes: _Sizes, symbols: dict[_Sizes, Dim]) -> Expr | None:
-    """What stands in one place, as an expression over symbols that is right for all programs."""
+    """Returns an expression over `symbols` that equals the size at one place in all programs of a group; None if there is none."""
     if len(set(sizes)) == 1:
         return Const(sizes[0], i64)
     for unit, v in symbols.items():
