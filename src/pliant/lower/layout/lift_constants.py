@@ -75,7 +75,7 @@ def whole(rest: g.Function, load: g.Function, derived: Sequence[Array]) -> g.Fun
 
 
 def _is_pure(n: g.Node) -> bool:
-    """True if a node may run at load time: it only computes tensors of constant size from its arguments, and has no checks that could fail."""
+    """True if a node may run at load time: it only computes tensors of constant size from its arguments, and has no checks."""
     if any(not isinstance(v.annotation, g.Tensor) or v.annotation.state or not _constant(v.annotation.shape) for v in n.outs):
         return False
     if n.requires:

@@ -1,7 +1,7 @@
-"""Operators that are templates become calls of the loop programs that these build (docs/design/0007-operator-templates.md).
+"""Lowers operators with a template to calls of the loop program that the template builds (docs/design/0007-operator-templates.md).
 
-Where the results have dims that only a run can tell, the loop program fills memory of the capacity and counts; the count becomes
-the dim, and the result is the counted part of the memory:
+If a result has data-dependent dims, the loop program fills memory of the largest possible size and counts. The count becomes the dim, and
+the result is the counted prefix of that memory:
 
     y = ops.nonzero(x, count=u)     ->      y_all, u_count = call nonzero(x)          # Tensor[i64, n*m, 2], Tensor[i64]
                                             u = ops.bind_dim(u_count, u, most=n*m)
@@ -28,7 +28,7 @@ from .templates import Site, build, moved, promoted
 
 
 def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
-    """An operator as a call of the loop program that its template builds, and what makes dims of its counts."""
+    """Returns the call of the loop program that the template of an operator builds, and the nodes that turn its counts into dims."""
     op, dims = TABLE[n.op], node_defines(n)
     most = op.capacity(tuple(tensor_of(a.annotation) for a in n.args), n.attrs) if op.capacity is not None else ()
     limits = dict(zip(dims, most, strict=True))
@@ -36,28 +36,28 @@ def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
     counts = tuple(g.Value(f"{d.name}_count", g.Tensor(i64, ())) for d in dims)
     in_place = updated_state(n) is not None
     call = _call(n, lowering, full, counts, in_place)
-    made: list[g.Node] = [call]
+    nodes: list[g.Node] = [call]
     for dim, limit, count in zip(dims, most, counts, strict=True):
         out = g.Value(dim.name, g.Scalar(i64, dim))
-        made.append(g.Op(op="bind_dim", args=(count,), attrs=BindAttrs(dim, limit), outs=(out,), origin=n.origin, span=n.span))
+        nodes.append(g.Op(op="bind_dim", args=(count,), attrs=BindAttrs(dim, limit), outs=(out,), origin=n.origin, span=n.span))
     for out, whole in zip(n.outs, full, strict=True):
         if whole is not out:
             attrs = PrefixAttrs(out.tensor.shape[0])
             d = Deduction("prefix", (whole,), span=n.span)
             TABLE["prefix"].deduce(d, attrs)
-            made.append(
+            nodes.append(
                 g.Op(op="prefix", args=(whole,), attrs=attrs, outs=(out,), requires=tuple(d.requires), origin=n.origin, span=n.span)
             )
-    return tuple(made)
+    return tuple(nodes)
 
 
 def _contiguous(source: Buffer | Expr) -> Buffer | Expr:
-    """An argument as templates take it, which may view it under another shape: the host program copies one that has strides."""
+    """Returns the argument without strides: templates may view it under another shape, so the host program makes a contiguous copy."""
     return Buffer(source.name, source.dtype, source.shape) if isinstance(source, Buffer) and source.strides is not None else source
 
 
 def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
-    """The memory for a result: itself, or one of the largest size that it may have."""
+    """Returns the value that the loop program writes: the result itself, or one of the largest size that it may have."""
     whole = substitute_annotation(out.annotation, limits)
     return out if whole == out.annotation else g.Value(f"{out.name}_all", whole)
 
@@ -76,7 +76,7 @@ def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence
 def _program(
     n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool
 ) -> tuple[g.Callee, tuple[Var, ...], dict[Var, Expr]]:
-    """The loop program of a template, the scalars it takes besides, and the values of the sizes that became symbols."""
+    """Returns the loop program of a template, its additional scalar arguments, and the values of the sizes that became symbols."""
     outs = [Buffer(f"y{k}", v.tensor.dtype, v.tensor.shape) for k, v in enumerate(full)]
     counters = [Buffer(f"count{k}", i64, ()) for k in range(len(counts))]
     if in_place:
@@ -87,11 +87,11 @@ def _program(
     counted = {b.name: counters[dims.index(e)].name for b, out in zip(outs, n.outs, strict=True) for e in out.tensor.shape[:1] if e in dims}
     site, values = promoted(TABLE[n.op].template, Site(n.op, tuple(sources), tuple(outs), tuple(counters), n.attrs))
     body = build(TABLE[n.op].template, site)
-    given = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(site.args) if isinstance(s, Buffer | Var)]
+    inputs = [Param(s, "inout" if in_place and k == 0 else "in") for k, s in enumerate(site.args) if isinstance(s, Buffer | Var)]
     written = [Param(b, "out") for b in (*site.outs[in_place:], *counters)]
-    # A template that shares out its loops itself is scheduled; blocks are the default rules' to schedule.
+    # A template with loops that are not serial brings its own schedule; the default rules schedule templates of blocks.
     shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
     attrs = FuncAttrs(scheduled=shared, counted=counted, moved=tuple(b.name for b in moved(TABLE[n.op].template, site)))
     known = Func(n.op, (*given, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
-    return callee_of(known.with_(params=(*given, *(Param(v) for v in extra), *written))), extra, values
+    return callee_of(known.with_(params=(*inputs, *(Param(v) for v in extra), *written))), extra, values

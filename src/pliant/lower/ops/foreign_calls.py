@@ -1,8 +1,8 @@
-"""Calls of Python functions and of library symbols become calls of loop programs that have no body, only an address.
+"""Lowers calls of Python functions and of library symbols (foreign function calls) to loop programs without a body, only an address.
 
-The address is the first buffer: memory that the runtime fills (`runtime/foreign_calls.py`). To the rest of the compiler it is a literal
-tensor. Every dim of every tensor is a symbol of its own, so the `dims` that the function gets are the shapes of its tensors, one
-after the other, and then its scalars.
+The address is the first buffer, which the runtime fills (`runtime/foreign_calls.py`). The rest of the compiler sees it as a literal tensor.
+Every dim of every tensor is a separate symbol. So the `dims` array that the function receives holds the shapes of its tensors one after
+the other, and then its scalars.
 
     y = ops.call_host(f, [x], out=Tensor[f32, k])      ->      entry = <literal>; y = f(entry, x)
 
@@ -35,16 +35,16 @@ Node = g.CallHost | g.CallLibrary
 
 @dataclass(frozen=True, slots=True)
 class ForeignCalls:
-    """A function that no longer has such calls, what they call, and the literals that stand for the addresses."""
+    """A function whose foreign calls are lowered, the functions that they call, and the literals that stand for the addresses."""
 
     function: g.Function
     calls: tuple[Outside, ...]
     entries: tuple[Array, ...]
-    nodes: tuple[Node, ...] = ()  # the calls as they were
+    nodes: tuple[Node, ...] = ()  # the original call nodes
 
 
 def host_functions(function: g.Function) -> Iterator[HostFunction]:
-    """The Python functions that a graph function and those it calls call, in order of appearance."""
+    """Yields the Python functions that a graph function calls, directly or through other graph functions, in order of appearance."""
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.CallHost):
             yield n.fn
@@ -53,7 +53,7 @@ def host_functions(function: g.Function) -> Iterator[HostFunction]:
 
 
 def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> ForeignCalls:
-    """The function with its calls of Python functions and library symbols as calls of loop programs, also inside bodies."""
+    """Lowers the foreign calls of a function, also inside branches and loops."""
     calls: list[Outside] = []
     entries: list[Array] = []
     left: list[Node] = []
@@ -77,12 +77,12 @@ def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> Fo
                 return (n.with_(cond=body(n.cond), body=body(n.body)),)
         return (n,)
 
-    made = nodes(function.nodes)
-    return ForeignCalls(function.with_(nodes=made) if calls else function, tuple(calls), tuple(entries), tuple(left))
+    lowered = nodes(function.nodes)
+    return ForeignCalls(function.with_(nodes=lowered) if calls else function, tuple(calls), tuple(entries), tuple(left))
 
 
 def with_calls(function: g.Function, leaving: ForeignCalls) -> g.Function:
-    """The function with such calls as they were: what has only an address means nothing without the address."""
+    """Returns the function with its original foreign calls: addresses mean nothing outside of this compilation."""
     entries = {id(a) for a in leaving.entries}
 
     def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
@@ -110,7 +110,7 @@ def external_number(callee: g.Callee) -> int | None:
 
 
 def refuse_addresses(function: g.Function) -> None:
-    """A program begins with the names of functions outside, not with the addresses of another compilation."""
+    """Raises if a program to compile contains lowered foreign calls: their addresses belong to another compilation."""
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.CallFunction):
             refuse_addresses(n.function)
@@ -135,7 +135,7 @@ def _lowered(n: Node, number: int, array: Array) -> tuple[g.Node, ...]:
 
 
 def _external(n: Node, number: int) -> Func:
-    """The loop program without a body that stands for the function; `number` is that of the call."""
+    """Returns the loop program without a body that stands for a foreign function; `number` is the index of the call."""
     name = _name(n)
     params = [Param(Buffer("entry", u8, (const(8),)))]
     for k, v in enumerate((*n.args, *n.outs)):
@@ -152,13 +152,13 @@ def _external(n: Node, number: int) -> Func:
 
 
 def _name(n: Node) -> str:
-    """The name of the function that is called, as an identifier."""
+    """Returns the name of the called function, or `function` if it is not an identifier."""
     name = n.symbol.rpartition(":")[2] if isinstance(n, g.CallLibrary) else str(getattr(n.fn, "__name__", "function"))
     return name if name.isidentifier() else "function"
 
 
 def _outside(n: Node, functions: Sequence[HostFunction]) -> Outside:
-    """What the runtime must know of a call; a Python function is known by its number among those of the program."""
+    """Returns the record of a foreign call for the runtime; a Python function is identified by its index in `functions`."""
     if isinstance(n, g.CallLibrary):
         library, _, symbol = n.symbol.rpartition(":")
         return Outside("library", symbol, library, -1, _operands(n.args), _operands(n.outs))
@@ -167,8 +167,8 @@ def _outside(n: Node, functions: Sequence[HostFunction]) -> Outside:
 
 
 def _operands(values: Sequence[g.Value]) -> tuple[Operand, ...]:
-    found = []
+    operands = []
     for v in values:
         assert isinstance(v.annotation, g.Tensor | g.Scalar)
-        found.append(Operand(v.annotation.dtype.name, len(v.annotation.shape) if isinstance(v.annotation, g.Tensor) else -1))
-    return tuple(found)
+        operands.append(Operand(v.annotation.dtype.name, len(v.annotation.shape) if isinstance(v.annotation, g.Tensor) else -1))
+    return tuple(operands)

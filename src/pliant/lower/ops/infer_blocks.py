@@ -1,4 +1,4 @@
-"""The loop programs that a function calls, with their plain nests of loops as blocks: fusion and schedules work on blocks."""
+"""Infers blocks in all loop programs that a function calls: fusion and scheduling work on blocks, not on plain loop nests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..callee import callee_of, func_of
 
 
 def infer_blocks(function: g.Function) -> g.Function:
-    """The function with blocks inferred in every loop program it calls, also inside bodies."""
+    """Returns the function with blocks inferred in every loop program it calls, also inside branches and loops."""
     nodes = tuple(_node(n) for n in function.nodes)
     return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)
 
@@ -17,8 +17,8 @@ def _node(n: g.Node) -> g.Node:
     match n:
         case g.CallLoop():
             func = func_of(n.callee)
-            found = infer(func)
-            return n if found is func else n.with_(callee=callee_of(found))
+            inferred = infer(func)
+            return n if inferred is func else n.with_(callee=callee_of(inferred))
         case g.If():
             return n.with_(then=_body(n.then), orelse=_body(n.orelse))
         case g.While():

@@ -1,9 +1,9 @@
-"""Graph operators become calls of loop programs: each stage of an operator is one block.
+"""Lowers graph operators to calls of loop programs: each stage of an operator becomes one block.
 
     y = ops.rms_norm(x, w)   ->   y = call rms_norm(x, w), where rms_norm is a loop program of two blocks
 
-Operators that only rename memory (reshape) stay: the host program serves them by views. So do those on host scalars: it computes them.
-What no stage can say is a template: `build_templates.py`.
+Operators that only alias memory (reshape) stay, because the host program implements them as views. Operators on host scalars stay too: the
+host program evaluates them. Operators that stages cannot express have a template: `build_templates.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..callee import callee_of
 
 
 def lower_ops(function: g.Function) -> g.Function:
-    """The function with every operator that computes something turned into a CallLoop, also inside bodies."""
+    """Returns the function with every computing operator lowered to a CallLoop, also inside branches and loops."""
     numbers = {n.outs[0]: n for n in g.walk_nodes(function.nodes) if isinstance(n, g.Const) and n.array.ndim == 0}
     return function.with_(nodes=Lowering(numbers).nodes(function.nodes))
 
@@ -50,14 +50,14 @@ T = TypeVar("T")
 
 
 class Lowering:
-    """Operators of one function on their way to loop programs; those that are alike, as layers have them, share one."""
+    """Lowers the operators of one function; equal operators, as in repeated layers, share one loop program."""
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
         self.made: dict[Any, Any] = {}
 
     def nodes(self, nodes: Sequence[g.Node]) -> tuple[g.Node, ...]:
-        return tuple(made for n in nodes for made in self.node(n))
+        return tuple(lowered for n in nodes for lowered in self.node(n))
 
     def node(self, n: g.Node) -> tuple[g.Node, ...]:
         match n:
@@ -77,16 +77,16 @@ class Lowering:
         return g.Body(b.params, self.nodes(b.nodes), b.results)
 
     def once(self, n: g.Op, make: Callable[[], T]) -> T:
-        """What `make` gives for the first operator of this kind, attributes and annotations; arguments that are numbers count as well."""
-        given = tuple((a.annotation, self.numbers[a].array.tobytes() if a in self.numbers else None) for a in n.args)
-        key = (n.op, n.attrs, given, tuple(v.annotation for v in n.outs))
+        """Memoizes `make` by operator, attributes, annotations, and the values of arguments that are literal numbers."""
+        inputs = tuple((a.annotation, self.numbers[a].array.tobytes() if a in self.numbers else None) for a in n.args)
+        key = (n.op, n.attrs, inputs, tuple(v.annotation for v in n.outs))
         if key not in self.made:
             self.made[key] = make()
-        found: T = self.made[key]
-        return found
+        result: T = self.made[key]
+        return result
 
     def op(self, n: g.Op) -> g.CallLoop:
-        """One operator as a call of its loop program; arguments that are single numbers become literals of it."""
+        """Lowers one operator to a call of its loop program; arguments that are literal numbers become literals of the program."""
         callee, extra = self.once(n, lambda: self.program(n))
         args = tuple(a for a in n.args if a not in self.numbers)
         return g.CallLoop(
@@ -108,7 +108,7 @@ def _by_template(n: g.Op) -> bool:
 
 
 def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:
-    """What stands for the arguments of an operator in its loop program: buffers, scalars, literals."""
+    """Returns the arguments of an operator as its loop program sees them: buffers, scalar variables, literals."""
     sources: list[Buffer | Expr] = []
     for i, a in enumerate(n.args):
         match a.annotation:
@@ -124,7 +124,10 @@ def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:
 
 
 def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence[Stage], results: int) -> tuple[Func, tuple[Var, ...]]:
-    """The loop program of some stages: what is read, then the variables that no shape tells as scalars (returned too), then the results."""
+    """Returns the loop program of some stages, and its additional scalar parameters.
+
+    Its parameters are the sources, then a scalar for each variable that no shape defines, then the `results` last stages.
+    """
     named: dict[str, Buffer] = {}
 
     def read(which: int | str, *indices: Expr) -> Expr:
@@ -166,7 +169,7 @@ def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
 
 
 def _stage_body(stage: Stage, buffer: Buffer, at: Indices, point: Indices, read: Read) -> tuple[Stmt | None, Stmt]:
-    """The init of a stage, and what is done at each of its points."""
+    """Returns the init statement of a stage (None without a reduction) and the statement at each point."""
     value = stage.value(at, point, read)
     combiner = NAMED_COMBINERS[stage.combiner]
     inside: Stmt = Reduce(combiner, (buffer.load(*at),), (value,)) if stage.reduce else Store(buffer, at, value)
@@ -179,7 +182,7 @@ def _stage_body(stage: Stage, buffer: Buffer, at: Indices, point: Indices, read:
 
 
 def free_variables(s: Stmt) -> tuple[Var, ...]:
-    """The variables that `s` uses and does not bind, in order of appearance."""
+    """Returns the variables that `s` uses and does not bind, in order of appearance."""
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for node in walk_stmts(s):

@@ -1,7 +1,7 @@
-"""Variables that a match_cast introduces are replaced by what they equal.
+"""Replaces the dims that a match_cast defines by the expressions that they equal.
 
-A match_cast of `x: Tensor[f32, n * 2]` to `Tensor[f32, m]` defines m, and m is n * 2 from there on; what else it asserts is a
-run-time condition (`requires`) that deduction put on the node. Afterwards every variable is defined by a parameter.
+A match_cast of `x: Tensor[f32, n * 2]` to `Tensor[f32, m]` defines m as n * 2. Its other assertions are run-time conditions (`requires`)
+that shape deduction put on the node. After this step every dim is defined by a parameter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...sym.expr import Var
 
 
 def resolve_casts(function: g.Function) -> g.Function:
-    """The function with the variables of its match_casts replaced."""
+    """Returns the function with the dims of its match_casts replaced; raises if one depends on a value known only at run time."""
     if not any(isinstance(n, g.MatchCast) for n in g.walk_nodes(function.nodes)):
         return function
     return _Resolution().function(function)
@@ -26,9 +26,9 @@ class _Resolution(Renamer):
     def node(self, node: g.Node) -> g.Node:
         if isinstance(node, g.MatchCast):
             source, target = self.use(node.value).annotation, node.outs[0].annotation
-            for found, wanted in zip(annotation_exprs(source), annotation_exprs(target), strict=False):
+            for actual, wanted in zip(annotation_exprs(source), annotation_exprs(target), strict=False):
                 if isinstance(wanted, Var) and wanted in node.defines:
-                    self.dims.setdefault(wanted, found)
+                    self.dims.setdefault(wanted, actual)
             unknown = [v for v in node.defines if v not in self.dims]
             if unknown:
                 raise UnsupportedError(

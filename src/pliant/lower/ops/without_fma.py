@@ -1,4 +1,4 @@
-"""Functions for machines without fused multiply-add: all loop programs that they call as `loop.passes.without_fma` has them.
+"""For targets without fused multiply-add: applies `loop.passes.without_fma` to all loop programs that a function calls.
 
 A call of `softmax`, which computes decay(x[v] - top[v]), becomes one of a program that computes decay(x[v] - top[v], fused=False).
 """
@@ -12,11 +12,11 @@ from ..callee import callee_of, func_of, map_calls
 
 
 def without_fma(function: g.Function) -> g.Function:
-    """The function over loop programs that need no fma but those that somebody wrote; the same object when nothing changes."""
-    made: dict[Func, Func] = {}
+    """Returns the function with loop programs that use no FMA except where the user wrote one; the same object if nothing changes."""
+    rewritten: dict[Func, Func] = {}
 
     def change(n: g.CallLoop) -> g.Node:
-        func = of_loops(func_of(n.callee), made)
+        func = of_loops(func_of(n.callee), rewritten)
         return n if func is n.callee.program else n.with_(callee=callee_of(func))
 
     nodes = map_calls(function.nodes, change)

@@ -1,9 +1,9 @@
-"""Loop programs of operators that no stage can say: scatters, scans, sorts, what counts while it runs.
+"""Templates: functions that build the loop programs of operators that stages cannot express (scatter, scan, sort, data-dependent sizes).
 
-An operator names its template as `module.function` (docs/design/0007-operator-templates.md); the function gets the operator's
-arguments, results and attributes as a `Site` and returns the body of a loop program over them. A function `…_dims` beside it promotes
-sizes that the program does not need to know to symbols, so that one program serves many shapes. A function `…_moved` tells which
-operands the program touches in its own loads and stores, once each element: moves of them can be done there
+An operator names its template as `module.function` (docs/design/0007-operator-templates.md). The function receives the arguments, results
+and attributes of the operator as a `Site` and returns the body of a loop program over them. An optional function `…_dims` next to it turns
+sizes that the code does not depend on into symbols, so that one program serves many shapes. An optional function `…_moved` returns the
+operands whose elements the program touches once each, by its own loads and stores: data movement of them can be folded into these
 (`lower.fusion.fold_data_movement`).
 
     build("scatter.elements", Site("scatter", args, outs, counts, attrs))
@@ -20,21 +20,21 @@ from .build import Site
 
 
 def build(template: str, site: Site) -> Stmt:
-    """The body of the loop program that a template makes for an operator."""
+    """Returns the body of the loop program that a template builds for an operator."""
     module, function = template.split(".")
-    made: Stmt = getattr(import_module(f".{module}", __name__), function)(site)
-    return made
+    body: Stmt = getattr(import_module(f".{module}", __name__), function)(site)
+    return body
 
 
 def promoted(template: str, site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """The site over symbols in place of sizes that the template promotes, and their values."""
+    """Returns the site with symbols for the sizes that the template does not depend on, and their values."""
     module, function = template.split(".")
     change = getattr(import_module(f".{module}", __name__), f"{function}_dims", None)
     return change(site) if change is not None else (site, {})
 
 
 def moved(template: str, site: Site) -> tuple[Buffer, ...]:
-    """The operands of a template that may lie in any order."""
+    """Returns the operands of a template whose memory order is free."""
     module, function = template.split(".")
     tell = getattr(import_module(f".{module}", __name__), f"{function}_moved", None)
     return tell(site) if tell is not None else ()

@@ -1,4 +1,4 @@
-"""Attention without a matrix of all scores: tiles of 6 queries visit tiles of 64 keys in order, with a running maximum and sum.
+"""Flash attention with online softmax: tiles of 6 queries visit tiles of 64 keys in order; the full score matrix is never in memory.
 
     keys[h, t, :, 64] = a tile of keys, transposed                                       once for all queries
     for each head and tile of queries, in parallel:
@@ -8,8 +8,9 @@
             total = total * shrink + p, in lanes;  acc[6, :] = acc * shrink + p @ v
         out = acc / total                                                                zeros where nothing is seen
 
-What a query does is the same in a tile and alone, and tiles of keys have their places: results depend neither on the other queries
-nor on threads. Unseen keys of a tile add exact zeros; zeros come out without a sign, because that may depend on their number.
+A query is computed by the same operations in a tile and alone, and key tiles have fixed positions. So results depend neither on the other
+queries nor on the number of threads. Masked keys of a tile add exact zeros. The sign of a zero result is cleared, because it could depend
+on how many zeros were added.
 """
 
 from __future__ import annotations
@@ -25,25 +26,27 @@ from ....support.record import dataclass
 from ....sym.expr import Add, And, Call, Cast, Const, Div, Eq, Expr, Le, Lt, Max, Min, Mul, MulAdd, Select, Sub, Var, product
 from .build import ONE, ZERO, Site
 
+# 6 x 16 accumulators take 12 of the 16 AVX2 registers; two key vectors and a broadcast query need the rest: the usual GEMM register tile.
+# A score tile of 6 x 64 floats is 1.5 KiB and stays in the L1 cache. `_quarters` relies on KEYS being four times LANES.
 ROWS, KEYS, LANES = 6, 64, 16
 NEVER, NOTHING = Const(-float("inf"), f32), Const(0.0, f32)
 Make = Callable[[Expr], Stmt]
 
 
 def flash(site: Site) -> Stmt:
-    """`scaled_dot_product_attention` of heads whose sizes are constants."""
-    made = _Attention.of(site)
-    return seq(Alloc(made.turned), made.turn(), made.attend())
+    """Builds `scaled_dot_product_attention` for a constant head_dim."""
+    attention = _Attention.of(site)
+    return seq(Alloc(attention.turned), attention.turn(), attention.attend())
 
 
 def flash_moved(site: Site) -> tuple[Buffer, ...]:
-    """Queries and keys are read once and copied, results are written once: they may lie in any order. Values are read for each tile."""
+    """Queries and keys are copied once and results are written once, so their memory order is free; values are read again by each tile."""
     return site.buffer(0), site.buffer(1), site.outs[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """An operand with its leading dims as one."""
+    """An operand seen as [heads, rows, width]: all leading dims are flattened into one."""
 
     whole: Buffer
 
@@ -53,17 +56,17 @@ class _Heads:
         return product(self.whole.shape[:-2]), rows, width
 
     def at(self, h: Expr, row: Expr, x: Expr) -> tuple[Expr, ...]:
-        """The indices of an element of a head."""
+        """Returns the indices into the operand of an element of a head."""
         return *_unflattened(h, self.whole.shape[:-2]), row, x
 
     def load(self, h: Expr, row: Expr, x: Expr) -> Expr:
-        """An element of a head as f32."""
+        """Loads an element of a head as f32."""
         return _wide(self.whole.load(*self.at(h, row, x)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """The operands, and the memory for the keys' tiles."""
+    """The operands, and the workspace for the transposed key tiles."""
 
     site: Site
     q: _Heads  # [heads, n, d]
@@ -81,11 +84,11 @@ class _Attention:
 
     @property
     def attrs(self) -> AttentionAttrs:
-        found: AttentionAttrs = self.site.attrs
-        return found
+        attrs: AttentionAttrs = self.site.attrs
+        return attrs
 
     def turn(self) -> Stmt:
-        """The keys in tiles, transposed; what is beyond the last key is zero."""
+        """Transposes the keys into tiles; columns beyond the last key are zero."""
         m, d = self.k.shape[1:]
         h, t, x, at = (Var(name, i64) for name in ("h", "t", "x", "at"))
         key = t * KEYS + x
@@ -94,7 +97,7 @@ class _Attention:
         return _shared_out((h, t), self.turned.shape[:2], body)
 
     def attend(self) -> Stmt:
-        """All queries: tiles of rows, but for a row that is left over alone."""
+        """Runs all queries in tiles of ROWS; a single remaining query (decoding) has code for one row."""
         n = self.q.shape[1]
         h, tile, first = Var("h", i64), Var("tile", i64), Var("first", i64)
         alone = Eq(n - first, ONE)
@@ -102,18 +105,18 @@ class _Attention:
         return _shared_out((h, tile), (self.q.shape[0], _tiles(n, ROWS)), body)
 
     def shared(self, h: Expr) -> Expr:
-        """The head of keys and values that belongs to a head of queries."""
+        """Returns the KV head of a query head (grouped-query attention)."""
         heads, shared = (b.shape[-3] if b.ndim > 2 else ONE for b in (self.site.buffer(0), self.site.buffer(1)))
         return h if heads is shared else h // (heads // shared)
 
     def scale(self) -> Expr:
-        given = self.attrs.scale
-        return Const(given, f32) if given is not None else Div(Const(1.0, f32), Call("sqrt", Cast(f32, self.q.shape[2])))
+        scale = self.attrs.scale
+        return Const(scale, f32) if scale is not None else Div(Const(1.0, f32), Call("sqrt", Cast(f32, self.q.shape[2])))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Some neighboring queries of a head, and the code that they go through together; rows beyond the last query repeat it."""
+    """A tile of adjacent queries of a head; rows beyond the last query repeat it, and `end` does not store them."""
 
     of: _Attention
     h: Expr
@@ -138,13 +141,13 @@ class _Tile:
             at = self.first + r
 
             def write(x: Expr) -> Stmt:
-                value = Add(Div(b["acc"].load(r, x), divisor), NOTHING)  # a zero loses its sign
+                value = Add(Div(b["acc"].load(r, x), divisor), NOTHING)  # -0.0 + 0.0 is 0.0
                 return Store(self.of.out.whole, self.of.out.at(self.h, at, x), _narrow(self.of.out.whole, value))
 
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
         visit = seq(*self.scores(b, kv, t, stop), *_softmax(b, self.rows_do), *self.mix(b, kv, t, stop))
-        there = And(Lt(ZERO, self.of.k.shape[1]), Lt(kv, self.of.k.shape[0]))  # always, where there are heads and keys: for the proof
+        there = And(Lt(ZERO, self.of.k.shape[1]), Lt(kv, self.of.k.shape[0]))  # always true here; it lets bounds proofs succeed
         tiles = For(t, self.first_tile(), Min(_tiles(stop, KEYS), self.of.turned.shape[1]), "serial", visit)
         return seq(
             *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
@@ -156,14 +159,14 @@ class _Tile:
         return _over("r", self.rows, "unroll", make)
 
     def row(self, r: Expr) -> Expr:
-        """The query of a row."""
+        """Returns the query of a row of the tile."""
         return self.first if self.rows == 1 else Min(self.first + r, self.of.q.shape[1] - 1)
 
     def query(self, r: Expr, x: Expr) -> Expr:
         return self.of.q.load(self.h, self.row(r), x)
 
     def last_key(self) -> Expr:
-        """The end of the keys that some row sees."""
+        """Returns the end of the range of keys that some row of the tile attends to."""
         m = self.of.k.shape[1]
         return Min(m, Max(self.row(Const(self.rows - 1, i64)) + self.of.attrs.offset + 1, ZERO)) if self.of.attrs.is_causal else m
 
@@ -172,7 +175,7 @@ class _Tile:
         return ZERO if window is None else Max(self.first + self.of.attrs.offset - (window - 1), ZERO) // KEYS
 
     def scores(self, b: dict[str, Buffer], kv: Expr, t: Expr, stop: Expr) -> list[Stmt]:
-        """Products of the queries and a tile of keys, then what masks say of them."""
+        """Computes the scores of a key tile (a 6x16 register-tiled GEMM), then applies the masks."""
         dots = Buffer("dots", f32, (Const(self.rows, i64), Const(LANES, i64)), scope="register")
         d = self.of.q.shape[2]
 
@@ -190,30 +193,30 @@ class _Tile:
 
         left = Var("left", i64)
         c = Var("c", i64)
-        count = _tiles(Min(left, Const(KEYS, i64)), LANES)  # columns beyond the last key are hidden unread
-        made: list[Stmt] = [Let(left, stop - t * KEYS), For(c, ZERO, count, "serial", columns(c))]
+        count = _tiles(Min(left, Const(KEYS, i64)), LANES)  # columns beyond the last key are not computed: `hidden` overwrites them
+        stmts: list[Stmt] = [Let(left, stop - t * KEYS), For(c, ZERO, count, "serial", columns(c))]
         if len(self.of.site.args) == 4:
-            made.append(self.with_mask(b["score"], t, left))
+            stmts.append(self.with_mask(b["score"], t, left))
         hide = self.rows_do(lambda r: _over("x", KEYS, "vector", lambda x: self.hidden(b["score"], r, t, x, left)))
-        return [*made, If(self.all_seen(t, left), seq(), hide)]
+        return [*stmts, If(self.all_seen(t, left), seq(), hide)]
 
     def all_seen(self, t: Expr, left: Expr) -> Expr:
-        """Whether all rows see all keys of a tile, by their places."""
+        """True (at run time) if causal mask, window and length hide no key of the tile from any row, so that masking can be skipped."""
         attrs, last = self.of.attrs, self.row(Const(self.rows - 1, i64))
-        found: Expr = Le(Const(KEYS, i64), left)
+        visible: Expr = Le(Const(KEYS, i64), left)
         if attrs.is_causal:
-            found = And(found, Le(t * KEYS + (KEYS - 1), self.first + attrs.offset))
-        return found if attrs.window is None else And(found, Lt(last + attrs.offset - attrs.window, t * KEYS))
+            visible = And(visible, Le(t * KEYS + (KEYS - 1), self.first + attrs.offset))
+        return visible if attrs.window is None else And(visible, Lt(last + attrs.offset - attrs.window, t * KEYS))
 
     def hidden(self, score: Buffer, r: Expr, t: Expr, x: Expr, left: Expr) -> Stmt:
-        """-inf for a key that a row does not see."""
+        """Sets the score of a masked key to -inf."""
         visible: Expr = Lt(x, left)
         for condition in seen(self.of.attrs, self.row(r), t * KEYS + x):
             visible = And(visible, condition)
         return Store(score, (r, x), Select(visible, score.load(r, x), NEVER))
 
     def with_mask(self, score: Buffer, t: Expr, left: Expr) -> Stmt:
-        """The scores with the mask; loops over whole tiles are of constant length."""
+        """Applies the mask operand to the scores; a full tile has a loop of constant length, which vectorizes without a tail."""
         site = self.of.site
         whole = site.buffer(0)
         scores = (*whole.shape[:-1], site.buffer(1).shape[-2])
@@ -232,7 +235,7 @@ class _Tile:
         return If(Le(Const(KEYS, i64), left), all_of_it, self.rows_do(part))
 
     def mix(self, b: dict[str, Buffer], kv: Expr, t: Expr, stop: Expr) -> list[Stmt]:
-        """The values of a tile, weighted, added to what the rows have so far."""
+        """Updates the accumulators: `acc = acc * shrink + p @ v` for a key tile, in register tiles."""
         e = int(self.of.v.shape[2].value)  # type: ignore[attr-defined]
         wide = LANES if e % LANES == 0 else LANES // 2
         part = Buffer("part", f32, (Const(self.rows, i64), Const(wide, i64)), scope="register")
@@ -241,7 +244,7 @@ class _Tile:
         def columns(c: Expr) -> Stmt:
             def step(key: Expr) -> Stmt:
                 def product_of(r: Expr, x: Expr) -> Expr:
-                    place = Min(t * KEYS + key, self.of.v.shape[1] - 1)  # `stop` says so; this is for the proof
+                    place = Min(t * KEYS + key, self.of.v.shape[1] - 1)  # `stop` implies it; it lets the bounds proof succeed
                     return MulAdd(score.load(r, key), self.of.v.load(kv, place, c * wide + x), part.load(r, x))
 
                 return self.rows_do(lambda r: _over("x", wide, "vector", lambda x: Store(part, (r, x), product_of(r, x))))
@@ -258,7 +261,10 @@ class _Tile:
 
 
 def _softmax(b: dict[str, Buffer], rows_do: Callable[[Make], Stmt]) -> list[Stmt]:
-    """Scores become weights against the largest so far; what rows have is to shrink where that grew. All rows step by step: none waits."""
+    """Online softmax of a score tile: updates the running maximum, rescales, and replaces scores by exp(score - maximum).
+
+    Each step runs for all rows before the next step, so that the rows hide each other's latency.
+    """
     score, lanes, best, shrink, total = (b[name] for name in ("score", "lanes", "best", "shrink", "total"))
     new, safe = Var("new", f32), Var("safe", f32)
 
@@ -279,13 +285,13 @@ def _softmax(b: dict[str, Buffer], rows_do: Callable[[Make], Stmt]) -> list[Stmt
 
 
 def _quarters(score: Buffer, r: Expr, x: Expr, join: Callable[[Expr, Expr], Expr]) -> Expr:
-    """The scores of a row joined in lanes."""
+    """Reduces the 64 scores of a row to one value per lane."""
     parts = [score.load(r, x + c * LANES) for c in range(KEYS // LANES)]
     return join(join(parts[0], parts[1]), join(parts[2], parts[3]))
 
 
 def _halves(lanes: Buffer, join: Callable[[Expr, Expr], Expr]) -> list[Make]:
-    """The steps that join the lanes of a row, half by half, into lane 0."""
+    """Returns the steps of a tree reduction of the lanes of a row into lane 0."""
 
     def halved(half: int) -> Make:
         return lambda r: _over("x", half, "vector", lambda x: Store(lanes, (r, x), join(lanes.load(r, x), lanes.load(r, x + half))))
@@ -294,7 +300,7 @@ def _halves(lanes: Buffer, join: Callable[[Expr, Expr], Expr]) -> list[Make]:
 
 
 def _shared_out(loops: tuple[Var, Var], extents: tuple[Expr, ...], body: Stmt) -> Stmt:
-    """Both loops parallel: the inner one is shared out where the outer one has a single iteration."""
+    """Makes both loops parallel: threads divide the inner loop if the outer one has a single iteration."""
     outer, inner = loops
     return For(outer, ZERO, extents[0], "parallel", For(inner, ZERO, extents[1], "parallel", body))
 
@@ -317,12 +323,12 @@ def _tiles(extent: Expr, size: int) -> Expr:
 
 
 def _unflattened(flat: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The indices of an element of `shape` from its place in order."""
-    found: list[Expr] = []
+    """Returns the indices of the element of `shape` with a row-major index."""
+    indices: list[Expr] = []
     for extent in reversed(shape[1:]):
-        found.append(flat % extent)
+        indices.append(flat % extent)
         flat = flat // extent
-    return tuple(reversed([*found, flat][: len(shape)]))
+    return tuple(reversed([*indices, flat][: len(shape)]))
 
 
 def _wide(e: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Products of floats and weights of block formats (graph/ops/block_quantized_f32.py), in the tiles of `block_quantized.py`.
+"""GEMM of f32 activations and block-quantized weights (graph/ops/block_quantized_f32.py), in the register tiles of `block_quantized.py`.
 
 for pack of 16 rows of weights, for tile of rows of activations:
     acc[i, parity, l] = 0                                      # in registers
@@ -7,7 +7,8 @@ for pack of 16 rows of weights, for tile of rows of activations:
         acc[i, k % 2, l] = muladd(x[i, k], w[l], acc[i, k % 2, l])
     y = acc[:, 0] + acc[:, 1]
 
-Two sums for each result, because one row alone would wait for its FMAs; a row's sum is the same in every tile.
+Each result has two accumulators, because a single row would otherwise wait for the latency of its FMAs. The sum of a row is computed in
+the same order in every tile size.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .build import ZERO, Site
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """The numbers of groups, packs and rows of weights as symbols: nothing here depends on them, so layers share the code."""
+    """Makes the numbers of groups, packs and weight rows symbols: the code does not depend on them, so layers share one kernel."""
     x, weights, y = site.buffer(0), site.buffer(1), site.outs[0]
     groups, packs, end = Dim("groups", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {groups: weights.shape[1], packs: weights.shape[0], end: y.shape[1]}
@@ -34,16 +35,16 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
 
 
 def matmul(site: Site) -> Stmt:
-    """The body of `block_matmul_exact`."""
+    """Builds the body of `block_matmul_exact`."""
     return over_packs(site.buffer(1).shape[0], site.outs[0].shape[0], lambda pack, start, number: _tile(site, pack, start, number))
 
 
 def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
-    """Some rows of activations, with one pack of weights."""
+    """Multiplies some rows of activations by one pack of weights."""
     y, weights = site.outs[0], site.buffer(1)
     sums = [Buffer(f"acc{k}", f32, (Const(number, i64), Const(PACK, i64)), scope="register") for k in range(2)]
     g = Var("g")
-    codes, scale, minimum, made = views(site, weights, pack, g, u32)
+    codes, scale, minimum, defs = views(site, weights, pack, g, u32)
     d, m, factors = both_factors(site, scale, minimum)
 
     def write(i: Expr, lane: Expr) -> Stmt:
@@ -51,12 +52,12 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
         return If(Lt(column, y.shape[1]), Store(y, (start + i, column), Add(sums[0].load(i, lane), sums[1].load(i, lane))))
 
     clear = [lanes(number, lambda i, lane, acc=acc: Store(acc, (i, lane), Const(0.0, f32))) for acc in sums]  # type: ignore[misc]
-    body = seq(*made, factors, _words(site, sums, codes, d, m, start, g, number))
+    body = seq(*defs, factors, _words(site, sums, codes, d, m, start, g, number))
     return seq(*map(Alloc, sums), *clear, For(g, ZERO, weights.shape[1], "serial", body), lanes(number, write))
 
 
 def _words(site: Site, sums: list[Buffer], codes: Buffer, d: Buffer, m: Buffer, start: Expr, g: Expr, number: int) -> Stmt:
-    """A group: of each word four codes or eight, the low halves of its bytes first."""
+    """Adds the products of a group: decodes four or eight codes per word (4-bit codes: low halves of the bytes first) and multiplies."""
     format = format_of(site.attrs.format)
     x, halves, group = site.buffer(0), half_bytes(format), group_of(format)
     each, bits = (8, 4) if halves else (4, 8)

@@ -1,4 +1,4 @@
-"""What templates are made with: the site they are built for, nests of loops, and variables of a loop program.
+"""Building blocks of templates: the operator they are built for (Site), loop nests, and mutable variables of a loop program (Cell).
 
 nest((n, m), lambda i: Store(y, i, x.load(*i)))             # for i in range(n): for j in range(m): …
 block("copy", "SS", (n, m), lambda v: Store(y, v, x.load(*v)))
@@ -22,11 +22,10 @@ ZERO, ONE = Const(0, i64), Const(1, i64)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An operator for which a loop program is built.
+    """An operator for which a template builds a loop program.
 
-    Arguments are buffers, or expressions where they are scalars or literals. Results of a size that is known only at run time have
-    their capacity as shape, and what they hold is counted in `counts`, buffers of one element. State that is updated is both an
-    argument and a result.
+    Arguments are buffers, or expressions for scalars and literals. A result of data-dependent size has its capacity as shape; the program
+    stores the actual number of elements in `counts`, buffers of one element. State that is updated is both an argument and a result.
     """
 
     name: str
@@ -36,33 +35,33 @@ class Site:
     attrs: Any
 
     def buffer(self, k: int) -> Buffer:
-        """Argument `k`, which is a tensor with dims."""
-        found = self.args[k]
-        assert isinstance(found, Buffer)
-        return found
+        """Returns argument `k`, which must be a tensor and not a literal number."""
+        arg = self.args[k]
+        assert isinstance(arg, Buffer)
+        return arg
 
     def read(self, k: int, *indices: Expr) -> Expr:
-        """An element of argument `k`."""
-        found = self.args[k]
-        return found.load(*indices) if isinstance(found, Buffer) else found
+        """Returns an element of argument `k`."""
+        arg = self.args[k]
+        return arg.load(*indices) if isinstance(arg, Buffer) else arg
 
 
 def variables(count: int, prefix: str = "") -> tuple[Var, ...]:
-    """New loop variables: i, j, k, …"""
+    """Returns new loop variables: i, j, k, …"""
     return tuple(Var(f"{prefix}{'ijklmnop'[i % 8]}{i // 8 or ''}", i64) for i in range(count))
 
 
 def nest(extents: Sequence[Expr], body: Callable[[Indices], Stmt], outer: LoopKind = "serial", inner: LoopKind = "serial") -> Stmt:
-    """Loops over extents; the outermost is of the kind `outer`, the innermost (if there are several) of the kind `inner`."""
+    """Returns a loop nest over extents; the outermost loop has the kind `outer`, the innermost (if there are several) `inner`."""
     over = variables(len(extents))
-    made = body(over)
+    stmt = body(over)
     for depth, (v, extent) in reversed(list(enumerate(zip(over, extents, strict=True)))):
-        made = For(v, ZERO, extent, outer if depth == 0 else inner if depth == len(extents) - 1 else "serial", made)
-    return made
+        stmt = For(v, ZERO, extent, outer if depth == 0 else inner if depth == len(extents) - 1 else "serial", stmt)
+    return stmt
 
 
 def block(name: str, kinds: str, extents: Sequence[Expr], body: Callable[[Indices], Stmt]) -> Stmt:
-    """A block over loops of its own; `kinds` has a letter for each: S spatial, O ordered."""
+    """Returns a block inside its own loop nest; `kinds` has a letter for each iterator: S spatial, O ordered."""
     letters: dict[str, IterKind] = {"S": "S", "O": "O"}
     inner = variables(len(extents), "v")
 
@@ -74,20 +73,20 @@ def block(name: str, kinds: str, extents: Sequence[Expr], body: Callable[[Indice
 
 
 class Cell:
-    """A variable of a loop program: one element on the stack."""
+    """A mutable scalar variable of a loop program: a buffer of one element on the stack."""
 
     def __init__(self, name: str, dtype: DType = i64) -> None:
         self.buffer = Buffer(name, dtype, (ONE,), scope="stack")
 
     def new(self, value: Expr) -> Stmt:
-        """Its allocation and first value."""
+        """Returns the statements that allocate it and store its first value."""
         return seq(Alloc(self.buffer), self.set(value))
 
     def set(self, value: Expr) -> Stmt:
-        """Gives it another value."""
+        """Returns the statement that assigns a value."""
         return Store(self.buffer, (ZERO,), value)
 
     @property
     def get(self) -> Expr:
-        """Its value now."""
+        """The expression that loads its value."""
         return self.buffer.load(ZERO)

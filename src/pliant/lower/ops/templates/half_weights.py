@@ -1,4 +1,4 @@
-"""Products with weights of 16 bits a number (graph/ops/half_weights.py), widened in registers.
+"""GEMM with f16 or bf16 weights (graph/ops/half_weights.py), which are widened to f32 in registers.
 
 for pack of 64 rows of weights (parallel):
     for tile of ROWS rows of activations, then of 2, 1:
@@ -6,7 +6,7 @@ for pack of 64 rows of weights (parallel):
         for k: acc[i, l] = muladd(x[i, k], wide(w[k, l]), acc[i, l])
         y = acc
 
-A row's sum is the same in every tile.
+The sum of a row is computed in the same order in every tile size, so a result does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ....loop.stmt import Alloc, For, If, Stmt, Store, seq
 from ....sym.expr import Const, Dim, Eq, Expr, Lt, MulAdd, Var
 from .build import ZERO, Site
 
-LARGEST = 1 << 24  # elements of a row and packs: with these no index wraps
-ROWS = 4  # a power of two; sums of this many rows and what they are made of fit into 32 registers
+LARGEST = 1 << 24  # upper bound of the row length and of the number of packs: indices then provably do not overflow i64
+ROWS = 4  # rows of a register tile: 4 x 64 sums take 16 of 32 registers of 16 lanes, operands the rest; tails need a power of two
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """The numbers of elements, packs and rows of weights as symbols: nothing here depends on them, so layers share the code."""
+    """Makes the row length and the numbers of packs and rows symbols: the code does not depend on them, so layers share one kernel."""
     x, weights, y = site.buffer(0), site.buffer(1), site.outs[0]
     length, packs, end = Dim("length", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {length: x.shape[1], packs: weights.shape[0], end: y.shape[1]}
@@ -36,7 +36,7 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
 
 
 def matmul(site: Site) -> Stmt:
-    """The body of `half_matmul`."""
+    """Builds the body of `half_matmul`."""
     count = site.outs[0].shape[0]
     pack, tile = Var("p"), Var("t")
     whole = For(tile, ZERO, count // ROWS, "serial", _tile(site, pack, tile * ROWS, ROWS))
@@ -45,7 +45,7 @@ def matmul(site: Site) -> Stmt:
 
 
 def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
-    """Up to ROWS rows of activations, with one pack of weights."""
+    """Multiplies up to ROWS rows of activations by one pack of weights."""
     y, x, weights = site.outs[0], site.buffer(0), site.buffer(1)
     acc = Buffer("acc", f32, (Const(number, i64), Const(PACK, i64)), scope="register")
     k = Var("k")
@@ -63,7 +63,7 @@ def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
 
 
 def _lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
-    """A statement for each row of a tile, over lanes."""
+    """Emits a statement for each row of a tile (unrolled) and each lane (vectorized)."""
     i, lane = Var("i"), Var("l")
     over = For(lane, ZERO, Const(PACK, i64), "vector", body(i, lane))
     return For(i, ZERO, Const(number, i64), "unroll", over)

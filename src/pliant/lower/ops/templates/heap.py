@@ -1,11 +1,11 @@
-"""The best few of a row by a heap: its root is the worst element that is still among them, and most elements are worse than that.
+"""Top-k of a row with a binary heap: the root is the worst of the k best so far, and most elements are rejected by one comparison with it.
 
     heap = the first k elements, each worse than the two below it
     for j in range(k, n): if x[j] is better than the root: it takes the root's place and sinks
     for t in k-1, …, 0: result[t] = root; the last element takes its place and sinks
 
-Of equal elements the one that comes first is the better one. What a cell holds is a number like any other that was loaded, so
-each index is under a condition that bounds it.
+Of equal elements the earlier one is better. Each index that comes from a cell is under a condition that bounds it, because range analysis
+knows nothing about loaded values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TWO = Const(2, i64)
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """Memory for `k` keys and where each came from, and whether one key has to stand before another."""
+    """A heap of `k` keys with their original indices (`places`), and the order of keys."""
 
     keys: Buffer
     places: Buffer
@@ -33,19 +33,19 @@ class Heap:
     is_before: Before
 
     def worse(self, key: Expr, place: Expr, than_key: Expr, than_place: Expr) -> Expr:
-        """Whether an element comes after another one in the result."""
+        """True if an element comes after another one in the result."""
         return Or(self.is_before(than_key, key), And(Not(self.is_before(key, than_key)), Lt(than_place, place)))
 
     def within(self, index: Expr) -> Expr:
-        """Whether an index is one of the memory."""
+        """True if an index is inside the heap's memory."""
         return And(Le(ZERO, index), Lt(index, self.k))
 
     def put(self, index: Expr, key: Expr, place: Expr) -> Stmt:
-        """Gives an element its place."""
+        """Stores an element at an index."""
         return seq(Store(self.keys, (index,), key), Store(self.places, (index,), place))
 
     def sink(self, top: Expr, key: Expr, place: Expr, size: Expr) -> Stmt:
-        """Puts an element at `top` and lets it sink below all worse ones of the first `size`."""
+        """Sift-down: inserts an element at `top` and moves worse children up, within the first `size` elements."""
         hole, going = Cell("hole"), Cell("going", bool_)
         h, left, right, child = (Var(name, i64) for name in ("h", "left", "right", "child"))
         chosen = Cell("chosen")
@@ -79,7 +79,7 @@ class Heap:
 
 
 def best_of_row(x: Buffer, at: Callable[[Expr], Indices], n: Expr, k: Expr, is_before: Before, values: Buffer, indices: Buffer) -> Stmt:
-    """The best `k` of the `n` elements of a row, the best one first, and where they came from."""
+    """Writes the best `k` of the `n` elements of a row, best first, and their indices."""
     heap = Heap(Buffer("best", x.dtype, (k,), scope="workspace"), Buffer("where", i64, (k,), scope="workspace"), k, is_before)
     i, t, j, r = (Var(name, i64) for name in "itjr")
     new, key, place, top, last = Var("new", x.dtype), Var("key", x.dtype), Var("place", i64), Var("top", i64), Var("last", i64)

@@ -1,11 +1,12 @@
-"""Running reductions: rows are shared out, an axis is walked in order, what lies beside it goes along in vectors.
+"""Scans (cumsum, cumprod, cummax, cummin): parallel over rows, sequential along the axis, vectorized over the inner dims.
 
 for i in parallel(n):
     for k in vector(w): total[k] = 0
     for j in range(m):
         for k in vector(w): total[k] = total[k] + x[i, j, k]; y[i, j, k] = total[k]
 
-Where nothing lies beside the axis, a few rows are walked together: each step waits for the one before, but not for those of other rows.
+If the axis is the last dim, there is nothing to vectorize. Then a few rows are interleaved: each step depends on the previous one of the
+same row, and the other rows hide its latency.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, seq
 from ....sym.expr import Add, And, Binary, Cast, Const, Eq, Expr, Le, Mul, Ne, Or, Select, Var
 from .build import ONE, ZERO, Indices, Site, nest
 
-Step = Callable[[Sequence[Buffer], Indices, Expr, Indices], Stmt]  # what is kept; indices before the axis, along it, behind it
-TOGETHER = 4  # rows
+Step = Callable[[Sequence[Buffer], Indices, Expr, Indices], Stmt]  # (running values, indices before the axis, along it, after it)
+TOGETHER = 4  # interleaved rows: about as many as a floating-point add takes cycles
 OPERATION: dict[str, tuple[type[Binary], int]] = {"cumsum": (Add, 0), "cumprod": (Mul, 1)}
 
 
 def running(site: Site) -> Stmt:
-    """`cumsum` and `cumprod`."""
+    """Builds `cumsum` and `cumprod`."""
     x, y, attrs = site.buffer(0), site.outs[0], site.attrs
     operation, identity = OPERATION[site.name]
     wide = accumulator(x.dtype)
@@ -42,7 +43,7 @@ def running(site: Site) -> Stmt:
 
 
 def extremum(site: Site) -> Stmt:
-    """`cummax` and `cummin`."""
+    """Builds `cummax` and `cummin`, with the indices of the extrema."""
     x, (values, indices) = site.buffer(0), site.outs
 
     def step(kept: Sequence[Buffer], rows: Indices, j: Expr, k: Indices) -> Stmt:
@@ -53,7 +54,7 @@ def extremum(site: Site) -> Stmt:
         if x.dtype.is_float:
             better = Or(Ne(new, new), And(Eq(old, old), better))
         taken, value, since = Var("taken", bool_), Var("value", x.dtype), Var("since", indices.dtype)
-        return seq(  # by selection: where a larger one comes cannot be foreseen
+        return seq(  # selects instead of branches, which would be mispredicted
             Let(new, x.load(*at)),
             Let(old, best.load(*place)),
             Let(taken, better),
@@ -62,12 +63,12 @@ def extremum(site: Site) -> Stmt:
             *(Store(b, i, e) for b, i, e in ((best, place, value), (where, place, since), (values, at, value), (indices, at, since))),
         )
 
-    first = limit(x.dtype, largest=site.name == "cummin")  # no element is worse
+    first = limit(x.dtype, largest=site.name == "cummin")  # the identity: no element is worse
     return _walk(site, {"best": first, "where": ZERO}, step)
 
 
 def _walk(site: Site, first: Mapping[str, Expr], step: Step) -> Stmt:
-    """Rows in parallel, each walked along the axis with what is kept beside it, which begins as `first` says."""
+    """Returns the loops of a scan: rows in parallel; the running values start as `first`."""
     x, axis = site.buffer(0), site.attrs.axis
     *outer, count = x.shape[:axis] or (ONE,)
     if axis == 0 or axis + 1 < x.ndim:
@@ -83,10 +84,10 @@ def _walk(site: Site, first: Mapping[str, Expr], step: Step) -> Stmt:
 
 
 def _together(site: Site, rows: Sequence[Indices], first: Mapping[str, Expr], step: Step) -> Stmt:
-    """Some rows, walked along the axis step by step."""
+    """Scans some rows along the axis, interleaved step by step."""
     x, axis = site.buffer(0), site.attrs.axis
     beside = x.shape[axis + 1 :]
-    # What is kept of each element that lies behind the axis; one element on the stack where there are none.
+    # Running values: one for each element of the inner dims, or a single one on the stack if the axis is the last dim.
     shape = beside or (ONE,)
     scope: Scope = "workspace" if beside else "stack"
     kept = [[Buffer(name, e.dtype, shape, scope=scope) for name, e in first.items()] for _ in rows]

@@ -1,9 +1,9 @@
-"""Scatters: a copy of the data (none where it is state, which is updated in place), then the updates in order.
+"""Scatter operators: copies the data (unless it is state, which is updated in place), then applies the updates in order.
 
     for i, j: y[i, j] = x[i, j]
     for i, j: place = index[i, j]; check(0 <= place < n); y[place, j] = y[place, j] + updates[i, j]
 
-Iterators are ordered where two updates may meet, so that the last one stays; others are spatial.
+Iterators over which two updates may hit the same element are ordered, so that the last update wins. The others are spatial (parallel).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMBINE: dict[str, type[Binary]] = {"add": Add, "mul": Mul, "min": Min, "max": M
 
 
 def elements(site: Site) -> Stmt:
-    """`scatter`: an index along one axis for each update."""
+    """Builds `scatter`: each update has an index along one axis."""
     axis, index = site.attrs.axis, site.buffer(1)
     kinds = "".join("O" if i == axis else "S" for i in range(index.ndim))
 
@@ -35,7 +35,7 @@ def elements(site: Site) -> Stmt:
 
 
 def tuples(site: Site) -> Stmt:
-    """`scatter_nd`: index tuples in the last dim of the indices."""
+    """Builds `scatter_nd`: the last dim of the indices holds index tuples."""
     index = site.buffer(1)
     *points, length = index.shape
     assert isinstance(length, Const)
@@ -51,7 +51,7 @@ def tuples(site: Site) -> Stmt:
 
 
 def broadcast_tuples(site: Site) -> Stmt:
-    """`index_put`: a tensor of indices for each leading dim; they and the values are broadcast."""
+    """Builds `index_put`: each leading dim has a tensor of indices; indices and values broadcast."""
     indices = [site.args[k] for k in range(2, len(site.args))]
     points = Deduction("index_put").broadcast(*(b.shape for b in indices if isinstance(b, Buffer)))
     rest = site.outs[0].shape[len(indices) :]
@@ -80,7 +80,7 @@ def _tuples_block(name: str, points: Sequence[Expr], rest: Sequence[Expr], updat
 
 
 def _places(site: Site, name: str, raw: Sequence[Expr], first: int) -> tuple[list[Expr], list[Stmt]]:
-    """Indices counted from the start, and the statements that read and check them."""
+    """Returns the indices with negative ones wrapped, and the statements that load and check them."""
     extents = site.outs[0].shape[first : first + len(raw)]
     read = [Var(f"index{k}", e.dtype) for k, e in enumerate(raw)]
     lets: list[Stmt] = [Let(v, e) for v, e in zip(read, raw, strict=True)]

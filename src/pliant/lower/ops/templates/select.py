@@ -1,4 +1,4 @@
-"""What counts while it runs: nonzero and unique. Results have room for the most there can be; how many there are is counted beside them."""
+"""Operators with data-dependent result sizes: nonzero and unique. Results have room for the largest size; the true size is counted."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .sort import Rows, before, merge_sort
 
 
 def nonzero(site: Site) -> Stmt:
-    """`nonzero`: the indices of each element that is not zero, in order."""
+    """Builds `nonzero`: the indices of the elements that are not zero, in row-major order."""
     x, places, count = site.buffer(0), site.outs[0], Cell("count")
     at = Var("at", i64)
 
     def one(i: Indices) -> Stmt:
         value = x.load(*i)
         rows = [Store(places, (at, Const(d, i64)), e) for d, e in enumerate(i)]
-        found = seq(Let(at, count.get), If(_within(at, places.shape[0]), seq(*rows, count.set(at + 1))))
-        return If(value if x.dtype is bool_ else Ne(value, Const(0, x.dtype)), found)
+        append = seq(Let(at, count.get), If(_within(at, places.shape[0]), seq(*rows, count.set(at + 1))))
+        return If(value if x.dtype is bool_ else Ne(value, Const(0, x.dtype)), append)
 
     return seq(count.new(ZERO), nest(x.shape, one), Store(site.counts[0], (), count.get))
 
 
 def unique(site: Site) -> Stmt:
-    """`unique`: sorts the elements, gives every run of equal ones a number, then numbers them anew in the order of their first ones."""
+    """Builds `unique`: sorts the elements and numbers runs of equal ones; without `sorted`, renumbers them by first occurrence."""
     x, (values, firsts, inverse, counts) = site.buffer(0), site.outs
     total = inverse.shape[0]
     flat = Buffer("flat", x.dtype, (total,))
@@ -36,15 +36,15 @@ def unique(site: Site) -> Stmt:
     body.append(merge_sort(rows, total, before(x.dtype, descending=False)))
     if site.attrs.sorted:
         return seq(*body, _groups(site, rows, total, values, firsts, counts))
-    kept = [Buffer(name, b.dtype, b.shape, scope="workspace") for name, b in (("value", values), ("first", firsts), ("size", counts))]
+    groups = [Buffer(name, b.dtype, b.shape, scope="workspace") for name, b in (("value", values), ("first", firsts), ("size", counts))]
     rank = Buffer("rank", i64, (total,), scope="workspace")
-    body += [Alloc(b) for b in (*kept, rank)]
-    body += [_groups(site, rows, total, *kept), _renumbered(site, total, kept, rank)]
+    body += [Alloc(b) for b in (*groups, rank)]
+    body += [_groups(site, rows, total, *groups), _renumbered(site, total, groups, rank)]
     return seq(*body)
 
 
 def _groups(site: Site, rows: Rows, total: Expr, values: Buffer, firsts: Buffer, counts: Buffer) -> Stmt:
-    """Numbers the runs of equal keys: what is in each, where its first one was, how many there are."""
+    """Numbers the runs of equal sorted keys, and stores the value, the first position and the size of each run."""
     inverse, count = site.outs[2], Cell("count")
     t, at, group, place = (Var(name, i64) for name in ("t", "at", "group", "place"))
     different = Or(Eq(t, ZERO), before(values.dtype, descending=False)(rows.keys.load(t - ONE), rows.keys.load(t)))
@@ -72,7 +72,7 @@ def _groups(site: Site, rows: Rows, total: Expr, values: Buffer, firsts: Buffer,
 
 
 def _renumbered(site: Site, total: Expr, kept: list[Buffer], rank: Buffer) -> Stmt:
-    """Puts the groups in the order in which their first elements stand."""
+    """Reorders the groups by the position of their first element."""
     values, firsts, inverse, counts = site.outs
     met = Cell("met")
     j, group, at, new = (Var(name, i64) for name in ("j", "group", "at", "new"))

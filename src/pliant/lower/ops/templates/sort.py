@@ -1,11 +1,12 @@
-"""Sorting: a stable merge sort of rows, of keys together with where they came from; selection of a few; search in what is sorted.
+"""Sorting operators: stable bottom-up merge sort of rows (keys with their indices), top-k, and binary search.
 
     while width < n:                                    # runs of `width` are sorted
         while start < n:                                # merge the run at start with the next one
             for t in range(start, end): next[t] = the smaller of the two heads, the left one where they are equal
         keys = next; width = 2 * width
 
-Rows are shared out. What a cell holds is a number like any other that was loaded, so each index is under a condition that bounds it.
+Rows run in parallel. Each index that comes from a cell is under a condition that bounds it, because range analysis knows nothing about
+loaded values.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from ....sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, 
 from .build import ONE, ZERO, Cell, Indices, Site, nest
 from .heap import Before, best_of_row
 
-SMALL = 64  # a k up to which topk keeps a list instead of a heap
+SMALL = 64  # up to this k, topk keeps a sorted list on the stack instead of a heap: insertions are rare, and shift at most k elements
 
 
 def before(dtype: DType, descending: bool) -> Before:
-    """Whether one key has to stand before another; NaN is the largest."""
+    """Returns the comparison "a comes before b" of a sort; NaN is the largest value."""
 
     def less(a: Expr, b: Expr) -> Expr:
         if dtype is bool_:
@@ -36,7 +37,7 @@ def before(dtype: DType, descending: bool) -> Before:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Memory to sort in: keys, where each came from, and as much again to merge into."""
+    """Workspace of a merge sort: keys, their original indices (`places`), and a second copy of both to merge into."""
 
     keys: Buffer
     places: Buffer
@@ -45,18 +46,18 @@ class Rows:
 
     @staticmethod
     def of(dtype: DType, n: Expr) -> Rows:
-        """Memory for `n` keys."""
+        """Returns workspace for `n` keys."""
         keys, following = (Buffer(name, dtype, (n,), scope="workspace") for name in ("keys", "next_keys"))
         places, then = (Buffer(name, i64, (n,), scope="workspace") for name in ("places", "next_places"))
         return Rows(keys, places, following, then)
 
     def alloc(self) -> Stmt:
-        """Their allocation."""
+        """Returns the allocations."""
         return seq(*(Alloc(b) for b in (self.keys, self.places, self.next_keys, self.next_places)))
 
 
 def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
-    """Sorts the first `n` keys; `n` must be known to be within the memory."""
+    """Sorts the first `n` keys; `n` must be provably at most the size of the workspace."""
     width, start, left, right = (Cell(name) for name in ("width", "start", "left", "right"))
     w, lo, middle, end = (Var(name, i64) for name in ("w", "lo", "middle", "end"))
     t, j = Var("t", i64), Var("j", i64)
@@ -78,7 +79,7 @@ def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
         Let(end, Min(lo + w + w, n)),
         left.set(lo),
         right.set(middle),
-        For(t, lo, end, "serial", one if isinstance(n, Var | Const) else If(Lt(t, n), one)),  # a product is not seen through
+        For(t, lo, end, "serial", one if isinstance(n, Var | Const) else If(Lt(t, n), one)),  # range analysis cannot bound `t` by a product
         start.set(end),
     )
     back = seq(Store(keys, (j,), next_keys.load(j)), Store(places, (j,), next_places.load(j)))
@@ -94,7 +95,7 @@ def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
 
 
 def _smaller(rows: Rows, t: Expr, a: Expr, b: Expr, left: Cell, right: Cell, is_before: Before) -> Stmt:
-    """Moves the smaller of two heads: by selection, since which one it is cannot be foreseen."""
+    """Moves the smaller of two heads, with selects instead of a branch, which would be mispredicted half of the time."""
     dtype = rows.keys.dtype
     key_a, key_b, place_a, place_b = Var("key_a", dtype), Var("key_b", dtype), Var("place_a", i64), Var("place_b", i64)
     second = Var("second", bool_)
@@ -112,18 +113,18 @@ def _smaller(rows: Rows, t: Expr, a: Expr, b: Expr, left: Cell, right: Cell, is_
 
 
 def sort(site: Site) -> Stmt:
-    """`sort`: values and where they came from."""
+    """Builds `sort`: the sorted values and their original indices."""
     values, indices = site.outs
     return _sorted_rows(site, values, indices)
 
 
 def argsort(site: Site) -> Stmt:
-    """`argsort`: where the values come from."""
+    """Builds `argsort`: the original indices of the sorted values."""
     return _sorted_rows(site, None, site.outs[0])
 
 
 def topk(site: Site) -> Stmt:
-    """`topk`: a sorted list of the best so far where `k` is a small number, else a heap of them."""
+    """Builds `topk`: keeps the best elements in a sorted list if `k` is a small constant, else in a heap."""
     k, (values, indices), x = site.attrs.k, site.outs, site.buffer(0)
     if isinstance(k, Const) and 0 < k.value <= SMALL:
         return _over_rows(site, lambda at: _best(site, k, at, values, indices))
@@ -131,18 +132,18 @@ def topk(site: Site) -> Stmt:
     return _over_rows(site, lambda at: best_of_row(x, at, n, k, is_before, values, indices))
 
 
-At = Callable[[Expr], Indices]  # the place of an element of a row
+At = Callable[[Expr], Indices]  # index within a row -> indices into the tensor
 
 
 def _over_rows(site: Site, row: Callable[[At], Stmt]) -> Stmt:
-    """Something for every row along the axis; the rows are shared out."""
+    """Runs `row` for every row along the axis, in parallel."""
     shape, axis = site.buffer(0).shape, site.attrs.axis
     others = (*shape[:axis], *shape[axis + 1 :])
     return nest(others, lambda o: row(lambda j: (*o[:axis], j, *o[axis:])), outer="parallel")
 
 
 def _sorted_rows(site: Site, values: Buffer | None, indices: Buffer) -> Stmt:
-    """The elements of every row in order."""
+    """Sorts every row; stores the values (if wanted) and the original indices."""
     x, j = site.buffer(0), Var("j", i64)
     n = x.shape[site.attrs.axis]
     rows = Rows.of(x.dtype, n)
@@ -160,7 +161,7 @@ def _sorted_rows(site: Site, values: Buffer | None, indices: Buffer) -> Stmt:
 
 
 def _best(site: Site, k: Const, at: At, values: Buffer, indices: Buffer) -> Stmt:
-    """A row's best `k`, by putting each element that is better than the last of them into its place."""
+    """Insertion into a sorted list: the best `k` of a row; each element better than the last one is inserted in order."""
     x = site.buffer(0)
     n, is_before = x.shape[site.attrs.axis], before(x.dtype, site.attrs.largest)
     best, where = Buffer("best", x.dtype, (k,), scope="stack"), Buffer("where", i64, (k,), scope="stack")
@@ -201,7 +202,7 @@ def _best(site: Site, k: Const, at: At, values: Buffer, indices: Buffer) -> Stmt
 
 
 def search(site: Site) -> Stmt:
-    """`searchsorted`: the middle of what is left, until nothing is."""
+    """Builds `searchsorted`: binary search for each value."""
     order, out = site.buffer(0), site.outs[0]
     n, less = order.shape[-1], before(order.dtype, descending=False)
     low, high = Cell("low"), Cell("high")
@@ -209,8 +210,8 @@ def search(site: Site) -> Stmt:
 
     def one(v: Indices) -> Stmt:
         row = v[:-1] if order.ndim > 1 else ()
-        found = order.load(*row, middle)
-        behind = Not(less(value, found)) if site.attrs.right else less(found, value)
+        pivot = order.load(*row, middle)
+        behind = Not(less(value, pivot)) if site.attrs.right else less(pivot, value)
         step = seq(
             Let(a, low.get),
             Let(b, high.get),

@@ -1,6 +1,6 @@
-"""Non-maximum suppression: classes are shared out, each sorts its candidates and keeps them greedily; then the kept ones are collected.
+"""Non-maximum suppression (NMS): each class sorts its candidates and keeps them greedily, in parallel; then the kept boxes are collected.
 
-for b, c in parallel: sort the boxes with score > least; keep each that overlaps none kept before, while there is room
+for b, c in parallel: sort the boxes with score > least; keep each that overlaps none kept before, up to the limit
 for b, c in order:    append (b, c, box) for each kept box
 """
 
@@ -17,7 +17,7 @@ Corners = tuple[Expr, Expr, Expr, Expr]
 
 
 def suppress(site: Site) -> Stmt:
-    """`non_max_suppression` of ONNX."""
+    """Builds `non_max_suppression` as ONNX defines it."""
     scores, out = site.buffer(1), site.outs[0]
     batch, classes, n = scores.shape
     kept = Buffer("kept", i64, (batch, classes, n), scope="workspace")
@@ -40,7 +40,7 @@ def suppress(site: Site) -> Stmt:
 
 
 def _class(site: Site, i: Indices, kept: Buffer, sizes: Buffer) -> Stmt:
-    """The boxes of one class: `kept`, with their number in `sizes`."""
+    """Selects the boxes of one class: writes them to `kept` and their number to `sizes`."""
     boxes, scores = site.buffer(0), site.buffer(1)
     n, most = scores.shape[2], Min(site.read(2), site.attrs.most)
     rows = Rows.of(f32, n)
@@ -93,7 +93,7 @@ def _corners(boxes: Buffer, batch: Expr, which: Expr, center: bool) -> Corners:
 
 
 def _overlaps(p: Corners, q: Corners, threshold: Expr) -> Expr:
-    """Whether the intersection is more than that part of the union; boxes without an area overlap nothing."""
+    """True if the intersection over union (IoU) is above the threshold; boxes without area overlap nothing."""
     zero = Const(0.0, f32)
     width, height = Sub(Min(p[2], q[2]), Max(p[0], q[0])), Sub(Min(p[3], q[3]), Max(p[1], q[1]))
     first, second = (Mul(Sub(c[2], c[0]), Sub(c[3], c[1])) for c in (p, q))
